@@ -1,0 +1,7 @@
+//! The speech engine of Repartee: sessions, sub-requests, continuous batching and model families.
+//!
+//! No network and no async runtime: one thread owns the device and the models, callers hold a [`session::Session`].
+//!
+//! - [`session`]: the handle, its commands and events
+
+pub mod session;

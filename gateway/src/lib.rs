@@ -1,0 +1,1 @@
+//! The realtime voice gateway.

@@ -1,0 +1,2 @@
+//! The `repartee` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Tensor operations that the models are written over.

@@ -1,0 +1,2 @@
+//! Synthetic callers.
+fn main() {}
