@@ -222,6 +222,8 @@ pub trait Ops {
     /// Rows of a tensor.
     fn rows(&self, x: &Self::T) -> usize;
 
+    /// The same numbers once more.
+    fn copy(&self, x: &Self::T) -> Self::T;
     /// The rows `at`, in that order.
     fn take(&self, x: &Self::T, at: &[usize]) -> Self::T;
     /// `x` with row `at[i]` replaced by row `i` of `rows`.
