@@ -3,5 +3,7 @@
 //! No network and no async runtime: one thread owns the device and the models, callers hold a [`session::Session`].
 //!
 //! - [`session`]: the handle, its commands and events
+//! - [`checkpoint`]: published-format model folders
 
+pub mod checkpoint;
 pub mod session;
