@@ -4,6 +4,8 @@
 //!
 //! - [`session`]: the handle, its commands and events
 //! - [`checkpoint`]: published-format model folders
+//! - [`models`]: one folder a model family
 
 pub mod checkpoint;
+pub mod models;
 pub mod session;
