@@ -364,3 +364,61 @@ mod default {
         codec_think_eos: u32 = 4205;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What an early published file leaves out is taken from the reference, and rotary parameters from their old place.
+    #[test]
+    fn absent_fields_take_the_references_values_and_old_rope_names_are_read() {
+        let config: Config = serde_json::from_value(json!({
+            "thinker_config": {
+                "audio_config": {"d_model": 64},
+                "text_config": {
+                    "hidden_size": 96, "num_attention_heads": 4, "rope_theta": 500_000,
+                    "rope_scaling": {"type": "default", "mrope_section": [24, 20, 20]},
+                },
+            },
+            "talker_config": {
+                "text_config": {"num_local_experts": 6, "rope_parameters": {"rope_type": "yarn", "rope_theta": 3.0}},
+                "code_predictor_config": {"sliding_window": 9},
+                "speaker_id": null,
+            },
+            "code2wav_config": {"rope_theta": 20_000},
+        }))
+        .unwrap();
+
+        let thinker = &config.thinker.text;
+        assert_eq!((thinker.head_dim, thinker.vocab_size, thinker.num_experts), (24, 3584, 128));
+        assert_eq!(thinker.rope, Rope { theta: 500_000.0, kind: "default".into(), partial_rotary_factor: 1.0 });
+        assert!(thinker.norm_topk_prob);
+        let talker = &config.talker.text;
+        assert_eq!((talker.vocab_size, talker.num_experts, talker.norm_topk_prob), (3072, 6, false));
+        assert_eq!((talker.rope.theta, talker.rope.kind.as_str()), (3.0, "yarn"));
+        assert_eq!(config.talker.code_predictor.rope.theta, 10_000.0);
+        assert_eq!(config.talker.code_predictor.sliding_window, None, "no layer of it has a window");
+        assert!(config.talker.speaker_id.is_empty());
+        assert_eq!((config.code2wav.head_dim, config.code2wav.rope.theta), (64, 20_000.0));
+        assert_eq!(config.code2wav.samples_per_frame(), 1920);
+        assert_eq!((config.thinker.audio.d_model, config.thinker.audio.n_window_infer), (64, 800));
+        assert_eq!((config.im_end_token_id, config.talker.codec_eos_token_id), (151_645, 4198));
+    }
+
+    #[test]
+    fn layers_have_experts_by_step_and_exception() {
+        let text = |step: usize, dense: &[usize], experts: usize| -> Vec<usize> {
+            let config: ThinkerConfig = serde_json::from_value(json!({
+                "audio_config": {},
+                "text_config": {"decoder_sparse_step": step, "mlp_only_layers": dense, "num_experts": experts},
+            }))
+            .unwrap();
+            (0..6).filter(|layer| config.text.is_moe_layer(*layer)).collect()
+        };
+        assert_eq!(text(1, &[], 8), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(text(2, &[3], 8), [1, 5]);
+        assert_eq!(text(1, &[], 0), [0_usize; 0]);
+    }
+}
