@@ -11,6 +11,7 @@ use repartee_engine::audio::log_mel::LogMelConfig;
 use repartee_engine::checkpoint::{Checkpoint, CheckpointError, DType, Source};
 use repartee_engine::models::qwen3_omni_moe::config::Config;
 use repartee_engine::models::qwen3_omni_moe::generation::GenerationConfig;
+use repartee_engine::text::Tokenizer;
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
@@ -393,4 +394,21 @@ fn a_feature_extractor_that_does_not_fit_the_model_is_named() {
     assert_starts(&message(path, load(128)), &format!("{file}: feature_size: 80 is not allowed: must be 128"));
     write(path, file, r#"{"n_fft": 399}"#);
     assert_starts(&message(path, load(128)), &format!("{file}: n_fft: 399 is not allowed: must be an even number"));
+}
+
+#[test]
+fn a_tokenizer_that_is_none_or_too_large_for_the_model_is_named() {
+    let folder = folder();
+    let path = folder.path();
+    let load = |rows| Tokenizer::load(&open(path)?, rows);
+    assert_starts(&message(path, load(3)), "tokenizer.json: file missing");
+    write(path, "tokenizer.json", "{}");
+    assert_starts(&message(path, load(3)), "tokenizer.json: not a tokenizer (");
+    let file = json!({"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 7}, "merges": []}});
+    write(path, "tokenizer.json", file.to_string());
+    assert_eq!(load(8).unwrap().token_id("c"), Some(7));
+    assert_starts(
+        &message(path, load(7)),
+        "tokenizer.json: id of `c`: 7 is not allowed: must be below the model's vocab_size",
+    );
 }
