@@ -1,8 +1,6 @@
 // Headless Chromium with a microphone made of a file.
 
 import { readFile, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { chromium } from "playwright-core";
 
 /** Chromium from Debian; no other browser is fetched. */
@@ -49,14 +47,11 @@ export async function withPage(microphone, use) {
   }
 }
 
-/** A microphone file: `leadS` of silence, then the question. `question` is mono 16 bit PCM. Returns its path. */
-export async function microphoneFile(question, leadS) {
-  const wav = await readFile(question);
-  const { rate, sound } = pcm(wav, question);
+/** Writes a microphone file: `leadS` of silence, then the question, which is mono 16 bit PCM. */
+export async function writeMicrophone(path, question, leadS) {
+  const { rate, sound } = pcm(await readFile(question), question);
   const lead = Buffer.alloc(Math.round(leadS * rate) * 2);
-  const path = join(tmpdir(), `repartee-microphone-${process.pid}.wav`);
   await writeFile(path, wave(rate, Buffer.concat([lead, sound])));
-  return path;
 }
 
 /** A wav file of mono 16 bit PCM. */

@@ -8,7 +8,7 @@
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { MICROPHONE, microphoneFile, wave, withPage } from "./browser.mjs";
+import { MICROPHONE, wave, withPage, writeMicrophone } from "./browser.mjs";
 
 const RATE = 16000;
 /** The call must stand before the question begins; a busy machine takes its time to start a browser. */
@@ -83,8 +83,9 @@ const [url, folder, ...questions] = process.argv.slice(2);
 const results = [];
 for (const [index, question] of questions.entries()) {
   const recording = join(folder, `${index}.wav`);
-  const microphone = MICROPHONE.file(await microphoneFile(question, LEAD_S));
-  const seen = await withPage(microphone, (page) => ask(page, url, recording));
+  const spoken = join(folder, `${index}.microphone.wav`);
+  await writeMicrophone(spoken, question, LEAD_S);
+  const seen = await withPage(MICROPHONE.file(spoken), (page) => ask(page, url, recording));
   results.push({ question, recording, ...seen });
 }
 console.log(JSON.stringify(results));
