@@ -103,7 +103,10 @@ impl Engine {
         }
         while let Some(event) = session.next_event_blocking() {
             match event {
-                Event::Audio { .. } | Event::Finished { .. } => return Ok(()),
+                Event::Audio { .. } | Event::Finished { .. } => {
+                    session.close();
+                    return Ok(());
+                }
                 Event::Failed { error, .. } => return Err(failed(&error)),
                 Event::Text { .. } => {}
             }
