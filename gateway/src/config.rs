@@ -1,0 +1,31 @@
+//! The server's settings.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Where the server listens if nothing else is said.
+pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+
+/// The server's settings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    /// Where to listen; port 0 takes any free one. Only addresses of this machine itself, for there are no keys.
+    pub listen: SocketAddr,
+    /// A socket that takes nothing for so long is closed.
+    pub stalled_after: Duration,
+    /// How long running calls may take to say good-bye when the server goes down.
+    pub drain: Duration,
+    /// Whether to put one turn through the engine before the server says that it is ready.
+    pub warm_up: bool,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: DEFAULT_LISTEN,
+            stalled_after: Duration::from_secs(10),
+            drain: Duration::from_secs(5),
+            warm_up: true,
+        }
+    }
+}
