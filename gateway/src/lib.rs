@@ -1,1 +1,4 @@
 //! The realtime voice gateway.
+
+pub mod media;
+pub mod transport;

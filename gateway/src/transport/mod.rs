@@ -1,0 +1,1 @@
+//! How bytes come and go. A transport knows nothing of speech.
