@@ -4,9 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use repartee_engine::session::{
-    Command, Event, OpenError, Respond, Sampling, SessionError, SpeechEngine, SubmitError,
-};
+use repartee_engine::session::{Command, Event, OpenError, Respond, Sampling, SessionError, SpeechEngine, SubmitError};
 use thiserror::Error;
 
 use crate::media::pcm::to_i16;

@@ -128,13 +128,7 @@ pub enum Ended {
 pub type Stop = watch::Receiver<bool>;
 
 /// Runs one call to its end. Cancel safe in the sense that dropping it frees everything.
-pub async fn run<L: Line>(
-    mut line: L,
-    session: Session,
-    setup: Setup,
-    metrics: Arc<Metrics>,
-    mut stop: Stop,
-) -> Ended {
+pub async fn run<L: Line>(mut line: L, session: Session, setup: Setup, metrics: Arc<Metrics>, mut stop: Stop) -> Ended {
     let outlet = line.outlet();
     let microphone = Microphone::new(setup.model.input_rate);
     let timing = Timing::new(metrics.clone());

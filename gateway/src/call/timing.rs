@@ -14,9 +14,9 @@ const STRETCH: usize = 160;
 
 /// Whether any stretch of `samples` is above -45 dBFS.
 pub(crate) fn is_audible(samples: &[f32]) -> bool {
-    samples.chunks(STRETCH).any(|stretch| {
-        stretch.iter().map(|sample| sample * sample).sum::<f32>() > AUDIBLE * stretch.len() as f32
-    })
+    samples
+        .chunks(STRETCH)
+        .any(|stretch| stretch.iter().map(|sample| sample * sample).sum::<f32>() > AUDIBLE * stretch.len() as f32)
 }
 
 /// The times of the answer that is waited for.

@@ -144,7 +144,8 @@ mod tests {
         assert_eq!(missing.param.as_deref(), Some("audio"));
         assert_eq!(missing.code.as_deref(), Some("missing_required_parameter"));
 
-        let wrong = error(r#"{"type":"conversation.item.truncate","item_id":"a","content_index":0,"audio_end_ms":"x"}"#);
+        let wrong =
+            error(r#"{"type":"conversation.item.truncate","item_id":"a","content_index":0,"audio_end_ms":"x"}"#);
         assert_eq!(wrong.param.as_deref(), Some("audio_end_ms"));
         assert_eq!(wrong.code.as_deref(), Some("invalid_value"));
 

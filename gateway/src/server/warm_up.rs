@@ -30,15 +30,8 @@ pub(super) async fn warm_up(app: Arc<App>) {
 async fn turn(session: &Session, rate: u32) -> Result<(), String> {
     // Half a second of a quiet hum: digital silence is not what callers send.
     let hum = (0..rate / 2).map(|sample| (sample as f32 * 0.05).sin() * 0.01).collect();
-    let respond = Respond {
-        response: 1,
-        item: 2,
-        voice: None,
-        audio: true,
-        max_tokens: Some(TOKENS),
-        sampling: None,
-        seed: 0,
-    };
+    let respond =
+        Respond { response: 1, item: 2, voice: None, audio: true, max_tokens: Some(TOKENS), sampling: None, seed: 0 };
     for command in [Command::Append(hum), Command::Commit { item: 1 }, Command::Respond(respond)] {
         session.submit_async(command).await.map_err(|error: SubmitError| error.to_string())?;
     }

@@ -49,12 +49,7 @@ impl Answer {
 
     /// Where its only part stands.
     pub fn part_name(&self) -> PartName {
-        PartName {
-            response_id: self.id.clone(),
-            item_id: self.item_id.clone(),
-            output_index: 0,
-            content_index: 0,
-        }
+        PartName { response_id: self.id.clone(), item_id: self.item_id.clone(), output_index: 0, content_index: 0 }
     }
 
     /// Its only part, with all that was said so far.

@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn text_ahead_of_its_sound_was_not_heard() {
         let text = "one two three four five six seven eight nine ten";
-        assert_eq!(Proportional.heard(text, 500, 500, false), "one");
+        assert_eq!(Proportional.heard(text, 400, 400, false), "one");
     }
 
     #[test]

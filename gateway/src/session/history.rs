@@ -55,9 +55,7 @@ impl Entry {
             Kind::UserText => (Role::User, Content::InputText { text: self.text.clone() }),
             Kind::UserAudio => (Role::User, Content::InputAudio { audio: None, transcript: None }),
             Kind::AssistantText => (Role::Assistant, Content::OutputText { text: self.text.clone() }),
-            Kind::AssistantAudio => {
-                (Role::Assistant, Content::OutputAudio { transcript: Some(self.text.clone()) })
-            }
+            Kind::AssistantAudio => (Role::Assistant, Content::OutputAudio { transcript: Some(self.text.clone()) }),
         };
         // An item that is still being made has no parts yet: they are announced one by one.
         let content = if self.status == Status::InProgress { Vec::new() } else { vec![content] };

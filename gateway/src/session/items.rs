@@ -2,8 +2,8 @@
 
 use repartee_engine::session::{Command, Role as EngineRole};
 
-use super::history::{Entry, Kind};
 use super::Core;
+use super::history::{Entry, Kind};
 use crate::protocol::item::{Content, Create, Item, Message, Name, Role, Shown, Status, Truncate};
 use crate::protocol::response::Reason;
 use crate::protocol::{ErrorBody, ErrorKind, ServerEvent};

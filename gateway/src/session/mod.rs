@@ -19,8 +19,8 @@ mod history;
 mod items;
 mod playback;
 mod responses;
-//#[cfg(test)]
-//mod tests;
+#[cfg(test)]
+mod tests;
 mod turns;
 
 use std::collections::VecDeque;

@@ -61,7 +61,8 @@ impl Core {
 
     pub(super) fn clear_output(&mut self) -> Result<(), ErrorBody> {
         if self.setup.delivery == Delivery::Unpaced {
-            let message = "the sound of a websocket session is played by the client: stop it there and truncate the item";
+            let message =
+                "the sound of a websocket session is played by the client: stop it there and truncate the item";
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("type"));
         }
         self.interrupt(Reason::ClientCancelled);

@@ -65,7 +65,8 @@ impl Core {
         let response = self.number();
         let (item_id, item) = self.new_item();
         let wants_audio = |modalities: &Vec<Modality>| modalities.contains(&Modality::Audio);
-        let audio = overrides.output_modalities.as_ref().map_or(wants_audio(&self.config.output_modalities), wants_audio);
+        let audio =
+            overrides.output_modalities.as_ref().map_or(wants_audio(&self.config.output_modalities), wants_audio);
         let max_tokens = overrides.max_output_tokens.unwrap_or(self.config.max_output_tokens);
         let voice = self.voice(&overrides);
         let answer = Answer {
@@ -123,9 +124,8 @@ impl Core {
     pub(super) fn cancel_response(&mut self, id: Option<&str>) -> Result<(), ErrorBody> {
         // An answer that still waits is taken back without a trace: the client has not heard of it.
         let waited = self.deferred.take().is_some();
-        let active = self.answer.as_ref().is_some_and(|answer| {
-            answer.stopping.is_none() && id.is_none_or(|id| id == answer.id)
-        });
+        let active =
+            self.answer.as_ref().is_some_and(|answer| answer.stopping.is_none() && id.is_none_or(|id| id == answer.id));
         if !active && !waited {
             let message = "Cancellation failed: no active response found";
             return Err(ErrorBody::invalid(ErrorKind::CancelNotActive, message));
