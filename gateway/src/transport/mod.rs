@@ -1,1 +1,3 @@
 //! How bytes come and go. A transport knows nothing of speech.
+
+pub mod webrtc;
