@@ -17,5 +17,5 @@ pub mod pcm;
 pub mod playout;
 pub mod resample;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod vad;
