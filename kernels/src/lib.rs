@@ -1,1 +1,20 @@
-//! Tensor operations that the models are written over.
+//! Tensor operations that the models are written over, and their CPU implementation.
+//!
+//! - [`ops`]: the trait [`Ops`] and the plain values that cross it: weight layouts, batches, sampling rows
+//! - [`cpu`]: the implementation for a processor, vectorised for what the machine offers at run time
+//! - [`random`]: counter-based random numbers, a pure function of (seed, response, step, codebook)
+//! - [`recording`]: an `Ops` that notes what is called, to prove that shapes alone fix the sequence of operations
+//!
+//! A model is a set of plain functions over [`Ops`]; no type of a device appears in it. Activations are packed
+//! `[rows, columns]`: rows of several sessions stand one under the other, and an output row depends only on its own
+//! inputs, summed in an order that the weight's shape alone decides. So a result does not change with the batch, the
+//! chunk or the neighbours.
+
+pub mod cpu;
+pub mod ops;
+pub mod random;
+
+
+pub use ops::{
+    Attention, AttentionBatch, DType, KernelError, Layout, Ops, Part, Pick, Router, Run, SequenceRows, StateSpec,
+};

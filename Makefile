@@ -1,0 +1,43 @@
+# Every command a person needs. Each does its own set-up (scripts/setup.sh) and says what it installs.
+#
+#   make run ARGS="serve --model DIR"     arguments for the command that is run
+
+SETUP := scripts/setup.sh
+CARGO := cargo
+REPORT := target/report
+
+.DEFAULT_GOAL := help
+.PHONY: help run test test-long lint bench loadtest setup-test
+
+help:  ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run:  ## Serve the demo model on http://127.0.0.1:8080
+	@$(SETUP) build
+	$(CARGO) run --release -p repartee -- $(ARGS)
+
+test:  ## Every test that a change must pass (at most 45 minutes on two cores, from nothing)
+	@$(SETUP) build tests
+	$(CARGO) test --release --workspace
+
+test-long:  ## The long tests too; writes target/report/test-long.txt
+	@$(SETUP) build tests
+	@scripts/dated-report.sh $(REPORT)/test-long.txt $(CARGO) test --release --workspace -- --include-ignored
+
+lint:  ## Format, clippy and documentation, warnings denied
+	@$(SETUP) build lint
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
+
+bench:  ## Measure against the reference implementation; writes target/report/first_path.json
+	@$(SETUP) build tests reference
+	REPARTEE_REFERENCE_PYTHON=target/tools/reference/bin/python \
+	  $(CARGO) run --release -p repartee-tests --bin bench_first_path
+
+loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
+	@$(SETUP) build
+	$(CARGO) run --release -p repartee-loadtest -- $(ARGS)
+
+setup-test:  ## Only install what the tests need
+	@$(SETUP) build tests

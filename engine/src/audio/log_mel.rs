@@ -1,0 +1,252 @@
+//! The Whisper log-mel spectrogram as a stream: samples in, closed windows of frames out.
+//!
+//! A frame is the power spectrum around one multiple of the hop, reflected at the turn's start and end. The reference
+//! (`WhisperFeatureExtractor`) clamps a spectrogram to 8 below the maximum of the whole; a stream does not know the
+//! whole. So frames leave in windows: a window closes as soon as the transform of its last frame is complete
+//! (`n_fft / 2 - hop_length` samples after its end), and is clamped to 8 below the maximum of the turn so far. What
+//! comes out depends on the samples alone, not on how they were split.
+
+use std::f64::consts::TAU;
+use std::fmt;
+use std::sync::Arc;
+
+use realfft::num_complex::Complex;
+use realfft::{RealFftPlanner, RealToComplex};
+use serde::Deserialize;
+
+use super::mel_filters::{Filter, filters};
+use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
+
+/// The file that describes the spectrogram.
+const FILE: &str = "preprocessor_config.json";
+/// Power below which everything is the same silence.
+const FLOOR: f32 = 1e-10;
+/// Orders of magnitude kept below the maximum.
+const RANGE: f32 = 8.0;
+
+/// What preprocessor_config.json says; absent fields as in the reference.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(default)]
+pub struct LogMelConfig {
+    /// Mel bins of a frame.
+    pub feature_size: usize,
+    /// Samples that a frame sees; even.
+    pub n_fft: usize,
+    /// Samples from one frame to the next.
+    pub hop_length: usize,
+    /// Samples a second.
+    pub sampling_rate: u32,
+    /// Lower bound of the maximum (as a power of ten) that a window is clamped against, so that a turn that opens with
+    /// near silence is not blown up to full scale. Ours, not the reference's: the default, -10, is without effect.
+    #[serde(skip)]
+    pub max_floor: f32,
+}
+
+impl Default for LogMelConfig {
+    fn default() -> Self {
+        Self { feature_size: 128, n_fft: 400, hop_length: 160, sampling_rate: 16_000, max_floor: -10.0 }
+    }
+}
+
+impl LogMelConfig {
+    /// Reads preprocessor_config.json; without it the defaults hold.
+    pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
+        let config: Self = checkpoint.json_file(FILE)?.unwrap_or_default();
+        config.validate().map_err(|value| CheckpointError::BadValue { file: checkpoint.label(FILE), value })?;
+        Ok(config)
+    }
+
+    fn validate(&self) -> Result<(), BadValue> {
+        let check = |field: &str, value: usize, holds: bool, allowed: &str| {
+            let bad = || BadValue { field: field.to_owned(), value: value.to_string(), allowed: allowed.to_owned() };
+            if holds { Ok(()) } else { Err(bad()) }
+        };
+        let Self { feature_size, n_fft, hop_length, sampling_rate, .. } = *self;
+        check("feature_size", feature_size, (1..=1024).contains(&feature_size), "1 to 1024")?;
+        check("sampling_rate", sampling_rate as usize, (8_000..=192_000).contains(&sampling_rate), "8000 to 192000")?;
+        let length = (4..=65_536).contains(&n_fft) && n_fft.is_multiple_of(2);
+        check("n_fft", n_fft, length, "an even number from 4 to 65536")?;
+        // A longer frame would leave more than one window open at a turn's end.
+        let hops = hop_length > n_fft / 4 && hop_length <= n_fft;
+        check("hop_length", hop_length, hops, &format!("above {} (a quarter of n_fft), at most n_fft", n_fft / 4))
+    }
+}
+
+/// Tables that every stream shares.
+pub struct LogMel {
+    config: LogMelConfig,
+    window_frames: usize,
+    /// Periodic Hann.
+    taper: Vec<f32>,
+    filters: Vec<Filter>,
+    transform: Arc<dyn RealToComplex<f32>>,
+}
+
+impl fmt::Debug for LogMel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogMel").field("config", &self.config).field("window_frames", &self.window_frames).finish()
+    }
+}
+
+/// Frames that are final.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MelWindow {
+    /// How many frames; the last window of a turn may have fewer than the others.
+    pub frames: usize,
+    /// `[frames, feature_size]`, frame by frame; about -1 to 1.5.
+    pub data: Vec<f32>,
+}
+
+impl LogMel {
+    /// Tables for windows of `window_frames` frames (`n_window_infer` of the audio tower), at least 1.
+    pub fn new(config: &LogMelConfig, window_frames: usize) -> Result<Arc<Self>, BadValue> {
+        config.validate()?;
+        if window_frames == 0 {
+            let (field, value) = ("n_window_infer".to_owned(), "0".to_owned());
+            return Err(BadValue { field, value, allowed: "at least 1".to_owned() });
+        }
+        let n_fft = config.n_fft;
+        let taper = (0..n_fft).map(|n| (0.5 - 0.5 * (TAU * n as f64 / n_fft as f64).cos()) as f32).collect();
+        let filters = filters(config.feature_size, n_fft / 2 + 1, config.sampling_rate);
+        let transform = RealFftPlanner::new().plan_fft_forward(n_fft);
+        Ok(Arc::new(Self { config: config.clone(), window_frames, taper, filters, transform }))
+    }
+
+    /// The configuration that the tables were made for.
+    pub fn config(&self) -> &LogMelConfig {
+        &self.config
+    }
+
+    /// Frames of a full window.
+    pub fn window_frames(&self) -> usize {
+        self.window_frames
+    }
+
+    /// A new turn.
+    pub fn stream(self: &Arc<Self>) -> LogMelStream {
+        LogMelStream {
+            kept: Vec::new(),
+            kept_from: 0,
+            next_frame: 0,
+            open: Vec::with_capacity(self.window_frames * self.config.feature_size),
+            maximum: self.config.max_floor,
+            frame: self.transform.make_input_vec(),
+            spectrum: self.transform.make_output_vec(),
+            power: vec![0.0; self.config.n_fft / 2 + 1],
+            scratch: self.transform.make_scratch_vec(),
+            tables: self.clone(),
+        }
+    }
+}
+
+/// The spectrogram of one turn. Holds the samples that unfinished frames need (less than `n_fft`, plus the slice that
+/// is being pushed) and the frames of the open window.
+#[derive(Debug)]
+pub struct LogMelStream {
+    tables: Arc<LogMel>,
+    /// Samples from the turn's `kept_from`-th on.
+    kept: Vec<f32>,
+    kept_from: usize,
+    /// Frames finished so far.
+    next_frame: usize,
+    /// Frames of the open window as powers of ten, not clamped yet.
+    open: Vec<f32>,
+    /// Highest power of ten of the turn so far.
+    maximum: f32,
+    // Work space of one transform.
+    frame: Vec<f32>,
+    spectrum: Vec<Complex<f32>>,
+    power: Vec<f32>,
+    scratch: Vec<Complex<f32>>,
+}
+
+impl LogMelStream {
+    /// Takes samples (-1..1) and appends the windows that they close to `closed`.
+    pub fn push(&mut self, samples: &[f32], closed: &mut Vec<MelWindow>) {
+        self.kept.extend_from_slice(samples);
+        while self.samples() >= self.samples_for(self.next_frame) {
+            self.finish_frame(None);
+            if self.open_frames() == self.tables.window_frames {
+                closed.push(self.close());
+            }
+        }
+        self.forget();
+    }
+
+    /// Ends the turn: the window that is still open, whose last frames see the turn reflected at its end. `None` if it
+    /// has no frame. A turn of n samples gives n / hop_length frames in all.
+    pub fn finish(mut self) -> Option<MelWindow> {
+        let frames = self.samples() / self.tables.config.hop_length;
+        // Reflection needs a sample more than it mirrors; a shorter turn is continued with silence.
+        let shortest = self.tables.config.n_fft / 2 + 1;
+        if self.samples() < shortest {
+            self.kept.resize(shortest, 0.0);
+        }
+        let end = self.samples();
+        while self.next_frame < frames {
+            self.finish_frame(Some(end));
+        }
+        (!self.open.is_empty()).then(|| self.close())
+    }
+
+    /// Samples of the turn so far.
+    pub fn samples(&self) -> usize {
+        self.kept_from + self.kept.len()
+    }
+
+    /// Frames of the open window that are complete, but not clamped yet.
+    pub fn open_frames(&self) -> usize {
+        self.open.len() / self.tables.config.feature_size
+    }
+
+    /// Samples that must be there for frame `index` to be complete without knowing the turn's end.
+    fn samples_for(&self, index: usize) -> usize {
+        let LogMelConfig { n_fft, hop_length, .. } = self.tables.config;
+        let centre = index * hop_length;
+        // The first frames begin before the turn, where its samples are mirrored.
+        (centre + n_fft / 2).max((n_fft / 2).saturating_sub(centre) + 1)
+    }
+
+    /// Computes the next frame; with `end`, samples from there on are mirrored.
+    fn finish_frame(&mut self, end: Option<usize>) {
+        let tables = &self.tables;
+        let LogMelConfig { n_fft, hop_length, .. } = tables.config;
+        let start = self.next_frame * hop_length;
+        for (n, (out, taper)) in self.frame.iter_mut().zip(&tables.taper).enumerate() {
+            let mut at = (start + n).abs_diff(n_fft / 2);
+            if let Some(end) = end
+                && at >= end
+            {
+                at = 2 * (end - 1) - at;
+            }
+            *out = self.kept[at - self.kept_from] * taper;
+        }
+        let done = tables.transform.process_with_scratch(&mut self.frame, &mut self.spectrum, &mut self.scratch);
+        done.expect("every buffer was made by the transform, which fails on wrong lengths only");
+        for (power, bin) in self.power.iter_mut().zip(&self.spectrum) {
+            *power = bin.norm_sqr();
+        }
+        for filter in &tables.filters {
+            let level = filter.apply(&self.power).max(FLOOR).log10();
+            self.maximum = self.maximum.max(level);
+            self.open.push(level);
+        }
+        self.next_frame += 1;
+    }
+
+    /// The open window, clamped and scaled; the next one is empty.
+    fn close(&mut self) -> MelWindow {
+        let lowest = self.maximum - RANGE;
+        let data: Vec<f32> = self.open.drain(..).map(|level| (level.max(lowest) + 4.0) / 4.0).collect();
+        MelWindow { frames: data.len() / self.tables.config.feature_size, data }
+    }
+
+    /// Drops samples that no frame to come sees.
+    fn forget(&mut self) {
+        let LogMelConfig { n_fft, hop_length, .. } = self.tables.config;
+        let needed = (self.next_frame * hop_length).saturating_sub(n_fft / 2);
+        let unneeded = needed.saturating_sub(self.kept_from).min(self.kept.len());
+        self.kept.drain(..unneeded);
+        self.kept_from += unneeded;
+    }
+}

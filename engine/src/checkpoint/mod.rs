@@ -1,0 +1,195 @@
+//! Published-format checkpoints: a folder, or files embedded in the binary, with config.json, safetensors and friends.
+//!
+//! Opening one reads config.json and the headers of the weight files and nothing else; weights are memory-mapped and
+//! handed out as bytes. The files of an open checkpoint must not be changed in place: replace the folder instead.
+
+mod error;
+mod weights;
+
+use std::borrow::Cow;
+use std::io;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+pub use error::{BadValue, CheckpointError};
+pub use weights::{DType, TensorView};
+
+use weights::Weights;
+
+/// The file that describes a checkpoint.
+pub const CONFIG: &str = "config.json";
+
+/// Where a checkpoint lies.
+#[derive(Debug, Clone)]
+pub enum Source {
+    /// A folder on disk.
+    Folder(PathBuf),
+    /// Files that are part of the binary.
+    Embedded {
+        /// What to call it.
+        name: &'static str,
+        /// File names and contents.
+        files: &'static [(&'static str, &'static [u8])],
+    },
+}
+
+/// An open checkpoint.
+#[derive(Debug)]
+pub struct Checkpoint {
+    files: Files,
+    name: String,
+    config: serde_json::Value,
+    weights: Weights,
+}
+
+/// The part of config.json that says which family a checkpoint is of.
+#[derive(Deserialize)]
+struct Architecture {
+    #[serde(default)]
+    architectures: Vec<String>,
+}
+
+impl Checkpoint {
+    /// Reads config.json and the headers of the weight files; fails without leaving anything loaded.
+    pub fn open(source: Source) -> Result<Self, CheckpointError> {
+        let (files, name) = Files::locate(source)?;
+        let config = files.json(CONFIG)?.ok_or_else(|| CheckpointError::FileMissing { file: files.label(CONFIG) })?;
+        let weights = Weights::open(&files)?;
+        Ok(Self { files, name, config, weights })
+    }
+
+    /// The folder's name, or the name under which the files are embedded.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The first of config.json's `architectures`.
+    pub fn architecture(&self) -> Result<String, CheckpointError> {
+        let config: Architecture = self.config()?;
+        config.architectures.into_iter().next().ok_or_else(|| CheckpointError::WrongField {
+            file: self.label(CONFIG),
+            field: "architectures".to_owned(),
+            message: "no architecture is named".to_owned(),
+        })
+    }
+
+    /// config.json as a `T`; an error names the path of the field.
+    pub fn config<T: DeserializeOwned>(&self) -> Result<T, CheckpointError> {
+        serde_path_to_error::deserialize(&self.config).map_err(|error| self.files.wrong_json(CONFIG, error))
+    }
+
+    /// Another JSON file of the checkpoint as a `T`, `None` if there is no such file.
+    pub fn json_file<T: DeserializeOwned>(&self, file: &str) -> Result<Option<T>, CheckpointError> {
+        self.files.json(file)
+    }
+
+    /// All bytes of a file that the checkpoint must have, such as tokenizer.json.
+    pub fn bytes(&self, file: &str) -> Result<Cow<'static, [u8]>, CheckpointError> {
+        self.files.read(file)?.ok_or_else(|| CheckpointError::FileMissing { file: self.label(file) })
+    }
+
+    /// How `file` is called in errors: its path, or the embedded checkpoint's name and the file's.
+    pub fn label(&self, file: &str) -> String {
+        self.files.label(file)
+    }
+
+    /// The tensor `name`, which must have exactly the shape `expected` and a floating-point format that can be loaded.
+    pub fn tensor(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, CheckpointError> {
+        self.weights.get(name, expected)
+    }
+
+    /// Whether there is a tensor `name`, of whatever shape.
+    pub fn has_tensor(&self, name: &str) -> bool {
+        self.weights.has(name)
+    }
+
+    /// The names of all tensors, in alphabetical order.
+    pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
+        self.weights.names()
+    }
+}
+
+/// Reads files by name, wherever they are.
+#[derive(Debug)]
+enum Files {
+    Folder(PathBuf),
+    Embedded { name: &'static str, files: &'static [(&'static str, &'static [u8])] },
+}
+
+impl Files {
+    /// The files and the name of what they make up.
+    fn locate(source: Source) -> Result<(Self, String), CheckpointError> {
+        match source {
+            Source::Embedded { name, files } => Ok((Self::Embedded { name, files }, name.to_owned())),
+            Source::Folder(folder) if folder.is_dir() => {
+                // `.` and a trailing `..` have no name of their own.
+                let whole = folder.canonicalize().unwrap_or_else(|_| folder.clone());
+                let name = whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned();
+                Ok((Self::Folder(folder), name))
+            }
+            Source::Folder(folder) => Err(CheckpointError::FolderMissing { folder }),
+        }
+    }
+
+    fn label(&self, file: &str) -> String {
+        match self {
+            Self::Folder(folder) => folder.join(file).display().to_string(),
+            Self::Embedded { name, .. } => format!("{name}/{file}"),
+        }
+    }
+
+    fn has(&self, file: &str) -> bool {
+        match self {
+            Self::Folder(folder) => folder.join(file).is_file(),
+            Self::Embedded { .. } => self.embedded(file).is_some(),
+        }
+    }
+
+    fn embedded(&self, file: &str) -> Option<&'static [u8]> {
+        match self {
+            Self::Folder(_) => None,
+            Self::Embedded { files, .. } => files.iter().find(|(name, _)| *name == file).map(|(_, bytes)| *bytes),
+        }
+    }
+
+    /// `None` if there is no such file.
+    fn read(&self, file: &str) -> Result<Option<Cow<'static, [u8]>>, CheckpointError> {
+        match self {
+            Self::Embedded { .. } => Ok(self.embedded(file).map(Cow::Borrowed)),
+            Self::Folder(folder) => match std::fs::read(folder.join(file)) {
+                Ok(bytes) => Ok(Some(Cow::Owned(bytes))),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                Err(error) => Err(self.unreadable(file, error)),
+            },
+        }
+    }
+
+    fn json<T: DeserializeOwned>(&self, file: &str) -> Result<Option<T>, CheckpointError> {
+        let Some(bytes) = self.read(file)? else { return Ok(None) };
+        let mut json = serde_json::Deserializer::from_slice(&bytes);
+        let value = serde_path_to_error::deserialize(&mut json).map_err(|error| self.wrong_json(file, error))?;
+        json.end().map_err(|error| self.not_json(file, &error))?;
+        Ok(Some(value))
+    }
+
+    fn wrong_json(&self, file: &str, error: serde_path_to_error::Error<serde_json::Error>) -> CheckpointError {
+        if !error.inner().is_data() {
+            return self.not_json(file, error.inner());
+        }
+        let field = match error.path().to_string() {
+            root if root == "." => "top level".to_owned(),
+            path => path,
+        };
+        CheckpointError::WrongField { file: self.label(file), field, message: error.inner().to_string() }
+    }
+
+    fn not_json(&self, file: &str, error: &serde_json::Error) -> CheckpointError {
+        CheckpointError::NotJson { file: self.label(file), message: error.to_string() }
+    }
+
+    fn unreadable(&self, file: &str, reason: io::Error) -> CheckpointError {
+        CheckpointError::Unreadable { file: self.label(file), reason }
+    }
+}

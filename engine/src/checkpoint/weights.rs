@@ -1,0 +1,209 @@
+//! The tensors of a checkpoint: memory-mapped safetensors files of which only the headers are read.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::ops::{Deref, Range};
+use std::path::Path;
+
+use memmap2::Mmap;
+use safetensors::{Dtype, SafeTensorError, SafeTensors};
+use serde::Deserialize;
+
+use super::{CheckpointError, Files};
+
+pub(super) const SINGLE: &str = "model.safetensors";
+pub(super) const INDEX: &str = "model.safetensors.index.json";
+
+/// Number format of a tensor that can be loaded; little endian in the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DType {
+    /// The upper half of an IEEE single.
+    Bf16,
+    /// IEEE half.
+    F16,
+    /// IEEE single.
+    F32,
+}
+
+impl DType {
+    /// Bytes of one element.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Bf16 | Self::F16 => 2,
+            Self::F32 => 4,
+        }
+    }
+}
+
+/// A tensor as it lies in the file.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TensorView<'a> {
+    /// Number format of the elements.
+    pub dtype: DType,
+    /// Sizes, slowest dimension first.
+    pub shape: &'a [usize],
+    /// The elements, row-major and little endian. Their address need not be aligned to the element's size.
+    pub bytes: &'a [u8],
+}
+
+/// Every weight file of one checkpoint, and where in them each tensor lies.
+#[derive(Debug)]
+pub(super) struct Weights {
+    files: Vec<WeightFile>,
+    tensors: BTreeMap<String, Location>,
+    /// What an absent tensor is reported against: the single file, or the index.
+    catalogue: String,
+}
+
+#[derive(Debug)]
+struct WeightFile {
+    /// As shown in errors.
+    label: String,
+    bytes: Bytes,
+}
+
+#[derive(Debug)]
+enum Bytes {
+    Mapped(Mmap),
+    Embedded(&'static [u8]),
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Mapped(map) => map,
+            Self::Embedded(bytes) => bytes,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Location {
+    file: usize,
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Range<usize>,
+}
+
+#[derive(Deserialize)]
+struct Index {
+    weight_map: BTreeMap<String, String>,
+}
+
+impl Weights {
+    /// Maps the single weight file, or the shards that the index names, and reads their headers.
+    pub(super) fn open(files: &Files) -> Result<Self, CheckpointError> {
+        if files.has(SINGLE) {
+            let mut weights = Self { files: Vec::new(), tensors: BTreeMap::new(), catalogue: files.label(SINGLE) };
+            weights.add(files, SINGLE)?;
+            return Ok(weights);
+        }
+        match files.json::<Index>(INDEX)? {
+            Some(index) => Self::open_shards(files, &index),
+            None => Err(CheckpointError::FileMissing { file: files.label(SINGLE) }),
+        }
+    }
+
+    fn open_shards(files: &Files, index: &Index) -> Result<Self, CheckpointError> {
+        let label = files.label(INDEX);
+        let mut weights = Self { files: Vec::new(), tensors: BTreeMap::new(), catalogue: label.clone() };
+        let mut opened = BTreeMap::new();
+        for (tensor, shard) in &index.weight_map {
+            if !opened.contains_key(shard.as_str()) {
+                // A shard lies beside its index; a path could name any file of this machine.
+                let beside = Path::new(shard).file_name().is_some_and(|name| name == shard.as_str());
+                if !beside || !files.has(shard) {
+                    let (shard, tensor) = (shard.clone(), tensor.clone());
+                    return Err(CheckpointError::MissingShard { index: label, shard, tensor });
+                }
+                opened.insert(shard.as_str(), weights.files.len());
+                weights.add(files, shard)?;
+            }
+            let found = weights.tensors.get(tensor).map(|location| location.file);
+            if found != opened.get(shard.as_str()).copied() {
+                let (shard, tensor) = (shard.clone(), tensor.clone());
+                return Err(CheckpointError::NotInShard { index: label, shard, tensor });
+            }
+        }
+        Ok(weights)
+    }
+
+    fn add(&mut self, files: &Files, name: &str) -> Result<(), CheckpointError> {
+        let label = files.label(name);
+        let bytes = match files {
+            Files::Folder(folder) => {
+                Bytes::Mapped(map(&folder.join(name)).map_err(|error| files.unreadable(name, error))?)
+            }
+            Files::Embedded { .. } => Bytes::Embedded(files.embedded(name).unwrap_or_default()),
+        };
+        let (header, metadata) = SafeTensors::read_metadata(&bytes)
+            .map_err(|error| CheckpointError::CorruptWeights { file: label.clone(), message: describe(error) })?;
+        // The header's length stands in eight bytes before it; offsets count from its end. `read_metadata` has checked
+        // that they lie inside the file and agree with dtype and shape.
+        let start = size_of::<u64>() + header;
+        for (tensor, info) in metadata.tensors() {
+            let bytes = start + info.data_offsets.0..start + info.data_offsets.1;
+            let location = Location { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), bytes };
+            self.tensors.insert(tensor, location);
+        }
+        self.files.push(WeightFile { label, bytes });
+        Ok(())
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.keys().map(String::as_str)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.tensors.contains_key(name)
+    }
+
+    pub(super) fn get(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, CheckpointError> {
+        let Some(location) = self.tensors.get(name) else {
+            let (file, tensor) = (self.catalogue.clone(), name.to_owned());
+            return Err(CheckpointError::MissingTensor { file, tensor });
+        };
+        let file = &self.files[location.file];
+        if location.shape != expected {
+            return Err(CheckpointError::WrongShape {
+                file: file.label.clone(),
+                tensor: name.to_owned(),
+                expected: expected.to_vec(),
+                found: location.shape.clone(),
+            });
+        }
+        let dtype = match location.dtype {
+            Dtype::BF16 => DType::Bf16,
+            Dtype::F16 => DType::F16,
+            Dtype::F32 => DType::F32,
+            other => {
+                let (file, tensor) = (file.label.clone(), name.to_owned());
+                return Err(CheckpointError::UnsupportedDtype { file, tensor, found: format!("{other:?}") });
+            }
+        };
+        Ok(TensorView { dtype, shape: &location.shape, bytes: &file.bytes[location.bytes.clone()] })
+    }
+}
+
+fn map(path: &Path) -> std::io::Result<Mmap> {
+    let file = File::open(path)?;
+    // SAFETY: the map is private to `Weights` and only ever read as plain bytes, for which every bit pattern is valid.
+    // What remains is that nobody shortens or rewrites the file while it is mapped: a served checkpoint is not edited
+    // in place (documented at `Checkpoint`), and `Weights` lives only until the models have copied what they need.
+    unsafe { Mmap::map(&file) }
+}
+
+fn describe(error: SafeTensorError) -> String {
+    match error {
+        SafeTensorError::HeaderTooSmall | SafeTensorError::InvalidHeaderLength => {
+            "the file ends within its header".to_owned()
+        }
+        SafeTensorError::MetadataIncompleteBuffer => {
+            "the header promises another number of bytes than the file has".to_owned()
+        }
+        SafeTensorError::InvalidHeaderDeserialization(error) => format!("the header is not JSON: {error}"),
+        other => other.to_string(),
+    }
+}

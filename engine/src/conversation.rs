@@ -1,0 +1,431 @@
+//! One session's truth: its history, the sound being heard, the answers asked for. No arithmetic and no stage: the scheduler drives it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::audio::log_mel::{LogMel, LogMelStream, MelWindow};
+use crate::session::{
+    Command, Event, FinishReason, ItemId, Peer, Respond, ResponseId, Role, SessionError, Stamps, Usage,
+};
+use crate::stage::{AudioRows, Element, Message, Prompt};
+use crate::text::{TextStream, Tokenizer};
+
+/// The longest sound of one item, in seconds; a caller that never commits must not fill the memory.
+pub const MAX_AUDIO_S: u32 = 600;
+
+/// What a conversation needs to know of its model.
+pub struct Knowledge<'a> {
+    /// Text to ids.
+    pub tokenizer: &'a Tokenizer,
+    /// Sound to windows.
+    pub log_mel: &'a Arc<LogMel>,
+    /// Voices, the default one first.
+    pub voices: &'a [String],
+}
+
+/// An entry of the history.
+pub struct Entry<T> {
+    /// The caller's name for it.
+    pub id: ItemId,
+    /// What it is.
+    pub message: Message<T>,
+}
+
+/// Sound that belongs to an item whose end has not come.
+struct Hearing<T> {
+    stream: LogMelStream,
+    /// Windows closed so far.
+    closed: usize,
+    encoded: Vec<Arc<AudioRows<T>>>,
+}
+
+/// A closed window that waits for the encoder.
+pub struct PendingWindow {
+    /// The item that it belongs to; `None` for the open one.
+    item: Option<ItemId>,
+    /// The log-mel frames.
+    pub mel: MelWindow,
+    /// Windows of the same item before it.
+    pub index: usize,
+}
+
+/// The answer that is being made.
+pub struct Active {
+    /// What was asked for.
+    pub request: Respond,
+    /// When the engine took it.
+    accepted: Instant,
+    /// When its first token came.
+    first_token: Option<Instant>,
+    /// When its first frame came.
+    first_frame: Option<Instant>,
+    text: TextStream,
+    frames_sent: u64,
+    usage: Usage,
+}
+
+/// See the module's description.
+pub struct Conversation<T> {
+    peer: Peer,
+    instructions: Option<Vec<u32>>,
+    history: Vec<Entry<T>>,
+    hearing: Option<Hearing<T>>,
+    /// Closed windows, in order.
+    pub pending: VecDeque<PendingWindow>,
+    /// Answers that wait for the one before.
+    rounds: VecDeque<(Respond, Instant)>,
+    /// The answer being made.
+    pub active: Option<Active>,
+    /// Whether the prompt may differ from what the stages were last told.
+    changed: bool,
+}
+
+/// What the scheduler has to do after a command.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing more.
+    Done,
+    /// Take the active answer back from the stages.
+    AbortActive,
+}
+
+impl<T> Conversation<T> {
+    /// A conversation with nothing said.
+    pub fn new(peer: Peer) -> Self {
+        Self {
+            peer,
+            instructions: None,
+            history: Vec::new(),
+            hearing: None,
+            pending: VecDeque::new(),
+            rounds: VecDeque::new(),
+            active: None,
+            changed: false,
+        }
+    }
+
+    /// The next command: `Ok(None)` when there is none, `Err` when the caller is gone.
+    pub fn next_command(&self) -> Result<Option<Command>, Gone> {
+        match self.peer.commands.try_recv() {
+            Ok(command) => Ok(Some(command)),
+            Err(flume::TryRecvError::Empty) => Ok(None),
+            Err(flume::TryRecvError::Disconnected) => Err(Gone),
+        }
+    }
+
+    /// Whether the caller has room for what one tick can make; a session without is not run.
+    pub fn has_room(&self, events: usize) -> bool {
+        self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
+    }
+
+    /// Hands an event over. Room was checked before the tick; a caller that is gone is noticed by its commands.
+    pub fn emit(&self, event: Event) {
+        if let Err(flume::TrySendError::Full(event)) = self.peer.events.try_send(event) {
+            tracing::error!(?event, "an event was made for a session without room");
+        }
+    }
+
+    fn fail(&self, response: Option<ResponseId>, error: SessionError) {
+        self.emit(Event::Failed { response, error });
+    }
+
+    /// Executes one command.
+    pub fn execute(&mut self, command: Command, model: &Knowledge<'_>) -> Outcome {
+        match command {
+            Command::Append(samples) => self.hear(&samples, model),
+            Command::Commit { item } => self.commit(item),
+            Command::Clear => self.clear(),
+            Command::Message { item, role, text } => match model.tokenizer.encode(&text) {
+                Ok(ids) => self.push(item, match role {
+                    Role::System => Message::System(ids),
+                    Role::User => Message::UserText(ids),
+                    Role::Assistant => Message::Assistant(ids),
+                }),
+                Err(error) => self.fail(None, text_error(&error)),
+            },
+            Command::Instruct(text) => match model.tokenizer.encode(&text) {
+                Ok(ids) => {
+                    self.instructions = (!ids.is_empty()).then_some(ids);
+                    self.changed = true;
+                }
+                Err(error) => self.fail(None, text_error(&error)),
+            },
+            Command::Respond(request) => self.ask(request, model),
+            Command::Cancel { response } => return self.cancel(response),
+            Command::Truncate { item, text } => self.truncate(item, &text, model.tokenizer),
+            Command::Delete { item } => {
+                // An answer that is being made is ended by `Cancel`.
+                if self.active.as_ref().is_none_or(|active| active.request.item != item) {
+                    self.history.retain(|entry| entry.id != item);
+                    self.pending.retain(|window| window.item != Some(item));
+                    self.rounds.retain(|(request, _)| request.item != item);
+                    self.changed = true;
+                }
+            }
+        }
+        Outcome::Done
+    }
+
+    fn hear(&mut self, samples: &[f32], model: &Knowledge<'_>) {
+        let hearing = self.hearing.get_or_insert_with(|| Hearing {
+            stream: model.log_mel.stream(),
+            closed: 0,
+            encoded: Vec::new(),
+        });
+        let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
+        if hearing.stream.samples() + samples.len() > limit {
+            return self.fail(None, SessionError::AudioTooLong { limit_s: MAX_AUDIO_S });
+        }
+        let mut windows = Vec::new();
+        hearing.stream.push(samples, &mut windows);
+        for mel in windows {
+            self.pending.push_back(PendingWindow { item: None, mel, index: hearing.closed });
+            hearing.closed += 1;
+        }
+        self.changed = true;
+    }
+
+    fn commit(&mut self, item: ItemId) {
+        let Some(hearing) = self.hearing.take() else {
+            return self.fail(None, SessionError::NothingToCommit);
+        };
+        if self.knows(item) {
+            self.hearing = Some(hearing);
+            return self.fail(None, SessionError::DuplicateItem(item));
+        }
+        for window in self.pending.iter_mut().filter(|window| window.item.is_none()) {
+            window.item = Some(item);
+        }
+        if let Some(mel) = hearing.stream.finish() {
+            self.pending.push_back(PendingWindow { item: Some(item), mel, index: hearing.closed });
+        }
+        self.push(item, Message::UserAudio(hearing.encoded));
+    }
+
+    fn clear(&mut self) {
+        self.hearing = None;
+        self.pending.retain(|window| window.item.is_some());
+        self.changed = true;
+    }
+
+    fn knows(&self, item: ItemId) -> bool {
+        self.history.iter().any(|entry| entry.id == item)
+    }
+
+    fn push(&mut self, id: ItemId, message: Message<T>) {
+        if self.knows(id) {
+            return self.fail(None, SessionError::DuplicateItem(id));
+        }
+        self.history.push(Entry { id, message });
+        self.changed = true;
+    }
+
+    /// Takes an answer's place in the history at once, so that what comes later follows it.
+    fn ask(&mut self, request: Respond, model: &Knowledge<'_>) {
+        let response = Some(request.response);
+        if let Some(voice) = request.voice.as_ref().filter(|voice| !model.voices.contains(voice)) {
+            let known = model.voices.join(", ");
+            return self.fail(response, SessionError::UnknownVoice { voice: voice.clone(), known });
+        }
+        if self.knows(request.item) {
+            return self.fail(response, SessionError::DuplicateItem(request.item));
+        }
+        self.push(request.item, Message::Assistant(Vec::new()));
+        self.rounds.push_back((request, Instant::now()));
+    }
+
+    fn cancel(&mut self, response: ResponseId) -> Outcome {
+        if self.active.as_ref().is_some_and(|active| active.request.response == response) {
+            return Outcome::AbortActive;
+        }
+        if let Some(at) = self.rounds.iter().position(|(request, _)| request.response == response)
+            && let Some((request, _)) = self.rounds.remove(at)
+        {
+            self.history.retain(|entry| entry.id != request.item);
+            self.changed = true;
+            self.emit(Event::Finished { response, reason: FinishReason::Cancelled, usage: Usage::default() });
+        }
+        Outcome::Done
+    }
+
+    /// Keeps the ids whose text is a prefix of `text`, and adds the rest of it.
+    fn truncate(&mut self, item: ItemId, text: &str, tokenizer: &Tokenizer) {
+        if self.active.as_ref().is_some_and(|active| active.request.item == item) {
+            return;
+        }
+        if text.is_empty() {
+            self.history.retain(|entry| entry.id != item);
+            self.changed = true;
+            return;
+        }
+        let Some(Entry { message: Message::Assistant(ids), .. }) =
+            self.history.iter_mut().find(|entry| entry.id == item)
+        else {
+            return;
+        };
+        let (mut keep, mut kept) = (0, String::new());
+        for n in 1..=ids.len() {
+            let spoken = tokenizer.decode(&ids[..n]);
+            if text.starts_with(&spoken) {
+                (keep, kept) = (n, spoken);
+            }
+        }
+        match tokenizer.encode(&text[kept.len()..]) {
+            Ok(rest) => {
+                ids.truncate(keep);
+                ids.extend(rest);
+                self.changed = true;
+            }
+            Err(error) => self.fail(None, text_error(&error)),
+        }
+    }
+
+    /// Puts an encoded window where it belongs; one of a deleted item is dropped.
+    pub fn place(&mut self, window: PendingWindow, rows: AudioRows<T>) {
+        let rows = Arc::new(rows);
+        self.changed = true;
+        match window.item {
+            None => self.hearing.iter_mut().for_each(|hearing| hearing.encoded.push(Arc::clone(&rows))),
+            Some(item) => {
+                let entry = self.history.iter_mut().find(|entry| entry.id == item);
+                if let Some(Entry { message: Message::UserAudio(windows), .. }) = entry {
+                    windows.push(rows);
+                }
+            }
+        }
+    }
+
+    /// Whether the next answer can begin: none is being made, and all sound before it is encoded.
+    pub fn can_begin(&self) -> bool {
+        self.active.is_none()
+            && !self.rounds.is_empty()
+            && self.pending.iter().all(|window| window.item.is_none())
+    }
+
+    /// Begins the next answer: its prompt, and what it was asked with.
+    pub fn begin(&mut self, prompt: &dyn Prompt<T>, tokenizer: &Tokenizer) -> Option<(Vec<Element<T>>, Respond)> {
+        let (request, accepted) = self.rounds.pop_front()?;
+        let end = self.history.iter().position(|entry| entry.id == request.item)?;
+        let elements = self.render(prompt, end, None, true);
+        let sound = elements.iter().filter(|element| matches!(element, Element::Audio { .. })).count() as u32;
+        self.active = Some(Active {
+            request: request.clone(),
+            accepted,
+            first_token: None,
+            first_frame: None,
+            text: tokenizer.stream(),
+            frames_sent: 0,
+            usage: Usage {
+                input_text_tokens: elements.len() as u32 - sound,
+                input_audio_tokens: sound,
+                ..Usage::default()
+            },
+        });
+        Some((elements, request))
+    }
+
+    /// The prompt to read silently, if it changed since the last call and nothing is being answered.
+    pub fn silent_prompt(&mut self, prompt: &dyn Prompt<T>) -> Option<Vec<Element<T>>> {
+        if self.active.is_some() || !self.rounds.is_empty() || !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        // Rows of an item that is only half encoded would be read in the wrong place.
+        let whole = self.pending.iter().find_map(|window| window.item);
+        let end = whole.and_then(|item| self.history.iter().position(|entry| entry.id == item));
+        let open = if end.is_none() { self.hearing.as_ref().map(|hearing| &hearing.encoded[..]) } else { None };
+        Some(self.render(prompt, end.unwrap_or(self.history.len()), open, false))
+    }
+
+    fn render(
+        &self,
+        prompt: &dyn Prompt<T>,
+        end: usize,
+        open: Option<&[Arc<AudioRows<T>>]>,
+        answer: bool,
+    ) -> Vec<Element<T>> {
+        let system = self.instructions.iter().map(|ids| Message::System(ids.clone()));
+        let rest = self.history[..end].iter().map(|entry| entry.message.clone());
+        prompt.render(&system.chain(rest).collect::<Vec<_>>(), open, answer)
+    }
+
+    /// Notes how many prompt positions the active answer found cached.
+    pub fn note_cached(&mut self, positions: usize) {
+        if let Some(active) = &mut self.active {
+            active.usage.cached_tokens = positions as u32;
+        }
+    }
+
+    /// A token of the active answer.
+    pub fn token(&mut self, id: u32) {
+        let Some(active) = &mut self.active else { return };
+        active.first_token.get_or_insert_with(Instant::now);
+        active.usage.output_text_tokens += 1;
+        let (response, item) = (active.request.response, active.request.item);
+        let text = active.text.push(id);
+        let entry = self.history.iter_mut().find(|entry| entry.id == item);
+        if let Some(Entry { message: Message::Assistant(ids), .. }) = entry {
+            ids.push(id);
+        }
+        if let Some(text) = text {
+            self.emit(Event::Text { response, text });
+        }
+    }
+
+    /// A codec frame of the active answer is complete.
+    pub fn frame(&mut self) {
+        if let Some(active) = &mut self.active {
+            active.first_frame.get_or_insert_with(Instant::now);
+            active.usage.output_audio_frames += 1;
+        }
+    }
+
+    /// Samples of the active answer's next frame.
+    pub fn samples(&mut self, samples: Vec<f32>) {
+        let Some(active) = &mut self.active else { return };
+        let now = Instant::now();
+        let stamps = (active.frames_sent == 0).then(|| Stamps {
+            accepted: active.accepted,
+            first_token: active.first_token.unwrap_or(now),
+            first_frame: active.first_frame.unwrap_or(now),
+            first_samples: now,
+        });
+        let (response, frame) = (active.request.response, active.frames_sent);
+        active.frames_sent += 1;
+        self.emit(Event::Audio { response, frame, samples, stamps });
+    }
+
+    /// The active answer is over.
+    pub fn finish(&mut self, reason: FinishReason) {
+        if let Some((response, usage)) = self.end_active() {
+            self.emit(Event::Finished { response, reason, usage });
+        }
+    }
+
+    /// The active answer, or a command of which no stage knows, failed.
+    pub fn finish_failed(&mut self, error: SessionError) {
+        let response = self.end_active().map(|(response, _)| response);
+        self.fail(response, error);
+    }
+
+    fn end_active(&mut self) -> Option<(ResponseId, Usage)> {
+        let Active { request, text, usage, .. } = self.active.take()?;
+        self.changed = true;
+        if let Some(text) = text.finish() {
+            self.emit(Event::Text { response: request.response, text });
+        }
+        // An answer without words leaves no trace.
+        self.history.retain(|entry| {
+            entry.id != request.item || !matches!(&entry.message, Message::Assistant(ids) if ids.is_empty())
+        });
+        Some((request.response, usage))
+    }
+}
+
+/// The caller has dropped its handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Gone;
+
+fn text_error(error: &crate::text::TextError) -> SessionError {
+    SessionError::Internal { stage: "tokenizer", message: error.to_string() }
+}

@@ -1,0 +1,149 @@
+//! Starts the engine thread and opens sessions on it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+
+use thiserror::Error;
+
+use crate::checkpoint::{Checkpoint, CheckpointError, Source};
+use crate::models::{self, Limits, LoadError};
+use crate::scheduler::Scheduler;
+use crate::session::{Command, Event, ModelInfo, OpenError, Peer, Respond, Session, SpeechEngine, Wake, link};
+
+/// How much the engine may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineConfig {
+    /// Sessions at once.
+    pub sessions: usize,
+    /// Bytes of cached keys and values in each stage; memory is taken as positions are used.
+    pub cache_bytes: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self { sessions: 64, cache_bytes: 2 << 30 }
+    }
+}
+
+/// Why the engine did not start.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The checkpoint cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// The model loaded but did not answer.
+    #[error("the model did not answer during warm-up: {0}")]
+    WarmUp(String),
+    /// The system gave no thread.
+    #[error("cannot start the engine's thread: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+impl From<CheckpointError> for StartError {
+    fn from(error: CheckpointError) -> Self {
+        Self::Load(error.into())
+    }
+}
+
+/// A running engine. Dropping it ends all sessions and waits for its thread.
+#[derive(Debug)]
+pub struct Engine {
+    info: ModelInfo,
+    slots: usize,
+    open: Arc<AtomicUsize>,
+    /// `None` only while dropping.
+    arrivals: Option<flume::Sender<Peer>>,
+    wake: Wake,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Loads a checkpoint, starts the thread and warms up: when this returns the engine is ready.
+    pub fn start(source: Source, config: EngineConfig) -> Result<Self, StartError> {
+        let checkpoint = Checkpoint::open(source)?;
+        let slots = config.sessions.max(1);
+        let model = models::load(&checkpoint, Limits { sessions: slots, cache_bytes: config.cache_bytes })?;
+        let info = ModelInfo {
+            name: checkpoint.name().to_owned(),
+            default_voice: model.voices.first().cloned().unwrap_or_default(),
+            voices: model.voices.clone(),
+            input_rate: model.log_mel.config().sampling_rate,
+            output_rate: model.codec.sample_rate,
+            frame: model.codec.frame,
+            context_tokens: model.context as u32,
+        };
+        let open = Arc::new(AtomicUsize::new(0));
+        let (arrivals, arriving) = flume::bounded(slots);
+        let (wake, woken) = Wake::new();
+        let scheduler = Scheduler::new(model, slots, arriving, Arc::clone(&open));
+        let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run(&woken))?;
+        let engine = Self { info, slots, open, arrivals: Some(arrivals), wake, thread: Some(thread) };
+        engine.warm_up()?;
+        Ok(engine)
+    }
+
+    /// One short answer through every stage, so that the first caller finds code and weights in memory.
+    fn warm_up(&self) -> Result<(), StartError> {
+        let failed = |error: &dyn std::fmt::Display| StartError::WarmUp(error.to_string());
+        let session = self.open().map_err(|error| failed(&error))?;
+        let second = self.info.input_rate as usize;
+        let noise = (0..second).map(|i| (i * 7919 % 1000) as f32 * 2e-5).collect();
+        let respond = Respond {
+            response: 0,
+            item: 1,
+            voice: None,
+            audio: true,
+            max_tokens: Some(4),
+            sampling: None,
+            seed: 0,
+        };
+        for command in [Command::Append(noise), Command::Commit { item: 0 }, Command::Respond(respond)] {
+            session.submit(command).map_err(|error| failed(&error))?;
+        }
+        while let Some(event) = session.next_event_blocking() {
+            match event {
+                Event::Audio { .. } | Event::Finished { .. } => return Ok(()),
+                Event::Failed { error, .. } => return Err(failed(&error)),
+                Event::Text { .. } => {}
+            }
+        }
+        Err(failed(&"the session ended"))
+    }
+}
+
+impl SpeechEngine for Engine {
+    fn info(&self) -> &ModelInfo {
+        &self.info
+    }
+
+    fn open(&self) -> Result<Session, OpenError> {
+        let arrivals = self.arrivals.as_ref().ok_or(OpenError::Stopped)?;
+        let taken = self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));
+        if taken.is_err() {
+            return Err(OpenError::Full { slots: self.slots });
+        }
+        let (session, peer) = link(self.wake.clone());
+        if arrivals.try_send(peer).is_err() {
+            self.open.fetch_sub(1, Ordering::AcqRel);
+            return Err(OpenError::Stopped);
+        }
+        self.wake.signal();
+        Ok(session)
+    }
+
+    fn occupancy(&self) -> (usize, usize) {
+        (self.open.load(Ordering::Acquire), self.slots)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        drop(self.arrivals.take());
+        self.wake.signal();
+        if let Some(thread) = self.thread.take() {
+            // A panic of the loop itself was reported when it happened.
+            let _ = thread.join();
+        }
+    }
+}

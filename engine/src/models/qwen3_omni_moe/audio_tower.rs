@@ -1,0 +1,181 @@
+//! `thinker.audio_tower`: log-mel windows to audio embeddings, after `Qwen3OmniMoeAudioEncoder`.
+//!
+//! Mel frames go in chunks of 100 through three halving convolutions, which the reference's arithmetic hard-codes to 13
+//! tokens a full chunk; attention reaches both ways within a window of `n_window_infer` frames and no further, so a closed
+//! window is final.
+
+use repartee_kernels::{Layout, Ops};
+
+use super::config::AudioConfig;
+use crate::models::LoadError;
+use crate::models::weights::Weights;
+
+/// Mel frames in a chunk: twice the `n_window` of 50 that the reference's length formula assumes.
+pub const CHUNK_FRAMES: usize = 100;
+/// Tokens of a full chunk, hard-coded in the reference.
+pub const CHUNK_TOKENS: usize = 13;
+/// Layer norms of the tower use torch's default.
+const NORM_EPS: f32 = 1e-5;
+
+/// One attention window of one caller.
+#[derive(Debug, Clone, Copy)]
+pub struct Window<'a> {
+    /// `[frames, mel bins]`
+    pub mel: &'a [f32],
+    /// Whether a full chunk came before it in the same turn: the reference then pads an unfinished last chunk with
+    /// zeros to a full one, otherwise it is taken as it is.
+    pub follows_full_chunk: bool,
+}
+
+struct Layer<O: Ops> {
+    attention_norm: (O::Weight, O::Weight),
+    qkv: (O::Weight, O::Weight),
+    out: (O::Weight, O::Weight),
+    final_norm: (O::Weight, O::Weight),
+    fc1: (O::Weight, O::Weight),
+    fc2: (O::Weight, O::Weight),
+}
+
+/// The audio tower.
+pub struct AudioTower<O: Ops> {
+    config: AudioConfig,
+    convs: Vec<(O::Weight, O::Weight)>,
+    conv_out: O::Weight,
+    positions: O::Weight,
+    layers: Vec<Layer<O>>,
+    ln_post: (O::Weight, O::Weight),
+    proj1: (O::Weight, O::Weight),
+    proj2: (O::Weight, O::Weight),
+}
+
+/// Tokens that `frames` mel frames of one chunk become.
+fn chunk_tokens(frames: usize) -> usize {
+    (0..3).fold(frames, |n, _| n.div_ceil(2))
+}
+
+/// Tokens that a window of `frames` mel frames becomes.
+pub fn tokens(frames: usize) -> usize {
+    frames / CHUNK_FRAMES * CHUNK_TOKENS + chunk_tokens(frames % CHUNK_FRAMES)
+}
+
+impl<O: Ops> AudioTower<O> {
+    /// Loads `thinker.audio_tower`.
+    pub fn load(w: &Weights<'_, O>, config: &AudioConfig) -> Result<Self, LoadError> {
+        let (d, c) = (config.d_model, config.downsample_hidden_size);
+        let pair = |w: &Weights<'_, O>, name: &str, out, input| -> Result<_, LoadError> {
+            Ok((w.linear(&format!("{name}.weight"), out, input)?, w.vector(&format!("{name}.bias"), out)?))
+        };
+        let norm = |w: &Weights<'_, O>, name: &str| -> Result<_, LoadError> {
+            Ok((w.vector(&format!("{name}.weight"), d)?, w.vector(&format!("{name}.bias"), d)?))
+        };
+        // The reference's pictures are [mel, time]; ours are [time, mel], so that a time step's numbers are one row.
+        let convs = (1..=3)
+            .map(|i| {
+                let input = if i == 1 { 1 } else { c };
+                let (name, shape) = (format!("conv2d{i}"), [c, input, 3, 3]);
+                let weight = format!("{name}.weight");
+                let weight = w.swapped(&weight, Layout::Conv2dHalving, &shape, (c * input, 3, 3), &shape)?;
+                Ok((weight, w.vector(&format!("{name}.bias"), c)?))
+            })
+            .collect::<Result<Vec<_>, LoadError>>()?;
+        let bins = chunk_tokens(config.num_mel_bins);
+        let shape = [d, c * bins];
+        let conv_out = w.swapped("conv_out.weight", Layout::Linear, &shape, (d, c, bins), &shape)?;
+        let layers = (0..config.encoder_layers)
+            .map(|i| {
+                let w = w.at(format_args!("layers.{i}"));
+                let a = w.at("self_attn");
+                Ok(Layer {
+                    attention_norm: norm(&w, "self_attn_layer_norm")?,
+                    qkv: (
+                        a.linears(&[("q_proj.weight", d), ("k_proj.weight", d), ("v_proj.weight", d)], d)?,
+                        a.vectors(&[("q_proj.bias", d), ("k_proj.bias", d), ("v_proj.bias", d)])?,
+                    ),
+                    out: pair(&a, "out_proj", d, d)?,
+                    final_norm: norm(&w, "final_layer_norm")?,
+                    fc1: pair(&w, "fc1", config.encoder_ffn_dim, d)?,
+                    fc2: pair(&w, "fc2", d, config.encoder_ffn_dim)?,
+                })
+            })
+            .collect::<Result<_, LoadError>>()?;
+        Ok(Self {
+            convs,
+            conv_out,
+            positions: w.made("positions", Layout::Table, &sinusoids(CHUNK_TOKENS, d), &[CHUNK_TOKENS, d])?,
+            layers,
+            ln_post: norm(w, "ln_post")?,
+            proj1: pair(w, "proj1", d, d)?,
+            proj2: pair(w, "proj2", config.output_dim, d)?,
+            config: config.clone(),
+        })
+    }
+
+    /// Encodes windows of any callers. Row `i` of the result belongs to the window that its place in the running sum of
+    /// [`tokens`] says.
+    pub fn forward(&self, ops: &O, windows: &[Window<'_>]) -> O::T {
+        let bins = self.config.num_mel_bins;
+        let mut embedded = Vec::new();
+        let mut positions = Vec::new();
+        let mut segments = Vec::with_capacity(windows.len());
+        for window in windows {
+            let frames = window.mel.len() / bins;
+            segments.push(tokens(frames));
+            let whole = if window.follows_full_chunk || frames >= CHUNK_FRAMES {
+                let mut padded = window.mel.to_vec();
+                padded.resize(frames.next_multiple_of(CHUNK_FRAMES) * bins, 0.0);
+                self.downsample(ops, padded, CHUNK_FRAMES)
+            } else {
+                self.downsample(ops, window.mel.to_vec(), frames)
+            };
+            // Only the padding at the very end is cut off: every chunk before it is full.
+            let keep: Vec<usize> = (0..tokens(frames)).collect();
+            embedded.push(ops.take(&whole, &keep));
+            positions.extend((0..tokens(frames)).map(|t| (t % CHUNK_TOKENS) as u32));
+        }
+        let x = ops.stack(&embedded.iter().collect::<Vec<_>>());
+        let mut x = ops.add(x, &ops.embed(&self.positions, &ops.ids(&positions)));
+        for layer in &self.layers {
+            x = self.layer(ops, layer, x, &segments);
+        }
+        let x = ops.layer_norm(&x, &self.ln_post.0, &self.ln_post.1, NORM_EPS);
+        let x = ops.gelu(ops.linear(&x, &self.proj1.0, Some(&self.proj1.1)));
+        ops.linear(&x, &self.proj2.0, Some(&self.proj2.1))
+    }
+
+    /// Chunks of `frames` each, `[chunks * frames, bins]`, through the convolutions.
+    fn downsample(&self, ops: &O, mel: Vec<f32>, frames: usize) -> O::T {
+        let (mut height, mut width) = (frames, self.config.num_mel_bins);
+        let chunks = mel.len() / (height * width);
+        let mut x = ops.tensor(mel, 1);
+        for (weight, bias) in &self.convs {
+            x = ops.gelu(ops.conv2d_halving(&x, chunks, height, width, weight, bias));
+            (height, width) = (height.div_ceil(2), width.div_ceil(2));
+        }
+        ops.linear(&ops.fold_rows(x, width), &self.conv_out, None)
+    }
+
+    fn layer(&self, ops: &O, layer: &Layer<O>, x: O::T, segments: &[usize]) -> O::T {
+        let d = self.config.d_model;
+        let h = ops.layer_norm(&x, &layer.attention_norm.0, &layer.attention_norm.1, NORM_EPS);
+        let qkv = ops.linear(&h, &layer.qkv.0, Some(&layer.qkv.1));
+        let (q, k, v) = (ops.columns(&qkv, 0, d), ops.columns(&qkv, d, 2 * d), ops.columns(&qkv, 2 * d, 3 * d));
+        let h = ops.segment_attention(&q, &k, &v, segments, self.config.encoder_attention_heads);
+        let x = ops.add(ops.linear(&h, &layer.out.0, Some(&layer.out.1)), &x);
+        let h = ops.layer_norm(&x, &layer.final_norm.0, &layer.final_norm.1, NORM_EPS);
+        let h = ops.gelu(ops.linear(&h, &layer.fc1.0, Some(&layer.fc1.1)));
+        ops.add(ops.linear(&h, &layer.fc2.0, Some(&layer.fc2.1)), &x)
+    }
+}
+
+/// Whisper's position table `[length, channels]`: sines, then cosines.
+fn sinusoids(length: usize, channels: usize) -> Vec<f32> {
+    let half = channels / 2;
+    let step = (10_000f64.ln() / (half - 1) as f64) as f32;
+    let mut table = Vec::with_capacity(length * channels);
+    for t in 0..length {
+        let angles = (0..half).map(|i| t as f32 * (-step * i as f32).exp());
+        table.extend(angles.clone().map(f32::sin));
+        table.extend(angles.map(f32::cos));
+    }
+    table
+}

@@ -1,0 +1,134 @@
+//! Code2wav as a stage: frames to samples as they come, several sessions' at once.
+
+use std::collections::VecDeque;
+
+use repartee_kernels::{Ops, Run};
+
+use crate::models::qwen3_omni_moe::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
+use crate::session::SessionError;
+use crate::stage::{End, Item, Outbox, Stage, Work};
+
+/// See the module's description.
+pub struct Code2WavStage<O: Ops> {
+    ops: O,
+    code2wav: Code2Wav<O>,
+    state: Code2WavState<O>,
+    slots: Vec<Slot>,
+    codebooks: usize,
+    codebook_size: usize,
+    samples_per_frame: usize,
+}
+
+#[derive(Default)]
+struct Slot {
+    frames: VecDeque<Vec<u32>>,
+    /// Whether the stream had a frame.
+    started: bool,
+    end: Option<End>,
+}
+
+impl<O: Ops> Code2WavStage<O> {
+    /// A stage for `slots` streams.
+    pub fn new(
+        ops: O,
+        code2wav: Code2Wav<O>,
+        slots: usize,
+        (codebooks, codebook_size): (usize, usize),
+        samples_per_frame: usize,
+    ) -> Self {
+        Self {
+            state: code2wav.state(&ops, slots),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            ops,
+            code2wav,
+            codebooks,
+            codebook_size,
+            samples_per_frame,
+        }
+    }
+}
+
+impl<O: Ops + Send> Stage<O::T> for Code2WavStage<O>
+where
+    O::T: Send,
+    O::Weight: Send,
+    O::State: Send,
+{
+    fn name(&self) -> &'static str {
+        "code2wav"
+    }
+
+    fn accept(&mut self, slot: usize, item: Item<O::T>, out: &mut Outbox<O::T>) {
+        let state = &mut self.slots[slot];
+        match item {
+            Item::Begin(_) | Item::Abort => {
+                *state = Slot::default();
+                out.push((slot, item));
+            }
+            // Only frames of real codes come this far; a code that no codebook has would read another codebook's entry.
+            Item::Frame(frame) => {
+                if frame.len() == self.codebooks && frame.iter().all(|&code| (code as usize) < self.codebook_size) {
+                    state.frames.push_back(frame);
+                } else {
+                    let message = format!("codes {frame:?} are outside of the codebooks");
+                    out.push((slot, Item::Fail(SessionError::Internal { stage: "talker", message })));
+                }
+            }
+            Item::End(end) if state.frames.is_empty() => out.push((slot, Item::End(end))),
+            Item::End(end) => state.end = Some(end),
+            _ => {}
+        }
+    }
+
+    fn ready(&self, slot: usize) -> usize {
+        self.slots[slot].frames.len()
+    }
+
+    fn max_rows(&self) -> usize {
+        MAX_FRAMES
+    }
+
+    fn step(&mut self, work: &[Work], out: &mut Outbox<O::T>) {
+        let mut codes: Vec<Vec<u32>> = vec![Vec::new(); self.codebooks];
+        let mut runs = Vec::with_capacity(work.len());
+        for &Work { slot, rows } in work {
+            let state = &mut self.slots[slot];
+            for frame in state.frames.drain(..rows) {
+                for (codes, code) in codes.iter_mut().zip(frame) {
+                    codes.push(code);
+                }
+            }
+            runs.push(Run { slot, rows, first: !std::mem::replace(&mut state.started, true) });
+        }
+        let (samples, made) = self.code2wav.forward(&self.ops, &codes, &mut self.state, &runs);
+        let samples = self.ops.read(&samples);
+        let mut rest = &samples[..];
+        for (run, made) in runs.iter().zip(made) {
+            let (mine, after) = rest.split_at(made.rows);
+            rest = after;
+            if mine.iter().any(|sample| !sample.is_finite()) {
+                out.push((run.slot, Item::Fail(SessionError::NotFinite { stage: "code2wav" })));
+                continue;
+            }
+            // Of several frames at once only a stream's first is short.
+            let short = (run.rows * self.samples_per_frame).saturating_sub(mine.len());
+            let (first, others) = mine.split_at((self.samples_per_frame - short.min(self.samples_per_frame)).min(mine.len()));
+            out.push((run.slot, Item::Samples(first.to_vec())));
+            out.extend(others.chunks(self.samples_per_frame).map(|frame| (run.slot, Item::Samples(frame.to_vec()))));
+            let state = &mut self.slots[run.slot];
+            if state.frames.is_empty()
+                && let Some(end) = state.end.take()
+            {
+                out.push((run.slot, Item::End(end)));
+            }
+        }
+    }
+
+    fn free(&mut self, slot: usize) {
+        self.slots[slot] = Slot::default();
+    }
+
+    fn held(&self, _: usize) -> usize {
+        0
+    }
+}

@@ -1,0 +1,391 @@
+//! The talker and its code predictor as a stage: reads the user's rows while they are spoken, then turns text tokens into
+//! codec frames, one frame for each token and on until the model ends its speech.
+//!
+//! Its prompt is, as in the reference, the rows of all user messages and then the header of the answer; so at an answer's
+//! end it forgets everything after the user's rows.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use repartee_kernels::ops::NOT_FINITE;
+use repartee_kernels::{Ops, Pick, SequenceRows, StateSpec};
+
+use super::{BLOCK, pick};
+use crate::models::qwen3_omni_moe::config::Config;
+use crate::models::qwen3_omni_moe::generation::GenerationConfig;
+use crate::models::qwen3_omni_moe::talker::Talker;
+use crate::models::qwen3_omni_moe::thinker::Thinker;
+use crate::sequence::{BlockPool, Sequence};
+use crate::session::{Sampling, SessionError};
+use crate::stage::{Answer, Element, End, Item, Outbox, Stage, Work};
+
+/// Sessions whose frames are completed in one step.
+const MAX_FRAMES: usize = 128;
+
+/// A row that the talker has yet to read: a text part and a codec part, added.
+enum Row<T> {
+    /// A text token and a codec id ([`NOT_FINITE`] for none).
+    Text { id: u32, codec: u32 },
+    /// A row of sound, by the thinker's hidden row.
+    Audio { hidden: Arc<T>, row: usize },
+}
+
+/// See the module's description.
+pub struct TalkerStage<O: Ops> {
+    ops: O,
+    thinker: Arc<Thinker<O>>,
+    talker: Talker<O>,
+    cache: Vec<O::State>,
+    predictor_cache: Vec<O::State>,
+    seen: O::State,
+    pool: BlockPool,
+    slots: Vec<Slot<O::T>>,
+    ids: Ids,
+    speakers: BTreeMap<String, u32>,
+    sampling: Sampling,
+    predictor_sampling: Sampling,
+    max_frames: usize,
+}
+
+/// The ids that frame an answer.
+struct Ids {
+    /// `<|im_start|>assistant\n`
+    header: [u32; 3],
+    tts_bos: u32,
+    tts_eos: u32,
+    tts_pad: u32,
+    nothink: u32,
+    think_bos: u32,
+    think_eos: u32,
+    codec_pad: u32,
+    codec_bos: u32,
+    codec_eos: u32,
+}
+
+struct Slot<T> {
+    sequence: Sequence,
+    /// Rows to read next.
+    queue: VecDeque<Row<T>>,
+    /// For each of the user's rows, read or queued, its position in the thinker's prompt.
+    origins: Vec<usize>,
+    speaking: Option<Speaking<T>>,
+}
+
+struct Speaking<T> {
+    answer: Answer,
+    /// Text of the answer so far.
+    tokens: Vec<u32>,
+    /// Whether that is all.
+    complete: Option<End>,
+    /// Whether the first text token, with which the prompt ends, was queued.
+    begun: bool,
+    /// Frames made.
+    frames: usize,
+    /// Sum of the last frame's embeddings: the codec part of the next row.
+    last: Option<T>,
+}
+
+impl<T> Default for Slot<T> {
+    fn default() -> Self {
+        Self { sequence: Sequence::default(), queue: VecDeque::new(), origins: Vec::new(), speaking: None }
+    }
+}
+
+impl<T> Slot<T> {
+    /// The text part of the row after the last frame, once it is known: the next token, then the end mark, then padding.
+    fn next_text(&self, ids: &Ids) -> Option<u32> {
+        let speaking = self.speaking.as_ref()?;
+        let next = speaking.frames;
+        match speaking.complete {
+            _ if next < speaking.tokens.len() => Some(speaking.tokens[next]),
+            Some(_) if next == speaking.tokens.len() => Some(ids.tts_eos),
+            Some(_) => Some(ids.tts_pad),
+            None => None,
+        }
+    }
+
+    /// Forgets the answer and every row that is not the user's; the user's unread rows stay queued.
+    fn finish(&mut self, pool: &mut BlockPool) {
+        self.speaking = None;
+        self.queue.truncate(self.origins.len().saturating_sub(self.sequence.len()));
+        self.sequence.truncate(pool, self.origins.len());
+    }
+}
+
+impl<O: Ops> TalkerStage<O> {
+    /// A stage for `slots` sessions that share `positions` cached positions. `header` is `<|im_start|>assistant\n`.
+    pub fn new(
+        ops: O,
+        thinker: Arc<Thinker<O>>,
+        talker: Talker<O>,
+        slots: usize,
+        positions: usize,
+        header: [u32; 3],
+        (config, generation): (&Config, &GenerationConfig),
+    ) -> Self {
+        let blocks = positions.div_ceil(BLOCK);
+        let codec = &config.talker;
+        Self {
+            cache: talker.model.cache(&ops, blocks, BLOCK),
+            predictor_cache: talker.code_predictor.cache(&ops, slots.min(MAX_FRAMES)),
+            seen: ops.state(StateSpec::Seen { slots, vocabulary: codec.text.vocab_size }),
+            pool: BlockPool::new(blocks, BLOCK),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            ids: Ids {
+                header,
+                tts_bos: config.tts_bos_token_id,
+                tts_eos: config.tts_eos_token_id,
+                tts_pad: config.tts_pad_token_id,
+                nothink: codec.codec_nothink_id,
+                think_bos: codec.codec_think_bos_id,
+                think_eos: codec.codec_think_eos_id,
+                codec_pad: codec.codec_pad_id,
+                codec_bos: codec.codec_bos_id,
+                codec_eos: codec.codec_eos_token_id,
+            },
+            speakers: codec.speaker_id.clone(),
+            sampling: generation.talker,
+            predictor_sampling: generation.code_predictor,
+            max_frames: generation.talker_max_new_tokens as usize,
+            ops,
+            thinker,
+            talker,
+        }
+    }
+
+    /// Queues an answer's header and first text token: nine rows that end where codebook 0 of the first frame is chosen.
+    fn begin(&mut self, slot: usize) {
+        let Slot { queue, speaking, .. } = &mut self.slots[slot];
+        let Some(speaking) = speaking else { return };
+        let Some(&first) = speaking.tokens.first() else { return };
+        if std::mem::replace(&mut speaking.begun, true) {
+            return;
+        }
+        let ids = &self.ids;
+        // Voices are checked before an answer begins.
+        let speaker = self.speakers.get(&speaking.answer.voice).copied().unwrap_or(ids.codec_pad);
+        queue.extend(ids.header.map(|id| Row::Text { id, codec: NOT_FINITE }));
+        queue.extend([ids.nothink, ids.think_bos, ids.think_eos, speaker].map(|codec| Row::Text { id: ids.tts_pad, codec }));
+        queue.push_back(Row::Text { id: ids.tts_bos, codec: ids.codec_pad });
+        queue.push_back(Row::Text { id: first, codec: ids.codec_bos });
+    }
+
+    /// The rows that `work` takes, packed.
+    fn rows(&mut self, work: &[Work]) -> O::T {
+        let (mut text, mut codec) = (Vec::new(), Vec::new());
+        let (mut audio_at, mut audio): (Vec<usize>, Vec<O::T>) = (Vec::new(), Vec::new());
+        let (mut last_at, mut last): (Vec<usize>, Vec<O::T>) = (Vec::new(), Vec::new());
+        for &Work { slot, rows } in work {
+            let state = &self.slots[slot];
+            if state.queue.is_empty() {
+                last_at.push(text.len());
+                text.push(state.next_text(&self.ids).unwrap_or(self.ids.tts_pad));
+                codec.push(NOT_FINITE);
+                last.extend(state.speaking.as_mut().and_then(|speaking| speaking.last.take()));
+                continue;
+            }
+            for row in state.queue.drain(..rows) {
+                match row {
+                    Row::Text { id, codec: with } => {
+                        text.push(id);
+                        codec.push(with);
+                    }
+                    Row::Audio { hidden, row } => {
+                        audio_at.push(text.len());
+                        audio.push(self.ops.take(&hidden, &[row]));
+                        text.push(NOT_FINITE);
+                        codec.push(NOT_FINITE);
+                    }
+                }
+            }
+        }
+        let ops = &self.ops;
+        let mut x = self.talker.text_rows(ops, &ops.embed(&self.thinker.embed_tokens, &ops.ids(&text)));
+        if !audio.is_empty() {
+            let hidden = ops.stack(&audio.iter().collect::<Vec<_>>());
+            x = ops.put(x, &audio_at, &self.talker.audio_rows(ops, &hidden));
+        }
+        let mut with = self.talker.codec_rows(ops, &ops.ids(&codec));
+        if !last.is_empty() {
+            with = ops.put(with, &last_at, &ops.stack(&last.iter().collect::<Vec<_>>()));
+        }
+        ops.add(x, &with)
+    }
+
+    /// Completes one frame for each of `speakers`, from their normed last rows.
+    fn frames(&mut self, speakers: &[usize], hidden: &O::T, out: &mut Outbox<O::T>) {
+        let ops = &self.ops;
+        let slots = &self.slots;
+        let picks = |sampling: &Sampling, codebook: usize| -> Vec<Pick> {
+            let speaking = |slot: usize| slots[slot].speaking.as_ref().map(|s| (slot, s));
+            let row = |(slot, s): (usize, &Speaking<O::T>)| pick(slot, sampling, &s.answer, s.frames, codebook + 1);
+            speakers.iter().filter_map(|&slot| speaking(slot)).map(row).collect()
+        };
+        let logits = self.talker.logits(ops, hidden);
+        let first = ops.sample(&logits, &picks(&self.sampling, 0), Some(&self.talker.allowed), Some(&mut self.seen));
+        let embedded = self.talker.codec_rows(ops, &first);
+        let predictor = &self.talker.code_predictor;
+        let cache = &mut self.predictor_cache;
+        let completed =
+            predictor.complete(ops, hidden, embedded, cache, |c| picks(&self.predictor_sampling, c), false);
+        let codes: Vec<Vec<u32>> =
+            std::iter::once(&first).chain(&completed.codes).map(|ids| ops.read_ids(ids)).collect();
+
+        for (row, &slot) in speakers.iter().enumerate() {
+            let frame: Vec<u32> = codes.iter().map(|ids| ids[row]).collect();
+            let state = &mut self.slots[slot];
+            let Some(speaking) = state.speaking.as_mut() else { continue };
+            if frame[0] == self.ids.codec_eos {
+                state.finish(&mut self.pool);
+                out.push((slot, Item::End(End::Stop)));
+            } else if frame.contains(&NOT_FINITE) {
+                state.finish(&mut self.pool);
+                out.push((slot, Item::Fail(SessionError::NotFinite { stage: "talker" })));
+            } else {
+                speaking.frames += 1;
+                out.push((slot, Item::Frame(frame)));
+                if speaking.frames >= self.max_frames {
+                    state.finish(&mut self.pool);
+                    out.push((slot, Item::End(End::Length)));
+                } else {
+                    speaking.last = Some(self.ops.take(&completed.embedding, &[row]));
+                }
+            }
+        }
+    }
+}
+
+impl<O: Ops + Send> Stage<O::T> for TalkerStage<O>
+where
+    O::T: Send + Sync,
+    O::Weight: Send + Sync,
+    O::State: Send,
+{
+    fn name(&self) -> &'static str {
+        "talker"
+    }
+
+    fn accept(&mut self, slot: usize, item: Item<O::T>, out: &mut Outbox<O::T>) {
+        let state = &mut self.slots[slot];
+        match item {
+            Item::Rewind { to } => {
+                // The answer before is over, so what is queued are user rows that were not read yet.
+                let keep = state.origins.partition_point(|&origin| origin < to);
+                let read = state.sequence.len();
+                state.origins.truncate(keep);
+                state.queue.truncate(keep.saturating_sub(read));
+                state.sequence.truncate(&mut self.pool, keep);
+            }
+            Item::Context { from, elements, hidden } => {
+                for (i, element) in elements.iter().enumerate() {
+                    let row = match element {
+                        Element::Token { id, user: true } => Row::Text { id: *id, codec: NOT_FINITE },
+                        Element::Audio { .. } => Row::Audio { hidden: Arc::clone(&hidden), row: i },
+                        Element::Token { .. } => continue,
+                    };
+                    state.queue.push_back(row);
+                    state.origins.push(from + i);
+                }
+            }
+            Item::Begin(answer) => {
+                if answer.audio {
+                    self.ops.forget(&mut self.seen, slot);
+                    state.speaking = Some(Speaking {
+                        answer: answer.clone(),
+                        tokens: Vec::new(),
+                        complete: None,
+                        begun: false,
+                        frames: 0,
+                        last: None,
+                    });
+                }
+                out.push((slot, Item::Begin(answer)));
+            }
+            Item::Token(id) => {
+                if let Some(speaking) = &mut state.speaking {
+                    speaking.tokens.push(id);
+                    self.begin(slot);
+                }
+            }
+            Item::End(end) => match &mut state.speaking {
+                Some(speaking) if !speaking.tokens.is_empty() => speaking.complete = Some(end),
+                // Nothing to say: an answer whose first token is a stop has no audio.
+                _ => {
+                    state.speaking = None;
+                    out.push((slot, Item::End(end)));
+                }
+            },
+            Item::Abort => {
+                if state.speaking.is_some() {
+                    state.finish(&mut self.pool);
+                }
+                out.push((slot, Item::Abort));
+            }
+            _ => {}
+        }
+    }
+
+    fn ready(&self, slot: usize) -> usize {
+        let slot = &self.slots[slot];
+        if !slot.queue.is_empty() {
+            return slot.queue.len();
+        }
+        let speaks = slot.speaking.as_ref().is_some_and(|speaking| speaking.last.is_some());
+        usize::from(speaks && slot.next_text(&self.ids).is_some())
+    }
+
+    fn max_rows(&self) -> usize {
+        256
+    }
+
+    fn step(&mut self, work: &[Work], out: &mut Outbox<O::T>) {
+        let mut fits = Vec::with_capacity(work.len());
+        for &Work { slot, rows } in work.iter().take(MAX_FRAMES) {
+            let state = &mut self.slots[slot];
+            if state.sequence.append(&mut self.pool, rows).is_ok() {
+                fits.push(Work { slot, rows });
+            } else {
+                let tokens = (state.sequence.len() + rows) as u32;
+                let limit = (self.pool.blocks() * BLOCK) as u32;
+                state.finish(&mut self.pool);
+                out.push((slot, Item::Fail(SessionError::ContextFull { tokens, limit })));
+            }
+        }
+        if fits.is_empty() {
+            return;
+        }
+        let x = self.rows(&fits);
+        let sequences: Vec<_> = fits
+            .iter()
+            .map(|&Work { slot, rows }| {
+                let sequence = &self.slots[slot].sequence;
+                SequenceRows { table: sequence.table(), position: sequence.len() - rows, rows }
+            })
+            .collect();
+        let batch = self.ops.batch(&sequences);
+        // A session speaks once its header and first text are read.
+        let (mut at, mut speakers) = (Vec::new(), Vec::new());
+        let mut row = 0;
+        for &Work { slot, rows } in &fits {
+            row += rows;
+            let state = &self.slots[slot];
+            if state.queue.is_empty() && state.speaking.as_ref().is_some_and(|speaking| speaking.begun) {
+                at.push(row - 1);
+                speakers.push(slot);
+            }
+        }
+        let hidden = self.talker.forward(&self.ops, x, &mut self.cache, &batch, &at);
+        if !speakers.is_empty() {
+            self.frames(&speakers, &hidden, out);
+        }
+    }
+
+    fn free(&mut self, slot: usize) {
+        let mut state = std::mem::take(&mut self.slots[slot]);
+        state.sequence.release(&mut self.pool);
+    }
+
+    fn held(&self, slot: usize) -> usize {
+        self.slots[slot].sequence.len()
+    }
+}

@@ -1,0 +1,100 @@
+//! `talker`: reads what the thinker heard and says, and writes codebook 0 of each codec frame; after
+//! `Qwen3OmniMoeTalkerForConditionalGeneration`.
+
+use repartee_kernels::{Layout, Ops};
+
+use super::code_predictor::CodePredictor;
+use super::config::TalkerConfig;
+use super::decoder::Decoder;
+use super::thinker::{experts, text_shape};
+use crate::models::LoadError;
+use crate::models::weights::Weights;
+
+/// Ids at the end of the codec vocabulary that generation suppresses, all but the end of speech; hard-coded in the
+/// reference.
+const SUPPRESSED_TAIL: usize = 1024;
+
+/// Two linear layers that bring the thinker's width to the talker's: `Qwen3OmniMoeTalkerResizeMLP`.
+struct ResizeMlp<O: Ops> {
+    fc1: (O::Weight, O::Weight),
+    fc2: (O::Weight, O::Weight),
+}
+
+impl<O: Ops> ResizeMlp<O> {
+    fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
+        let (input, inner, out) =
+            (config.thinker_hidden_size, config.text.intermediate_size, config.text.hidden_size);
+        Ok(Self {
+            fc1: (w.linear("linear_fc1.weight", inner, input)?, w.vector("linear_fc1.bias", inner)?),
+            fc2: (w.linear("linear_fc2.weight", out, inner)?, w.vector("linear_fc2.bias", out)?),
+        })
+    }
+
+    fn forward(&self, ops: &O, x: &O::T) -> O::T {
+        let h = ops.silu(ops.linear(x, &self.fc1.0, Some(&self.fc1.1)));
+        ops.linear(&h, &self.fc2.0, Some(&self.fc2.1))
+    }
+}
+
+/// The talker with its code predictor.
+pub struct Talker<O: Ops> {
+    text_projection: ResizeMlp<O>,
+    hidden_projection: ResizeMlp<O>,
+    codec_embedding: O::Weight,
+    /// The layers.
+    pub model: Decoder<O>,
+    codec_head: O::Weight,
+    /// 1 for each id that may be chosen.
+    pub allowed: O::Weight,
+    /// Codebooks 1 and up.
+    pub code_predictor: CodePredictor<O>,
+}
+
+impl<O: Ops> Talker<O> {
+    /// Loads `talker`.
+    pub fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
+        let text = &config.text;
+        let (vocabulary, hidden) = (text.vocab_size, text.hidden_size);
+        let first_suppressed = vocabulary.saturating_sub(SUPPRESSED_TAIL);
+        let allowed: Vec<f32> = (0..vocabulary)
+            .map(|id| f32::from(id < first_suppressed || id == config.codec_eos_token_id as usize))
+            .collect();
+        Ok(Self {
+            text_projection: ResizeMlp::load(&w.at("text_projection"), config)?,
+            hidden_projection: ResizeMlp::load(&w.at("hidden_projection"), config)?,
+            codec_embedding: w.table("model.codec_embedding.weight", vocabulary, hidden)?,
+            model: Decoder::load(&w.at("model"), text_shape(text), |_| {
+                experts(text, text.shared_expert_intermediate_size)
+            })?,
+            codec_head: w.linear("codec_head.weight", vocabulary, hidden)?,
+            allowed: w.made("allowed codec ids", Layout::Vector, &allowed, &[vocabulary])?,
+            code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,
+        })
+    }
+
+    /// Rows that stand for text: the thinker's token embeddings, projected.
+    pub fn text_rows(&self, ops: &O, embeddings: &O::T) -> O::T {
+        self.text_projection.forward(ops, embeddings)
+    }
+
+    /// Rows that stand for sound: the thinker's hidden rows, projected.
+    pub fn audio_rows(&self, ops: &O, hidden: &O::T) -> O::T {
+        self.hidden_projection.forward(ops, hidden)
+    }
+
+    /// Embeddings of codec ids (codebook 0 and special ones).
+    pub fn codec_rows(&self, ops: &O, ids: &O::Ids) -> O::T {
+        ops.embed(&self.codec_embedding, ids)
+    }
+
+    /// All layers; returns the rows `at` after the last norm: what the code predictor starts from.
+    pub fn forward(&self, ops: &O, x: O::T, cache: &mut [O::State], batch: &O::Batch, at: &[usize]) -> O::T {
+        let (x, _) = self.model.forward(ops, x, cache, batch, None);
+        self.model.norm(ops, &ops.take(&x, at))
+    }
+
+    /// Logits of codebook 0 for normed rows.
+    pub fn logits(&self, ops: &O, hidden: &O::T) -> O::T {
+        ops.linear(hidden, &self.codec_head, None)
+    }
+}

@@ -1,0 +1,94 @@
+//! `thinker`: the language model that reads audio and text and writes text, after
+//! `Qwen3OmniMoeThinkerForConditionalGeneration` without its vision part (its rotary positions are then all the same
+//! index, so the interleaved sections make no difference).
+
+use repartee_kernels::{Attention, Ops, Pick, Router};
+
+use super::config::{TextConfig, ThinkerConfig};
+use super::decoder::{Decoder, FeedForward, Shape};
+use crate::models::LoadError;
+use crate::models::weights::Weights;
+
+/// The thinker without its audio tower.
+pub struct Thinker<O: Ops> {
+    /// `model.embed_tokens`, which the talker's text rows start from too.
+    pub embed_tokens: O::Weight,
+    /// The layers.
+    pub model: Decoder<O>,
+    lm_head: O::Weight,
+    accept_hidden_layer: usize,
+}
+
+/// Sizes of a text decoder as the thinker and the talker have it.
+pub(super) fn text_shape(config: &TextConfig) -> Shape {
+    Shape {
+        hidden: config.hidden_size,
+        layers: config.num_hidden_layers,
+        attention: Attention {
+            heads: config.num_attention_heads,
+            kv_heads: config.num_key_value_heads,
+            head_dim: config.head_dim,
+            window: None,
+        },
+        eps: config.rms_norm_eps as f32,
+        theta: config.rope.theta as f32,
+        qk_norm: true,
+        layer_scale: false,
+    }
+}
+
+/// The experts of a text decoder.
+pub(super) fn experts(config: &TextConfig, shared: Option<usize>) -> FeedForward {
+    FeedForward::Experts {
+        count: config.num_experts,
+        inner: config.moe_intermediate_size,
+        router: Router { top_k: config.num_experts_per_tok, normalise: config.norm_topk_prob },
+        shared,
+    }
+}
+
+impl<O: Ops> Thinker<O> {
+    /// Loads `thinker.model` and `thinker.lm_head`; hidden rows are taken where they enter `accept_hidden_layer`.
+    pub fn load(w: &Weights<'_, O>, config: &ThinkerConfig, accept_hidden_layer: usize) -> Result<Self, LoadError> {
+        let text = &config.text;
+        let model = w.at("model");
+        let (embeddings, head) = ("model.embed_tokens.weight", "lm_head.weight");
+        Ok(Self {
+            embed_tokens: w.table(embeddings, text.vocab_size, text.hidden_size)?,
+            model: Decoder::load(&model, text_shape(text), |i| {
+                if text.is_moe_layer(i) { experts(text, None) } else { FeedForward::Dense(text.intermediate_size) }
+            })?,
+            lm_head: w.linear(
+                if text.tie_word_embeddings { embeddings } else { head },
+                text.vocab_size,
+                text.hidden_size,
+            )?,
+            accept_hidden_layer,
+        })
+    }
+
+    /// Rows of embeddings: tokens by `ids`, with the rows `at` replaced by audio embeddings.
+    pub fn embed(&self, ops: &O, ids: &O::Ids, at: &[usize], audio: Option<&O::T>) -> O::T {
+        let x = ops.embed(&self.embed_tokens, ids);
+        match audio {
+            Some(audio) => ops.put(x, at, audio),
+            None => x,
+        }
+    }
+
+    /// All layers; returns the rows before the last norm and the hidden rows that the talker takes.
+    pub fn forward(&self, ops: &O, x: O::T, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T) {
+        let (x, tapped) = self.model.forward(ops, x, cache, batch, Some(self.accept_hidden_layer));
+        (x, tapped.expect("the accepted layer is one of the model's: its configuration was checked"))
+    }
+
+    /// Logits of the rows `at`.
+    pub fn logits(&self, ops: &O, x: &O::T, at: &[usize]) -> O::T {
+        ops.linear(&self.model.norm(ops, &ops.take(x, at)), &self.lm_head, None)
+    }
+
+    /// Chooses a token for each row of logits.
+    pub fn sample(&self, ops: &O, logits: &O::T, picks: &[Pick], seen: &mut O::State) -> O::Ids {
+        ops.sample(logits, picks, None, Some(seen))
+    }
+}

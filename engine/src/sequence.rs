@@ -1,0 +1,194 @@
+//! Sequences: tables of fixed-size blocks out of one pool for each stage.
+//!
+//! A block that several sequences share is counted and never written: [`Sequence::append`] writes into blocks of its own,
+//! because [`Sequence::fork`] and [`Sequence::truncate`] keep a shared block only when it is full.
+
+use thiserror::Error;
+
+/// The pool has no block left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("all {blocks} blocks of the pool are taken")]
+pub struct OutOfBlocks {
+    /// Blocks in the pool.
+    pub blocks: usize,
+}
+
+/// Hands out blocks and counts who holds them.
+#[derive(Debug)]
+pub struct BlockPool {
+    block_len: usize,
+    free: Vec<u32>,
+    holders: Vec<u32>,
+}
+
+impl BlockPool {
+    /// A pool of `blocks` blocks of `block_len` positions.
+    pub fn new(blocks: usize, block_len: usize) -> Self {
+        // Taken from the end, so the lowest come first.
+        Self { block_len, free: (0..blocks as u32).rev().collect(), holders: vec![0; blocks] }
+    }
+
+    /// Blocks that nobody holds.
+    pub fn free(&self) -> usize {
+        self.free.len()
+    }
+
+    /// All blocks.
+    pub fn blocks(&self) -> usize {
+        self.holders.len()
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        let block = self.free.pop()?;
+        self.holders[block as usize] = 1;
+        Some(block)
+    }
+
+    fn share(&mut self, block: u32) {
+        self.holders[block as usize] += 1;
+    }
+
+    fn give_back(&mut self, block: u32) {
+        let holders = &mut self.holders[block as usize];
+        *holders -= 1;
+        if *holders == 0 {
+            self.free.push(block);
+        }
+    }
+
+    fn is_shared(&self, block: u32) -> bool {
+        self.holders[block as usize] > 1
+    }
+}
+
+/// A table of blocks that holds `len` positions. Give it back with [`Sequence::release`].
+#[derive(Debug, Default)]
+pub struct Sequence {
+    blocks: Vec<u32>,
+    len: usize,
+}
+
+impl Sequence {
+    /// Positions held.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether nothing is held.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The blocks, in order.
+    pub fn table(&self) -> &[u32] {
+        &self.blocks
+    }
+
+    /// Makes room for `n` more positions, or changes nothing.
+    pub fn append(&mut self, pool: &mut BlockPool, n: usize) -> Result<(), OutOfBlocks> {
+        let missing = (self.len + n).div_ceil(pool.block_len) - self.blocks.len();
+        if missing > pool.free() {
+            return Err(OutOfBlocks { blocks: pool.blocks() });
+        }
+        self.blocks.extend((0..missing).filter_map(|_| pool.take()));
+        self.len += n;
+        Ok(())
+    }
+
+    /// Forgets all positions from `len` on. Returns how many remain: fewer than `len` when the block around `len` is
+    /// shared, because what follows would be written into it.
+    pub fn truncate(&mut self, pool: &mut BlockPool, len: usize) -> usize {
+        if len >= self.len {
+            return self.len;
+        }
+        let mut keep = len.div_ceil(pool.block_len);
+        self.len = len;
+        if !len.is_multiple_of(pool.block_len) && pool.is_shared(self.blocks[keep - 1]) {
+            keep -= 1;
+            self.len = keep * pool.block_len;
+        }
+        for block in self.blocks.drain(keep..) {
+            pool.give_back(block);
+        }
+        self.len
+    }
+
+    /// A sequence that shares this one's full blocks below `len`.
+    pub fn fork(&self, pool: &mut BlockPool, len: usize) -> Sequence {
+        let full = len.min(self.len) / pool.block_len;
+        let blocks = self.blocks[..full].to_vec();
+        for &block in &blocks {
+            pool.share(block);
+        }
+        Sequence { blocks, len: full * pool.block_len }
+    }
+
+    /// Gives every block back.
+    pub fn release(&mut self, pool: &mut BlockPool) {
+        self.truncate(pool, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn append_takes_all_or_nothing() {
+        let mut pool = BlockPool::new(2, 4);
+        let mut a = Sequence::default();
+        a.append(&mut pool, 5).unwrap();
+        assert_eq!((a.len(), pool.free()), (5, 0));
+        let mut b = Sequence::default();
+        assert_eq!(b.append(&mut pool, 1), Err(OutOfBlocks { blocks: 2 }));
+        assert!(b.is_empty());
+        a.append(&mut pool, 3).unwrap();
+        assert_eq!(a.append(&mut pool, 1), Err(OutOfBlocks { blocks: 2 }));
+        assert_eq!(a.len(), 8);
+    }
+
+    #[test]
+    fn a_shared_block_is_never_written_again() {
+        let mut pool = BlockPool::new(8, 4);
+        let mut a = Sequence::default();
+        a.append(&mut pool, 10).unwrap();
+        let b = a.fork(&mut pool, 9);
+        assert_eq!(b.len(), 8);
+        assert_eq!(a.truncate(&mut pool, 6), 4, "position 4..6 lie in a block that the fork reads");
+        a.append(&mut pool, 4).unwrap();
+        assert_eq!(a.table()[0], b.table()[0]);
+        assert_ne!(a.table()[1], b.table()[1]);
+    }
+
+    proptest! {
+        #[test]
+        fn blocks_are_conserved_whatever_is_done(steps in prop::collection::vec((0usize..4, 0usize..3, 0usize..20), 1..60)) {
+            let mut pool = BlockPool::new(16, 4);
+            let mut sequences: Vec<Sequence> = (0..3).map(|_| Sequence::default()).collect();
+            for (action, which, n) in steps {
+                match action {
+                    0 => { let _ = sequences[which].append(&mut pool, n); }
+                    1 => { sequences[which].truncate(&mut pool, n); }
+                    2 => {
+                        let fork = sequences[which].fork(&mut pool, n);
+                        let mut old = std::mem::replace(&mut sequences[(which + 1) % 3], fork);
+                        old.release(&mut pool);
+                    }
+                    _ => sequences[which].release(&mut pool),
+                }
+                let mut held: Vec<u32> = sequences.iter().flat_map(|s| s.table().iter().copied()).collect();
+                for s in &sequences {
+                    prop_assert_eq!(s.table().len(), s.len().div_ceil(4));
+                }
+                held.sort_unstable();
+                held.dedup();
+                prop_assert_eq!(held.len() + pool.free(), 16);
+            }
+            for s in &mut sequences {
+                s.release(&mut pool);
+            }
+            prop_assert_eq!(pool.free(), 16);
+        }
+    }
+}

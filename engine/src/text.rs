@@ -1,0 +1,208 @@
+//! Text to token ids and back: tokenizer.json, and a decoder that follows a stream of ids.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// Why text could not be made into ids.
+#[derive(Debug, Error)]
+pub enum TextError {
+    /// The bytes are no tokenizer.
+    #[error("tokenizer.json: not a tokenizer ({0}): copy the file again")]
+    NotATokenizer(String),
+    /// The vocabulary has no ids for a text.
+    #[error("the tokenizer cannot encode this text ({0})")]
+    Unencodable(String),
+}
+
+/// The vocabulary of a checkpoint. Clones share it.
+#[derive(Debug, Clone)]
+pub struct Tokenizer(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    tokenizer: tokenizers::Tokenizer,
+    special: BTreeSet<u32>,
+}
+
+impl Tokenizer {
+    /// Reads the contents of a tokenizer.json.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, TextError> {
+        let mut tokenizer =
+            tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| TextError::NotATokenizer(error.to_string()))?;
+        tokenizer.set_encode_special_tokens(true);
+        let added = tokenizer.get_added_tokens_decoder();
+        let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
+        Ok(Self(Arc::new(Inner { tokenizer, special })))
+    }
+
+    /// The ids of `text` and of nothing else: none are put around it, and a special token that is spelt out in it (say
+    /// `<|im_end|>`) is read as the letters it is made of, so that nobody can speak in another's name.
+    pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let encoding = self.0.tokenizer.encode_fast(text, false);
+        encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| TextError::Unencodable(error.to_string()))
+    }
+
+    /// The text of `ids` without special tokens; bytes that are no text become U+FFFD, unknown ids nothing.
+    pub fn decode(&self, ids: &[u32]) -> String {
+        // The decoders of byte-level vocabularies do not fail; one that did would leave the text empty.
+        self.0.tokenizer.decode(ids, true).unwrap_or_default()
+    }
+
+    /// The id of one token as the vocabulary spells it, special ones included.
+    pub fn token_id(&self, token: &str) -> Option<u32> {
+        self.0.tokenizer.token_to_id(token)
+    }
+
+    /// Tokens, special ones included.
+    pub fn vocab_size(&self) -> usize {
+        self.0.tokenizer.get_vocab_size(true)
+    }
+
+    /// Follows a stream of ids.
+    pub fn stream(&self) -> TextStream {
+        TextStream { tokenizer: self.clone(), ids: Vec::new(), whole: 0, emitted: 0 }
+    }
+}
+
+/// Decodes ids one by one. The pieces, put together, are what [`Tokenizer::decode`] makes of all ids at once; none ends
+/// within a character.
+#[derive(Debug)]
+pub struct TextStream {
+    tokenizer: Tokenizer,
+    /// The last ids. Some decoders look at what stands before, so those of the last whole piece stay.
+    ids: Vec<u32>,
+    /// How many of `ids` make up text that was emitted to its end.
+    whole: usize,
+    /// Bytes of the text of `ids` that were emitted.
+    emitted: usize,
+}
+
+impl TextStream {
+    /// Takes the next id; the text that is certain because of it, if any. Special tokens have none.
+    pub fn push(&mut self, id: u32) -> Option<String> {
+        if self.tokenizer.0.special.contains(&id) {
+            return None;
+        }
+        self.ids.push(id);
+        let text = self.tokenizer.decode(&self.ids);
+        // Bytes at the end may be the start of a character that the next id completes.
+        let certain = text.trim_end_matches(char::REPLACEMENT_CHARACTER);
+        let piece = certain.get(self.emitted..).filter(|piece| !piece.is_empty()).map(str::to_owned)?;
+        self.emitted = certain.len();
+        if certain.len() == text.len() {
+            self.ids.drain(..self.whole);
+            self.whole = self.ids.len();
+            self.emitted = self.tokenizer.decode(&self.ids).len();
+        }
+        Some(piece)
+    }
+
+    /// Ends the stream: what was held back, with U+FFFD for a character that never was completed.
+    pub fn finish(self) -> Option<String> {
+        let text = self.tokenizer.decode(&self.ids);
+        text.get(self.emitted..).filter(|piece| !piece.is_empty()).map(str::to_owned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+    use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+
+    use super::*;
+
+    const END: &str = "<|im_end|>";
+
+    /// A byte-level vocabulary: every byte, a few merges that cut characters in odd places, two special tokens.
+    fn tokenizer() -> Tokenizer {
+        let mut alphabet: Vec<String> = ByteLevel::alphabet().into_iter().map(String::from).collect();
+        alphabet.sort();
+        // In this alphabet the bytes of `é` are `Ã©`, those of a space `Ġ`; the euro sign's are `âĤ¬`.
+        let merges = [("Ã", "©"), ("h", "e"), ("Ġ", "â"), ("Ĥ", "¬"), ("l", "l"), ("he", "ll")];
+        alphabet.extend(merges.iter().map(|(left, right)| format!("{left}{right}")));
+        let vocabulary: serde_json::Map<String, serde_json::Value> =
+            alphabet.iter().enumerate().map(|(id, token)| (token.clone(), json!(id))).collect();
+        let special = |id: usize, content: &str| {
+            json!({"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false,
+                   "normalized": false, "special": true})
+        };
+        let file = json!({
+            "version": "1.0",
+            "added_tokens": [special(alphabet.len(), "<|im_start|>"), special(alphabet.len() + 1, END)],
+            "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": true},
+            "decoder": {"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
+            "model": {"type": "BPE", "vocab": vocabulary,
+                      "merges": merges.iter().map(|(left, right)| json!([left, right])).collect::<Vec<_>>()},
+        });
+        Tokenizer::from_bytes(file.to_string().as_bytes()).unwrap()
+    }
+
+    /// What a stream makes of `ids`: the pieces while it runs, and the one at its end.
+    fn stream(tokenizer: &Tokenizer, ids: &[u32]) -> (Vec<String>, String) {
+        let mut stream = tokenizer.stream();
+        let pieces = ids.iter().filter_map(|id| stream.push(*id)).collect();
+        (pieces, stream.finish().unwrap_or_default())
+    }
+
+    #[test]
+    fn a_character_comes_out_once_all_its_bytes_are_there() {
+        let tokenizer = tokenizer();
+        let byte = |spelt: &str| tokenizer.token_id(spelt).unwrap();
+        let mut stream = tokenizer.stream();
+        assert_eq!(stream.push(byte("he")).as_deref(), Some("he"));
+        assert_eq!(stream.push(byte("Ġâ")).as_deref(), Some(" "), "the space is certain, the euro sign is not");
+        assert_eq!(stream.push(byte("Ĥ¬")).as_deref(), Some("€"));
+        assert_eq!(stream.finish(), None);
+    }
+
+    #[test]
+    fn a_character_that_is_never_completed_is_not_lost() {
+        let tokenizer = tokenizer();
+        let ids = [tokenizer.token_id("h").unwrap(), tokenizer.token_id("â").unwrap()];
+        assert_eq!(stream(&tokenizer, &ids), (vec!["h".to_owned()], "\u{FFFD}".to_owned()));
+    }
+
+    #[test]
+    fn special_tokens_have_no_text_even_within_a_character() {
+        let tokenizer = tokenizer();
+        let ids =
+            [tokenizer.token_id("Ã").unwrap(), tokenizer.token_id(END).unwrap(), tokenizer.token_id("©").unwrap()];
+        assert_eq!(stream(&tokenizer, &ids), (vec!["é".to_owned()], String::new()));
+    }
+
+    #[test]
+    fn special_tokens_that_are_spelt_out_stay_text() {
+        let tokenizer = tokenizer();
+        let ids = tokenizer.encode(END).unwrap();
+        assert!(!ids.contains(&tokenizer.token_id(END).unwrap()));
+        assert_eq!(tokenizer.decode(&ids), END);
+    }
+
+    #[test]
+    fn bytes_that_are_no_tokenizer_are_refused() {
+        let error = Tokenizer::from_bytes(b"{\"model\": 3}").unwrap_err().to_string();
+        assert!(error.starts_with("tokenizer.json: not a tokenizer"), "{error}");
+    }
+
+    proptest! {
+        #[test]
+        fn text_survives_encoding_and_streaming(text in any::<String>()) {
+            let tokenizer = tokenizer();
+            let (pieces, rest) = stream(&tokenizer, &tokenizer.encode(&text).unwrap());
+            prop_assert_eq!(pieces.concat() + &rest, text);
+        }
+
+        #[test]
+        fn pieces_add_up_to_one_decode_whatever_the_ids(ids in proptest::collection::vec(0_u32..264, 0..40)) {
+            let tokenizer = tokenizer();
+            let (pieces, rest) = stream(&tokenizer, &ids);
+            for piece in &pieces {
+                prop_assert!(!piece.ends_with(char::REPLACEMENT_CHARACTER));
+            }
+            prop_assert_eq!(pieces.concat() + &rest, tokenizer.decode(&ids));
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Element-wise functions and norms. Elementary functions are polynomials that the compiler can vectorise, accurate to
+//! a few units in the last place over the range that a network produces.
+
+use super::simd::{dispatch, multiply_add};
+
+/// `eˣ`; 0 below -87, capped above 88.
+#[inline(always)]
+pub fn exp<const FUSED: bool>(x: f32) -> f32 {
+    // e^x = 2^n e^r with |r| <= ln 2 / 2, ln 2 in two parts so that r keeps its digits.
+    let x = x.clamp(-87.3, 88.0);
+    let n = multiply_add::<FUSED>(x, std::f32::consts::LOG2_E, ROUND) - ROUND;
+    let r = multiply_add::<FUSED>(n, -0.693_359_4, x);
+    let r = multiply_add::<FUSED>(n, 2.121_944_4e-4, r);
+    let mut p = 1.987_569_1e-4;
+    for c in [1.398_199_9e-3, 8.333_452e-3, 4.166_579_5e-2, 1.666_666_5e-1, 0.5] {
+        p = multiply_add::<FUSED>(p, r, c);
+    }
+    let e = multiply_add::<FUSED>(p * r, r, r) + 1.0;
+    e * f32::from_bits((((n as i32) + 127) << 23) as u32)
+}
+
+/// Adding and taking it away rounds to a whole number: 1.5 * 2^23.
+const ROUND: f32 = 12_582_912.0;
+
+/// `sin²(x)`, for |x| up to some ten thousands.
+#[inline(always)]
+fn sin_squared<const FUSED: bool>(x: f32) -> f32 {
+    // sin² has period pi: r = x - n pi lies within half a period of 0, pi in three parts.
+    let n = multiply_add::<FUSED>(x, std::f32::consts::FRAC_1_PI, ROUND) - ROUND;
+    let r = multiply_add::<FUSED>(n, -3.140_625, x);
+    let r = multiply_add::<FUSED>(n, -9.670_257_6e-4, r);
+    let r = multiply_add::<FUSED>(n, -6.277_114e-7, r);
+    let q = r * r;
+    let mut p = -2.388_985_9e-8;
+    for c in [2.752_557e-6, -1.984_087_4e-4, 8.333_331e-3, -1.666_666_7e-1] {
+        p = multiply_add::<FUSED>(p, q, c);
+    }
+    let s = multiply_add::<FUSED>(p * q, r, r);
+    s * s
+}
+
+/// The error function, by the rational approximation 7.1.26 of Abramowitz and Stegun (absolute error below 1.5e-7).
+#[inline(always)]
+fn erf<const FUSED: bool>(x: f32) -> f32 {
+    let a = x.abs();
+    let t = 1.0 / multiply_add::<FUSED>(0.327_591_1, a, 1.0);
+    let mut p = 1.061_405_4;
+    for c in [-1.453_152_1, 1.421_413_8, -0.284_496_74, 0.254_829_6] {
+        p = multiply_add::<FUSED>(p, t, c);
+    }
+    let y = multiply_add::<FUSED>(-(p * t), exp::<FUSED>(-a * a), 1.0);
+    y.copysign(x)
+}
+
+#[inline(always)]
+fn logistic<const FUSED: bool>(x: f32) -> f32 {
+    1.0 / (1.0 + exp::<FUSED>(-x))
+}
+
+#[inline(always)]
+fn silu_loop<const FUSED: bool>(x: &mut [f32]) {
+    for v in x {
+        *v *= logistic::<FUSED>(*v);
+    }
+}
+
+#[inline(always)]
+fn silu_mul_loop<const FUSED: bool>(x: &[f32], out: &mut [f32], width: usize) {
+    for (row, out) in x.chunks_exact(2 * width).zip(out.chunks_exact_mut(width)) {
+        let (gate, up) = row.split_at(width);
+        for ((o, &g), &u) in out.iter_mut().zip(gate).zip(up) {
+            *o = g * logistic::<FUSED>(g) * u;
+        }
+    }
+}
+
+#[inline(always)]
+fn gelu_loop<const FUSED: bool>(x: &mut [f32]) {
+    for v in x {
+        *v = 0.5 * *v * (1.0 + erf::<FUSED>(*v * std::f32::consts::FRAC_1_SQRT_2));
+    }
+}
+
+#[inline(always)]
+fn snake_loop<const FUSED: bool>(x: &mut [f32], frequency: &[f32], magnitude: &[f32]) {
+    for row in x.chunks_exact_mut(frequency.len()) {
+        for ((v, &f), &m) in row.iter_mut().zip(frequency).zip(magnitude) {
+            *v = multiply_add::<FUSED>(m, sin_squared::<FUSED>(*v * f), *v);
+        }
+    }
+}
+
+#[inline(always)]
+fn gate_loop<const FUSED: bool>(y: &mut [f32], gate: &[f32]) {
+    let width = y.len() / gate.len().max(1);
+    for (row, &g) in y.chunks_exact_mut(width.max(1)).zip(gate) {
+        let by = logistic::<FUSED>(g);
+        for v in row {
+            *v *= by;
+        }
+    }
+}
+
+/// Sum over lanes in a fixed order, so that the length alone decides the rounding.
+#[inline(always)]
+pub fn sum_by<const FUSED: bool>(n: usize, term: impl Fn(usize, f32) -> f32) -> f32 {
+    let mut lanes = [0.0f32; 16];
+    let whole = n - n % 16;
+    for start in (0..whole).step_by(16) {
+        for (lane, sum) in lanes.iter_mut().enumerate() {
+            *sum = term(start + lane, *sum);
+        }
+    }
+    for i in whole..n {
+        lanes[i - whole] = term(i, lanes[i - whole]);
+    }
+    let mut half = 8;
+    while half > 0 {
+        for i in 0..half {
+            lanes[i] += lanes[i + half];
+        }
+        half /= 2;
+    }
+    lanes[0]
+}
+
+#[inline(always)]
+fn rms_norm_loop<const FUSED: bool>(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]) {
+    let n = weight.len();
+    for (row, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+        let square = sum_by::<FUSED>(n, |i, s| multiply_add::<FUSED>(row[i], row[i], s));
+        let by = 1.0 / (square / n as f32 + eps).sqrt();
+        for ((o, &v), &w) in out.iter_mut().zip(row).zip(weight) {
+            *o = w * (v * by);
+        }
+    }
+}
+
+#[inline(always)]
+fn layer_norm_loop<const FUSED: bool>(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32]) {
+    let n = weight.len();
+    for (row, out) in x.chunks_exact(n).zip(out.chunks_exact_mut(n)) {
+        let mean = sum_by::<FUSED>(n, |i, s| s + row[i]) / n as f32;
+        let square = sum_by::<FUSED>(n, |i, s| multiply_add::<FUSED>(row[i] - mean, row[i] - mean, s));
+        let by = 1.0 / (square / n as f32 + eps).sqrt();
+        for (((o, &v), &w), &b) in out.iter_mut().zip(row).zip(weight).zip(bias) {
+            *o = multiply_add::<FUSED>((v - mean) * by, w, b);
+        }
+    }
+}
+
+#[inline(always)]
+fn softmax_loop<const FUSED: bool>(x: &mut [f32]) {
+    let top = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+    for v in x.iter_mut() {
+        *v = exp::<FUSED>(*v - top);
+    }
+    let values = &*x;
+    let total = sum_by::<FUSED>(values.len(), |i, s| s + values[i]);
+    for v in x.iter_mut() {
+        *v /= total;
+    }
+}
+
+dispatch!(/// `x = silu(x)`.
+    pub fn silu = silu_loop(x: &mut [f32]));
+dispatch!(/// `out = silu(gate) * up` for rows `[gate | up]` of twice `width`.
+    pub fn silu_mul = silu_mul_loop(x: &[f32], out: &mut [f32], width: usize));
+dispatch!(/// `x = gelu(x)`, exact form.
+    pub fn gelu = gelu_loop(x: &mut [f32]));
+dispatch!(/// `x += magnitude * sin²(x * frequency)`, both per column.
+    pub fn snake = snake_loop(x: &mut [f32], frequency: &[f32], magnitude: &[f32]));
+dispatch!(/// Each row of `y` times the logistic function of its gate.
+    pub fn gate = gate_loop(y: &mut [f32], gate: &[f32]));
+dispatch!(/// Root-mean-square norm over groups of `weight.len()` columns.
+    pub fn rms_norm = rms_norm_loop(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]));
+dispatch!(/// Layer norm over groups of `weight.len()` columns.
+    pub fn layer_norm = layer_norm_loop(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32]));
+dispatch!(/// `x = softmax(x)` over the whole slice.
+    pub fn softmax = softmax_loop(x: &mut [f32]));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::simd::Level;
+
+    fn grid(low: f32, high: f32) -> Vec<f32> {
+        (0..=4000).map(|i| low + (high - low) * i as f32 / 4000.0).collect()
+    }
+
+    fn levels() -> impl Iterator<Item = Level> {
+        [Level::Baseline, Level::Avx2, Level::Avx512].into_iter().filter(|&l| l <= Level::detect())
+    }
+
+    #[test]
+    fn exp_is_accurate_over_its_range() {
+        for x in grid(-80.0, 80.0) {
+            let truth = f64::from(x).exp();
+            assert!((f64::from(exp::<true>(x)) / truth - 1.0).abs() < 3e-7, "{x}");
+        }
+        assert!(exp::<true>(-1000.0) < 1e-37);
+    }
+
+    #[test]
+    fn snake_matches_its_formula() {
+        for level in levels() {
+            for x in grid(-300.0, 300.0) {
+                let mut y = [x; 17];
+                snake(level, &mut y, &[0.7; 17], &[1.3; 17]);
+                let truth = f64::from(x) + 1.3 * f64::from(x * 0.7).sin().powi(2);
+                assert!((f64::from(y[16]) - truth).abs() < 4e-5, "{level:?} {x} {} {truth}", y[16]);
+            }
+        }
+    }
+
+    #[test]
+    fn gelu_matches_a_series_for_the_error_function() {
+        fn erf64(x: f64) -> f64 {
+            let (mut term, mut sum) = (x, x);
+            for n in 1..200 {
+                term *= -x * x / f64::from(n);
+                sum += term / f64::from(2 * n + 1);
+            }
+            sum * 2.0 / std::f64::consts::PI.sqrt()
+        }
+        for level in levels() {
+            for x in grid(-5.0, 5.0) {
+                let mut y = [x; 3];
+                gelu(level, &mut y);
+                let x = f64::from(x);
+                let truth = 0.5 * x * (1.0 + erf64(x / 2f64.sqrt()));
+                assert!((f64::from(y[0]) - truth).abs() < 1e-6, "{x} {} {truth}", y[0]);
+            }
+        }
+    }
+
+    #[test]
+    fn softmax_sums_to_one_and_keeps_order() {
+        for level in levels() {
+            let mut x: Vec<f32> = (0..37).map(|i| (i % 7) as f32 * 3.0 - 50.0).collect();
+            let before = x.clone();
+            softmax(level, &mut x);
+            assert!((x.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+            assert!((0..36).all(|i| (before[i] < before[i + 1]) == (x[i] < x[i + 1])));
+        }
+    }
+}

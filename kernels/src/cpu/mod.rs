@@ -1,0 +1,380 @@
+//! [`Ops`] on the processor, one thread, single precision.
+//!
+//! - [`gemm`]: the matrix product behind linear layers and convolutions
+//! - [`attention`], [`conv`], [`experts`], [`math`], [`sample`]: one concept each
+//! - [`simd`]: what the processor offers
+//!
+//! Weights are widened to single precision when they load, which is exact for every format of a checkpoint.
+
+pub mod attention;
+pub mod conv;
+pub mod experts;
+pub mod gemm;
+pub mod math;
+pub mod sample;
+pub mod simd;
+mod weight;
+
+pub use weight::Weight;
+
+use crate::ops::{
+    Attention, AttentionBatch, KernelError, Layout, NOT_FINITE, Ops, Part, Pick, Router, Run, SequenceRows, StateSpec,
+};
+use gemm::Rows;
+use simd::Level;
+
+/// The processor as a device.
+#[derive(Debug, Clone)]
+pub struct Cpu {
+    level: Level,
+}
+
+impl Default for Cpu {
+    fn default() -> Self {
+        Self { level: Level::detect() }
+    }
+}
+
+impl Cpu {
+    /// The vector instructions in use.
+    pub fn level(&self) -> Level {
+        self.level
+    }
+}
+
+/// Activations: `[rows, columns]`, row-major.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    rows: usize,
+    columns: usize,
+    data: Vec<f32>,
+}
+
+impl Tensor {
+    fn new(data: Vec<f32>, columns: usize) -> Self {
+        let rows = if columns == 0 { 0 } else { data.len() / columns };
+        assert_eq!(rows * columns, data.len(), "values do not fill whole rows");
+        Self { rows, columns, data }
+    }
+
+    fn like(&self) -> Vec<f32> {
+        vec![0.0; self.data.len()]
+    }
+}
+
+/// Memory updated in place.
+#[derive(Debug)]
+pub enum State {
+    /// Keys and values of an attention layer.
+    KeyValue(attention::Cache),
+    /// What a convolution remembers.
+    Tail(conv::Tail),
+    /// Ids that each slot has produced.
+    Seen {
+        /// Ids.
+        vocabulary: usize,
+        /// `[slot][id]`.
+        flags: Vec<bool>,
+    },
+}
+
+impl State {
+    fn cache(&mut self) -> &mut attention::Cache {
+        match self {
+            Self::KeyValue(cache) => cache,
+            other => panic!("attention needs keys and values, got {other:?}"),
+        }
+    }
+
+    fn tail(&mut self) -> &mut conv::Tail {
+        match self {
+            Self::Tail(tail) => tail,
+            other => panic!("a convolution needs a tail, got {other:?}"),
+        }
+    }
+}
+
+impl Ops for Cpu {
+    type T = Tensor;
+    type Ids = Vec<u32>;
+    type Weight = Weight;
+    type State = State;
+    type Batch = AttentionBatch;
+
+    fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<Weight, KernelError> {
+        Weight::new(layout, parts)
+    }
+
+    fn state(&self, spec: StateSpec) -> State {
+        // Zeroed allocations of this size come from the system untouched: memory is taken as positions are used.
+        match spec {
+            StateSpec::KeyValue { blocks, block_len, width } => {
+                let size = blocks * block_len * width;
+                State::KeyValue(attention::Cache { block_len, width, keys: vec![0.0; size], values: vec![0.0; size] })
+            }
+            StateSpec::Tail { slots, rows, columns } => State::Tail(conv::Tail {
+                rows,
+                columns,
+                data: vec![0.0; slots * rows * columns],
+                started: vec![false; slots],
+            }),
+            StateSpec::Seen { slots, vocabulary } => State::Seen { vocabulary, flags: vec![false; slots * vocabulary] },
+        }
+    }
+
+    fn forget(&self, state: &mut State, slot: usize) {
+        if let State::Seen { vocabulary, flags } = state {
+            flags[slot * *vocabulary..(slot + 1) * *vocabulary].fill(false);
+        }
+    }
+
+    fn batch(&self, sequences: &[SequenceRows<'_>]) -> AttentionBatch {
+        AttentionBatch::new(sequences)
+    }
+
+    fn tensor(&self, values: Vec<f32>, columns: usize) -> Tensor {
+        Tensor::new(values, columns)
+    }
+
+    fn ids(&self, ids: &[u32]) -> Vec<u32> {
+        ids.to_vec()
+    }
+
+    fn read(&self, x: &Tensor) -> Vec<f32> {
+        x.data.clone()
+    }
+
+    fn read_ids(&self, ids: &Vec<u32>) -> Vec<u32> {
+        ids.clone()
+    }
+
+    fn rows(&self, x: &Tensor) -> usize {
+        x.rows
+    }
+
+    fn copy(&self, x: &Tensor) -> Tensor {
+        x.clone()
+    }
+
+    fn take(&self, x: &Tensor, at: &[usize]) -> Tensor {
+        let mut data = Vec::with_capacity(at.len() * x.columns);
+        for &row in at {
+            data.extend_from_slice(&x.data[row * x.columns..(row + 1) * x.columns]);
+        }
+        Tensor { rows: at.len(), columns: x.columns, data }
+    }
+
+    fn put(&self, mut x: Tensor, at: &[usize], rows: &Tensor) -> Tensor {
+        for (&row, from) in at.iter().zip(rows.data.chunks_exact(x.columns)) {
+            x.data[row * x.columns..(row + 1) * x.columns].copy_from_slice(from);
+        }
+        x
+    }
+
+    fn stack(&self, parts: &[&Tensor]) -> Tensor {
+        let columns = parts.first().map_or(0, |p| p.columns);
+        Tensor::new(parts.iter().flat_map(|p| p.data.iter().copied()).collect(), columns)
+    }
+
+    fn embed(&self, table: &Weight, ids: &Vec<u32>) -> Tensor {
+        let (width, table) = table.table();
+        let mut data = vec![0.0; ids.len() * width];
+        for (row, &id) in data.chunks_exact_mut(width).zip(ids) {
+            if id != NOT_FINITE {
+                row.copy_from_slice(&table[id as usize * width..(id as usize + 1) * width]);
+            }
+        }
+        Tensor { rows: ids.len(), columns: width, data }
+    }
+
+    fn linear(&self, x: &Tensor, weight: &Weight, bias: Option<&Weight>) -> Tensor {
+        let weight = weight.packed();
+        let mut data = vec![0.0; x.rows * weight.columns];
+        let rows = Rows::dense(&x.data, weight.k);
+        gemm::multiply(self.level, rows, weight, bias.map(Weight::vector), &mut data);
+        Tensor { rows: x.rows, columns: weight.columns, data }
+    }
+
+    fn columns(&self, x: &Tensor, from: usize, to: usize) -> Tensor {
+        let data = x.data.chunks_exact(x.columns).flat_map(|row| row[from..to].iter().copied()).collect();
+        Tensor { rows: x.rows, columns: to - from, data }
+    }
+
+    fn add(&self, mut x: Tensor, y: &Tensor) -> Tensor {
+        assert_eq!((x.rows, x.columns), (y.rows, y.columns), "shapes differ");
+        for (a, b) in x.data.iter_mut().zip(&y.data) {
+            *a += b;
+        }
+        x
+    }
+
+    fn scale(&self, mut x: Tensor, by: &Weight) -> Tensor {
+        let by = by.vector();
+        for row in x.data.chunks_exact_mut(by.len()) {
+            for (a, b) in row.iter_mut().zip(by) {
+                *a *= b;
+            }
+        }
+        x
+    }
+
+    fn scale_all(&self, mut x: Tensor, by: f32) -> Tensor {
+        for a in &mut x.data {
+            *a *= by;
+        }
+        x
+    }
+
+    fn rms_norm(&self, x: &Tensor, weight: &Weight, eps: f32) -> Tensor {
+        let mut data = x.like();
+        math::rms_norm(self.level, &x.data, weight.vector(), eps, &mut data);
+        Tensor { data, ..*x }
+    }
+
+    fn layer_norm(&self, x: &Tensor, weight: &Weight, bias: &Weight, eps: f32) -> Tensor {
+        let mut data = x.like();
+        math::layer_norm(self.level, &x.data, weight.vector(), bias.vector(), eps, &mut data);
+        Tensor { data, ..*x }
+    }
+
+    fn silu(&self, mut x: Tensor) -> Tensor {
+        math::silu(self.level, &mut x.data);
+        x
+    }
+
+    fn silu_mul(&self, x: &Tensor) -> Tensor {
+        let columns = x.columns / 2;
+        let mut data = vec![0.0; x.rows * columns];
+        math::silu_mul(self.level, &x.data, &mut data, columns);
+        Tensor { rows: x.rows, columns, data }
+    }
+
+    fn gelu(&self, mut x: Tensor) -> Tensor {
+        math::gelu(self.level, &mut x.data);
+        x
+    }
+
+    fn snake(&self, mut x: Tensor, alpha: &Weight, beta: &Weight) -> Tensor {
+        let frequency: Vec<f32> = alpha.vector().iter().map(|a| a.exp()).collect();
+        let magnitude: Vec<f32> = beta.vector().iter().map(|b| 1.0 / (b.exp() + 1e-9)).collect();
+        math::snake(self.level, &mut x.data, &frequency, &magnitude);
+        x
+    }
+
+    fn clamp(&self, mut x: Tensor, low: f32, high: f32) -> Tensor {
+        for a in &mut x.data {
+            *a = a.clamp(low, high);
+        }
+        x
+    }
+
+    fn gate(&self, mut y: Tensor, gate: &Tensor) -> Tensor {
+        math::gate(self.level, &mut y.data, &gate.data);
+        y
+    }
+
+    fn rotary(&self, mut x: Tensor, batch: &AttentionBatch, head_dim: usize, theta: f32) -> Tensor {
+        attention::rotary(&mut x.data, &batch.positions, head_dim, theta);
+        x
+    }
+
+    fn attention(
+        &self,
+        q: &Tensor,
+        k: &Tensor,
+        v: &Tensor,
+        cache: &mut State,
+        batch: &AttentionBatch,
+        shape: Attention,
+    ) -> Tensor {
+        let cache = cache.cache();
+        cache.store(&k.data, &v.data, batch);
+        let mut data = q.like();
+        attention::cached(self.level, &q.data, cache, batch, shape, &mut data);
+        Tensor { data, ..*q }
+    }
+
+    fn segment_attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &[usize], heads: usize) -> Tensor {
+        let mut data = q.like();
+        attention::segments(self.level, &q.data, &k.data, &v.data, segments, heads, &mut data);
+        Tensor { data, ..*q }
+    }
+
+    fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: Router) -> Tensor {
+        let down = down.experts();
+        let data = experts::mixture(self.level, &x.data, router.packed(), gate_up.experts(), down, spec);
+        Tensor { rows: x.rows, columns: down[0].columns, data }
+    }
+
+    fn conv2d_halving(
+        &self,
+        x: &Tensor,
+        images: usize,
+        height: usize,
+        width: usize,
+        weight: &Weight,
+        bias: &Weight,
+    ) -> Tensor {
+        let weight = weight.packed();
+        let bias = bias.vector();
+        let data = conv::halving(self.level, &x.data, images, height, width, x.columns, weight, bias);
+        Tensor::new(data, weight.columns)
+    }
+
+    fn fold_rows(&self, x: Tensor, n: usize) -> Tensor {
+        Tensor::new(x.data, x.columns * n)
+    }
+
+    fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, runs: &[Run]) -> Tensor {
+        let (tail, bias) = (tail.tail(), bias.vector());
+        let data = match weight {
+            Weight::Depthwise(taps) => conv::depthwise(self.level, &x.data, taps, bias, tail, runs),
+            Weight::Conv1d { packed, dilation } => {
+                conv::causal(self.level, &x.data, x.columns, packed, *dilation, bias, tail, runs)
+            }
+            other => panic!("not a convolution: {}", other.kind()),
+        };
+        Tensor::new(data, bias.len())
+    }
+
+    fn conv_transpose1d(
+        &self,
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        tail: &mut State,
+        runs: &[Run],
+    ) -> (Tensor, Vec<Run>) {
+        let Weight::ConvTranspose1d { packed, stride } = weight else {
+            panic!("not a transposed convolution: {}", weight.kind())
+        };
+        let bias = bias.vector();
+        let (data, runs) =
+            conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), runs);
+        (Tensor::new(data, bias.len()), runs)
+    }
+
+    fn sample(
+        &self,
+        logits: &Tensor,
+        picks: &[Pick],
+        allowed: Option<&Weight>,
+        mut seen: Option<&mut State>,
+    ) -> Vec<u32> {
+        let allowed = allowed.map(Weight::vector);
+        let mut row = Vec::new();
+        let mut ids = Vec::with_capacity(picks.len());
+        for (logits, pick) in logits.data.chunks_exact(logits.columns).zip(picks) {
+            row.clear();
+            row.extend_from_slice(logits);
+            let history = match seen.as_deref_mut() {
+                Some(State::Seen { vocabulary, flags }) => {
+                    Some(&mut flags[pick.slot * *vocabulary..(pick.slot + 1) * *vocabulary])
+                }
+                _ => None,
+            };
+            ids.push(sample::choose(self.level, &mut row, pick, allowed, history));
+        }
+        ids
+    }
+}

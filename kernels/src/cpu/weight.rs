@@ -1,0 +1,173 @@
+//! How the processor packs a weight.
+
+use super::gemm::Packed;
+use crate::ops::{DType, KernelError, Layout, Part};
+
+/// A prepared weight.
+#[derive(Debug, Clone)]
+pub enum Weight {
+    /// [`Layout::Vector`]
+    Vector(Vec<f32>),
+    /// [`Layout::Linear`] and [`Layout::Conv2dHalving`]
+    Linear(Packed),
+    /// [`Layout::Table`]
+    Table {
+        /// Numbers in an entry.
+        width: usize,
+        /// `[entry][width]`
+        data: Vec<f32>,
+    },
+    /// [`Layout::Experts`]
+    Experts(Vec<Packed>),
+    /// [`Layout::Conv1d`]
+    Conv1d {
+        /// Taps outermost in `k`.
+        packed: Packed,
+        /// Rows between taps.
+        dilation: usize,
+    },
+    /// [`Layout::Depthwise`]: `[kernel][channels]`
+    Depthwise(Vec<f32>),
+    /// [`Layout::ConvTranspose1d`]: as a causal convolution to `stride * out` columns
+    ConvTranspose1d {
+        /// Taps outermost in `k`, the earlier row first.
+        packed: Packed,
+        /// Output rows for each input row.
+        stride: usize,
+    },
+}
+
+impl Weight {
+    pub(super) fn new(layout: Layout, parts: &[Part<'_>]) -> Result<Self, KernelError> {
+        let wrong = |part: &Part<'_>| KernelError::Shape {
+            name: part.name.to_owned(),
+            shape: part.shape.to_vec(),
+            layout,
+        };
+        let first = parts.first().ok_or_else(|| KernelError::Shape { name: String::new(), shape: vec![], layout })?;
+        let rank = match layout {
+            Layout::Vector => 1,
+            Layout::Linear | Layout::Table | Layout::Experts { .. } => 2,
+            Layout::Conv1d { .. } | Layout::Depthwise | Layout::ConvTranspose1d { .. } => 3,
+            Layout::Conv2dHalving => 4,
+        };
+        for part in parts {
+            if part.shape.len() != rank || part.shape.iter().any(|&n| n == 0) || part.shape[1..] != first.shape[1..] {
+                // Experts mix widths only between parts of one expert, never along the input.
+                return Err(wrong(part));
+            }
+        }
+        let values = parts.iter().map(widen).collect::<Result<Vec<_>, _>>()?;
+        let shape = first.shape;
+        Ok(match layout {
+            Layout::Vector => Self::Vector(values.concat()),
+            Layout::Table => Self::Table { width: shape[1], data: values.concat() },
+            Layout::Linear => Self::Linear(linear(&values.concat(), shape[1])),
+            Layout::Experts { per_expert } => {
+                if per_expert == 0 || !parts.len().is_multiple_of(per_expert) {
+                    return Err(wrong(first));
+                }
+                Self::Experts(values.chunks(per_expert).map(|expert| linear(&expert.concat(), shape[1])).collect())
+            }
+            Layout::Conv1d { dilation } => {
+                let (out, channels, taps) = (shape[0], shape[1], shape[2]);
+                let w = &values[0];
+                let packed =
+                    Packed::new(out, taps * channels, |o, k| w[(o * channels + k % channels) * taps + k / channels]);
+                Self::Conv1d { packed, dilation }
+            }
+            Layout::Depthwise => {
+                let (channels, taps) = (shape[0], shape[2]);
+                if shape[1] != 1 {
+                    return Err(wrong(first));
+                }
+                let w = &values[0];
+                Self::Depthwise((0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect())
+            }
+            Layout::ConvTranspose1d { stride } => {
+                let (channels, out, kernel) = (shape[0], shape[1], shape[2]);
+                if stride == 0 || (kernel != stride && kernel != 2 * stride) {
+                    return Err(wrong(first));
+                }
+                let w = &values[0];
+                let taps = kernel / stride;
+                // Output row j of a block takes tap j of this input row and tap j + stride of the row before.
+                let packed = Packed::new(stride * out, taps * channels, |column, k| {
+                    let (phase, o) = (column / out, column % out);
+                    let (tap, channel) = (k / channels, k % channels);
+                    w[(channel * out + o) * kernel + phase + (taps - 1 - tap) * stride]
+                });
+                Self::ConvTranspose1d { packed, stride }
+            }
+            Layout::Conv2dHalving => {
+                let (out, channels) = (shape[0], shape[1]);
+                if shape[2..] != [3, 3] {
+                    return Err(wrong(first));
+                }
+                let w = &values[0];
+                Self::Linear(Packed::new(out, 9 * channels, |o, k| {
+                    w[(o * channels + k % channels) * 9 + k / channels]
+                }))
+            }
+        })
+    }
+
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::Vector(_) => "a vector",
+            Self::Linear(_) => "a linear weight",
+            Self::Table { .. } => "a table",
+            Self::Experts(_) => "experts",
+            Self::Conv1d { .. } => "a convolution",
+            Self::Depthwise(_) => "a depthwise convolution",
+            Self::ConvTranspose1d { .. } => "a transposed convolution",
+        }
+    }
+
+    pub(super) fn vector(&self) -> &[f32] {
+        match self {
+            Self::Vector(data) => data,
+            other => panic!("a vector is needed, not {}", other.kind()),
+        }
+    }
+
+    pub(super) fn packed(&self) -> &Packed {
+        match self {
+            Self::Linear(packed) => packed,
+            other => panic!("a linear weight is needed, not {}", other.kind()),
+        }
+    }
+
+    pub(super) fn table(&self) -> (usize, &[f32]) {
+        match self {
+            Self::Table { width, data } => (*width, data),
+            other => panic!("a table is needed, not {}", other.kind()),
+        }
+    }
+
+    pub(super) fn experts(&self) -> &[Packed] {
+        match self {
+            Self::Experts(experts) => experts,
+            other => panic!("experts are needed, not {}", other.kind()),
+        }
+    }
+}
+
+/// Packs `[out, k]`.
+fn linear(w: &[f32], k: usize) -> Packed {
+    Packed::new(w.len() / k, k, |column, i| w[column * k + i])
+}
+
+/// Reads a part as single precision, which is exact.
+fn widen(part: &Part<'_>) -> Result<Vec<f32>, KernelError> {
+    let count: usize = part.shape.iter().product();
+    let expected = count * part.dtype.size();
+    if part.bytes.len() != expected {
+        return Err(KernelError::Bytes { name: part.name.to_owned(), expected, found: part.bytes.len() });
+    }
+    Ok(match part.dtype {
+        DType::F32 => part.bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+        DType::Bf16 => part.bytes.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f32()).collect(),
+        DType::F16 => part.bytes.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect(),
+    })
+}

@@ -1,0 +1,371 @@
+//! The trait that models are written over, and the plain values that cross it.
+
+use thiserror::Error;
+
+/// Number format of a weight as it stands in a checkpoint.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DType {
+    /// bfloat16
+    Bf16,
+    /// IEEE half precision
+    F16,
+    /// IEEE single precision
+    F32,
+}
+
+impl DType {
+    /// Bytes of one number.
+    pub fn size(self) -> usize {
+        match self {
+            Self::Bf16 | Self::F16 => 2,
+            Self::F32 => 4,
+        }
+    }
+}
+
+/// One tensor of a checkpoint, little-endian and row-major. Several parts make one weight, joined along the first axis.
+#[derive(Debug, Clone, Copy)]
+pub struct Part<'a> {
+    /// Name in the checkpoint, for messages.
+    pub name: &'a str,
+    /// The numbers.
+    pub bytes: &'a [u8],
+    /// Their format.
+    pub dtype: DType,
+    /// Their shape.
+    pub shape: &'a [usize],
+}
+
+/// What a weight is used for; with it a device chooses how to pack it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Layout {
+    /// `[n]`: a norm, a bias, a scale, an activation's parameter.
+    Vector,
+    /// `[out, in]`, used as `x Wᵀ`. Parts join along `out`.
+    Linear,
+    /// `[entries, width]`: looked up by id. Parts join along `entries`.
+    Table,
+    /// One `[out, in]` per part, all of one shape; chosen per row by a router. `per_expert` parts are joined to make
+    /// one expert (gate and up projection, for instance).
+    Experts {
+        /// Parts that make one expert.
+        per_expert: usize,
+    },
+    /// `[out, in, kernel]`: causal convolution in time with stride 1.
+    Conv1d {
+        /// Distance between taps, in rows.
+        dilation: usize,
+    },
+    /// `[channels, 1, kernel]`: causal convolution in time, each channel by itself.
+    Depthwise,
+    /// `[in, out, kernel]`: transposed convolution in time; `kernel` is `stride` or `2 * stride`.
+    ConvTranspose1d {
+        /// Output rows for each input row.
+        stride: usize,
+    },
+    /// `[out, in, 3, 3]`: convolution with stride 2 and padding 1 over both axes.
+    Conv2dHalving,
+}
+
+/// Why a device cannot do what it is asked.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum KernelError {
+    /// A weight's shape does not fit its layout.
+    #[error("{name}: shape {shape:?} does not fit {layout:?}")]
+    Shape {
+        /// The weight.
+        name: String,
+        /// Its shape.
+        shape: Vec<usize>,
+        /// What it should have been.
+        layout: Layout,
+    },
+    /// A weight has fewer bytes than its shape asks for.
+    #[error("{name}: {found} bytes, its shape asks for {expected}")]
+    Bytes {
+        /// The weight.
+        name: String,
+        /// Bytes that the shape asks for.
+        expected: usize,
+        /// Bytes that are there.
+        found: usize,
+    },
+}
+
+/// Memory of a device that operations update in place, addressed by slot or block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StateSpec {
+    /// Keys and values of one attention layer.
+    KeyValue {
+        /// Blocks in the pool.
+        blocks: usize,
+        /// Positions in a block.
+        block_len: usize,
+        /// Key width: kv heads times head width.
+        width: usize,
+    },
+    /// What a convolution remembers of its input: the last `rows` rows for each slot.
+    Tail {
+        /// Slots.
+        slots: usize,
+        /// Rows remembered.
+        rows: usize,
+        /// Channels.
+        columns: usize,
+    },
+    /// Which ids a slot has produced, for the repetition penalty.
+    Seen {
+        /// Slots.
+        slots: usize,
+        /// Ids.
+        vocabulary: usize,
+    },
+}
+
+/// Rows of one sequence within a batch of attention rows: consecutive positions, one under the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SequenceRows<'a> {
+    /// The sequence's blocks. Position `p` lies in entry `p / block_len`, modulo the number of entries: a table of few
+    /// entries is a ring for windowed attention.
+    pub table: &'a [u32],
+    /// Position of the first row.
+    pub position: usize,
+    /// How many rows.
+    pub rows: usize,
+}
+
+/// Sizes of one attention layer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Attention {
+    /// Query heads.
+    pub heads: usize,
+    /// Key and value heads; `heads` is a multiple.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Positions that a row sees, its own included; `None` for all before it.
+    pub window: Option<usize>,
+}
+
+/// Consecutive rows of one slot in a packed stream through stateful convolutions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Whose state.
+    pub slot: usize,
+    /// How many rows.
+    pub rows: usize,
+    /// The slot's stream begins with these rows: its state is taken as empty.
+    pub first: bool,
+}
+
+/// How experts are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Router {
+    /// Experts for each row.
+    pub top_k: usize,
+    /// Whether the chosen probabilities are scaled to sum to 1.
+    pub normalise: bool,
+}
+
+/// How one row's id is chosen; fields are applied in this order, which is the reference implementation's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Pick {
+    /// Slot of the penalty's history; the id chosen is added to it.
+    pub slot: usize,
+    /// Divides positive and multiplies negative logits of ids seen before; 1 is none.
+    pub repetition_penalty: f32,
+    /// 0 chooses the most likely id (the lowest one on a tie).
+    pub temperature: f32,
+    /// Keep the most likely `top_k`; 0 keeps all.
+    pub top_k: usize,
+    /// Keep the smallest set that reaches this probability; 1 keeps all.
+    pub top_p: f32,
+    /// A random number in 0..1 that decides.
+    pub uniform: f32,
+}
+
+/// The id that stands for "no id": a row whose logits held a value that is not finite.
+pub const NOT_FINITE: u32 = u32::MAX;
+
+/// The operations of a device. Tensors are packed `[rows, columns]` in single precision unless said otherwise.
+///
+/// Shapes must fit: a model checks its weights when it loads, so that a mismatch here is a defect and panics.
+pub trait Ops {
+    /// Activations.
+    type T;
+    /// Ids, one a row.
+    type Ids;
+    /// A prepared weight.
+    type Weight;
+    /// Memory updated in place.
+    type State;
+    /// The rows of an attention step, prepared for the device.
+    type Batch;
+
+    /// Prepares a weight.
+    fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError>;
+    /// Makes zeroed state.
+    fn state(&self, spec: StateSpec) -> Self::State;
+    /// Forgets what a slot of a [`StateSpec::Seen`] holds.
+    fn forget(&self, state: &mut Self::State, slot: usize);
+    /// Prepares rows for [`Ops::attention`] and [`Ops::rotary`].
+    fn batch(&self, sequences: &[SequenceRows<'_>]) -> Self::Batch;
+
+    /// Host to device: `values.len()` must be a multiple of `columns`.
+    fn tensor(&self, values: Vec<f32>, columns: usize) -> Self::T;
+    /// Host to device.
+    fn ids(&self, ids: &[u32]) -> Self::Ids;
+    /// Device to host, row-major.
+    fn read(&self, x: &Self::T) -> Vec<f32>;
+    /// Device to host.
+    fn read_ids(&self, ids: &Self::Ids) -> Vec<u32>;
+    /// Rows of a tensor.
+    fn rows(&self, x: &Self::T) -> usize;
+
+    /// The same numbers once more.
+    fn copy(&self, x: &Self::T) -> Self::T;
+    /// The rows `at`, in that order.
+    fn take(&self, x: &Self::T, at: &[usize]) -> Self::T;
+    /// `x` with row `at[i]` replaced by row `i` of `rows`.
+    fn put(&self, x: Self::T, at: &[usize], rows: &Self::T) -> Self::T;
+    /// Several tensors of one width, one under the other.
+    fn stack(&self, parts: &[&Self::T]) -> Self::T;
+
+    /// Entries of a table, one for each id. [`NOT_FINITE`] gives zeros.
+    fn embed(&self, table: &Self::Weight, ids: &Self::Ids) -> Self::T;
+    /// `x Wᵀ + b`.
+    fn linear(&self, x: &Self::T, weight: &Self::Weight, bias: Option<&Self::Weight>) -> Self::T;
+    /// Columns `[from, to)`.
+    fn columns(&self, x: &Self::T, from: usize, to: usize) -> Self::T;
+    /// `x + y`.
+    fn add(&self, x: Self::T, y: &Self::T) -> Self::T;
+    /// Each row times a vector, column by column.
+    fn scale(&self, x: Self::T, by: &Self::Weight) -> Self::T;
+    /// Each number times a constant.
+    fn scale_all(&self, x: Self::T, by: f32) -> Self::T;
+    /// Root-mean-square norm over groups of as many columns as `weight` has (a whole row, or each head).
+    fn rms_norm(&self, x: &Self::T, weight: &Self::Weight, eps: f32) -> Self::T;
+    /// Layer norm of each row.
+    fn layer_norm(&self, x: &Self::T, weight: &Self::Weight, bias: &Self::Weight, eps: f32) -> Self::T;
+    /// `silu(x)`.
+    fn silu(&self, x: Self::T) -> Self::T;
+    /// `silu(first half of the columns) * second half`.
+    fn silu_mul(&self, x: &Self::T) -> Self::T;
+    /// Gaussian error linear unit, the exact (erf) form.
+    fn gelu(&self, x: Self::T) -> Self::T;
+    /// `x + sin²(x eᵅ) / (eᵝ + 1e-9)`, α and β per column.
+    fn snake(&self, x: Self::T, alpha: &Self::Weight, beta: &Self::Weight) -> Self::T;
+    /// Limits each number to `[low, high]`.
+    fn clamp(&self, x: Self::T, low: f32, high: f32) -> Self::T;
+    /// `y` times the logistic function of `gate`, which has one column.
+    fn gate(&self, y: Self::T, gate: &Self::T) -> Self::T;
+
+    /// Rotary position embedding of each head (rotate-half form), all at the batch's positions.
+    fn rotary(&self, x: Self::T, batch: &Self::Batch, head_dim: usize, theta: f32) -> Self::T;
+    /// Stores the rows' keys and values, then causal attention over each row's own sequence.
+    fn attention(
+        &self,
+        q: &Self::T,
+        k: &Self::T,
+        v: &Self::T,
+        cache: &mut Self::State,
+        batch: &Self::Batch,
+        shape: Attention,
+    ) -> Self::T;
+    /// Attention in both directions within consecutive segments of rows; nothing is stored.
+    fn segment_attention(&self, q: &Self::T, k: &Self::T, v: &Self::T, segments: &[usize], heads: usize) -> Self::T;
+    /// Mixture of experts: softmax router, then `down(silu(gate) * up)` of each chosen expert, weighted.
+    fn experts(
+        &self,
+        x: &Self::T,
+        router: &Self::Weight,
+        gate_up: &Self::Weight,
+        down: &Self::Weight,
+        spec: Router,
+    ) -> Self::T;
+
+    /// Convolution of `images` pictures `[height, width]` (row-major, `in` channels innermost: `x` has one row for each
+    /// pixel) with stride 2 and padding 1; gives `[ceil(height / 2), ceil(width / 2)]` each.
+    fn conv2d_halving(
+        &self,
+        x: &Self::T,
+        images: usize,
+        height: usize,
+        width: usize,
+        weight: &Self::Weight,
+        bias: &Self::Weight,
+    ) -> Self::T;
+    /// The columns of `n` consecutive rows, side by side as one row.
+    fn fold_rows(&self, x: Self::T, n: usize) -> Self::T;
+    /// Causal convolution ([`Layout::Conv1d`] or [`Layout::Depthwise`]); before a stream's start lie zeros.
+    fn conv1d(
+        &self,
+        x: &Self::T,
+        weight: &Self::Weight,
+        bias: &Self::Weight,
+        tail: &mut Self::State,
+        runs: &[Run],
+    ) -> Self::T;
+    /// Transposed convolution. With `kernel = 2 * stride` the first row of a stream yields nothing (the reference cuts
+    /// `stride` rows off both ends); each other row yields `stride` rows. Returns the runs of the result.
+    fn conv_transpose1d(
+        &self,
+        x: &Self::T,
+        weight: &Self::Weight,
+        bias: &Self::Weight,
+        tail: &mut Self::State,
+        runs: &[Run],
+    ) -> (Self::T, Vec<Run>);
+
+    /// Chooses an id for each row of logits. `allowed` masks ids by 0 (never) and 1.
+    fn sample(
+        &self,
+        logits: &Self::T,
+        picks: &[Pick],
+        allowed: Option<&Self::Weight>,
+        seen: Option<&mut Self::State>,
+    ) -> Self::Ids;
+}
+
+/// Host-side description of a batch of attention rows, for devices and tests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct AttentionBatch {
+    /// All tables, one after the other.
+    pub tables: Vec<u32>,
+    /// For each sequence: start and end of its table, first row, first position, rows.
+    pub sequences: Vec<BatchSequence>,
+    /// Position of each row.
+    pub positions: Vec<u32>,
+}
+
+/// One sequence of an [`AttentionBatch`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchSequence {
+    /// Where its table begins and ends in `tables`.
+    pub table: std::ops::Range<usize>,
+    /// Index of its first row.
+    pub row: usize,
+    /// Position of that row.
+    pub position: usize,
+    /// How many rows.
+    pub rows: usize,
+}
+
+impl AttentionBatch {
+    /// Lays the rows of several sequences one under the other.
+    pub fn new(sequences: &[SequenceRows<'_>]) -> Self {
+        let mut batch = Self::default();
+        for sequence in sequences {
+            let start = batch.tables.len();
+            batch.tables.extend_from_slice(sequence.table);
+            batch.sequences.push(BatchSequence {
+                table: start..batch.tables.len(),
+                row: batch.positions.len(),
+                position: sequence.position,
+                rows: sequence.rows,
+            });
+            batch.positions.extend((0..sequence.rows).map(|i| (sequence.position + i) as u32));
+        }
+        batch
+    }
+}

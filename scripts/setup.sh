@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Installs what a command of the Makefile needs and is not there yet, and says what.
+#
+# Usage: setup.sh PART...
+#   build      a C compiler and cmake, for libopus
+#   lint       rustfmt and clippy
+#   tests      Python with tests/requirements.txt, Node packages of tests/browser, Chromium
+#   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
+#
+# Debian packages go to the system, everything else under target/tools and tests/browser/node_modules.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+TOOLS=target/tools
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+die() { say "$@"; exit 1; }
+
+# need_packages WHY PACKAGE...: installs Debian packages, or says exactly what to type when it may not.
+need_packages() {
+  local why=$1 as_root=()
+  shift
+  local install="apt-get install -y --no-install-recommends $*"
+  command -v apt-get >/dev/null || die "missing for $why: what Debian calls $*. Install it with your system's own tool."
+  if [ "$(id -u)" -ne 0 ]; then
+    # Without a terminal nobody can type a password.
+    if command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+      as_root=(sudo)
+    else
+      die "missing for $why. As root, type: $install"
+    fi
+  fi
+  say "installing for $why: $*"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -qq >&2 || die "apt-get update failed; later: $install"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install >&2 || die "that failed. As root, type: $install"
+}
+
+# python_tools NAME REQUIREMENTS: a virtual environment target/tools/NAME with exactly these packages.
+python_tools() {
+  local home=$TOOLS/$1 requirements=$2
+  cmp -s "$requirements" "$home/installed.txt" && return
+  python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+    need_packages "the Python tools" python3 python3-venv
+  say "installing $requirements into $home"
+  rm -rf "$home"
+  python3 -m venv "$home"
+  "$home/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
+  cp "$requirements" "$home/installed.txt"
+}
+
+# node_packages FOLDER: the packages of its lock file, with the Node of the Python tools.
+node_packages() {
+  local folder=$1
+  cmp -s "$folder/package-lock.json" "$folder/node_modules/installed.json" && return
+  say "installing the Node packages of $folder"
+  (PATH="$PWD/$TOOLS/python/bin:$PATH" && cd "$folder" && npm ci --silent --no-fund --no-audit >&2)
+  cp "$folder/package-lock.json" "$folder/node_modules/installed.json"
+}
+
+build() {
+  command -v cargo >/dev/null || die "there is no Rust: install rustup, then try again"
+  local missing=()
+  command -v cc >/dev/null || missing+=(gcc libc6-dev)
+  command -v make >/dev/null || missing+=(make)
+  command -v cmake >/dev/null || missing+=(cmake)
+  [ ${#missing[@]} -eq 0 ] || need_packages "libopus, which is built from source" "${missing[@]}"
+}
+
+lint() {
+  cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
+  command -v rustup >/dev/null || die "missing: rustfmt and clippy of your Rust toolchain"
+  say "installing rustfmt and clippy"
+  rustup component add rustfmt clippy >&2
+}
+
+tests() {
+  python_tools python tests/requirements.txt
+  node_packages tests/browser
+  command -v "${REPARTEE_CHROMIUM:-chromium}" >/dev/null || need_packages "the browser tests" chromium
+}
+
+reference() {
+  python_tools reference tests/parity/requirements.txt
+}
+
+[ $# -gt 0 ] || die "which part? build, lint, tests or reference"
+for part in "$@"; do
+  case $part in
+    build | lint | tests | reference) "$part" ;;
+    *) die "there is no part $part" ;;
+  esac
+done

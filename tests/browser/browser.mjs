@@ -1,0 +1,81 @@
+// Headless Chromium with a microphone made of a file.
+
+import { readFile, writeFile } from "node:fs/promises";
+import { chromium } from "playwright-core";
+
+/** Chromium from Debian; no other browser is fetched. */
+const EXECUTABLE = process.env.REPARTEE_CHROMIUM ?? "/usr/bin/chromium";
+
+/** Quiet on the network; nothing here loosens what a person's browser demands of the page, such as a tap before sound. */
+const QUIET = [
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+  "--disable-quic",
+  "--allow-loopback-in-peer-connection",
+];
+
+/** What stands in for the microphone. */
+export const MICROPHONE = {
+  /** A file that plays once, from when the page opens the microphone; then silence. */
+  file: (path) => [
+    "--use-fake-ui-for-media-stream",
+    "--use-fake-device-for-media-stream",
+    `--use-file-for-fake-audio-capture=${path}%noloop`,
+  ],
+  /** The person says no. */
+  denied: ["--use-fake-device-for-media-stream", "--deny-permission-prompts"],
+  /** Chromium's own: a beep each second. */
+  beeps: ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"],
+};
+
+/** Opens a page in a browser of its own and hands it to `use`; closes both whatever happens. */
+export async function withPage(microphone, use) {
+  const browser = await chromium.launch({
+    executablePath: EXECUTABLE,
+    // Chromium refuses its sandbox to root, which is what a build machine often is.
+    args: [...QUIET, ...microphone, ...(process.getuid() === 0 ? ["--no-sandbox"] : [])],
+  });
+  try {
+    const context = await browser.newContext({ bypassCSP: true, viewport: { width: 390, height: 780 } });
+    const page = await context.newPage();
+    page.on("pageerror", (error) => console.error(`page: ${error.stack}`));
+    return await use(page);
+  } finally {
+    await browser.close();
+  }
+}
+
+/** Writes a microphone file: `leadS` of silence, then the question, which is mono 16 bit PCM. */
+export async function writeMicrophone(path, question, leadS) {
+  const { rate, sound } = pcm(await readFile(question), question);
+  const lead = Buffer.alloc(Math.round(leadS * rate) * 2);
+  await writeFile(path, wave(rate, Buffer.concat([lead, sound])));
+}
+
+/** A wav file of mono 16 bit PCM. */
+export function wave(rate, sound) {
+  const head = Buffer.alloc(44);
+  head.write("RIFF", 0);
+  head.writeUInt32LE(36 + sound.length, 4);
+  head.write("WAVEfmt ", 8);
+  head.writeUInt32LE(16, 16);
+  head.writeUInt16LE(1, 20);
+  head.writeUInt16LE(1, 22);
+  head.writeUInt32LE(rate, 24);
+  head.writeUInt32LE(rate * 2, 28);
+  head.writeUInt16LE(2, 32);
+  head.writeUInt16LE(16, 34);
+  head.write("data", 36);
+  head.writeUInt32LE(sound.length, 40);
+  return Buffer.concat([head, sound]);
+}
+
+function pcm(wav, name) {
+  const plain = wav.toString("latin1", 8, 16) === "WAVEfmt " && wav.toString("latin1", 36, 40) === "data";
+  if (!plain || wav.readUInt16LE(22) !== 1 || wav.readUInt16LE(34) !== 16) {
+    throw new Error(`${name} is not mono 16 bit PCM with a plain header`);
+  }
+  return { rate: wav.readUInt32LE(24), sound: wav.subarray(44) };
+}

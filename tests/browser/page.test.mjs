@@ -1,0 +1,243 @@
+// What the demo page does when things go well and when they do not, told by what a person sees.
+//
+// Usage: REPARTEE_URL=http://127.0.0.1:PORT/ node --test page.test.mjs
+// The page comes from the server at REPARTEE_URL; in most tests the call's other end is standin.js.
+
+import assert from "node:assert/strict";
+import { fileURLToPath } from "node:url";
+import { test } from "node:test";
+import { MICROPHONE, withPage } from "./browser.mjs";
+
+const URL_OF_PAGE = process.env.REPARTEE_URL;
+const STANDIN = fileURLToPath(new URL("standin.js", import.meta.url));
+
+const state = (page, wanted) => page.waitForFunction((name) => document.body.dataset.state === name, wanted);
+const alertText = async (page) => {
+  await page.waitForSelector("#alert:not([hidden])");
+  return page.textContent("#alert");
+};
+
+/** A page in a call with the stand-in. */
+function inCall(use) {
+  return withPage(MICROPHONE.beeps, async (page) => {
+    await page.addInitScript({ path: STANDIN });
+    await page.goto(URL_OF_PAGE);
+    await page.click("#call");
+    await state(page, "listening");
+    await page.evaluate(() => standin.opened);
+    return use(page);
+  });
+}
+
+const send = (page, ...events) => page.evaluate((list) => list.forEach((event) => standin.send(event)), events);
+
+/** The events of one spoken question up to its commit. */
+const SPOKEN = [
+  { type: "input_audio_buffer.speech_started", audio_start_ms: 1000, item_id: "item_1" },
+  { type: "input_audio_buffer.speech_stopped", audio_end_ms: 2500, item_id: "item_1" },
+  { type: "input_audio_buffer.committed", item_id: "item_1" },
+  { type: "response.created", response: { id: "resp_1", status: "in_progress" } },
+];
+const ANSWERED = {
+  type: "response.done",
+  response: { id: "resp_1", status: "completed", output: [{ content: [{ type: "output_audio" }] }] },
+};
+
+test("a turn shows its words as they come, its states, and the time to its first sound", () =>
+  inCall(async (page) => {
+    await send(page, SPOKEN[0]);
+    await state(page, "hearing");
+    await send(page, ...SPOKEN.slice(1));
+    await state(page, "thinking");
+    await send(page, { type: "response.output_audio_transcript.delta", response_id: "resp_1", delta: "Two and " });
+    await page.waitForFunction(() => document.querySelector(".answer")?.textContent === "Two and ");
+    assert.equal(await page.getAttribute("#turns li", "aria-busy"), "true");
+    assert.equal(await page.textContent("#ttfp"), "–", "silence is not a first sound");
+
+    await page.evaluate(() => standin.sound(true));
+    await send(page, { type: "output_audio_buffer.started", response_id: "resp_1" });
+    await send(page, { type: "response.output_audio_transcript.delta", response_id: "resp_1", delta: "two is four." });
+    await state(page, "speaking");
+    await page.waitForFunction(() => /^\d+ ms$/.test(document.querySelector("#ttfp").textContent));
+    await page.waitForFunction(() => Number(document.querySelector("#it").style.getPropertyValue("--level")) > 0.5);
+
+    await page.evaluate(() => standin.sound(false));
+    await send(page, ANSWERED, { type: "output_audio_buffer.stopped", response_id: "resp_1" });
+    await state(page, "listening");
+    assert.equal(await page.textContent(".answer"), "Two and two is four.");
+    assert.equal(await page.textContent(".asked"), "You spoke for 1.5 s");
+    assert.match(await page.textContent(".time"), /^first sound \d+ ms$/);
+    assert.equal(await page.getAttribute("#turns li", "aria-busy"), null);
+  }));
+
+test("the time to the first sound is as long as the wait was", () =>
+  inCall(async (page) => {
+    // Clock and sound are the page's own: the stand-in waits a known time between commit and tone.
+    const wait = 700;
+    await page.evaluate(
+      async ([events, ms]) => {
+        events.forEach((event) => standin.send(event));
+        await new Promise((resolve) => setTimeout(resolve, ms));
+        standin.sound(true);
+      },
+      [SPOKEN, wait],
+    );
+    await page.waitForFunction(() => /^\d+ ms$/.test(document.querySelector("#ttfp").textContent));
+    const shown = parseInt(await page.textContent("#ttfp"), 10);
+    // The tone crosses an encoder, a jitter buffer and a decoder, on a machine that may be busy.
+    assert.ok(shown >= wait - 20 && shown < wait + 1500, `${shown} ms shown for a wait of ${wait} ms`);
+  }));
+
+test("both directions have a level", () =>
+  inCall(async (page) => {
+    await page.waitForFunction(() => Number(document.querySelector("#you").style.getPropertyValue("--level")) > 0.2);
+    assert.ok((await page.evaluate(() => Number(document.querySelector("#it").style.getPropertyValue("--level")))) < 0.2);
+  }));
+
+test("an answer that was spoken over is marked, and the next turn stands below it", () =>
+  inCall(async (page) => {
+    await send(page, ...SPOKEN, { type: "output_audio_buffer.started", response_id: "resp_1" });
+    await send(page, { type: "response.output_audio_transcript.delta", response_id: "resp_1", delta: "One, two, three" });
+    await send(page, SPOKEN[0], { type: "output_audio_buffer.cleared", response_id: "resp_1" });
+    await send(page, { type: "response.done", response: { id: "resp_1", status: "cancelled", status_details: { reason: "turn_detected" } } });
+    await page.waitForSelector("#turns li.interrupted");
+    assert.equal(await page.getAttribute("body", "data-state"), "hearing");
+    await send(page, ...SPOKEN.slice(1, 3), { type: "response.created", response: { id: "resp_2" } });
+    await send(page, { type: "response.output_audio_transcript.delta", response_id: "resp_2", delta: "Four." });
+    await page.waitForFunction(() => document.querySelectorAll("#turns li").length === 2);
+    assert.deepEqual(await page.locator(".answer").allTextContents(), ["One, two, three", "Four."]);
+  }));
+
+test("an answer without sound ends the wait", () =>
+  inCall(async (page) => {
+    await send(page, ...SPOKEN, { type: "response.output_text.delta", response_id: "resp_1", delta: "Written." });
+    await state(page, "thinking");
+    const output = [{ content: [{ type: "output_text" }] }];
+    await send(page, { type: "response.done", response: { id: "resp_1", status: "completed", output } });
+    await state(page, "listening");
+    assert.equal(await page.textContent(".answer"), "Written.");
+  }));
+
+for (const remembers of [false, true]) {
+  test(`a model that ${remembers ? "follows" : "does not follow"} a conversation ${remembers ? "keeps" : "forgets"} earlier turns`, () =>
+    withPage(MICROPHONE.beeps, async (page) => {
+      await page.addInitScript({ path: STANDIN });
+      await page.route("**/model.json", (route) => route.fulfill({ json: { name: "stand-in", remembers } }));
+      await page.goto(URL_OF_PAGE);
+      await page.waitForFunction(() => document.querySelector("#model").textContent === "stand-in");
+      await page.click("#call");
+      await state(page, "listening");
+      await page.evaluate(() => standin.opened);
+      const items = ["item_1", "item_2"].map((id) => ({ type: "conversation.item.done", item: { id } }));
+      const played = { type: "output_audio_buffer.stopped", response_id: "resp_1" };
+      await send(page, ...SPOKEN, ...items, ANSWERED, played);
+      // Events arrive in order: once the error shows, everything before it has been dealt with.
+      await send(page, { type: "error", error: { message: "all seen" } });
+      assert.match(await alertText(page), /all seen/);
+      await page.waitForTimeout(200);
+      const deleted = await page.evaluate(() => standin.events.map(({ type, item_id: item }) => `${type} ${item}`));
+      const forgotten = ["conversation.item.delete item_1", "conversation.item.delete item_2"];
+      assert.deepEqual(deleted, remembers ? [] : forgotten);
+    }));
+}
+
+test("hanging up tells the server and lets the microphone go", () =>
+  inCall(async (page) => {
+    await page.evaluate(() => {
+      const opened = navigator.mediaDevices.getUserMedia;
+      window.watched = [];
+      navigator.mediaDevices.getUserMedia = async function (wanted) {
+        const stream = await opened.call(this, wanted);
+        window.watched.push(...stream.getTracks());
+        return stream;
+      };
+    });
+    await page.click("#call");
+    await state(page, "idle");
+    await page.click("#call");
+    await state(page, "listening");
+    await page.click("#call");
+    await state(page, "idle");
+    assert.equal(await page.evaluate(() => standin.hangups), 2);
+    assert.deepEqual(await page.evaluate(() => watched.map((track) => track.readyState)), ["ended"]);
+    assert.equal(await page.textContent("#call-label"), "Start talking");
+    assert.equal(await page.isHidden("#alert"), true);
+  }));
+
+test("a connection that goes away is said, and the button starts again", () =>
+  inCall(async (page) => {
+    await page.evaluate(() => standin.close());
+    assert.match(await alertText(page), /ended the call|connection was lost/);
+    await state(page, "idle");
+    await page.click("#call");
+    await state(page, "listening");
+    assert.equal(await page.isHidden("#alert"), true);
+  }));
+
+test("an error event is shown and the call goes on", () =>
+  inCall(async (page) => {
+    await send(page, { type: "error", error: { type: "invalid_request_error", message: "no such voice" } });
+    assert.match(await alertText(page), /no such voice/);
+    assert.equal(await page.getAttribute("body", "data-state"), "listening");
+  }));
+
+test("a microphone that is denied is said in plain words", () =>
+  withPage(MICROPHONE.denied, async (page) => {
+    await page.goto(URL_OF_PAGE);
+    await page.click("#call");
+    assert.match(await alertText(page), /microphone was denied/);
+    await state(page, "idle");
+  }));
+
+for (const [name, error, words] of [
+  ["missing", "NotFoundError", /No microphone was found/],
+  ["busy", "NotReadableError", /another program may be using it/],
+]) {
+  test(`a microphone that is ${name} is said in plain words`, () =>
+    withPage(MICROPHONE.beeps, async (page) => {
+      // What the machine under the test has must not matter, so the browser's answer is given for it.
+      await page.addInitScript((type) => {
+        navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException("stand-in", type));
+      }, error);
+      await page.goto(URL_OF_PAGE);
+      await page.click("#call");
+      assert.match(await alertText(page), words);
+      await state(page, "idle");
+    }));
+}
+
+test("a page outside a secure context says where the microphone works", () =>
+  withPage(MICROPHONE.beeps, async (page) => {
+    // The page as another machine would get it over plain http.
+    const elsewhere = "http://repartee.test/";
+    await page.route(`${elsewhere}**`, async (route) => {
+      const path = route.request().url().slice(elsewhere.length);
+      await route.fulfill({ response: await route.fetch({ url: new URL(path, URL_OF_PAGE).href }) });
+    });
+    await page.goto(elsewhere);
+    await page.click("#call");
+    assert.match(await alertText(page), /https:\/\/ or on this machine/);
+  }));
+
+for (const [name, reply, words] of [
+  ["full", { status: 503, json: { error: { code: "session_limit_reached", message: "all slots are taken" } } }, /every place is taken/],
+  ["refusing", { status: 400, json: { error: { message: "the offer has no audio" } } }, /refused the call: the offer has no audio/],
+  ["speechless", { status: 500, body: "oops" }, /refused the call \(status 500\)/],
+]) {
+  test(`a server that is ${name} is said in plain words`, () =>
+    withPage(MICROPHONE.beeps, async (page) => {
+      await page.route("**/v1/realtime/calls", (route) => route.fulfill(reply));
+      await page.goto(URL_OF_PAGE);
+      await page.click("#call");
+      assert.match(await alertText(page), words);
+      await state(page, "idle");
+    }));
+}
+
+test("a server that is gone is said in plain words", () =>
+  withPage(MICROPHONE.beeps, async (page) => {
+    await page.goto(URL_OF_PAGE);
+    await page.route("**/v1/realtime/calls", (route) => route.abort());
+    await page.click("#call");
+    assert.match(await alertText(page), /does not answer/);
+  }));

@@ -1,0 +1,47 @@
+// Runs in the page before its own scripts: a call's other end inside the page, so that a test decides what it does and when.
+// Only the network is replaced; microphone, peer connections, data channel and sound are the browser's own.
+//
+// window.standin: { events: what the page sent, hangups: posted hang-ups, send(event), sound(on), close() }.
+
+{
+  const fetched = window.fetch;
+  const location = "/v1/realtime/calls/rtc_standin";
+  const standin = { events: [], hangups: 0 };
+  window.standin = standin;
+
+  async function answer(offer) {
+    const peer = new RTCPeerConnection();
+    const context = new AudioContext();
+    const voice = context.createMediaStreamDestination();
+    const tone = new OscillatorNode(context, { frequency: 440 });
+    const loudness = new GainNode(context, { gain: 0 });
+    tone.connect(loudness).connect(voice);
+    tone.start();
+    standin.sound = (on) => { loudness.gain.value = on ? 0.3 : 0; };
+    standin.close = () => peer.close();
+    standin.opened = new Promise((resolve) => {
+      peer.addEventListener("datachannel", ({ channel }) => {
+        channel.addEventListener("message", ({ data }) => standin.events.push(JSON.parse(data)));
+        standin.send = (event) => channel.send(JSON.stringify(event));
+        channel.addEventListener("open", resolve);
+      });
+    });
+    await peer.setRemoteDescription({ type: "offer", sdp: offer });
+    peer.addTrack(voice.stream.getAudioTracks()[0], voice.stream);
+    await peer.setLocalDescription();
+    await new Promise((resolve) => {
+      if (peer.iceGatheringState === "complete") return resolve();
+      peer.addEventListener("icegatheringstatechange", () => peer.iceGatheringState === "complete" && resolve());
+    });
+    return new Response(peer.localDescription.sdp, { status: 201, headers: { Location: location } });
+  }
+
+  window.fetch = async (url, options) => {
+    if (url === "/v1/realtime/calls") return answer(options.body);
+    if (url === `${location}/hangup`) {
+      standin.hangups += 1;
+      return new Response(null, { status: 200 });
+    }
+    return fetched(url, options);
+  };
+}

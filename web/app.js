@@ -1,0 +1,230 @@
+// The demo page: one button, the conversation as it happens, how fast it was.
+
+import { Call, CallError, openMicrophone } from "./call.js";
+import { Ear } from "./sound.js";
+import { Turn } from "./turns.js";
+
+const $ = (id) => document.getElementById(id);
+/** How often levels and onset are read; well within what an Ear looks back. */
+const READ_EVERY_MS = 20;
+/** The meters tell a screen reader their value this often. */
+const TELL_EVERY_MS = 1000;
+
+const WORDS = {
+  idle: "Not connected",
+  connecting: "Connecting…",
+  listening: "Listening",
+  hearing: "Hearing you",
+  thinking: "Thinking…",
+  speaking: "Speaking",
+};
+
+/** The conversation in progress, or null. */
+let talk = null;
+
+/** Everything that lives for one call. */
+class Talk {
+  #context;
+  #call = null;
+  #ears = [];
+  #reader = 0;
+  #told = 0;
+  /** The turn that is being spoken or answered. */
+  #turn = null;
+  /** Response id -> its turn. */
+  #answers = new Map();
+  /** When the last turn was committed, until its first sound is heard; on the clock of performance.now(). */
+  #committedAt = null;
+  #speechStartMs = 0;
+  /** Items of finished turns that a model without memory should not see again. */
+  #items = [];
+  #remembers;
+  #over = false;
+
+  constructor(remembers) {
+    this.#remembers = remembers;
+    // Made inside the tap: a browser lets only a gesture start sound.
+    this.#context = new AudioContext();
+    this.#context.resume();
+  }
+
+  async start() {
+    show("connecting");
+    const microphone = await openMicrophone();
+    if (this.#over) {
+      for (const track of microphone.getTracks()) track.stop();
+      return;
+    }
+    this.#call = new Call(microphone);
+    this.#call.addEventListener("event", ({ detail }) => this.#handle(detail));
+    this.#call.addEventListener("open", () => show("listening"));
+    this.#call.addEventListener("lost", ({ detail }) => end(detail));
+    this.#call.addEventListener("sound", ({ detail }) => this.#play(detail));
+    this.#ears = [new Ear(this.#context, microphone)];
+    this.#reader = setInterval(() => this.#read(), READ_EVERY_MS);
+    await this.#call.connect();
+  }
+
+  end() {
+    this.#over = true;
+    clearInterval(this.#reader);
+    this.#call?.hangUp();
+    this.#turn?.finish();
+    for (const ear of this.#ears) ear.close();
+    this.#context.close();
+    $("voice").srcObject = null;
+    setLevel($("you"), 0, true);
+    setLevel($("it"), 0, true);
+  }
+
+  #play(stream) {
+    // The element first: without it some browsers give an analyser nothing.
+    $("voice").srcObject = stream;
+    $("voice").play().catch(() => alertText("The browser blocked the sound: tap the button twice to start again."));
+    this.#ears[1] = new Ear(this.#context, stream);
+  }
+
+  #read() {
+    const tell = performance.now() - this.#told > TELL_EVERY_MS;
+    if (tell) this.#told = performance.now();
+    const [you, it] = this.#ears;
+    setLevel($("you"), you.level(), tell);
+    if (!it) return;
+    setLevel($("it"), it.level(), tell);
+    if (this.#committedAt === null) return;
+    const onset = it.onsetAfter(this.#committedAt);
+    if (onset === null) return;
+    const text = `${Math.round(onset - this.#committedAt)} ms`;
+    this.#committedAt = null;
+    $("ttfp").textContent = text;
+    this.#turn?.firstSound(text);
+  }
+
+  /** One server event. Types that the page has no use for are passed over. */
+  #handle(event) {
+    switch (event.type) {
+      case "session.created":
+        $("model").textContent ||= event.session?.model ?? "";
+        break;
+      case "input_audio_buffer.speech_started":
+        // From here on the conversation needs the room.
+        $("hints").open = false;
+        this.#speechStartMs = event.audio_start_ms;
+        show("hearing");
+        break;
+      case "input_audio_buffer.speech_stopped":
+        this.#turn = new Turn($("turns"));
+        this.#turn.spoke(event.audio_end_ms - this.#speechStartMs);
+        show("thinking");
+        break;
+      case "input_audio_buffer.committed":
+        this.#committedAt = performance.now();
+        break;
+      case "conversation.item.input_audio_transcription.completed":
+        this.#turn?.said(event.transcript);
+        break;
+      case "conversation.item.done":
+        this.#items.push(event.item.id);
+        break;
+      case "response.created":
+        this.#turn ??= new Turn($("turns"));
+        this.#answers.set(event.response.id, this.#turn);
+        break;
+      case "response.output_audio_transcript.delta":
+      case "response.output_text.delta":
+        this.#answers.get(event.response_id)?.add(event.delta);
+        break;
+      case "response.done":
+        this.#answered(event.response);
+        break;
+      case "output_audio_buffer.started":
+        show("speaking");
+        break;
+      case "output_audio_buffer.cleared":
+        this.#answers.get(event.response_id)?.interrupted();
+        this.#played(event.response_id);
+        break;
+      case "output_audio_buffer.stopped":
+        this.#played(event.response_id);
+        show("listening");
+        break;
+      case "error":
+        alertText(`The server reports: ${event.error.message}`);
+        break;
+    }
+  }
+
+  #answered({ id, status, status_details: details, output = [] }) {
+    const turn = this.#answers.get(id);
+    if (status === "failed") turn?.finish(details?.error?.message ?? "The answer failed.");
+    else if (status === "incomplete") turn?.finish("The answer was cut off at its limit.");
+    else turn?.finish();
+    if (status === "cancelled" && details?.reason === "turn_detected") turn?.interrupted();
+    // With sound the state follows the playback, which ends later.
+    const spoken = output.some((item) => item.content?.some((part) => part.type === "output_audio"));
+    if (!spoken && status !== "cancelled") show("listening");
+  }
+
+  /** An answer was heard to its end, or to where the caller spoke over it. */
+  #played(response) {
+    this.#answers.delete(response);
+    if (this.#remembers) return;
+    for (const id of this.#items.splice(0)) this.#call.send({ type: "conversation.item.delete", item_id: id });
+  }
+}
+
+function show(state) {
+  document.body.dataset.state = state;
+  $("status").textContent = WORDS[state];
+  $("call-label").textContent = state === "idle" ? "Start talking" : "Hang up";
+}
+
+function setLevel(bar, level, tell) {
+  bar.style.setProperty("--level", level.toFixed(3));
+  if (tell) bar.setAttribute("aria-valuenow", Math.round(level * 100));
+}
+
+function alertText(text) {
+  $("alert").textContent = text;
+  $("alert").hidden = !text;
+}
+
+function end(problem) {
+  talk?.end();
+  talk = null;
+  show("idle");
+  if (problem) alertText(problem instanceof CallError ? problem.message : `Something went wrong: ${problem.message}`);
+}
+
+/** What the served checkpoint says of itself; every field may be missing. */
+const about = fetch("model.json")
+  .then((reply) => (reply.ok ? reply.json() : {}))
+  .catch(() => ({}));
+
+function showAbout({ name, ask = [], note = "" }) {
+  $("model").textContent = name ?? "";
+  $("asks").replaceChildren(
+    ...ask.map((question) => Object.assign(document.createElement("li"), { textContent: question })),
+  );
+  $("note").textContent = note;
+  $("hints").hidden = ask.length === 0;
+}
+
+$("call").addEventListener("click", async () => {
+  if (talk) return end();
+  alertText("");
+  const mine = new Talk(remembers);
+  talk = mine;
+  try {
+    await mine.start();
+  } catch (error) {
+    if (talk === mine) end(error);
+  }
+});
+window.addEventListener("pagehide", () => end());
+
+let remembers = true;
+about.then((card) => {
+  remembers = card.remembers ?? true;
+  showAbout(card);
+});

@@ -1,0 +1,66 @@
+// What the page hears: the level of a stream, and when sound began on it.
+
+/** Sound above this counts as heard: the same bar as the server's own time to first packet. */
+const HEARD_DBFS = -45;
+/** The meters show this much below full scale. */
+const FLOOR_DBFS = -60;
+/** Samples looked back at; 85 ms at 48 kHz, so a reader that comes every 20 ms misses nothing. */
+const LOOK_BACK = 4096;
+/** The stretch over which loudness is taken. */
+const WINDOW_MS = 10;
+
+/** Listens to a stream without playing it. */
+export class Ear {
+  #context;
+  #analyser;
+  #source;
+  #samples = new Float32Array(LOOK_BACK);
+
+  /**
+   * @param {AudioContext} context a running context
+   * @param {MediaStream} stream a remote stream must already be attached to an <audio> element: some browsers deliver
+   *   its sound to an analyser only then
+   */
+  constructor(context, stream) {
+    this.#context = context;
+    this.#source = context.createMediaStreamSource(stream);
+    this.#analyser = context.createAnalyser();
+    this.#analyser.fftSize = LOOK_BACK;
+    this.#source.connect(this.#analyser);
+  }
+
+  close() {
+    this.#source.disconnect();
+  }
+
+  /** Loudness of the last 40 ms, from 0 (-60 dBFS or less) to 1 (full scale). */
+  level() {
+    this.#analyser.getFloatTimeDomainData(this.#samples);
+    const recent = Math.min(LOOK_BACK, Math.round(this.#context.sampleRate * 0.04));
+    const level = 1 - decibels(this.#samples, LOOK_BACK - recent, LOOK_BACK) / FLOOR_DBFS;
+    return Math.min(1, Math.max(0, level));
+  }
+
+  /**
+   * When sound began after `since`, both on the clock of performance.now(); null when there was none.
+   * To be asked again within the 85 ms that it looks back.
+   */
+  onsetAfter(since) {
+    this.#analyser.getFloatTimeDomainData(this.#samples);
+    const now = performance.now();
+    const perMs = this.#context.sampleRate / 1000;
+    const window = Math.round(WINDOW_MS * perMs);
+    for (let start = LOOK_BACK % window; start + window <= LOOK_BACK; start += window) {
+      const at = now - (LOOK_BACK - start) / perMs;
+      if (at >= since && decibels(this.#samples, start, start + window) > HEARD_DBFS) return at;
+    }
+    return null;
+  }
+}
+
+/** Root mean square of samples[start..end] in dB below full scale. */
+function decibels(samples, start, end) {
+  let sum = 0;
+  for (let i = start; i < end; i += 1) sum += samples[i] * samples[i];
+  return 10 * Math.log10(sum / (end - start) + 1e-12);
+}

@@ -1,0 +1,63 @@
+// The list of turns: what was asked (as far as the server tells), what was answered, how long the first sound took.
+
+/** One question and its answer, as a list item. */
+export class Turn {
+  #item = document.createElement("li");
+  #asked = span("asked");
+  #time = span("time");
+  #answer = document.createElement("p");
+  #foot = document.createElement("p");
+
+  /** @param {HTMLElement} list where the turn shows */
+  constructor(list) {
+    const head = document.createElement("p");
+    head.className = "turn-head";
+    head.append(this.#asked, this.#time);
+    this.#answer.className = "answer";
+    this.#foot.className = "turn-foot";
+    this.#item.append(head, this.#answer, this.#foot);
+    // Until the answer is whole, a screen reader waits.
+    this.#item.setAttribute("aria-busy", "true");
+    list.append(this.#item);
+    this.#item.scrollIntoView({ block: "nearest" });
+  }
+
+  /** How long the caller spoke, in milliseconds. */
+  spoke(ms) {
+    this.#asked.textContent = `You spoke for ${(ms / 1000).toFixed(1)} s`;
+  }
+
+  /** What the caller said, if the server writes it down. */
+  said(text) {
+    this.#asked.textContent = `You: ${text}`;
+  }
+
+  /** More of the answer. */
+  add(text) {
+    this.#answer.append(text);
+    this.#item.scrollIntoView({ block: "nearest" });
+  }
+
+  /** The time to the first sound, as shown. */
+  firstSound(text) {
+    this.#time.textContent = `first sound ${text}`;
+  }
+
+  /** The caller spoke over the answer. */
+  interrupted() {
+    this.#item.classList.add("interrupted");
+    this.#foot.textContent = "interrupted";
+  }
+
+  /** The answer is whole, or `problem` says why not. */
+  finish(problem) {
+    if (problem) this.#foot.textContent = problem;
+    this.#item.removeAttribute("aria-busy");
+  }
+}
+
+function span(name) {
+  const element = document.createElement("span");
+  element.className = name;
+  return element;
+}
