@@ -119,6 +119,11 @@ impl<T> Conversation<T> {
         self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
     }
 
+    /// Whether the caller is gone and has no command left.
+    pub fn is_gone(&self) -> bool {
+        self.peer.commands.is_disconnected() && self.peer.commands.is_empty()
+    }
+
     /// Hands an event over. Room was checked before the tick; a caller that is gone is noticed by its commands.
     pub fn emit(&self, event: Event) {
         if let Err(flume::TrySendError::Full(event)) = self.peer.events.try_send(event) {

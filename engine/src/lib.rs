@@ -2,7 +2,17 @@
 //!
 //! No network and no async runtime: one thread owns the device and the models, callers hold a [`session::Session`].
 //!
+//! A caller's way in:
+//! - [`engine`]: starts the engine and opens sessions
 //! - [`session`]: the handle, its commands and events
+//!
+//! What the thread does:
+//! - [`scheduler`]: the tick loop, which sees only stages
+//! - [`conversation`]: one session's history, open sound and answers
+//! - [`stage`]: what a stage is, and what passes between stages
+//! - [`sequence`]: block pools and the tables of cached positions
+//!
+//! What it runs:
 //! - [`checkpoint`]: published-format model folders
 //! - [`models`]: one folder a model family
 //! - [`audio`]: the log-mel front end
@@ -10,6 +20,14 @@
 
 pub mod audio;
 pub mod checkpoint;
+pub mod conversation;
+pub mod engine;
 pub mod models;
+pub mod scheduler;
+pub mod sequence;
 pub mod session;
+pub mod stage;
 pub mod text;
+
+pub use checkpoint::Source;
+pub use engine::{Engine, EngineConfig, StartError};

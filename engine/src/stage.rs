@@ -72,6 +72,17 @@ pub enum Message<T> {
     Assistant(Vec<u32>),
 }
 
+impl<T> Clone for Message<T> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::System(ids) => Self::System(ids.clone()),
+            Self::UserText(ids) => Self::UserText(ids.clone()),
+            Self::UserAudio(windows) => Self::UserAudio(windows.clone()),
+            Self::Assistant(ids) => Self::Assistant(ids.clone()),
+        }
+    }
+}
+
 /// What an answer is made with.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Answer {
@@ -210,7 +221,7 @@ pub struct Model<T> {
     /// Text to ids and back.
     pub tokenizer: Tokenizer,
     /// Sound to log-mel windows.
-    pub log_mel: LogMel,
+    pub log_mel: Arc<LogMel>,
     /// Log-mel windows to rows.
     pub encoder: Box<dyn Encoder<T>>,
     /// History to prompt.

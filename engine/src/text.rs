@@ -5,11 +5,16 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
+
+/// The file that holds a vocabulary.
+const FILE: &str = "tokenizer.json";
+
 /// Why text could not be made into ids.
 #[derive(Debug, Error)]
 pub enum TextError {
     /// The bytes are no tokenizer.
-    #[error("tokenizer.json: not a tokenizer ({0}): copy the file again")]
+    #[error("not a tokenizer: {0}")]
     NotATokenizer(String),
     /// The vocabulary has no ids for a text.
     #[error("the tokenizer cannot encode this text ({0})")]
@@ -27,6 +32,27 @@ struct Inner {
 }
 
 impl Tokenizer {
+    /// Reads tokenizer.json for a model with `rows` rows of embedding, which no id may exceed.
+    pub fn load(checkpoint: &Checkpoint, rows: usize) -> Result<Self, CheckpointError> {
+        let file = checkpoint.label(FILE);
+        let tokenizer = match Self::from_bytes(&checkpoint.bytes(FILE)?) {
+            Ok(tokenizer) => tokenizer,
+            Err(error) => return Err(CheckpointError::NotATokenizer { file, message: error.to_string() }),
+        };
+        let highest = tokenizer.0.tokenizer.get_vocab(true).into_iter().max_by_key(|(_, id)| *id);
+        if let Some((token, id)) = highest
+            && usize::try_from(id).is_ok_and(|id| id >= rows)
+        {
+            let value = BadValue {
+                field: format!("id of `{token}`"),
+                value: id.to_string(),
+                allowed: format!("below the model's vocab_size, which is {rows}"),
+            };
+            return Err(CheckpointError::BadValue { file, value });
+        }
+        Ok(tokenizer)
+    }
+
     /// Reads the contents of a tokenizer.json.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, TextError> {
         let mut tokenizer =
@@ -184,7 +210,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_tokenizer_are_refused() {
         let error = Tokenizer::from_bytes(b"{\"model\": 3}").unwrap_err().to_string();
-        assert!(error.starts_with("tokenizer.json: not a tokenizer"), "{error}");
+        assert!(error.starts_with("not a tokenizer: "), "{error}");
     }
 
     proptest! {

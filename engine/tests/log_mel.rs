@@ -2,6 +2,8 @@
 //!
 //! `data/log_mel.safetensors` is written by `data/log_mel.py`.
 
+#![expect(clippy::unwrap_used, reason = "a test and its helpers fail by panicking")]
+
 use std::sync::Arc;
 
 use proptest::prelude::*;

@@ -49,18 +49,18 @@ impl Default for LogMelConfig {
 }
 
 impl LogMelConfig {
-    /// Reads preprocessor_config.json; without it the defaults hold.
-    pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
+    /// Reads preprocessor_config.json for a model that takes `bins` mel bins; without the file the defaults hold.
+    pub fn load(checkpoint: &Checkpoint, bins: usize) -> Result<Self, CheckpointError> {
         let config: Self = checkpoint.json_file(FILE)?.unwrap_or_default();
-        config.validate().map_err(|value| CheckpointError::BadValue { file: checkpoint.label(FILE), value })?;
+        let matching = config.validate().and_then(|()| {
+            let allowed = format!("{bins}, the mel bins that the model takes");
+            check("feature_size", config.feature_size, config.feature_size == bins, &allowed)
+        });
+        matching.map_err(|value| CheckpointError::BadValue { file: checkpoint.label(FILE), value })?;
         Ok(config)
     }
 
     fn validate(&self) -> Result<(), BadValue> {
-        let check = |field: &str, value: usize, holds: bool, allowed: &str| {
-            let bad = || BadValue { field: field.to_owned(), value: value.to_string(), allowed: allowed.to_owned() };
-            if holds { Ok(()) } else { Err(bad()) }
-        };
         let Self { feature_size, n_fft, hop_length, sampling_rate, .. } = *self;
         check("feature_size", feature_size, (1..=1024).contains(&feature_size), "1 to 1024")?;
         check("sampling_rate", sampling_rate as usize, (8_000..=192_000).contains(&sampling_rate), "8000 to 192000")?;
@@ -70,6 +70,11 @@ impl LogMelConfig {
         let hops = hop_length > n_fft / 4 && hop_length <= n_fft;
         check("hop_length", hop_length, hops, &format!("above {} (a quarter of n_fft), at most n_fft", n_fft / 4))
     }
+}
+
+fn check(field: &str, value: usize, holds: bool, allowed: &str) -> Result<(), BadValue> {
+    let bad = || BadValue { field: field.to_owned(), value: value.to_string(), allowed: allowed.to_owned() };
+    if holds { Ok(()) } else { Err(bad()) }
 }
 
 /// Tables that every stream shares.
@@ -101,10 +106,7 @@ impl LogMel {
     /// Tables for windows of `window_frames` frames (`n_window_infer` of the audio tower), at least 1.
     pub fn new(config: &LogMelConfig, window_frames: usize) -> Result<Arc<Self>, BadValue> {
         config.validate()?;
-        if window_frames == 0 {
-            let (field, value) = ("n_window_infer".to_owned(), "0".to_owned());
-            return Err(BadValue { field, value, allowed: "at least 1".to_owned() });
-        }
+        check("n_window_infer", window_frames, window_frames > 0, "at least 1")?;
         let n_fft = config.n_fft;
         let taper = (0..n_fft).map(|n| (0.5 - 0.5 * (TAU * n as f64 / n_fft as f64).cos()) as f32).collect();
         let filters = filters(config.feature_size, n_fft / 2 + 1, config.sampling_rate);

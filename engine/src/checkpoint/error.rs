@@ -37,6 +37,14 @@ pub enum CheckpointError {
         /// What is wrong and where.
         message: String,
     },
+    /// tokenizer.json is JSON perhaps, but no tokenizer.
+    #[error("{file}: not a tokenizer ({message}): copy the file again")]
+    NotATokenizer {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        message: String,
+    },
     /// A field is absent or has another type than expected.
     #[error("{file}: {field}: {message}: correct this field")]
     WrongField {

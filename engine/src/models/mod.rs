@@ -50,14 +50,6 @@ pub enum LoadError {
     /// A tensor that the device cannot take.
     #[error(transparent)]
     Kernel(#[from] KernelError),
-    /// tokenizer.json.
-    #[error("{file}: not a tokenizer ({reason}): copy the file again")]
-    Tokenizer {
-        /// The file.
-        file: String,
-        /// What is wrong.
-        reason: String,
-    },
     /// preprocessor_config.json.
     #[error("{file}: {value}")]
     Mel {

@@ -27,12 +27,17 @@ def signal():
     return (loudness * (chirp + 0.05 * noise)).astype(np.float32)
 
 
+def contiguous(frames):
+    """safetensors writes memory as it lies, whatever the strides."""
+    return np.ascontiguousarray(frames.astype(np.float32))
+
+
 def whole(samples):
     """One spectrogram of everything; [frames, bins]. Short sounds are continued with silence so that they reflect."""
     frames = len(samples) // HOP
     samples = np.pad(samples, (0, max(0, N_FFT // 2 + 1 - len(samples))))
     features = extractor(samples, sampling_rate=RATE, padding=False, return_tensors="np").input_features[0]
-    return np.ascontiguousarray(features.T[:frames].astype(np.float32))
+    return contiguous(features.T[:frames])
 
 
 def streamed(samples):
@@ -50,7 +55,7 @@ def streamed(samples):
     for start in range(0, len(levels), WINDOW_FRAMES):
         window = levels[start : start + WINDOW_FRAMES]
         out.append((np.maximum(window, levels[: start + WINDOW_FRAMES].max() - 8.0) + 4.0) / 4.0)
-    return np.concatenate(out).astype(np.float32)
+    return contiguous(np.concatenate(out))
 
 
 samples = signal()

@@ -81,11 +81,10 @@ where
 {
     let Qwen3Omni { config, audio_tower, thinker, talker, code2wav } = Qwen3Omni::load(&ops, checkpoint)?;
     let generation = GenerationConfig::load(checkpoint, &config)?;
-    let tokenizer = Tokenizer::from_bytes(&checkpoint.bytes("tokenizer.json")?)
-        .map_err(|error| LoadError::Tokenizer { file: checkpoint.label("tokenizer.json"), reason: error.to_string() })?;
+    let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size)?;
     let template = ChatTemplate::new(checkpoint, &config, &tokenizer)?;
     let bins = config.thinker.audio.num_mel_bins;
-    let log_mel = LogMel::new(&LogMelConfig::load(checkpoint)?, config.thinker.audio.n_window_infer)
+    let log_mel = LogMel::new(&LogMelConfig::load(checkpoint, bins)?, config.thinker.audio.n_window_infer)
         .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
 
     let slots = limits.sessions;

@@ -25,8 +25,8 @@ impl ChatTemplate {
     /// Takes the special ids from the configuration and the others from the tokenizer.
     pub fn new(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
         let file = || checkpoint.label("tokenizer.json");
-        let newline = match tokenizer.encode("\n")[..] {
-            [id] => id,
+        let newline = match tokenizer.encode("\n").as_deref() {
+            Ok(&[id]) => id,
             _ => {
                 return Err(CheckpointError::WrongField {
                     file: file(),

@@ -18,9 +18,8 @@ impl Config {
     /// Refuses what cannot be served. [`Config::load`] has done so already.
     pub fn validate(&self) -> Check {
         audio_output(self.enable_audio_output)?;
+        self.thinker.text.validate(&Section("thinker_config.text_config"))?;
         self.audio(&self.thinker.audio)?;
-        let at = Section("thinker_config.text_config");
-        self.thinker.text.validate(&at)?;
         self.thinker_ids()?;
         self.talker(&self.talker)?;
         self.code_predictor(&self.talker.code_predictor)?;

@@ -176,7 +176,7 @@ impl<O: Ops> TalkerStage<O> {
         let (mut audio_at, mut audio): (Vec<usize>, Vec<O::T>) = (Vec::new(), Vec::new());
         let (mut last_at, mut last): (Vec<usize>, Vec<O::T>) = (Vec::new(), Vec::new());
         for &Work { slot, rows } in work {
-            let state = &self.slots[slot];
+            let state = &mut self.slots[slot];
             if state.queue.is_empty() {
                 last_at.push(text.len());
                 text.push(state.next_text(&self.ids).unwrap_or(self.ids.tts_pad));

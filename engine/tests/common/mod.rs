@@ -1,0 +1,74 @@
+//! Fixtures made by the reference implementation (`tests/parity`), and how to compare with them.
+
+use std::path::{Path, PathBuf};
+
+use safetensors::SafeTensors;
+use serde_json::Value;
+
+/// The fixtures that hold a conversation.
+pub const CONVERSATIONS: [&str; 3] = ["dense", "moe", "window800"];
+
+/// Where a fixture lies.
+pub fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/fixtures").join(name)
+}
+
+/// What the reference made.
+pub struct Expected {
+    bytes: Vec<u8>,
+    /// expected.json
+    pub facts: Value,
+}
+
+impl Expected {
+    pub fn load(name: &str) -> Self {
+        let read = |file: &str| std::fs::read(folder(name).join(file)).unwrap();
+        Self { bytes: read("expected.safetensors"), facts: serde_json::from_slice(&read("expected.json")).unwrap() }
+    }
+
+    pub fn turns(&self) -> usize {
+        self.facts["turns"].as_array().unwrap().len()
+    }
+
+    /// Numbers and shape of a tensor.
+    pub fn tensor(&self, name: &str) -> (Vec<f32>, Vec<usize>) {
+        let all = SafeTensors::deserialize(&self.bytes).unwrap();
+        let tensor = all.tensor(name).unwrap_or_else(|_| panic!("no tensor {name}"));
+        assert_eq!(tensor.dtype(), safetensors::Dtype::F32, "{name}");
+        let values = tensor.data().as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect();
+        (values, tensor.shape().to_vec())
+    }
+
+    /// Ids of a tensor.
+    pub fn ids(&self, name: &str) -> (Vec<u32>, Vec<usize>) {
+        let all = SafeTensors::deserialize(&self.bytes).unwrap();
+        let tensor = all.tensor(name).unwrap_or_else(|_| panic!("no tensor {name}"));
+        assert_eq!(tensor.dtype(), safetensors::Dtype::I32, "{name}");
+        let values = tensor.data().as_chunks().0.iter().map(|b| i32::from_le_bytes(*b) as u32).collect();
+        (values, tensor.shape().to_vec())
+    }
+}
+
+/// The largest difference, relative to the largest value of the reference; infinite if sizes differ or a value is none.
+pub fn difference(ours: &[f32], reference: &[f32]) -> f32 {
+    if ours.len() != reference.len() || ours.iter().any(|v| !v.is_finite()) {
+        return f32::INFINITY;
+    }
+    let scale = reference.iter().fold(0.0f32, |m, v| m.max(v.abs()));
+    ours.iter().zip(reference).fold(0.0f32, |m, (a, b)| m.max((a - b).abs())) / scale
+}
+
+/// A copy of a fixture's checkpoint in which the talker is greedy, as the reference ran it.
+pub fn greedy_copy(name: &str, expected: &Expected) -> tempfile::TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(folder(name).join("checkpoint")).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    }
+    let path = copy.path().join("generation_config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    config["talker_do_sample"] = false.into();
+    config["talker_repetition_penalty"] = expected.facts["settings"]["talker_repetition_penalty"].clone();
+    std::fs::write(&path, config.to_string()).unwrap();
+    copy
+}

@@ -1,0 +1,333 @@
+//! Every stage against the reference implementation on the same weights: each compared tensor within 1e-4 of the largest
+//! reference value, and the same tokens and codes.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use common::{CONVERSATIONS, Expected, difference, folder};
+use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
+use repartee_engine::checkpoint::{Checkpoint, Source};
+use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::models::qwen3_omni_moe::audio_tower::{Window, tokens};
+use repartee_kernels::cpu::sample;
+use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::{Cpu, Tensor};
+use repartee_kernels::ops::NOT_FINITE;
+use repartee_kernels::{Ops, Pick, Run, SequenceRows, StateSpec};
+
+/// What "the same" means.
+const TOLERANCE: f32 = 1e-4;
+
+/// One compared thing: its name and how far off it is (0 or infinite for ids).
+type Findings = Vec<(String, f32)>;
+
+fn open(folder: &Path) -> Checkpoint {
+    Checkpoint::open(Source::Folder(folder.to_path_buf())).unwrap()
+}
+
+/// Runs every stage of a checkpoint on the fixture's inputs, each fed with the reference's own results of the stage before.
+fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
+    let ops = Cpu::default();
+    let model = Qwen3Omni::load(&ops, checkpoint).unwrap();
+    let mut findings = Findings::new();
+    let mut sound: Vec<Tensor> = Vec::new();
+    for turn in 0..expected.turns() {
+        let at = |name: &str| format!("turn{turn}.{name}");
+        let mut check = |name: &str, ours: &[f32]| {
+            findings.push((at(name), difference(ours, &expected.tensor(&at(name)).0)));
+        };
+        check("mel", &mel(checkpoint, &model, expected, &at("audio")));
+        let rows = audio(&ops, &model, expected, &at("mel"));
+        check("audio_tower", &ops.read(&rows));
+        let (rows, shape) = expected.tensor(&at("audio_tower"));
+        sound.push(ops.tensor(rows, shape[1]));
+        findings.extend(thinker(&ops, &model, expected, turn, &sound));
+        findings.extend(talker(&ops, &model, expected, turn));
+        findings.extend(waveform(&ops, &model, expected, turn, usize::MAX));
+    }
+    findings
+}
+
+/// Streaming log-mel in pushes of uneven size, brought to the reference's layout.
+fn mel(checkpoint: &Checkpoint, model: &Qwen3Omni<Cpu>, expected: &Expected, audio: &str) -> Vec<f32> {
+    let config = LogMelConfig::load(checkpoint, model.config.thinker.audio.num_mel_bins).unwrap();
+    let mut stream = LogMel::new(&config, model.config.thinker.audio.n_window_infer).unwrap().stream();
+    let mut windows = Vec::new();
+    for chunk in expected.tensor(audio).0.chunks(777) {
+        stream.push(chunk, &mut windows);
+    }
+    windows.extend(stream.finish());
+    let bins = model.config.thinker.audio.num_mel_bins;
+    let frames: Vec<&[f32]> = windows.iter().flat_map(|w| w.data.chunks(bins)).collect();
+    (0..bins).flat_map(|bin| frames.iter().map(move |frame| frame[bin])).collect()
+}
+
+fn audio(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, mel: &str) -> Tensor {
+    let (mel, shape) = expected.tensor(mel);
+    let (bins, frames) = (shape[0], shape[1]);
+    let by_frame: Vec<f32> = (0..frames).flat_map(|t| (0..bins).map(move |b| (b, t))).map(|(b, t)| mel[b * frames + t]).collect();
+    let window = model.config.thinker.audio.n_window_infer * bins;
+    let windows: Vec<_> = by_frame
+        .chunks(window)
+        .enumerate()
+        .map(|(i, mel)| Window { mel, follows_full_chunk: i > 0 })
+        .collect();
+    let rows = model.audio_tower.forward(ops, &windows);
+    assert_eq!(ops.rows(&rows), windows.iter().map(|w| tokens(w.mel.len() / bins)).sum::<usize>());
+    rows
+}
+
+fn greedy(slot: usize, repetition_penalty: f32) -> Pick {
+    Pick { slot, repetition_penalty, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 }
+}
+
+fn ids_found(name: String, ours: &[u32], reference: &[u32]) -> (String, f32) {
+    (name, if ours == reference { 0.0 } else { f32::INFINITY })
+}
+
+fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, sound: &[Tensor]) -> Findings {
+    let at = |name: &str| format!("turn{turn}.thinker.{name}");
+    let (prompt, _) = expected.ids(&at("prompt_ids"));
+    let (answer, _) = expected.ids(&at("tokens"));
+    let placeholder = model.config.thinker.audio_token_id;
+    let audio_at: Vec<usize> = (0..prompt.len()).filter(|&i| prompt[i] == placeholder).collect();
+    let ids: Vec<u32> = prompt.iter().map(|&id| if id == placeholder { NOT_FINITE } else { id }).collect();
+    let rows = ops.stack(&sound.iter().collect::<Vec<_>>());
+
+    let mut cache = model.thinker.model.cache(ops, 1, prompt.len() + answer.len());
+    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let (mut hidden, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
+    let mut x = model.thinker.embed(ops, &ops.ids(&ids), &audio_at, Some(&rows));
+    let mut position = 0;
+    for &next in &answer {
+        let rows = ops.rows(&x);
+        let batch = ops.batch(&[SequenceRows { table: &[0], position, rows }]);
+        position += rows;
+        let (out, tapped) = model.thinker.forward(ops, x, &mut cache, &batch);
+        hidden.extend(ops.read(&tapped));
+        let row = model.thinker.logits(ops, &out, &[rows - 1]);
+        logits.extend(ops.read(&row));
+        chosen.extend(ops.read_ids(&model.thinker.sample(ops, &row, &[greedy(0, 1.0)], &mut seen)));
+        x = model.thinker.embed(ops, &ops.ids(&[next]), &[], None);
+    }
+    vec![
+        (at("hidden"), difference(&hidden, &expected.tensor(&at("hidden")).0)),
+        (at("logits"), difference(&logits, &expected.tensor(&at("logits")).0)),
+        ids_found(at("tokens"), &chosen, &answer),
+    ]
+}
+
+fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -> Findings {
+    let at = |name: &str| format!("turn{turn}.{name}");
+    let config = &model.config;
+    let penalty = expected.facts["settings"]["talker_repetition_penalty"].as_f64().unwrap() as f32;
+    let speaker = config.talker.speaker_id[expected.facts["settings"]["speaker"].as_str().unwrap()];
+
+    // The user's rows, then the header, the codec marks and the first text row.
+    let (prompt, _) = expected.ids(&at("thinker.prompt_ids"));
+    let (answer, _) = expected.ids(&at("thinker.tokens"));
+    let (hidden, shape) = expected.tensor(&at("thinker.hidden"));
+    let hidden = ops.tensor(hidden, shape[1]);
+    let text = |ids: &[u32]| model.talker.text_rows(ops, &ops.embed(&model.thinker.embed_tokens, &ops.ids(ids)));
+    let mut rows = Vec::new();
+    let mut user = false;
+    for (i, &id) in prompt.iter().enumerate() {
+        if id == config.im_start_token_id {
+            user = prompt.get(i + 1) == Some(&config.user_token_id);
+        }
+        if user && id == config.thinker.audio_token_id {
+            rows.push(model.talker.audio_rows(ops, &ops.take(&hidden, &[i])));
+        } else if user {
+            rows.push(text(&[id]));
+        }
+    }
+    let codec = &config.talker;
+    let pad = config.tts_pad_token_id;
+    let tail_text = [&prompt[prompt.len() - 3..], &[pad; 4], &[config.tts_bos_token_id, answer[0]]].concat();
+    let tail_codec = [
+        &[NOT_FINITE; 3][..],
+        &[codec.codec_nothink_id, codec.codec_think_bos_id, codec.codec_think_eos_id, speaker],
+        &[codec.codec_pad_id, codec.codec_bos_id],
+    ]
+    .concat();
+    rows.push(ops.add(text(&tail_text), &model.talker.codec_rows(ops, &ops.ids(&tail_codec))));
+    let prompt = ops.stack(&rows.iter().collect::<Vec<_>>());
+    let spoken = &answer[1..answer.len() - 1];
+    let trailing = text(&[spoken, &[config.tts_eos_token_id]].concat());
+    let mut findings = vec![
+        (at("talker.prompt"), difference(&ops.read(&prompt), &expected.tensor(&at("talker.prompt")).0)),
+        (at("talker.trailing"), difference(&ops.read(&trailing), &expected.tensor(&at("talker.trailing")).0)),
+    ];
+
+    let (codes, shape) = expected.ids(&at("codes"));
+    let (groups, frames) = (shape[0], shape[1]);
+    let mut cache = model.talker.model.cache(ops, 1, ops.rows(&prompt) + frames + 1);
+    let mut predictor_cache = model.talker.code_predictor.cache(ops, 1);
+    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: codec.text.vocab_size });
+    let (mut hiddens, mut logits, mut residual_logits) = (Vec::new(), Vec::new(), Vec::new());
+    let mut made: Vec<Vec<u32>> = vec![Vec::new(); groups];
+    let mut end = None;
+    let (mut x, mut position) = (prompt, 0);
+    for step in 0..=frames {
+        let rows = ops.rows(&x);
+        let batch = ops.batch(&[SequenceRows { table: &[0], position, rows }]);
+        position += rows;
+        let hidden = model.talker.forward(ops, x, &mut cache, &batch, &[rows - 1]);
+        hiddens.extend(ops.read(&hidden));
+        let row = model.talker.logits(ops, &hidden);
+        logits.extend(ops.read(&row));
+        let first = ops.sample(&row, &[greedy(0, penalty)], Some(&model.talker.allowed), Some(&mut seen));
+        if step == frames {
+            end = Some(ops.read_ids(&first)[0]);
+            break;
+        }
+        let embedded = model.talker.codec_rows(ops, &first);
+        let predictor = &model.talker.code_predictor;
+        let frame =
+            predictor.complete(ops, &hidden, embedded, &mut predictor_cache, |_| vec![greedy(0, 1.0)], true);
+        made[0].extend(ops.read_ids(&first));
+        for (made, ids) in made[1..].iter_mut().zip(&frame.codes) {
+            made.extend(ops.read_ids(ids));
+        }
+        residual_logits.extend(frame.logits.iter().flat_map(|logits| ops.read(logits)));
+        let next = if step < ops.rows(&trailing) { ops.take(&trailing, &[step]) } else { text(&[pad]) };
+        x = ops.add(frame.embedding, &next);
+    }
+    findings.extend([
+        (at("talker.hidden"), difference(&hiddens, &expected.tensor(&at("talker.hidden")).0)),
+        (at("talker.logits"), difference(&logits, &expected.tensor(&at("talker.logits")).0)),
+        (at("predictor.logits"), difference(&residual_logits, &expected.tensor(&at("predictor.logits")).0)),
+        ids_found(at("codes"), &made.concat(), &codes),
+        ids_found(at("end of speech"), &[end.unwrap()], &[codec.codec_eos_token_id]),
+    ]);
+    findings
+}
+
+fn waveform(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, at_once: usize) -> Findings {
+    let (codes, shape) = expected.ids(&format!("turn{turn}.codes"));
+    let frames = shape[1];
+    let mut state = model.code2wav.state(ops, 1);
+    let mut samples = Vec::new();
+    let step = at_once.min(repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES);
+    for from in (0..frames).step_by(step) {
+        let rows = step.min(frames - from);
+        let part: Vec<Vec<u32>> = codes.chunks(frames).map(|c| c[from..from + rows].to_vec()).collect();
+        let run = Run { slot: 0, rows, first: from == 0 };
+        let (out, _) = model.code2wav.forward(ops, &part, &mut state, &[run]);
+        samples.extend(ops.read(&out));
+    }
+    let name = format!("turn{turn}.waveform");
+    let reference = expected.tensor(&name).0;
+    vec![(name, difference(&samples, &reference))]
+}
+
+#[test]
+fn every_tensor_equals_the_reference() {
+    for name in CONVERSATIONS {
+        let findings = compare(&open(&folder(name).join("checkpoint")), &Expected::load(name));
+        let width = findings.iter().map(|(name, _)| name.len()).max().unwrap();
+        for (what, off) in &findings {
+            println!("{name:10} {what:width$} {off:.1e}");
+        }
+        let wrong: Vec<_> = findings.iter().filter(|(_, off)| *off > TOLERANCE).collect();
+        assert!(wrong.is_empty(), "{name}: {wrong:?}");
+    }
+}
+
+#[test]
+fn one_frame_at_a_time_equals_one_decode_of_the_whole() {
+    for name in CONVERSATIONS {
+        let ops = Cpu::default();
+        let model = Qwen3Omni::load(&ops, &open(&folder(name).join("checkpoint"))).unwrap();
+        for at_once in [1, 2, 3, 7] {
+            let findings = waveform(&ops, &model, &Expected::load(name), 0, at_once);
+            assert!(findings.iter().all(|(_, off)| *off <= TOLERANCE), "{name} {at_once}: {findings:?}");
+        }
+    }
+}
+
+/// Weights that change nothing by mathematics: softmax ignores what is added to all of a query's scores.
+fn is_without_effect(tensor: &str) -> bool {
+    tensor.contains("audio_tower") && tensor.ends_with("k_proj.bias")
+}
+
+#[test]
+fn zeroing_any_one_block_is_noticed() {
+    let mut blocks_tried = 0;
+    for name in CONVERSATIONS {
+        let expected = Expected::load(name);
+        let original = folder(name).join("checkpoint");
+        let names: Vec<String> = open(&original).tensor_names().map(str::to_owned).collect();
+        // A block is what one module holds, weight and bias together.
+        let used = names.iter().filter(|n| !n.contains(".visual."));
+        let blocks: BTreeSet<&str> = used.filter_map(|n| n.rsplit_once('.')).map(|(module, _)| module).collect();
+        for block in blocks {
+            let copy = tempfile::tempdir().unwrap();
+            for entry in std::fs::read_dir(&original).unwrap() {
+                let path = entry.unwrap().path();
+                let mut bytes = std::fs::read(&path).unwrap();
+                if path.extension().is_some_and(|e| e == "safetensors") {
+                    zero(&mut bytes, |tensor| {
+                        tensor.rsplit_once('.').is_some_and(|(module, _)| module == block) && !is_without_effect(tensor)
+                    });
+                }
+                std::fs::write(copy.path().join(path.file_name().unwrap()), bytes).unwrap();
+            }
+            let findings = compare(&open(copy.path()), &expected);
+            assert!(findings.iter().any(|(_, off)| *off > TOLERANCE), "{name}: nobody noticed that {block} is zero");
+            blocks_tried += 1;
+        }
+    }
+    println!("{blocks_tried} blocks");
+    assert!(blocks_tried > 300);
+}
+
+/// Zeroes the tensors of a safetensors file that `which` names.
+fn zero(file: &mut [u8], which: impl Fn(&str) -> bool) {
+    let header_len = u64::from_le_bytes(file[..8].try_into().unwrap()) as usize;
+    let header: serde_json::Value = serde_json::from_slice(&file[8..8 + header_len]).unwrap();
+    for (name, tensor) in header.as_object().unwrap() {
+        if name != "__metadata__" && which(name) {
+            let offset = |i: usize| 8 + header_len + tensor["data_offsets"][i].as_u64().unwrap() as usize;
+            file[offset(0)..offset(1)].fill(0);
+        }
+    }
+}
+
+#[test]
+fn scores_after_each_sampling_processor_equal_the_reference() {
+    let expected = Expected::load("sampling");
+    let cases = expected.facts["cases"].as_array().unwrap();
+    for (i, case) in cases.iter().enumerate() {
+        let number = |field: &str| case[field].as_f64().unwrap() as f32;
+        let check = |what: &str, ours: &[f32]| {
+            let reference = expected.tensor(&format!("case{i}.{what}")).0;
+            for (id, (&a, &b)) in ours.iter().zip(&reference).enumerate() {
+                let same = if b.is_finite() { (a - b).abs() <= 1e-5 * b.abs().max(1.0) } else { a == b };
+                assert!(same, "case {i}, {what}, id {id}: {a} instead of {b}");
+            }
+        };
+        let mut scores = expected.tensor(&format!("case{i}.logits")).0;
+        let seen: BTreeSet<usize> =
+            expected.ids(&format!("case{i}.previous")).0.iter().map(|&id| id as usize).collect();
+        sample::repetition_penalty(&mut scores, seen, number("repetition_penalty"));
+        check("after_repetition_penalty", &scores);
+        let mut allowed = vec![1.0; scores.len()];
+        for id in case["suppress"].as_array().unwrap() {
+            allowed[id.as_u64().unwrap() as usize] = 0.0;
+        }
+        sample::suppress(&mut scores, &allowed);
+        check("after_suppress", &scores);
+        sample::temperature(&mut scores, number("temperature"));
+        check("after_temperature", &scores);
+        sample::top_k(&mut scores, number("top_k") as usize);
+        check("after_top_k", &scores);
+        sample::top_p(Level::detect(), &mut scores, number("top_p"));
+        check("after_top_p", &scores);
+        repartee_kernels::cpu::math::softmax(Level::detect(), &mut scores);
+        check("probabilities", &scores);
+    }
+    assert!(cases.len() >= 6);
+}
