@@ -1,0 +1,53 @@
+//! Names of sessions and calls. They say which process owns them, by a tag that is drawn at its start: never an address.
+
+/// Makes the names of one process.
+#[derive(Debug, Clone)]
+pub struct Ids {
+    tag: String,
+}
+
+impl Ids {
+    /// Draws the tag. Fails only where the operating system has no random numbers.
+    pub fn new() -> Result<Self, getrandom::Error> {
+        let mut tag = [0; 4];
+        getrandom::fill(&mut tag)?;
+        Ok(Self { tag: hex(&tag) })
+    }
+
+    /// `sess_<tag>_<128 random bits>`.
+    pub fn session(&self) -> Result<String, getrandom::Error> {
+        self.name("sess")
+    }
+
+    /// `rtc_<tag>_<128 random bits>`.
+    pub fn call(&self) -> Result<String, getrandom::Error> {
+        self.name("rtc")
+    }
+
+    fn name(&self, kind: &str) -> Result<String, getrandom::Error> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)?;
+        Ok(format!("{kind}_{}_{}", self.tag, hex(&random)))
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_share_the_tag_and_nothing_else() {
+        let ids = Ids::new().unwrap();
+        let (a, b) = (ids.session().unwrap(), ids.call().unwrap());
+        let parts = |name: &str| name.split('_').map(str::to_owned).collect::<Vec<_>>();
+        let (a, b) = (parts(&a), parts(&b));
+        assert_eq!((a[0].as_str(), b[0].as_str()), ("sess", "rtc"));
+        assert_eq!(a[1], b[1]);
+        assert_ne!(a[2], b[2]);
+        assert_eq!(a[2].len(), 32);
+    }
+}

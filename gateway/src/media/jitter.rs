@@ -1,0 +1,336 @@
+//! RTP packets of one Opus stream, in whatever order they arrive -> packets in order, every loss named once.
+//!
+//! Nobody listens to this stream on a clock: it feeds a turn detector and a model. So a packet that is next in order is
+//! released the moment it arrives, and only a *gap* makes the packets behind it wait: for as long as the measured jitter
+//! makes it likely that the missing one still comes ([`JitterBuffer::patience`]), never longer than [`MAX_PATIENCE`].
+//! Then the loss is recovered from the copy in the packet after it, or concealed.
+//!
+//! A sender may also say nothing: Opus pauses its packets in silence (DTX), and a muted microphone may do the same. When
+//! the stream stops without a gap, time goes on: silence is reported in steps of a packet, so that a turn can end.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::opus::packet_duration;
+
+/// Gaps are waited for at least this long, however regular the stream.
+pub const MIN_PATIENCE: Duration = Duration::from_millis(10);
+/// Gaps are waited for at most this long: the bound of the delay that this buffer adds.
+pub const MAX_PATIENCE: Duration = Duration::from_millis(120);
+/// A stream without a gap that has been late for this long beyond its jitter has paused.
+pub const PAUSE: Duration = Duration::from_millis(60);
+/// Packets kept behind a gap; when more arrive, the gap is given up at once.
+pub const DEPTH: usize = 32;
+/// Packets kept when nobody asks for them; beyond, the oldest are dropped and count as lost.
+pub const CAPACITY: usize = 256;
+/// A loss longer than this is not filled: what follows continues where the sound broke off.
+pub const LONGEST_FILL: Duration = Duration::from_millis(400);
+/// A sequence number this far ahead or behind is a stray, or the stream has begun anew (RFC 3550, A.1).
+const MAX_JUMP: u64 = 1_000;
+/// Audio in RTP ticks a second; Opus always counts 48 kHz.
+const CLOCK: u64 = 48_000;
+/// How many mean deviations of the transit time a missing packet is given.
+const DEVIATIONS: u32 = 3;
+/// The shortest Opus packet, and so the shortest loss.
+const SHORTEST: Duration = Duration::from_micros(2500);
+
+/// What to do next. Durations are those of the sound to produce.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Play {
+    /// Decode this packet.
+    Packet {
+        /// Its extended sequence number, strictly increasing.
+        sequence: u64,
+        /// The RTP payload.
+        payload: Bytes,
+    },
+    /// This packet is lost; recover it from `next`, which itself follows as [`Play::Packet`].
+    Fec {
+        /// The lost packet's extended sequence number.
+        sequence: u64,
+        /// The payload after it.
+        next: Bytes,
+        /// How long the lost packet lasted.
+        duration: Duration,
+    },
+    /// This packet is lost, and so is its copy: conceal it.
+    Conceal {
+        /// The lost packet's extended sequence number.
+        sequence: u64,
+        /// How long the lost packet lasted.
+        duration: Duration,
+    },
+    /// The sender says nothing (DTX, a muted microphone).
+    Silence {
+        /// For how long.
+        duration: Duration,
+    },
+    /// Nothing is due; ask again then, or after the next packet. `None` before the first packet.
+    Wait {
+        /// When a gap will be given up or a pause noticed.
+        until: Option<Instant>,
+    },
+}
+
+/// What happened so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct JitterStats {
+    /// Packets released.
+    pub released: u64,
+    /// Lost packets for which the next one was at hand.
+    pub recovered: u64,
+    /// Lost packets that were concealed.
+    pub concealed: u64,
+    /// Packets lost in gaps too long to fill.
+    pub skipped: u64,
+    /// Packets that came after their place had been filled; dropped.
+    pub late: u64,
+    /// Packets that came twice; dropped.
+    pub duplicate: u64,
+    /// Packets that arrived out of order but in time.
+    pub reordered: u64,
+    /// Packets that are not Opus or have a stray sequence number; dropped.
+    pub invalid: u64,
+    /// Silence reported.
+    pub silence: Duration,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    timestamp: u64,
+    payload: Bytes,
+    duration: Duration,
+    arrival: Instant,
+}
+
+/// The place in the stream up to which everything has been released or named.
+#[derive(Debug, Clone, Copy)]
+struct Cursor {
+    /// Extended sequence number of the next packet.
+    sequence: u64,
+    /// Extended timestamp of the next packet, silence reported so far included.
+    timestamp: u64,
+    /// When the next packet is expected to arrive.
+    due: Instant,
+    /// Duration of the packet before.
+    duration: Duration,
+}
+
+/// The buffer of one stream. See the module's description.
+#[derive(Debug, Default)]
+pub struct JitterBuffer {
+    waiting: BTreeMap<u64, Waiting>,
+    cursor: Option<Cursor>,
+    /// Highest extended sequence number and its timestamp, the reference for extending the next ones.
+    newest: Option<(u64, u64)>,
+    /// The sequence number that would confirm a new beginning of the stream.
+    probation: Option<u16>,
+    /// The last packet's arrival and timestamp, for the jitter.
+    transit: Option<(Instant, u64)>,
+    /// Mean deviation of the transit time, RFC 3550 6.4.1.
+    jitter: Duration,
+    stats: JitterStats,
+}
+
+impl JitterBuffer {
+    /// An empty buffer.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a packet as it arrives: RTP sequence number, RTP timestamp (48 kHz) and payload.
+    pub fn push(&mut self, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
+        let Ok(duration) = packet_duration(&payload) else {
+            self.stats.invalid += 1;
+            return;
+        };
+        let Some(extended) = self.extend_sequence(sequence) else {
+            self.stats.invalid += 1;
+            return;
+        };
+        let ticks = self.extend_timestamp(timestamp);
+        self.measure(arrival, ticks);
+        let cursor =
+            *self.cursor.get_or_insert(Cursor { sequence: extended, timestamp: ticks, due: arrival, duration });
+        if extended < cursor.sequence {
+            self.stats.late += 1;
+            return;
+        }
+        if self.waiting.contains_key(&extended) {
+            self.stats.duplicate += 1;
+            return;
+        }
+        match self.newest {
+            Some((newest, _)) if extended < newest => self.stats.reordered += 1,
+            _ => self.newest = Some((extended, ticks)),
+        }
+        self.waiting.insert(extended, Waiting { timestamp: ticks, payload, duration, arrival });
+        if self.waiting.len() > CAPACITY {
+            self.waiting.pop_first();
+        }
+    }
+
+    /// What is due at `now`; call again until it returns [`Play::Wait`].
+    pub fn pop(&mut self, now: Instant) -> Play {
+        let Some(cursor) = self.cursor else { return Play::Wait { until: None } };
+        match self.waiting.first_key_value() {
+            None => self.pause(cursor, now),
+            Some((&sequence, _)) if sequence == cursor.sequence => self.release(cursor),
+            Some((&sequence, _)) => self.gap(cursor, sequence, now),
+        }
+    }
+
+    /// How long a missing packet is waited for, once one after it is here.
+    pub fn patience(&self) -> Duration {
+        (self.jitter * DEVIATIONS).clamp(MIN_PATIENCE, MAX_PATIENCE)
+    }
+
+    /// Mean deviation of the packets' transit time.
+    pub fn jitter(&self) -> Duration {
+        self.jitter
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> JitterStats {
+        self.stats
+    }
+
+    /// The next packet in order is here.
+    fn release(&mut self, cursor: Cursor) -> Play {
+        // `pop` saw it; the empty case is a pause.
+        let Some((sequence, packet)) = self.waiting.pop_first() else { return Play::Wait { until: None } };
+        // The sender's clock went on without a packet lost: it paused. What our own clock has not reported is due now.
+        let silent = ticks_to_duration(packet.timestamp.saturating_sub(cursor.timestamp));
+        if !silent.is_zero() && silent <= LONGEST_FILL {
+            self.cursor = Some(Cursor { timestamp: packet.timestamp, ..cursor });
+            self.waiting.insert(sequence, packet);
+            return self.silence(silent);
+        }
+        self.cursor = Some(Cursor {
+            sequence: sequence + 1,
+            timestamp: packet.timestamp + duration_to_ticks(packet.duration),
+            due: packet.arrival + packet.duration,
+            duration: packet.duration,
+        });
+        self.stats.released += 1;
+        Play::Packet { sequence, payload: packet.payload }
+    }
+
+    /// Packets are missing before `available`, the first one here.
+    fn gap(&mut self, cursor: Cursor, available: u64, now: Instant) -> Play {
+        let missing = available - cursor.sequence;
+        let (deadline, next) = match self.waiting.values().map(|packet| packet.arrival).min() {
+            Some(first) => (first + self.patience(), &self.waiting[&available]),
+            None => return Play::Wait { until: None },
+        };
+        if now < deadline && self.waiting.len() < DEPTH {
+            return Play::Wait { until: Some(deadline) };
+        }
+        let lost = ticks_to_duration(next.timestamp.saturating_sub(cursor.timestamp));
+        if lost > LONGEST_FILL || missing as u128 > LONGEST_FILL.as_millis() / 10 {
+            self.stats.skipped += missing;
+            self.cursor = Some(Cursor { sequence: available, timestamp: next.timestamp, ..cursor });
+            return self.pop(now);
+        }
+        // The lost packets were most likely as long as their neighbour; timestamps that say otherwise are made up for
+        // as a pause when the next packet is released.
+        let sequence = cursor.sequence;
+        let duration = cursor.duration.min(lost.max(SHORTEST));
+        self.cursor = Some(Cursor {
+            sequence: sequence + 1,
+            timestamp: cursor.timestamp + duration_to_ticks(duration),
+            due: cursor.due + duration,
+            ..cursor
+        });
+        if missing == 1 {
+            self.stats.recovered += 1;
+            Play::Fec { sequence, next: next.payload.clone(), duration }
+        } else {
+            self.stats.concealed += 1;
+            Play::Conceal { sequence, duration }
+        }
+    }
+
+    /// Nothing is here at all.
+    fn pause(&mut self, cursor: Cursor, now: Instant) -> Play {
+        let noticed = cursor.due + self.patience() + PAUSE;
+        if now < noticed {
+            return Play::Wait { until: Some(noticed) };
+        }
+        let step = cursor.duration;
+        let timestamp = cursor.timestamp + duration_to_ticks(step);
+        self.cursor = Some(Cursor { timestamp, due: cursor.due + step, ..cursor });
+        self.silence(step)
+    }
+
+    fn silence(&mut self, duration: Duration) -> Play {
+        self.stats.silence += duration;
+        Play::Silence { duration }
+    }
+
+    /// RFC 3550 6.4.1, in time instead of ticks.
+    fn measure(&mut self, arrival: Instant, ticks: u64) {
+        if let Some((before, before_ticks)) = self.transit.replace((arrival, ticks)) {
+            let (received, sent) = (signed_micros(arrival, before), tick_micros(ticks) - tick_micros(before_ticks));
+            let deviation = Duration::from_micros((received - sent).unsigned_abs());
+            // A pause or a stall is no jitter.
+            if deviation <= MAX_PATIENCE * 2 {
+                self.jitter = (self.jitter * 15 + deviation) / 16;
+            }
+        }
+    }
+
+    /// The sequence number without wrapping; `None` for a stray one.
+    fn extend_sequence(&mut self, sequence: u16) -> Option<u64> {
+        // Begins above zero, so that packets from before the first one have numbers too.
+        let Some((newest, _)) = self.newest else { return Some((1 << 16) + u64::from(sequence)) };
+        let step = i64::from(sequence.wrapping_sub(newest as u16) as i16);
+        let extended = newest.checked_add_signed(step)?;
+        if step.unsigned_abs() <= MAX_JUMP {
+            self.probation = None;
+            return Some(extended);
+        }
+        if self.probation.replace(sequence.wrapping_add(1)) != Some(sequence) {
+            return None;
+        }
+        // Two in a row: the stream has begun anew, after everything there was.
+        self.probation = None;
+        self.waiting.clear();
+        (self.newest, self.transit, self.cursor) = (None, None, None);
+        let behind = (sequence.wrapping_sub(newest as u16)) as u64;
+        Some(newest + if behind == 0 { 1 << 16 } else { behind })
+    }
+
+    /// The timestamp without wrapping.
+    fn extend_timestamp(&self, timestamp: u32) -> u64 {
+        match self.newest {
+            None => (1 << 32) + u64::from(timestamp),
+            Some((_, newest)) => newest.saturating_add_signed(i64::from(timestamp.wrapping_sub(newest as u32) as i32)),
+        }
+    }
+}
+
+fn ticks_to_duration(ticks: u64) -> Duration {
+    // More than a day is more than any caller compares with, and never overflows.
+    Duration::from_micros(ticks.min(CLOCK * 86_400) * 1_000_000 / CLOCK)
+}
+
+fn duration_to_ticks(duration: Duration) -> u64 {
+    duration.as_micros() as u64 * CLOCK / 1_000_000
+}
+
+fn tick_micros(ticks: u64) -> i64 {
+    // Extended timestamps stay far below 2^40 in the lifetime of a call.
+    (u128::from(ticks) * 1_000_000 / u128::from(CLOCK)) as i64
+}
+
+fn signed_micros(a: Instant, b: Instant) -> i64 {
+    let magnitude = a.max(b).duration_since(a.min(b)).as_micros() as i64;
+    if a >= b { magnitude } else { -magnitude }
+}
+
+#[cfg(test)]
+#[path = "jitter_tests.rs"]
+mod tests;

@@ -1,0 +1,21 @@
+//! Sound on its way in and out, without I/O and without a clock: time is always a parameter.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`opus`] | encoder and decoder, typed |
+//! | [`jitter`] | RTP packets in any order -> packets in order, losses named |
+//! | [`resample`] | one sample rate to another, streaming |
+//! | [`pcm`] | 16-bit and G.711 bytes to samples and back |
+//! | [`vad`] | voice probability and turns |
+//! | [`playout`] | the server's playout clock |
+//!
+//! Samples are mono `f32` in -1..1 everywhere.
+
+pub mod jitter;
+pub mod opus;
+pub mod pcm;
+pub mod playout;
+pub mod resample;
+#[cfg(test)]
+pub(crate) mod testing;
+pub mod vad;

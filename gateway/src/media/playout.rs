@@ -1,0 +1,248 @@
+//! The playout clock: generated sound in, one 20 ms frame every 20 ms out, and an account of what was played.
+//!
+//! Answers are made faster than they are heard, so the queue here is what a caller can still interrupt. Sound belongs to
+//! a *generation* (one answer; numbers only grow): [`Playout::clear`] forgets everything, and whatever arrives later of a
+//! cleared generation is refused. Only an empty queue sends at once; from then on frames follow each other on a grid.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+use super::opus::FRAME;
+
+/// Unsent sound beyond which [`Playout::is_full`] holds.
+pub const LIMIT: Duration = Duration::from_secs(10);
+/// Frames that are overdue by more than this are not made up for in a burst; the grid moves instead.
+const LATEST: Duration = Duration::from_millis(200);
+
+/// Why sound was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum PushError {
+    /// More than [`LIMIT`] is unsent; try again after [`Playout::poll`].
+    #[error("more than 10 s of sound are unsent")]
+    Full,
+    /// The generation was cleared or has ended: the sound is not wanted any more.
+    #[error("the answer was cancelled or has ended")]
+    Stale,
+}
+
+/// What is due.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// 20 ms of sound.
+    Frame(Frame),
+    /// The last frame of this generation, if it had any, has been played: it is over.
+    Drained {
+        /// The answer.
+        generation: u64,
+    },
+}
+
+/// 20 ms of an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Frame {
+    /// The answer.
+    pub generation: u64,
+    /// The item of the conversation.
+    pub item: u64,
+    /// Whether it is the generation's first.
+    pub first: bool,
+    /// Exactly 20 ms; the last frame of an item is filled up with silence.
+    pub samples: Vec<f32>,
+}
+
+/// An item that [`Playout::clear`] cut off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cleared {
+    /// The answer.
+    pub generation: u64,
+    /// The item of the conversation.
+    pub item: u64,
+    /// How much of it was handed out.
+    pub played: Duration,
+    /// How much was dropped.
+    pub dropped: Duration,
+}
+
+/// One item's sound.
+#[derive(Debug)]
+struct Track {
+    generation: u64,
+    item: u64,
+    queue: VecDeque<f32>,
+    /// Samples handed out, without the filling of the last frame.
+    sent: u64,
+    /// Nothing will be added.
+    complete: bool,
+}
+
+/// The clock of one caller. See the module's description.
+#[derive(Debug)]
+pub struct Playout {
+    rate: u32,
+    frame_samples: usize,
+    /// In the order of playing; the first one is current. Tracks stay until their last frame is over.
+    tracks: VecDeque<Track>,
+    /// The newest generation that has ended or was cleared: it and all before are refused.
+    closed: Option<u64>,
+    /// The newest generation of which a frame was handed out.
+    begun: Option<u64>,
+    /// When the frame handed out last is over; `None` before the first.
+    busy_until: Option<Instant>,
+    /// The current answer has run dry since its last frame.
+    starving: bool,
+    underruns: u64,
+    /// Queued samples of all tracks.
+    queued: usize,
+}
+
+impl Playout {
+    /// An empty clock for samples at `rate`, a multiple of 50 Hz.
+    pub fn new(rate: u32) -> Self {
+        Self {
+            rate,
+            frame_samples: (u128::from(rate) * FRAME.as_millis() / 1_000) as usize,
+            tracks: VecDeque::new(),
+            closed: None,
+            begun: None,
+            busy_until: None,
+            starving: false,
+            underruns: 0,
+            queued: 0,
+        }
+    }
+
+    /// Adds sound to an answer's item. Sound of a new item ends the item before.
+    pub fn push(&mut self, generation: u64, item: u64, samples: &[f32]) -> Result<(), PushError> {
+        let newest = self.tracks.back().map(|track| track.generation);
+        if self.closed.is_some_and(|closed| generation <= closed) || newest.is_some_and(|newest| generation < newest) {
+            return Err(PushError::Stale);
+        }
+        if self.is_full() {
+            return Err(PushError::Full);
+        }
+        if self.tracks.back().is_none_or(|track| (track.generation, track.item) != (generation, item)) {
+            self.complete_all();
+            self.tracks.push_back(Track { generation, item, queue: VecDeque::new(), sent: 0, complete: false });
+        }
+        if let Some(track) = self.tracks.back_mut() {
+            track.queue.extend(samples);
+            self.queued += samples.len();
+        }
+        Ok(())
+    }
+
+    /// Marks the end of an answer: once all of it is played, [`Output::Drained`] is due. An answer without sound is over
+    /// at once and reports nothing.
+    pub fn end(&mut self, generation: u64) {
+        if self.tracks.back().is_some_and(|track| track.generation == generation) {
+            self.complete_all();
+        }
+        self.closed = self.closed.max(Some(generation));
+    }
+
+    /// Forgets everything that was not handed out; what is still to come of these answers is refused.
+    pub fn clear(&mut self) -> Vec<Cleared> {
+        self.closed = self.closed.max(self.tracks.back().map(|track| track.generation));
+        self.queued = 0;
+        self.starving = false;
+        let rate = self.rate;
+        self.tracks
+            .drain(..)
+            .map(|track| Cleared {
+                generation: track.generation,
+                item: track.item,
+                played: duration_of(track.sent, rate),
+                dropped: duration_of(track.queue.len() as u64, rate),
+            })
+            .collect()
+    }
+
+    /// What is due at `now`; call again until it returns `None`, then at [`Self::next_deadline`] or after a push.
+    pub fn poll(&mut self, now: Instant) -> Option<Output> {
+        if self.busy_until.is_some_and(|until| now < until) {
+            return None;
+        }
+        let frame_samples = self.frame_samples;
+        let current = self.tracks.front_mut()?;
+        if current.queue.is_empty() && current.complete {
+            let generation = current.generation;
+            self.tracks.pop_front();
+            let more = self.tracks.front().is_some_and(|next| next.generation == generation);
+            return if more { self.poll(now) } else { Some(Output::Drained { generation }) };
+        }
+        if current.queue.len() < frame_samples && !current.complete {
+            // An answer has begun and the frame that is due now does not exist.
+            if self.begun == Some(current.generation) && !self.starving {
+                self.starving = true;
+                self.underruns += 1;
+            }
+            return None;
+        }
+        let taken = current.queue.len().min(frame_samples);
+        let mut samples: Vec<f32> = current.queue.drain(..taken).collect();
+        samples.resize(frame_samples, 0.0);
+        current.sent += taken as u64;
+        self.queued -= taken;
+        let first = self.begun != Some(current.generation);
+        self.begun = Some(current.generation);
+        // On the grid while sound follows sound; after a gap, or when nobody has polled for long, from now on.
+        let due = match self.busy_until {
+            Some(until) if !self.starving && !first && now - until <= LATEST => until,
+            _ => now,
+        };
+        self.busy_until = Some(due + FRAME);
+        self.starving = false;
+        Some(Output::Frame(Frame { generation: current.generation, item: current.item, first, samples }))
+    }
+
+    /// When [`Self::poll`] has something to do without a further push; may lie in the past. Polling at that moment moves
+    /// it on, so a driver that sleeps until then never spins.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let current = self.tracks.front()?;
+        let playable = current.complete || current.queue.len() >= self.frame_samples;
+        let about_to_starve = self.begun == Some(current.generation) && !self.starving;
+        if playable || about_to_starve { self.busy_until } else { None }
+    }
+
+    /// The sent cursor: how much of `item` was handed out. `None` once it is over, and for items never seen.
+    pub fn position(&self, item: u64) -> Option<Duration> {
+        let track = self.tracks.iter().find(|track| track.item == item)?;
+        Some(duration_of(track.sent, self.rate))
+    }
+
+    /// The answer and item that are being played or wait for their sound, and the sent cursor.
+    pub fn current(&self) -> Option<(u64, u64, Duration)> {
+        self.tracks.front().map(|track| (track.generation, track.item, duration_of(track.sent, self.rate)))
+    }
+
+    /// Sound that was not handed out yet.
+    pub fn unsent(&self) -> Duration {
+        duration_of(self.queued as u64, self.rate)
+    }
+
+    /// Whether so much is unsent that nothing more is taken.
+    pub fn is_full(&self) -> bool {
+        self.unsent() > LIMIT
+    }
+
+    /// How often an answer, once begun, had no frame when one was due.
+    pub fn underruns(&self) -> u64 {
+        self.underruns
+    }
+
+    fn complete_all(&mut self) {
+        for track in &mut self.tracks {
+            track.complete = true;
+        }
+    }
+}
+
+fn duration_of(samples: u64, rate: u32) -> Duration {
+    Duration::from_micros(samples * 1_000_000 / u64::from(rate.max(1)))
+}
+
+#[cfg(test)]
+#[path = "playout_tests.rs"]
+mod tests;

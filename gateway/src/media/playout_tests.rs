@@ -1,0 +1,188 @@
+use super::*;
+
+const RATE: u32 = 24_000;
+const MS: Duration = Duration::from_millis(1);
+
+fn sound(ms: usize) -> Vec<f32> {
+    vec![0.25; ms * RATE as usize / 1_000]
+}
+
+/// Polls as a driver does: at each deadline, until `until`. Returns what came out and when, in ms since `start`.
+fn run(playout: &mut Playout, start: Instant, from: Instant, until: Instant) -> Vec<(u128, Output)> {
+    let mut outputs = Vec::new();
+    let mut now = from;
+    while now <= until {
+        while let Some(output) = playout.poll(now) {
+            outputs.push(((now - start).as_millis(), output));
+        }
+        match playout.next_deadline() {
+            Some(deadline) => now = deadline.max(now),
+            None => break,
+        }
+    }
+    outputs
+}
+
+fn times(outputs: &[(u128, Output)]) -> Vec<u128> {
+    outputs.iter().map(|(ms, _)| *ms).collect()
+}
+
+#[test]
+fn the_first_frame_leaves_at_once_and_the_rest_follow_every_20_ms() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &sound(100)).unwrap();
+    playout.end(1);
+    let outputs = run(&mut playout, start, start, start + 1_000 * MS);
+    assert_eq!(times(&outputs), [0, 20, 40, 60, 80, 100]);
+    assert!(matches!(&outputs[0].1, Output::Frame(frame) if frame.first && frame.item == 7));
+    assert!(matches!(&outputs[1].1, Output::Frame(frame) if !frame.first && frame.samples.len() == 480));
+    assert_eq!(outputs[5].1, Output::Drained { generation: 1 });
+    assert_eq!((playout.underruns(), playout.next_deadline()), (0, None));
+}
+
+#[test]
+fn pieces_of_odd_sizes_are_cut_into_frames_and_the_last_one_is_filled_up() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    for length in [1365, 1920, 555, 1] {
+        playout.push(1, 7, &vec![0.25; length]).unwrap();
+    }
+    playout.end(1);
+    let outputs = run(&mut playout, start, start, start + 1_000 * MS);
+    let heard: Vec<f32> = outputs
+        .iter()
+        .filter_map(|(_, output)| match output {
+            Output::Frame(frame) => Some(frame.samples.clone()),
+            Output::Drained { .. } => None,
+        })
+        .flatten()
+        .collect();
+    assert_eq!(heard.len(), 9 * 480);
+    assert_eq!(heard.iter().filter(|&&sample| sample != 0.0).count(), 1365 + 1920 + 555 + 1);
+    assert!(heard[..3841].iter().all(|&sample| sample == 0.25));
+}
+
+#[test]
+fn an_answer_that_runs_dry_is_one_underrun_and_resumes_at_once() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &sound(40)).unwrap();
+    assert_eq!(times(&run(&mut playout, start, start, start + 300 * MS)), [0, 20]);
+    for ms in [60, 80, 100] {
+        assert_eq!(playout.poll(start + ms * MS), None);
+    }
+    assert_eq!(playout.underruns(), 1);
+    playout.push(1, 7, &sound(40)).unwrap();
+    playout.end(1);
+    let late = start + 333 * MS;
+    assert_eq!(times(&run(&mut playout, start, late, late + 500 * MS)), [333, 353, 373]);
+    assert_eq!(playout.underruns(), 1);
+}
+
+#[test]
+fn waiting_for_an_answers_first_sound_or_between_answers_is_no_underrun() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    assert_eq!(playout.poll(start), None);
+    playout.push(1, 7, &sound(5)).unwrap();
+    assert_eq!(playout.poll(start + 20 * MS), None);
+    playout.push(1, 7, &sound(15)).unwrap();
+    playout.end(1);
+    assert_eq!(times(&run(&mut playout, start, start + 30 * MS, start + 500 * MS)), [30, 50]);
+    assert_eq!(playout.poll(start + 400 * MS), None);
+    playout.push(2, 8, &sound(20)).unwrap();
+    assert!(matches!(playout.poll(start + 500 * MS), Some(Output::Frame(frame)) if frame.first));
+    assert_eq!(playout.underruns(), 0);
+}
+
+#[test]
+fn a_late_end_mark_drains_at_once() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &sound(20)).unwrap();
+    run(&mut playout, start, start, start + 100 * MS);
+    playout.end(1);
+    assert_eq!(playout.poll(start + 100 * MS), Some(Output::Drained { generation: 1 }));
+    assert_eq!(playout.poll(start + 100 * MS), None);
+}
+
+#[test]
+fn a_slow_poller_gets_a_short_backlog_in_a_burst_and_a_long_one_never() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &sound(2_000)).unwrap();
+    let mut burst_at = |ms: u32| std::iter::from_fn(|| playout.poll(start + ms * MS)).count();
+    assert_eq!(burst_at(0), 1);
+    assert_eq!(burst_at(100), 5, "frames of 20, 40, 60, 80 and 100 ms");
+    assert_eq!(burst_at(1_000), 1, "the grid moved");
+    assert_eq!(burst_at(1_020), 1);
+}
+
+#[test]
+fn clearing_tells_what_was_played_and_dropped_and_refuses_what_still_comes() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(3, 7, &sound(100)).unwrap();
+    playout.push(3, 8, &sound(50)).unwrap();
+    run(&mut playout, start, start, start + 45 * MS);
+    assert_eq!(playout.position(7), Some(60 * MS));
+    assert_eq!(playout.current(), Some((3, 7, 60 * MS)));
+    assert_eq!(
+        playout.clear(),
+        [
+            Cleared { generation: 3, item: 7, played: 60 * MS, dropped: 40 * MS },
+            Cleared { generation: 3, item: 8, played: Duration::ZERO, dropped: 50 * MS },
+        ]
+    );
+    assert_eq!(playout.poll(start + 100 * MS), None);
+    assert_eq!(playout.push(3, 8, &sound(20)), Err(PushError::Stale));
+    assert_eq!(playout.push(2, 6, &sound(20)), Err(PushError::Stale));
+    assert_eq!((playout.unsent(), playout.position(7)), (Duration::ZERO, None));
+    playout.push(4, 9, &sound(20)).unwrap();
+    assert!(matches!(playout.poll(start + 100 * MS), Some(Output::Frame(frame)) if frame.generation == 4));
+}
+
+#[test]
+fn an_answer_cut_off_while_it_waits_for_sound_still_tells_what_was_played() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &sound(20)).unwrap();
+    run(&mut playout, start, start, start + 90 * MS);
+    assert_eq!(playout.clear(), [Cleared { generation: 1, item: 7, played: 20 * MS, dropped: Duration::ZERO }]);
+}
+
+#[test]
+fn the_next_answer_waits_until_the_one_before_is_over() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &sound(40)).unwrap();
+    playout.end(1);
+    playout.push(2, 8, &sound(20)).unwrap();
+    playout.end(2);
+    let outputs = run(&mut playout, start, start, start + 500 * MS);
+    assert_eq!(times(&outputs), [0, 20, 40, 40, 60]);
+    assert_eq!(outputs[2].1, Output::Drained { generation: 1 });
+    assert_eq!(outputs[4].1, Output::Drained { generation: 2 });
+}
+
+#[test]
+fn more_than_ten_seconds_are_refused_until_some_are_sent() {
+    let start = Instant::now();
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &sound(10_000)).unwrap();
+    assert!(!playout.is_full());
+    playout.push(1, 7, &sound(20)).unwrap();
+    assert!(playout.is_full());
+    assert_eq!(playout.push(1, 7, &sound(1)), Err(PushError::Full));
+    playout.poll(start).unwrap();
+    playout.push(1, 7, &sound(1)).unwrap();
+}
+
+#[test]
+fn an_answer_without_sound_reports_nothing() {
+    let mut playout = Playout::new(RATE);
+    playout.end(1);
+    assert_eq!(playout.poll(Instant::now()), None);
+    assert_eq!(playout.push(1, 7, &sound(20)), Err(PushError::Stale));
+}

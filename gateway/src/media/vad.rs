@@ -1,0 +1,240 @@
+//! Who is speaking, and when a turn begins and ends: the semantics of `server_vad`.
+//!
+//! Every offset counts the audio received since the session began, never a wall clock, so that the same audio gives the
+//! same turns however fast it arrives.
+
+use std::time::Duration;
+
+use earshot::Detector;
+
+/// Samples a second that [`TurnDetector`] takes.
+pub const RATE: u32 = 16_000;
+/// Samples in a millisecond: all offsets are whole milliseconds.
+const PER_MS: u64 = (RATE / 1_000) as u64;
+/// Voiced time that a turn needs to begin; a click or a knock is shorter.
+const ONSET: Duration = Duration::from_millis(64);
+/// A turn also needs one frame that lies this much above the threshold: a voice soon does, while a network that has just
+/// met a fan or a street hovers around the middle for some tenths of a second.
+const CLEAR_VOICE: f32 = 0.2;
+/// Once a turn is open, this much less than the threshold still counts as voice, so that soft endings do not flicker.
+const HYSTERESIS: f32 = 0.15;
+
+/// Tells voice from everything else, frame by frame, at [`RATE`].
+pub trait VoiceDetector {
+    /// Samples of one frame.
+    fn frame_len(&self) -> usize;
+    /// How likely `frame` (exactly [`Self::frame_len`] samples) holds a voice, 0 to 1. Remembers the frames before.
+    fn probability(&mut self, frame: &[f32]) -> f32;
+}
+
+/// The `earshot` network: weights in the binary, frames of 16 ms.
+pub struct Earshot(Box<Detector>);
+
+impl std::fmt::Debug for Earshot {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Earshot")
+    }
+}
+
+impl Default for Earshot {
+    fn default() -> Self {
+        Self(Detector::default_boxed())
+    }
+}
+
+impl VoiceDetector for Earshot {
+    fn frame_len(&self) -> usize {
+        256
+    }
+
+    fn probability(&mut self, frame: &[f32]) -> f32 {
+        let mut clipped = [0.0; 256];
+        for (to, from) in clipped.iter_mut().zip(frame) {
+            // The network's state must never see a NaN: it would stay.
+            *to = if from.is_finite() { from.clamp(-1.0, 1.0) } else { 0.0 };
+        }
+        self.0.predict_f32(&clipped)
+    }
+}
+
+/// When a turn begins and ends. Settings may change while a turn is open.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TurnSettings {
+    /// Probability above which a frame is voice, 0 to 1.
+    pub threshold: f32,
+    /// How much audio before the voice belongs to the turn.
+    pub prefix_padding_ms: u64,
+    /// How much silence ends a turn.
+    pub silence_duration_ms: u64,
+}
+
+impl Default for TurnSettings {
+    /// The published defaults of `server_vad`.
+    fn default() -> Self {
+        Self { threshold: 0.5, prefix_padding_ms: 300, silence_duration_ms: 500 }
+    }
+}
+
+/// A boundary of a turn, as an offset into the audio of the session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TurnEvent {
+    /// The caller began to speak.
+    SpeechStarted {
+        /// The first millisecond of the turn: the voice's beginning less the prefix padding, never inside the turn before.
+        audio_start_ms: u64,
+    },
+    /// The caller has been silent for the configured time.
+    SpeechStopped {
+        /// The end of the turn's audio, the silence included.
+        audio_end_ms: u64,
+    },
+}
+
+impl TurnEvent {
+    /// The boundary in samples at [`RATE`]: the turn's first sample, or the first one after it.
+    pub fn sample(self) -> u64 {
+        match self {
+            Self::SpeechStarted { audio_start_ms: ms } | Self::SpeechStopped { audio_end_ms: ms } => ms * PER_MS,
+        }
+    }
+}
+
+/// Finds turns in a stream of audio.
+#[derive(Debug)]
+pub struct TurnDetector<D = Earshot> {
+    detector: D,
+    settings: TurnSettings,
+    /// Samples that do not fill a frame yet.
+    pending: Vec<f32>,
+    /// Samples judged so far.
+    position: u64,
+    /// Where the last turn ended; the next one cannot begin earlier.
+    floor: u64,
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum State {
+    /// No turn is open. `voiced` samples have been heard since `since`, less those of the silence between, and `peak` was
+    /// the highest probability.
+    Quiet { since: u64, voiced: u64, peak: f32 },
+    /// A turn is open; its last voice ended at `voice_end`.
+    Speaking { voice_end: u64 },
+}
+
+impl State {
+    const QUIET: Self = Self::Quiet { since: 0, voiced: 0, peak: 0.0 };
+}
+
+impl Default for TurnDetector {
+    fn default() -> Self {
+        Self::new(Earshot::default(), TurnSettings::default())
+    }
+}
+
+impl<D: VoiceDetector> TurnDetector<D> {
+    /// A detector at the session's beginning.
+    pub fn new(detector: D, settings: TurnSettings) -> Self {
+        Self { detector, settings, pending: Vec::new(), position: 0, floor: 0, state: State::QUIET }
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> TurnSettings {
+        self.settings
+    }
+
+    /// New settings, from the next frame on.
+    pub fn configure(&mut self, settings: TurnSettings) {
+        self.settings = settings;
+    }
+
+    /// Whether a turn is open.
+    pub fn is_speaking(&self) -> bool {
+        matches!(self.state, State::Speaking { .. })
+    }
+
+    /// Samples received since the session began.
+    pub fn received(&self) -> u64 {
+        self.position + self.pending.len() as u64
+    }
+
+    /// The earliest sample that a later event can name under the present settings: what lies before need not be kept.
+    pub fn keep_from(&self) -> u64 {
+        let voice = match self.state {
+            State::Quiet { since, voiced, .. } if voiced > 0 => since,
+            State::Quiet { .. } => self.position,
+            State::Speaking { .. } => return self.position,
+        };
+        voice.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor)
+    }
+
+    /// Where the voice of the open turn ended so far, in samples: the moment to measure an answer from.
+    pub fn voice_end(&self) -> Option<u64> {
+        match self.state {
+            State::Speaking { voice_end } => Some(voice_end),
+            State::Quiet { .. } => None,
+        }
+    }
+
+    /// Closes an open turn without an event, as when the client commits or clears the buffer itself. The next turn begins
+    /// at the audio received so far, at the earliest.
+    pub fn end_turn(&mut self) {
+        self.floor = self.received();
+        self.state = State::QUIET;
+    }
+
+    /// Takes any number of samples and returns the boundaries found, in order.
+    pub fn push(&mut self, samples: &[f32]) -> Vec<TurnEvent> {
+        self.pending.extend_from_slice(samples);
+        let frame_len = self.detector.frame_len();
+        let whole = self.pending.len() / frame_len * frame_len;
+        let frames: Vec<f32> = self.pending.drain(..whole).collect();
+        frames.chunks_exact(frame_len).filter_map(|frame| self.judge(frame)).collect()
+    }
+
+    fn judge(&mut self, frame: &[f32]) -> Option<TurnEvent> {
+        let probability = self.detector.probability(frame);
+        let (start, length) = (self.position, frame.len() as u64);
+        self.position += length;
+        let threshold = self.settings.threshold;
+        match &mut self.state {
+            State::Quiet { since, voiced, peak } => {
+                if probability < threshold {
+                    *voiced = voiced.saturating_sub(length);
+                    return None;
+                }
+                if *voiced == 0 {
+                    (*since, *peak) = (start.max(self.floor), 0.0);
+                }
+                *voiced += length;
+                *peak = peak.max(probability);
+                // High thresholds leave less room above.
+                let clear = threshold + CLEAR_VOICE.min((1.0 - threshold) / 2.0);
+                if *voiced < ONSET.as_millis() as u64 * PER_MS || *peak < clear {
+                    return None;
+                }
+                let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
+                self.state = State::Speaking { voice_end: self.position };
+                // Rounded up at the floor, which may lie inside of a millisecond: never into the turn before.
+                Some(TurnEvent::SpeechStarted { audio_start_ms: begin.div_ceil(PER_MS) })
+            }
+            State::Speaking { voice_end } => {
+                if probability >= threshold - HYSTERESIS.min(threshold / 2.0) {
+                    *voice_end = self.position;
+                    return None;
+                }
+                let silence = self.position - *voice_end;
+                if silence < self.settings.silence_duration_ms * PER_MS {
+                    return None;
+                }
+                self.floor = self.position;
+                self.state = State::QUIET;
+                Some(TurnEvent::SpeechStopped { audio_end_ms: self.position / PER_MS })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "vad_tests.rs"]
+mod tests;

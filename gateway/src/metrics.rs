@@ -1,0 +1,120 @@
+//! What the server counts, in the Prometheus text format. Times are in seconds; no label names a session.
+
+use std::time::Duration;
+
+use prometheus::{
+    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
+    TextEncoder,
+};
+
+/// The parts of the time to the first sound, in their order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stage {
+    /// From the last voice to the end of the turn.
+    Endpointing,
+    /// From the end of the turn until the engine took up the answer.
+    Prefill,
+    /// Until the first text token.
+    FirstToken,
+    /// Until the first codec frame.
+    FirstFrame,
+    /// Until its samples.
+    Codec,
+    /// Until they left.
+    Wire,
+}
+
+impl Stage {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Endpointing => "endpointing",
+            Self::Prefill => "prefill",
+            Self::FirstToken => "first_token",
+            Self::FirstFrame => "first_frame",
+            Self::Codec => "codec",
+            Self::Wire => "wire",
+        }
+    }
+}
+
+/// Every metric of one server.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    /// Calls that are running.
+    pub active: IntGauge,
+    /// Time from the end of the caller's turn to the first audible sound of the answer.
+    pub ttfp: Histogram,
+    stages: HistogramVec,
+    /// Answers by how they ended.
+    pub turns: IntCounterVec,
+    /// Errors sent to clients, by code.
+    pub errors: IntCounterVec,
+    /// Times that the playout clock found nothing to play within an answer.
+    pub underruns: IntCounter,
+    /// Sessions refused because every slot was taken.
+    pub refused: IntCounter,
+}
+
+impl Metrics {
+    /// Buckets are multiples of the model's codec `frame`, for that is the grain of everything here.
+    pub fn new(frame: Duration) -> Result<Self, prometheus::Error> {
+        let frame = frame.as_secs_f64();
+        let buckets: Vec<f64> =
+            [0.125, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0].map(|n| n * frame).to_vec();
+        let ttfp = HistogramOpts::new(
+            "repartee_ttfp_seconds",
+            "Time from the end of the caller's turn to the first audible sound of the answer",
+        );
+        let stages = HistogramOpts::new("repartee_stage_seconds", "Parts of the time to the first sound");
+        let metrics = Self {
+            registry: Registry::new(),
+            active: IntGauge::new("repartee_active_sessions", "Calls that are running")?,
+            ttfp: Histogram::with_opts(ttfp.buckets(buckets.clone()))?,
+            stages: HistogramVec::new(stages.buckets(buckets), &["stage"])?,
+            turns: IntCounterVec::new(Opts::new("repartee_turns_total", "Answers by how they ended"), &["status"])?,
+            errors: IntCounterVec::new(Opts::new("repartee_errors_total", "Errors sent to clients"), &["code"])?,
+            underruns: IntCounter::new(
+                "repartee_underruns_total",
+                "Times that the playout clock found nothing to play within an answer",
+            )?,
+            refused: IntCounter::new("repartee_refused_total", "Sessions refused because every slot was taken")?,
+        };
+        metrics.registry.register(Box::new(metrics.active.clone()))?;
+        metrics.registry.register(Box::new(metrics.ttfp.clone()))?;
+        metrics.registry.register(Box::new(metrics.stages.clone()))?;
+        metrics.registry.register(Box::new(metrics.turns.clone()))?;
+        metrics.registry.register(Box::new(metrics.errors.clone()))?;
+        metrics.registry.register(Box::new(metrics.underruns.clone()))?;
+        metrics.registry.register(Box::new(metrics.refused.clone()))?;
+        Ok(metrics)
+    }
+
+    /// Counts one part of a time to the first sound.
+    pub fn stage(&self, stage: Stage, duration: Duration) {
+        self.stages.with_label_values(&[stage.label()]).observe(duration.as_secs_f64());
+    }
+
+    /// All of it as text.
+    pub fn render(&self) -> Result<String, prometheus::Error> {
+        let mut text = Vec::new();
+        TextEncoder::new().encode(&self.registry.gather(), &mut text)?;
+        String::from_utf8(text).map_err(|error| prometheus::Error::Msg(error.to_string()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_fractions_and_multiples_of_a_frame() {
+        let metrics = Metrics::new(Duration::from_millis(80)).unwrap();
+        metrics.ttfp.observe(0.1);
+        metrics.stage(Stage::Codec, Duration::from_millis(5));
+        let text = metrics.render().unwrap();
+        assert!(text.contains("repartee_ttfp_seconds_bucket{le=\"0.08\"} 0"), "{text}");
+        assert!(text.contains("repartee_ttfp_seconds_bucket{le=\"0.12\"} 1"), "{text}");
+        assert!(text.contains("repartee_stage_seconds_count{stage=\"codec\"} 1"), "{text}");
+    }
+}

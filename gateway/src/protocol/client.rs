@@ -1,0 +1,161 @@
+//! What a client sends: one message is one JSON object with a `type`.
+
+use std::borrow::Cow;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::error::{ErrorBody, ErrorKind};
+use super::{input_audio, item, response, session};
+
+/// A client event with the name that the client gave it, if it did.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct ClientMessage {
+    /// Chosen by the client; an error about this event repeats it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+    /// What is asked.
+    #[serde(flatten)]
+    pub event: ClientEvent,
+}
+
+/// Every event that a client may send.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "type")]
+pub enum ClientEvent {
+    /// Change the configuration.
+    #[serde(rename = "session.update")]
+    SessionUpdate(session::Update),
+    /// More of the caller's sound.
+    #[serde(rename = "input_audio_buffer.append")]
+    InputAppend(input_audio::Append),
+    /// End the caller's turn here.
+    #[serde(rename = "input_audio_buffer.commit")]
+    InputCommit,
+    /// Forget the caller's turn.
+    #[serde(rename = "input_audio_buffer.clear")]
+    InputClear,
+    /// Stop speaking and forget what was not played.
+    #[serde(rename = "output_audio_buffer.clear")]
+    OutputClear,
+    /// Put an item into the conversation.
+    #[serde(rename = "conversation.item.create")]
+    ItemCreate(item::Create),
+    /// Take an item out of the conversation.
+    #[serde(rename = "conversation.item.delete")]
+    ItemDelete(item::Name),
+    /// Show an item.
+    #[serde(rename = "conversation.item.retrieve")]
+    ItemRetrieve(item::Name),
+    /// Forget the part of an answer that was not heard.
+    #[serde(rename = "conversation.item.truncate")]
+    ItemTruncate(item::Truncate),
+    /// Answer.
+    #[serde(rename = "response.create")]
+    ResponseCreate(response::Create),
+    /// Stop answering.
+    #[serde(rename = "response.cancel")]
+    ResponseCancel(response::Cancel),
+}
+
+/// The two fields that every client event has.
+#[derive(Deserialize)]
+struct Head<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<Cow<'a, str>>,
+    event_id: Option<String>,
+}
+
+impl ClientMessage {
+    /// Reads one message. The error names the field that is wrong and, where it could be read, the event.
+    pub fn parse(text: &str) -> Result<Self, Box<ErrorBody>> {
+        let head: Head<'_> = serde_json::from_str(text).map_err(|error| {
+            let message = match error.classify() {
+                serde_json::error::Category::Data => format!("an event is a JSON object with a string `type`: {error}"),
+                _ => format!("the message is not JSON: {error}"),
+            };
+            Box::new(ErrorBody::invalid(ErrorKind::InvalidJson, message))
+        })?;
+        let named = |error: ErrorBody| Box::new(error.about(head.event_id.clone()));
+        let Some(kind) = head.kind.as_deref() else {
+            return Err(named(ErrorBody::invalid(ErrorKind::MissingField, "the event has no `type`").at("type")));
+        };
+        let event = match kind {
+            "session.update" => body(text).map(ClientEvent::SessionUpdate),
+            "input_audio_buffer.append" => body(text).map(ClientEvent::InputAppend),
+            "input_audio_buffer.commit" => Ok(ClientEvent::InputCommit),
+            "input_audio_buffer.clear" => Ok(ClientEvent::InputClear),
+            "output_audio_buffer.clear" => Ok(ClientEvent::OutputClear),
+            "conversation.item.create" => body(text).map(ClientEvent::ItemCreate),
+            "conversation.item.delete" => body(text).map(ClientEvent::ItemDelete),
+            "conversation.item.retrieve" => body(text).map(ClientEvent::ItemRetrieve),
+            "conversation.item.truncate" => body(text).map(ClientEvent::ItemTruncate),
+            "response.create" => body(text).map(ClientEvent::ResponseCreate),
+            "response.cancel" => body(text).map(ClientEvent::ResponseCancel),
+            other => {
+                let message = format!("unknown event type `{}`", abbreviate(other));
+                Err(ErrorBody::invalid(ErrorKind::UnknownEvent, message).at("type"))
+            }
+        };
+        match event {
+            Ok(event) => Ok(Self { event_id: head.event_id, event }),
+            Err(error) => Err(named(error)),
+        }
+    }
+}
+
+fn body<T: DeserializeOwned>(text: &str) -> Result<T, ErrorBody> {
+    let mut reader = serde_json::Deserializer::from_str(text);
+    serde_path_to_error::deserialize(&mut reader).map_err(|error| ErrorBody::from_path(&error, ""))
+}
+
+/// A client's word, short enough to repeat in a message.
+fn abbreviate(word: &str) -> String {
+    word.chars().take(64).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> ErrorBody {
+        *ClientMessage::parse(text).unwrap_err()
+    }
+
+    #[test]
+    fn an_event_keeps_its_name() {
+        let message = ClientMessage::parse(r#"{"type":"input_audio_buffer.commit","event_id":"e1"}"#).unwrap();
+        assert_eq!(message, ClientMessage { event_id: Some("e1".into()), event: ClientEvent::InputCommit });
+    }
+
+    #[test]
+    fn what_is_not_json_is_an_error_of_its_own() {
+        for text in ["", "{", "hello", "[1,2"] {
+            assert_eq!(error(text).code, Some(ErrorKind::InvalidJson.code().into()), "{text}");
+        }
+        assert_eq!(error("[]").code, Some("invalid_json".into()));
+        assert_eq!(error(r#"{"type":7}"#).code, Some("invalid_json".into()));
+    }
+
+    #[test]
+    fn an_error_names_the_event_and_the_field() {
+        let missing = error(r#"{"type":"input_audio_buffer.append","event_id":"e2"}"#);
+        assert_eq!(missing.event_id.as_deref(), Some("e2"));
+        assert_eq!(missing.param.as_deref(), Some("audio"));
+        assert_eq!(missing.code.as_deref(), Some("missing_required_parameter"));
+
+        let wrong =
+            error(r#"{"type":"conversation.item.truncate","item_id":"a","content_index":0,"audio_end_ms":"x"}"#);
+        assert_eq!(wrong.param.as_deref(), Some("audio_end_ms"));
+        assert_eq!(wrong.code.as_deref(), Some("invalid_value"));
+
+        assert_eq!(error(r#"{"event_id":"e3"}"#).param.as_deref(), Some("type"));
+        assert_eq!(error(r#"{"type":"party.start"}"#).code.as_deref(), Some("unknown_event_type"));
+    }
+
+    #[test]
+    fn unknown_fields_are_accepted() {
+        let text = r#"{"type":"response.create","response":{"tool_choice":"auto","new_thing":1},"x":[]}"#;
+        assert!(ClientMessage::parse(text).is_ok());
+    }
+}

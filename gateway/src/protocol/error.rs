@@ -1,0 +1,157 @@
+//! `error`: what went wrong, for a program (`code`, `param`) and for a person (`message`). HTTP answers carry the same
+//! body.
+
+use serde::{Deserialize, Serialize};
+
+/// The `error` event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// What went wrong.
+    pub error: ErrorBody,
+}
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorBody {
+    /// `invalid_request_error` (the client can do something about it) or `server_error`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Stable name of the error; see [`ErrorKind`].
+    pub code: Option<String>,
+    /// For a person.
+    pub message: String,
+    /// The field that is wrong, as a dotted path.
+    pub param: Option<String>,
+    /// The client event that caused it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub event_id: Option<String>,
+}
+
+/// The errors that Repartee reports. Clients know some of the codes and act on them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The message is not a JSON object.
+    InvalidJson,
+    /// An event of an unknown type.
+    UnknownEvent,
+    /// A field is missing.
+    MissingField,
+    /// A field holds something that cannot be served.
+    InvalidValue,
+    /// A message over the size limit.
+    TooLarge,
+    /// Sound that is not base64 or not whole samples.
+    InvalidAudio,
+    /// More sound in one turn than the model takes.
+    AudioTooLong,
+    /// The conversation is larger than the model or the server takes.
+    ConversationTooLarge,
+    /// A commit with (almost) no audio.
+    CommitEmpty,
+    /// `response.create` while a response is active.
+    ActiveResponse,
+    /// `response.cancel` without an active response.
+    CancelNotActive,
+    /// An item id that is already taken.
+    DuplicateItem,
+    /// No such item to delete.
+    DeleteUnknown,
+    /// No such item to show.
+    RetrieveUnknown,
+    /// No such item to truncate, or one without audio.
+    TruncateUnknown,
+    /// No such item to insert after.
+    PreviousUnknown,
+    /// Every session slot is taken.
+    SessionLimit,
+    /// No such call.
+    CallUnknown,
+    /// An offer that cannot be answered.
+    InvalidOffer,
+    /// A page of another site asked.
+    ForeignOrigin,
+    /// Not a websocket request, or no such path.
+    NotFound,
+    /// The server is shutting down.
+    ShuttingDown,
+    /// A failure of ours.
+    Internal,
+}
+
+impl ErrorKind {
+    /// The code on the wire.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::InvalidJson => "invalid_json",
+            Self::UnknownEvent => "unknown_event_type",
+            Self::MissingField => "missing_required_parameter",
+            Self::InvalidValue => "invalid_value",
+            Self::TooLarge => "message_too_large",
+            Self::InvalidAudio => "invalid_audio",
+            Self::AudioTooLong => "input_audio_too_long",
+            Self::ConversationTooLarge => "conversation_too_large",
+            Self::CommitEmpty => "input_audio_buffer_commit_empty",
+            Self::ActiveResponse => "conversation_already_has_active_response",
+            Self::CancelNotActive => "response_cancel_not_active",
+            Self::DuplicateItem => "item_create_duplicate_item_id",
+            Self::DeleteUnknown => "item_delete_invalid_item_id",
+            Self::RetrieveUnknown => "item_retrieve_invalid_item_id",
+            Self::TruncateUnknown => "item_truncate_invalid_item_id",
+            Self::PreviousUnknown => "item_create_invalid_previous_item_id",
+            Self::SessionLimit => "session_limit_reached",
+            Self::CallUnknown => "call_not_found",
+            Self::InvalidOffer => "invalid_offer",
+            Self::ForeignOrigin => "origin_not_allowed",
+            Self::NotFound => "not_found",
+            Self::ShuttingDown => "shutting_down",
+            Self::Internal => "internal_error",
+        }
+    }
+}
+
+impl ErrorBody {
+    /// An error that the client can do something about.
+    pub fn invalid(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::new("invalid_request_error", kind, message)
+    }
+
+    /// An error that is not the client's.
+    pub fn server(kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self::new("server_error", kind, message)
+    }
+
+    fn new(class: &str, kind: ErrorKind, message: impl Into<String>) -> Self {
+        Self {
+            kind: class.into(),
+            code: Some(kind.code().into()),
+            message: message.into(),
+            param: None,
+            event_id: None,
+        }
+    }
+
+    /// Names the field that is wrong.
+    pub fn at(mut self, param: impl Into<String>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+
+    /// Names the client event that caused it.
+    pub fn about(mut self, event_id: Option<String>) -> Self {
+        self.event_id = event_id;
+        self
+    }
+
+    /// A field that could not be read; `root` is put before its path.
+    pub fn from_path(error: &serde_path_to_error::Error<serde_json::Error>, root: &str) -> Self {
+        let message = error.inner().to_string();
+        // serde names a missing field in its message and its parent in the path.
+        let missing = message.strip_prefix("missing field `").and_then(|rest| rest.split('`').next());
+        let kind = if missing.is_some() { ErrorKind::MissingField } else { ErrorKind::InvalidValue };
+        let path = Some(error.path().to_string()).filter(|path| path != ".");
+        let parts = [Some(root.to_owned()).filter(|root| !root.is_empty()), path, missing.map(str::to_owned)];
+        let param = parts.into_iter().flatten().collect::<Vec<_>>().join(".");
+        let body = Self::invalid(kind, message);
+        if param.is_empty() { body } else { body.at(param) }
+    }
+}

@@ -1,0 +1,111 @@
+//! Updates of nested configuration: an absent field keeps what was, `null` clears it back to its default, an object is
+//! merged field by field, everything else replaces.
+
+use serde_json::Value;
+
+/// Applies `patch` to `target`. An object whose `type` changes is replaced whole, because its other fields belonged to
+/// the old type.
+pub fn merge(target: &mut Value, patch: &Value) {
+    let (Value::Object(old), Value::Object(new)) = (&mut *target, patch) else {
+        *target = patch.clone();
+        return;
+    };
+    if let (Some(was), Some(now)) = (old.get("type"), new.get("type"))
+        && was != now
+    {
+        *target = patch.clone();
+        return;
+    }
+    for (key, value) in new {
+        match old.get_mut(key) {
+            Some(slot) => merge(slot, value),
+            None => {
+                old.insert(key.clone(), value.clone());
+            }
+        }
+    }
+}
+
+/// Removes every field that is `null`, so that reading the rest into a type fills in its defaults.
+pub fn strip_nulls(value: &mut Value) {
+    if let Value::Object(fields) = value {
+        fields.retain(|_, field| !field.is_null());
+        fields.values_mut().for_each(strip_nulls);
+    }
+}
+
+/// What of `patch` did not come true in `effective`: one sentence a field, for a person. `root` is put before the
+/// fields' paths. Values longer than a word are not repeated.
+pub fn unmet(patch: &Value, effective: &Value, root: &str) -> Vec<String> {
+    let mut sentences = Vec::new();
+    compare(patch, Some(effective), root, &mut sentences);
+    sentences
+}
+
+/// Sentences that one update may cause.
+const MOST_SENTENCES: usize = 32;
+
+fn compare(patch: &Value, effective: Option<&Value>, path: &str, sentences: &mut Vec<String>) {
+    if sentences.len() >= MOST_SENTENCES || patch.is_null() || Some(patch) == effective {
+        return;
+    }
+    match (patch, effective) {
+        (Value::Object(fields), Some(Value::Object(served))) => {
+            for (key, value) in fields {
+                compare(value, served.get(key), &format!("{path}.{key}"), sentences);
+            }
+        }
+        (_, None) => sentences.push(format!("{path} is not known here and was ignored")),
+        (_, Some(Value::Null)) => sentences.push(format!("{path} is not offered by this model and was ignored")),
+        (Value::Number(asked), Some(Value::Number(served))) if asked.as_f64() == served.as_f64() => {}
+        (asked, Some(served)) => sentences.push(match (word(asked), word(served)) {
+            (Some(asked), Some(served)) => format!("{path}: `{asked}` is served as `{served}`"),
+            _ => format!("{path} is served differently"),
+        }),
+    }
+}
+
+fn word(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) if text.len() <= 40 => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn absent_keeps_and_null_clears() {
+        let mut config = json!({"a": {"b": 1, "c": 2}, "d": 3});
+        merge(&mut config, &json!({"a": {"b": null}}));
+        assert_eq!(config, json!({"a": {"b": null, "c": 2}, "d": 3}));
+        strip_nulls(&mut config);
+        assert_eq!(config, json!({"a": {"c": 2}, "d": 3}));
+    }
+
+    #[test]
+    fn another_type_replaces_the_object() {
+        let mut config = json!({"turn": {"type": "server_vad", "threshold": 0.9, "create_response": false}});
+        merge(&mut config, &json!({"turn": {"type": "semantic_vad", "eagerness": "high"}}));
+        assert_eq!(config, json!({"turn": {"type": "semantic_vad", "eagerness": "high"}}));
+    }
+
+    #[test]
+    fn what_is_not_served_as_asked_is_said() {
+        let patch = json!({"model": "gpt-realtime", "x": {"new": 1}, "speed": 1, "noise": {"type": "near_field"}});
+        let effective = json!({"model": "demo", "x": {}, "speed": 1.0, "noise": null});
+        assert_eq!(
+            unmet(&patch, &effective, "session"),
+            [
+                "session.model: `gpt-realtime` is served as `demo`",
+                "session.noise is not offered by this model and was ignored",
+                "session.x.new is not known here and was ignored",
+            ]
+        );
+    }
+}

@@ -1,0 +1,24 @@
+//! `rate_limits.updated`: sent after every response, because clients wait for it. Repartee counts no tokens, so the
+//! list is empty.
+
+use serde::{Deserialize, Serialize};
+
+/// `rate_limits.updated`.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Updated {
+    /// One entry a limit.
+    pub rate_limits: Vec<Limit>,
+}
+
+/// One limit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Limit {
+    /// `requests` or `tokens`.
+    pub name: String,
+    /// The most there can be.
+    pub limit: u64,
+    /// What is left.
+    pub remaining: u64,
+    /// Until it is full again.
+    pub reset_seconds: f64,
+}

@@ -1,0 +1,144 @@
+//! What the server sends.
+
+use serde::{Deserialize, Serialize};
+
+use super::{error, input_audio, item, output_audio, rate_limits, response, session};
+
+/// A server event with its name.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ServerMessage {
+    /// Unique within the session.
+    pub event_id: String,
+    /// What happened.
+    #[serde(flatten)]
+    pub event: ServerEvent,
+}
+
+/// Every event that the server may send.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+#[allow(missing_docs, reason = "each variant is the event of its name; the types are documented")]
+pub enum ServerEvent {
+    #[serde(rename = "error")]
+    Error(error::Report),
+    #[serde(rename = "session.created")]
+    SessionCreated(session::State),
+    #[serde(rename = "session.updated")]
+    SessionUpdated(session::State),
+    #[serde(rename = "input_audio_buffer.speech_started")]
+    SpeechStarted(input_audio::SpeechStarted),
+    #[serde(rename = "input_audio_buffer.speech_stopped")]
+    SpeechStopped(input_audio::SpeechStopped),
+    #[serde(rename = "input_audio_buffer.committed")]
+    InputCommitted(input_audio::Committed),
+    #[serde(rename = "input_audio_buffer.cleared")]
+    InputCleared {},
+    #[serde(rename = "conversation.item.added")]
+    ItemAdded(item::Placed),
+    #[serde(rename = "conversation.item.done")]
+    ItemDone(item::Placed),
+    #[serde(rename = "conversation.item.deleted")]
+    ItemDeleted(item::Name),
+    #[serde(rename = "conversation.item.retrieved")]
+    ItemRetrieved(item::Shown),
+    #[serde(rename = "conversation.item.truncated")]
+    ItemTruncated(item::Truncate),
+    #[serde(rename = "response.created")]
+    ResponseCreated(response::State),
+    #[serde(rename = "response.output_item.added")]
+    OutputItemAdded(response::OutputItem),
+    #[serde(rename = "response.output_item.done")]
+    OutputItemDone(response::OutputItem),
+    #[serde(rename = "response.content_part.added")]
+    ContentPartAdded(response::ContentPart),
+    #[serde(rename = "response.content_part.done")]
+    ContentPartDone(response::ContentPart),
+    #[serde(rename = "response.output_audio.delta")]
+    AudioDelta(response::Delta),
+    #[serde(rename = "response.output_audio.done")]
+    AudioDone(response::PartName),
+    #[serde(rename = "response.output_audio_transcript.delta")]
+    TranscriptDelta(response::Delta),
+    #[serde(rename = "response.output_audio_transcript.done")]
+    TranscriptDone(response::TranscriptDone),
+    #[serde(rename = "response.output_text.delta")]
+    TextDelta(response::Delta),
+    #[serde(rename = "response.output_text.done")]
+    TextDone(response::TextDone),
+    #[serde(rename = "response.done")]
+    ResponseDone(response::State),
+    #[serde(rename = "output_audio_buffer.started")]
+    OutputStarted(output_audio::About),
+    #[serde(rename = "output_audio_buffer.stopped")]
+    OutputStopped(output_audio::About),
+    #[serde(rename = "output_audio_buffer.cleared")]
+    OutputCleared(output_audio::About),
+    #[serde(rename = "rate_limits.updated")]
+    RateLimitsUpdated(rate_limits::Updated),
+}
+
+impl ServerEvent {
+    /// The event's name on the wire.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Error(_) => "error",
+            Self::SessionCreated(_) => "session.created",
+            Self::SessionUpdated(_) => "session.updated",
+            Self::SpeechStarted(_) => "input_audio_buffer.speech_started",
+            Self::SpeechStopped(_) => "input_audio_buffer.speech_stopped",
+            Self::InputCommitted(_) => "input_audio_buffer.committed",
+            Self::InputCleared {} => "input_audio_buffer.cleared",
+            Self::ItemAdded(_) => "conversation.item.added",
+            Self::ItemDone(_) => "conversation.item.done",
+            Self::ItemDeleted(_) => "conversation.item.deleted",
+            Self::ItemRetrieved(_) => "conversation.item.retrieved",
+            Self::ItemTruncated(_) => "conversation.item.truncated",
+            Self::ResponseCreated(_) => "response.created",
+            Self::OutputItemAdded(_) => "response.output_item.added",
+            Self::OutputItemDone(_) => "response.output_item.done",
+            Self::ContentPartAdded(_) => "response.content_part.added",
+            Self::ContentPartDone(_) => "response.content_part.done",
+            Self::AudioDelta(_) => "response.output_audio.delta",
+            Self::AudioDone(_) => "response.output_audio.done",
+            Self::TranscriptDelta(_) => "response.output_audio_transcript.delta",
+            Self::TranscriptDone(_) => "response.output_audio_transcript.done",
+            Self::TextDelta(_) => "response.output_text.delta",
+            Self::TextDone(_) => "response.output_text.done",
+            Self::ResponseDone(_) => "response.done",
+            Self::OutputStarted(_) => "output_audio_buffer.started",
+            Self::OutputStopped(_) => "output_audio_buffer.stopped",
+            Self::OutputCleared(_) => "output_audio_buffer.cleared",
+            Self::RateLimitsUpdated(_) => "rate_limits.updated",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_flat_on_the_wire_and_reads_back() {
+        let message = ServerMessage {
+            event_id: "event_1".into(),
+            event: ServerEvent::SpeechStarted(input_audio::SpeechStarted {
+                audio_start_ms: 120,
+                item_id: "item_1".into(),
+            }),
+        };
+        let json = serde_json::to_value(&message).unwrap();
+        assert_eq!(
+            json,
+            serde_json::json!({"event_id": "event_1", "type": "input_audio_buffer.speech_started",
+                "audio_start_ms": 120, "item_id": "item_1"})
+        );
+        assert_eq!(serde_json::from_value::<ServerMessage>(json).unwrap(), message);
+    }
+
+    #[test]
+    fn the_name_is_the_one_on_the_wire() {
+        for event in [ServerEvent::InputCleared {}, ServerEvent::RateLimitsUpdated(rate_limits::Updated::default())] {
+            assert_eq!(serde_json::to_value(&event).unwrap()["type"], event.kind());
+        }
+    }
+}

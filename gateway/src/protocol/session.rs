@@ -1,0 +1,333 @@
+//! `session.*`: the configuration of a conversation.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::literal;
+
+literal!(
+    /// The `type` of a session.
+    SessionKind = "realtime"
+);
+literal!(
+    /// The `object` of a session.
+    SessionObject = "realtime.session"
+);
+
+/// `session.update`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Update {
+    /// What changes; see [`super::merge`]. Kept as it came, because absent and `null` differ.
+    pub session: Value,
+}
+
+/// `session.created` and `session.updated`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// The whole configuration in effect.
+    pub session: Session,
+}
+
+/// The whole configuration in effect.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Session {
+    /// Always `realtime`.
+    #[serde(rename = "type")]
+    pub kind: SessionKind,
+    /// Always `realtime.session`.
+    pub object: SessionObject,
+    /// The session's name, `sess_...`.
+    pub id: String,
+    /// The model that is served.
+    pub model: String,
+    /// `["audio"]` (sound with its transcript) or `["text"]`.
+    pub output_modalities: Vec<Modality>,
+    /// The system message; empty for none.
+    pub instructions: String,
+    /// Function tools, as they came.
+    pub tools: Vec<Value>,
+    /// As it came.
+    pub tool_choice: Value,
+    /// Upper bound of an answer's text tokens.
+    pub max_output_tokens: MaxTokens,
+    /// Not offered.
+    pub tracing: Option<Value>,
+    /// Not offered.
+    pub prompt: Option<Value>,
+    /// `auto`: the oldest turns go when the conversation is too long for the model.
+    pub truncation: Value,
+    /// Not offered.
+    pub include: Option<Vec<String>>,
+    /// Sound in and out.
+    pub audio: Audio,
+    /// Repartee's own words.
+    #[serde(skip_serializing_if = "Extension::is_empty")]
+    pub repartee: Extension,
+}
+
+impl Default for Session {
+    fn default() -> Self {
+        Self {
+            kind: SessionKind::Value,
+            object: SessionObject::Value,
+            id: String::new(),
+            model: String::new(),
+            output_modalities: vec![Modality::Audio],
+            instructions: String::new(),
+            tools: Vec::new(),
+            tool_choice: Value::from("auto"),
+            max_output_tokens: MaxTokens::default(),
+            tracing: None,
+            prompt: None,
+            truncation: Value::from("auto"),
+            include: None,
+            audio: Audio::default(),
+            repartee: Extension::default(),
+        }
+    }
+}
+
+/// What Repartee adds to the protocol.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Extension {
+    /// What of the last update is served differently from what was asked.
+    pub warnings: Vec<String>,
+}
+
+impl Extension {
+    fn is_empty(&self) -> bool {
+        self.warnings.is_empty()
+    }
+}
+
+/// What an answer is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Modality {
+    /// Sound with its transcript.
+    Audio,
+    /// Text alone.
+    Text,
+}
+
+/// A number of tokens, or `"inf"` for the model's own limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum MaxTokens {
+    /// At most so many.
+    Count(u32),
+    /// The model's own limit.
+    Unlimited(Infinite),
+}
+
+literal!(
+    /// The word for no limit.
+    Infinite = "inf"
+);
+
+impl Default for MaxTokens {
+    fn default() -> Self {
+        Self::Unlimited(Infinite::Value)
+    }
+}
+
+impl MaxTokens {
+    /// The number, if there is one.
+    pub fn count(self) -> Option<u32> {
+        match self {
+            Self::Count(count) => Some(count),
+            Self::Unlimited(_) => None,
+        }
+    }
+}
+
+/// Sound in and out.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Audio {
+    /// The caller's.
+    pub input: AudioInput,
+    /// The model's.
+    pub output: AudioOutput,
+}
+
+/// The caller's sound.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AudioInput {
+    /// Format of `input_audio_buffer.append`.
+    pub format: AudioFormat,
+    /// Not offered.
+    pub noise_reduction: Option<Value>,
+    /// Not offered: the model hears without writing down.
+    pub transcription: Option<Value>,
+    /// How turns are found; `null` for push-to-talk.
+    pub turn_detection: Option<TurnDetection>,
+}
+
+/// The model's sound.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AudioOutput {
+    /// Format of `response.output_audio.delta`.
+    pub format: AudioFormat,
+    /// The voice.
+    #[serde(deserialize_with = "voice_name")]
+    pub voice: String,
+    /// Always 1.
+    pub speed: f64,
+}
+
+impl Default for AudioOutput {
+    fn default() -> Self {
+        Self { format: AudioFormat::default(), voice: String::new(), speed: 1.0 }
+    }
+}
+
+/// A voice is named by a string or by an object with its `id`.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum VoiceName {
+    Name(String),
+    Object { id: String },
+}
+
+fn voice_name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    VoiceName::deserialize(deserializer).map(|voice| match voice {
+        VoiceName::Name(name) | VoiceName::Object { id: name } => name,
+    })
+}
+
+/// How sound is written on a websocket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type")]
+pub enum AudioFormat {
+    /// 16-bit little-endian mono.
+    #[serde(rename = "audio/pcm")]
+    Pcm {
+        /// Samples a second: 24000; others from 8000 to 48000 are an extension.
+        #[serde(default = "standard_rate")]
+        rate: u32,
+    },
+    /// G.711 mu-law at 8 kHz.
+    #[serde(rename = "audio/pcmu")]
+    Pcmu,
+    /// G.711 A-law at 8 kHz.
+    #[serde(rename = "audio/pcma")]
+    Pcma,
+}
+
+impl Default for AudioFormat {
+    fn default() -> Self {
+        Self::Pcm { rate: standard_rate() }
+    }
+}
+
+impl AudioFormat {
+    /// Samples a second.
+    pub fn rate(self) -> u32 {
+        match self {
+            Self::Pcm { rate } => rate,
+            Self::Pcmu | Self::Pcma => 8_000,
+        }
+    }
+}
+
+/// The rate of `audio/pcm` where none is named.
+fn standard_rate() -> u32 {
+    24_000
+}
+
+/// How turns are found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum TurnDetection {
+    /// By voice and silence.
+    ServerVad(ServerVad),
+    /// By voice and silence too, with the waiting time that the eagerness stands for.
+    SemanticVad(SemanticVad),
+}
+
+impl TurnDetection {
+    /// Whether the end of a turn asks for an answer.
+    pub fn creates_response(&self) -> bool {
+        match self {
+            Self::ServerVad(vad) => vad.create_response,
+            Self::SemanticVad(vad) => vad.create_response,
+        }
+    }
+
+    /// Whether the beginning of a turn stops the answer.
+    pub fn interrupts_response(&self) -> bool {
+        match self {
+            Self::ServerVad(vad) => vad.interrupt_response,
+            Self::SemanticVad(vad) => vad.interrupt_response,
+        }
+    }
+}
+
+/// Parameters of `server_vad`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ServerVad {
+    /// Voice probability from which sound is speech, 0 to 1.
+    pub threshold: f64,
+    /// Audio before the first speech that still belongs to the turn.
+    pub prefix_padding_ms: u32,
+    /// Silence that ends a turn.
+    pub silence_duration_ms: u32,
+    /// Not offered.
+    pub idle_timeout_ms: Option<u32>,
+    /// Whether the end of a turn asks for an answer.
+    pub create_response: bool,
+    /// Whether the beginning of a turn stops the answer.
+    pub interrupt_response: bool,
+}
+
+impl Default for ServerVad {
+    fn default() -> Self {
+        Self {
+            threshold: 0.5,
+            prefix_padding_ms: 300,
+            silence_duration_ms: 500,
+            idle_timeout_ms: None,
+            create_response: true,
+            interrupt_response: true,
+        }
+    }
+}
+
+/// Parameters of `semantic_vad`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SemanticVad {
+    /// How soon to take the turn.
+    pub eagerness: Eagerness,
+    /// Whether the end of a turn asks for an answer.
+    pub create_response: bool,
+    /// Whether the beginning of a turn stops the answer.
+    pub interrupt_response: bool,
+}
+
+impl Default for SemanticVad {
+    fn default() -> Self {
+        Self { eagerness: Eagerness::Auto, create_response: true, interrupt_response: true }
+    }
+}
+
+/// How soon to take the turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Eagerness {
+    /// Let the caller think.
+    Low,
+    /// As `auto`.
+    Medium,
+    /// Quickly.
+    High,
+    /// As `medium`.
+    #[default]
+    Auto,
+}

@@ -1,0 +1,118 @@
+//! Updates of the configuration: what stock clients ask for is accepted, mapped to what the model can do, and said.
+
+use repartee_engine::session::ModelInfo;
+use serde_json::Value;
+
+use crate::media::{resample, vad::TurnSettings};
+use crate::protocol::merge::{merge, strip_nulls, unmet};
+use crate::protocol::session::{Eagerness, Modality, ServerVad, Session, TurnDetection};
+use crate::protocol::{ErrorBody, ErrorKind};
+
+/// The longest prefix padding, in ms: it is kept in memory while nobody speaks.
+const MAX_PREFIX_MS: u32 = 5_000;
+/// The longest silence that ends a turn, in ms.
+const MAX_SILENCE_MS: u32 = 60_000;
+/// The longest instructions, in bytes.
+const MAX_INSTRUCTIONS: usize = 256 << 10;
+/// The most that the fields which are only repeated to the client (tools and their choice) may hold, in bytes.
+const MAX_ECHOED: usize = 256 << 10;
+
+/// The configuration of a new conversation.
+pub(super) fn initial(id: &str, model: &ModelInfo) -> Session {
+    let mut config = Session { id: id.to_owned(), ..Session::default() };
+    config.audio.input.turn_detection = Some(TurnDetection::ServerVad(ServerVad::default()));
+    serve(&mut config, model);
+    config
+}
+
+/// `config` with `patch` applied. Only what cannot be served at all is an error, and leaves everything as it was.
+pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Result<Session, ErrorBody> {
+    if !patch.is_object() {
+        return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "`session` is an object").at("session"));
+    }
+    let mut merged = to_value(config)?;
+    merge(&mut merged, patch);
+    strip_nulls(&mut merged);
+    let mut next: Session =
+        serde_path_to_error::deserialize(merged).map_err(|error| ErrorBody::from_path(&error, "session"))?;
+    check(&next)?;
+    next.id.clone_from(&config.id);
+    next.repartee.warnings.clear();
+    serve(&mut next, model);
+    next.repartee.warnings = unmet(patch, &to_value(&next)?, "session");
+    Ok(next)
+}
+
+fn to_value(config: &Session) -> Result<Value, ErrorBody> {
+    serde_json::to_value(config).map_err(|error| ErrorBody::server(ErrorKind::Internal, error.to_string()))
+}
+
+/// Refuses what has no meaning here.
+fn check(config: &Session) -> Result<(), ErrorBody> {
+    let refuse = |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param));
+    for (param, format) in [
+        ("session.audio.input.format.rate", config.audio.input.format),
+        ("session.audio.output.format.rate", config.audio.output.format),
+    ] {
+        if !resample::RATES.contains(&format.rate()) {
+            return refuse(param, format!("sample rates are 8000 to 48000 Hz, got {}", format.rate()));
+        }
+    }
+    if let Some(TurnDetection::ServerVad(vad)) = &config.audio.input.turn_detection {
+        let at = "session.audio.input.turn_detection";
+        if !(0.0..=1.0).contains(&vad.threshold) {
+            return refuse(&format!("{at}.threshold"), format!("a threshold is 0 to 1, got {}", vad.threshold));
+        }
+    }
+    if config.instructions.len() > MAX_INSTRUCTIONS {
+        return refuse("session.instructions", format!("instructions hold at most {MAX_INSTRUCTIONS} bytes"));
+    }
+    let echoed = config.tools.iter().chain([&config.tool_choice]).map(|value| value.to_string().len()).sum::<usize>();
+    if echoed > MAX_ECHOED {
+        return refuse("session.tools", format!("tools hold at most {MAX_ECHOED} bytes"));
+    }
+    Ok(())
+}
+
+/// Turns what was asked for into what is served.
+fn serve(config: &mut Session, model: &ModelInfo) {
+    config.model.clone_from(&model.name);
+    config.tracing = None;
+    config.prompt = None;
+    config.include = None;
+    config.truncation = Value::from("auto");
+    config.audio.input.noise_reduction = None;
+    config.audio.input.transcription = None;
+    config.audio.output.speed = 1.0;
+    let voice = &mut config.audio.output.voice;
+    if !model.voices.contains(voice) {
+        voice.clone_from(&model.default_voice);
+    }
+    // Both together mean sound, which has its transcript anyway.
+    let spoken = config.output_modalities.is_empty() || config.output_modalities.contains(&Modality::Audio);
+    config.output_modalities = vec![if spoken { Modality::Audio } else { Modality::Text }];
+    if let Some(TurnDetection::ServerVad(vad)) = &mut config.audio.input.turn_detection {
+        vad.idle_timeout_ms = None;
+        vad.prefix_padding_ms = vad.prefix_padding_ms.min(MAX_PREFIX_MS);
+        vad.silence_duration_ms = vad.silence_duration_ms.min(MAX_SILENCE_MS);
+    }
+}
+
+/// The detector's settings.
+pub(super) fn turn_settings(detection: &TurnDetection) -> TurnSettings {
+    match detection {
+        TurnDetection::ServerVad(vad) => TurnSettings {
+            threshold: vad.threshold as f32,
+            prefix_padding_ms: vad.prefix_padding_ms.into(),
+            silence_duration_ms: vad.silence_duration_ms.into(),
+        },
+        TurnDetection::SemanticVad(vad) => TurnSettings {
+            silence_duration_ms: match vad.eagerness {
+                Eagerness::Low => 1_200,
+                Eagerness::Medium | Eagerness::Auto => 700,
+                Eagerness::High => 400,
+            },
+            ..TurnSettings::default()
+        },
+    }
+}

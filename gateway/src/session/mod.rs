@@ -1,0 +1,323 @@
+//! The conversation as a state machine: no I/O and no clock of its own. [`Core::handle`] takes what happened and when,
+//! and returns what to do.
+//!
+//! - [`config`](self::config): updates of the configuration
+//! - `hearing`: which sound belongs to a turn
+//! - `turns`: the caller's turns, found by the VAD or ended by the client
+//! - `history`: the conversation's items
+//! - `items`: what a client does to items
+//! - `answer`: one answer and how it looks on the wire
+//! - `responses`: asking for answers, and what the engine says about them
+//! - `playback`: barge-in, and what the caller has heard
+//! - `estimate`: which words were heard
+
+mod answer;
+mod config;
+mod estimate;
+mod hearing;
+mod history;
+mod items;
+mod playback;
+mod responses;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use repartee_engine::session::{Command, Event, ItemId, ModelInfo, ResponseId, SessionError};
+
+use crate::media::vad::{TurnEvent, TurnSettings};
+use crate::protocol::error::Report;
+use crate::protocol::response::{PartName, Status};
+use crate::protocol::session::{AudioFormat, Session, State};
+use crate::protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
+use answer::Answer;
+use estimate::{Proportional, WordEstimator};
+use hearing::Hearing;
+use history::History;
+use playback::Playing;
+use responses::Asked;
+
+/// What a conversation is told.
+#[derive(Debug)]
+pub enum Input {
+    /// A client event. The sound of `input_audio_buffer.append` comes as [`Input::Audio`] instead.
+    Client(ClientMessage),
+    /// A message that could not be read, or could not be taken.
+    Refused(ErrorBody),
+    /// Sound of the caller at the model's input rate, in pieces of at most [`PIECE_MS`].
+    Audio(Vec<f32>),
+    /// A boundary of a turn, found in the sound given so far.
+    Turn(TurnEvent),
+    /// News from the engine.
+    Engine(Event),
+    /// The engine ended the session.
+    EngineEnded,
+    /// News from the playout clock.
+    Playout(PlayoutReport),
+}
+
+/// Longest piece of [`Input::Audio`], in ms: a turn's end can be cut exactly only if its tail was not submitted yet.
+pub const PIECE_MS: u32 = 20;
+
+/// What the playout clock reports of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlayoutReport {
+    /// Its first sound left.
+    Started {
+        /// Whose.
+        response: ResponseId,
+    },
+    /// The caller has heard this much of it.
+    Position {
+        /// Whose.
+        response: ResponseId,
+        /// Heard so far.
+        heard_ms: u64,
+    },
+    /// All of it was played.
+    Drained {
+        /// Whose.
+        response: ResponseId,
+    },
+}
+
+/// What a conversation wants done, in order.
+#[derive(Debug, PartialEq)]
+pub enum Effect {
+    /// Send an event.
+    Send(ServerMessage),
+    /// Hand a command to the engine.
+    Engine(Command),
+    /// Use these settings from now on.
+    Configure(Wiring),
+    /// The turn was ended by other means than the detector, which must forget it.
+    EndTurn,
+    /// An answer was asked for; the caller has waited since `since`.
+    Asked {
+        /// Which.
+        response: ResponseId,
+        /// When the caller's turn ended.
+        since: Instant,
+    },
+    /// Sound of an answer at the model's output rate: play it, or send it as a delta.
+    Speak {
+        /// Name of the event, if it becomes one.
+        event_id: String,
+        /// Whose.
+        response: ResponseId,
+        /// Where the delta belongs.
+        name: PartName,
+        /// The sound.
+        samples: Vec<f32>,
+    },
+    /// An answer has no more sound: what is still inside a filter comes out now.
+    SpeechEnd {
+        /// Name of the event, if it becomes one.
+        event_id: String,
+        /// Whose.
+        response: ResponseId,
+        /// Where the last delta belongs.
+        name: PartName,
+    },
+    /// Drop all sound that was not played yet.
+    ClearPlayout,
+    /// An answer came to its end; for the statistics.
+    Answered(Status),
+    /// Something went wrong; for the statistics. It is always sent as well.
+    Erred(String),
+    /// The conversation is over.
+    Close,
+}
+
+/// How sound is read, cut into turns and written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Wiring {
+    /// Format of the caller's sound on a websocket.
+    pub input: AudioFormat,
+    /// Format of the model's sound on a websocket.
+    pub output: AudioFormat,
+    /// How to find turns; `None` for push-to-talk.
+    pub turns: Option<TurnSettings>,
+}
+
+/// Who knows what the caller has heard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Delivery {
+    /// We do: sound leaves at the pace of a clock, which reports (WebRTC).
+    Paced,
+    /// The client does: sound leaves as soon as it is made (websocket).
+    Unpaced,
+}
+
+/// What a conversation has to know from the start.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// `sess_...`.
+    pub session_id: String,
+    /// Random letters that make the ids of items and answers unique.
+    pub stem: String,
+    /// Random numbers of the answers are a function of it.
+    pub seed: u64,
+    /// The model that is served.
+    pub model: ModelInfo,
+    /// Who knows what the caller has heard.
+    pub delivery: Delivery,
+}
+
+/// One conversation.
+#[derive(Debug)]
+pub struct Core {
+    setup: Setup,
+    config: Session,
+    hearing: Hearing,
+    history: History,
+    /// The answer being made.
+    answer: Option<Answer>,
+    /// An answer to begin once the one being made has ended.
+    deferred: Option<Asked>,
+    /// Answers with sound that was not played yet, oldest first. Always empty without a playout clock.
+    playing: VecDeque<Playing>,
+    estimator: Box<dyn WordEstimator>,
+    /// Numbers events, items and answers.
+    counter: u64,
+    effects: Vec<Effect>,
+}
+
+impl Core {
+    /// A new conversation and the first things to do.
+    pub fn new(setup: Setup) -> (Self, Vec<Effect>) {
+        let config = config::initial(&setup.session_id, &setup.model);
+        let mut core = Self {
+            hearing: Hearing::new(setup.model.input_rate),
+            setup,
+            config,
+            history: History::default(),
+            answer: None,
+            deferred: None,
+            playing: VecDeque::new(),
+            estimator: Box::new(Proportional),
+            counter: 0,
+            effects: Vec::new(),
+        };
+        core.configure();
+        core.send(ServerEvent::SessionCreated(State { session: core.config.clone() }));
+        let effects = std::mem::take(&mut core.effects);
+        (core, effects)
+    }
+
+    /// Takes what happened at `now` and returns what to do, in order.
+    pub fn handle(&mut self, input: Input, now: Instant) -> Vec<Effect> {
+        match input {
+            Input::Client(message) => {
+                if let Err(error) = self.client(message.event, now) {
+                    self.fail(error.about(message.event_id));
+                }
+            }
+            Input::Refused(error) => self.fail(error),
+            Input::Audio(samples) => self.audio(&samples),
+            Input::Turn(TurnEvent::SpeechStarted { audio_start_ms }) => self.speech_started(audio_start_ms),
+            Input::Turn(TurnEvent::SpeechStopped { audio_end_ms }) => self.speech_stopped(audio_end_ms, now),
+            Input::Engine(event) => self.engine(event),
+            Input::EngineEnded => {
+                self.fail(ErrorBody::server(ErrorKind::Internal, "the engine has ended this session"));
+                self.effects.push(Effect::Close);
+            }
+            Input::Playout(report) => self.playout(report),
+        }
+        std::mem::take(&mut self.effects)
+    }
+
+    /// The configuration in effect.
+    pub fn config(&self) -> &Session {
+        &self.config
+    }
+
+    fn client(&mut self, event: ClientEvent, now: Instant) -> Result<(), ErrorBody> {
+        match event {
+            ClientEvent::SessionUpdate(update) => self.update(&update.session),
+            // Decoded by the driver, which knows the format.
+            ClientEvent::InputAppend(_) => Ok(()),
+            ClientEvent::InputCommit => self.commit(),
+            ClientEvent::InputClear => {
+                self.clear_input();
+                Ok(())
+            }
+            ClientEvent::OutputClear => self.clear_output(),
+            ClientEvent::ItemCreate(create) => self.create_item(create),
+            ClientEvent::ItemDelete(name) => self.delete_item(name),
+            ClientEvent::ItemRetrieve(name) => self.retrieve_item(&name),
+            ClientEvent::ItemTruncate(truncate) => self.truncate_item(&truncate),
+            ClientEvent::ResponseCreate(create) => self.create_response(create.response.unwrap_or_default(), now),
+            ClientEvent::ResponseCancel(cancel) => self.cancel_response(cancel.response_id.as_deref()),
+        }
+    }
+
+    fn update(&mut self, patch: &serde_json::Value) -> Result<(), ErrorBody> {
+        let old = self.config.instructions.clone();
+        self.config = config::updated(&self.config, patch, &self.setup.model)?;
+        if self.config.instructions != old {
+            self.command(Command::Instruct(self.config.instructions.clone()));
+        }
+        self.configure();
+        self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
+        // Said once: the next update has its own.
+        self.config.repartee.warnings.clear();
+        Ok(())
+    }
+
+    fn configure(&mut self) {
+        let turns = self.config.audio.input.turn_detection.as_ref().map(config::turn_settings);
+        self.hearing.keep(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms));
+        let wiring = Wiring { input: self.config.audio.input.format, output: self.config.audio.output.format, turns };
+        self.effects.push(Effect::Configure(wiring));
+    }
+
+    fn send(&mut self, event: ServerEvent) {
+        let event_id = self.new_event_id();
+        self.effects.push(Effect::Send(ServerMessage { event_id, event }));
+    }
+
+    fn new_event_id(&mut self) -> String {
+        let number = self.number();
+        format!("event_{}_{number}", self.setup.stem)
+    }
+
+    fn fail(&mut self, error: ErrorBody) {
+        self.effects.push(Effect::Erred(error.code.clone().unwrap_or_default()));
+        self.send(ServerEvent::Error(Report { error }));
+    }
+
+    fn command(&mut self, command: Command) {
+        self.effects.push(Effect::Engine(command));
+    }
+
+    fn number(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    /// A new item's name on the wire and in the engine.
+    fn new_item(&mut self) -> (String, ItemId) {
+        let item = self.number();
+        (format!("item_{}_{item}", self.setup.stem), item)
+    }
+}
+
+/// How a failure of the engine looks on the wire.
+fn engine_error(error: &SessionError) -> ErrorBody {
+    let message = error.to_string();
+    match error {
+        SessionError::NothingToCommit => ErrorBody::invalid(ErrorKind::CommitEmpty, message),
+        SessionError::AudioTooLong { .. } => ErrorBody::invalid(ErrorKind::AudioTooLong, message),
+        SessionError::ContextFull { .. } => ErrorBody::invalid(ErrorKind::ConversationTooLarge, message),
+        SessionError::UnknownVoice { .. } => {
+            ErrorBody::invalid(ErrorKind::InvalidValue, message).at("session.audio.output.voice")
+        }
+        SessionError::DuplicateItem(_) | SessionError::NotFinite { .. } | SessionError::Internal { .. } => {
+            ErrorBody::server(ErrorKind::Internal, message)
+        }
+    }
+}

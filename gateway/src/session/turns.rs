@@ -1,0 +1,117 @@
+//! The caller's turns: found by the detector, or ended by the client.
+
+use std::time::Instant;
+
+use repartee_engine::session::Command;
+
+use super::history::{Entry, Kind};
+use super::{Core, Effect};
+use crate::protocol::input_audio::{Committed, SpeechStarted, SpeechStopped};
+use crate::protocol::item::Status;
+use crate::protocol::response::{Overrides, Reason};
+use crate::protocol::session::TurnDetection;
+use crate::protocol::{ErrorBody, ErrorKind, ServerEvent};
+
+/// The shortest turn that a client may commit, in ms, as in the published reference.
+const SHORTEST_MS: f64 = 100.0;
+
+impl Core {
+    fn detection(&self) -> Option<&TurnDetection> {
+        self.config.audio.input.turn_detection.as_ref()
+    }
+
+    pub(super) fn audio(&mut self, samples: &[f32]) {
+        if self.detection().is_none() && self.hearing.turn().is_none() {
+            // Push-to-talk: all sound belongs to a turn.
+            let (item_id, _) = self.new_item();
+            let slices = self.hearing.open(item_id, None);
+            self.append(slices);
+        }
+        let slices = self.hearing.push(samples);
+        self.append(slices);
+    }
+
+    fn append(&mut self, slices: impl IntoIterator<Item = Vec<f32>>) {
+        for slice in slices {
+            self.command(Command::Append(slice));
+        }
+    }
+
+    pub(super) fn speech_started(&mut self, audio_start_ms: u64) {
+        let Some(detection) = self.detection() else { return };
+        let interrupts = detection.interrupts_response();
+        let item_id = match self.hearing.turn() {
+            // Sound that was appended before detection was switched on.
+            Some(turn) => turn.item_id.clone(),
+            None => {
+                let (item_id, _) = self.new_item();
+                let slices = self.hearing.open(item_id.clone(), Some(audio_start_ms));
+                self.append(slices);
+                item_id
+            }
+        };
+        self.send(ServerEvent::SpeechStarted(SpeechStarted { audio_start_ms, item_id }));
+        if interrupts {
+            self.interrupt(Reason::TurnDetected);
+        }
+    }
+
+    pub(super) fn speech_stopped(&mut self, audio_end_ms: u64, now: Instant) {
+        let Some(detection) = self.detection() else { return };
+        let creates = detection.creates_response();
+        let Some(turn) = self.hearing.turn() else { return };
+        let item_id = turn.item_id.clone();
+        self.send(ServerEvent::SpeechStopped(SpeechStopped { audio_end_ms, item_id }));
+        self.end_turn(Some(audio_end_ms));
+        if creates {
+            self.respond_when_free(Overrides::default(), now);
+        }
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), ErrorBody> {
+        let buffered = self.hearing.buffered_ms();
+        if buffered < SHORTEST_MS {
+            let message = format!(
+                "Error committing input audio buffer: buffer too small. Expected at least {SHORTEST_MS:.0}ms of \
+                 audio, but buffer only has {buffered:.2}ms of audio."
+            );
+            return Err(ErrorBody::invalid(ErrorKind::CommitEmpty, message));
+        }
+        if self.hearing.turn().is_none() {
+            let (item_id, _) = self.new_item();
+            let slices = self.hearing.open(item_id, None);
+            self.append(slices);
+        }
+        self.end_turn(None);
+        self.effects.push(Effect::EndTurn);
+        Ok(())
+    }
+
+    /// Makes the open turn an item of the conversation.
+    fn end_turn(&mut self, end_ms: Option<u64>) {
+        let Some((turn, last)) = self.hearing.close(end_ms) else { return };
+        self.append(last);
+        let item = self.number();
+        self.command(Command::Commit { item });
+        let previous_item_id = self.history.last_id().map(str::to_owned);
+        let item_id = turn.item_id;
+        self.history.push(Entry {
+            id: item_id.clone(),
+            item,
+            kind: Kind::UserAudio,
+            status: Status::Completed,
+            text: String::new(),
+            audio_ms: 0,
+        });
+        self.send(ServerEvent::InputCommitted(Committed { previous_item_id, item_id: item_id.clone() }));
+        self.show_item(&item_id);
+    }
+
+    pub(super) fn clear_input(&mut self) {
+        if self.hearing.forget() {
+            self.command(Command::Clear);
+        }
+        self.effects.push(Effect::EndTurn);
+        self.send(ServerEvent::InputCleared {});
+    }
+}

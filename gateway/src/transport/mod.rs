@@ -1,0 +1,4 @@
+//! How bytes come and go. A transport knows nothing of speech.
+
+pub mod webrtc;
+pub mod websocket;

@@ -1,0 +1,180 @@
+//! A call as its owner sees it.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rtc::rtp;
+use thiserror::Error;
+use tokio::sync::mpsc;
+use webrtc::media_stream::track_local::TrackLocal as _;
+use webrtc::peer_connection::StatsSelector;
+
+use super::connection::Connection;
+
+/// RTP ticks a second; Opus always counts 48 kHz.
+const CLOCK: u128 = 48_000;
+
+/// What happens in a call.
+///
+/// The queue is bounded. Messages are never dropped: while it is full, the peer's window closes. Audio packets are
+/// dropped and counted ([`Call::dropped_audio`]) when the owner has not read for seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallEvent {
+    /// The peer is connected and encrypted.
+    Connected,
+    /// The data channel is open: messages may be sent.
+    ChannelOpen,
+    /// A packet of the peer's voice, as it arrived; see [`crate::media::jitter`].
+    Audio {
+        /// RTP sequence number.
+        sequence: u16,
+        /// RTP timestamp, 48 kHz.
+        timestamp: u32,
+        /// The sender says that speech begins.
+        marker: bool,
+        /// One Opus packet.
+        payload: Bytes,
+        /// When it was read from the socket.
+        arrival: Instant,
+    },
+    /// A text message of the peer.
+    Message(String),
+    /// The call is over; the last event.
+    Closed,
+}
+
+/// Why something was not sent.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum SendError {
+    /// The peer does not take messages of this size; the channel lives on.
+    #[error("a message of {size} bytes exceeds the peer's limit of {limit}")]
+    TooLarge {
+        /// Bytes of the message.
+        size: usize,
+        /// Bytes that the peer takes.
+        limit: usize,
+    },
+    /// The data channel is not open yet.
+    #[error("the data channel is not open yet")]
+    NotOpen,
+    /// The call is over.
+    #[error("the call is over")]
+    Closed,
+}
+
+/// One call. Dropping it hangs up and frees everything in the background; [`Call::close`] waits for that.
+#[derive(Debug)]
+pub struct Call {
+    /// What happens, in order. `None` only after [`CallEvent::Closed`].
+    pub events: mpsc::Receiver<CallEvent>,
+    connection: Connection,
+    max_message_size: usize,
+    payload_type: u8,
+    clock: Mutex<Clock>,
+}
+
+/// Where our voice is in its stream.
+#[derive(Debug)]
+struct Clock {
+    sequence: u16,
+    timestamp: u32,
+    /// The next packet is the first after silence.
+    marker: bool,
+}
+
+impl Call {
+    /// A call over a connection that knows both descriptions.
+    pub(super) async fn new(mut connection: Connection, max_message_size: usize) -> webrtc::error::Result<Self> {
+        let mut payload_type = None;
+        for sender in connection.pc.get_senders().await {
+            payload_type = sender.get_parameters().await?.rtp_parameters.codecs.first().map(|codec| codec.payload_type);
+        }
+        let payload_type = payload_type.ok_or(webrtc::error::Error::ErrUnsupportedCodec)?;
+        let random = getrandom::u64().map_err(|error| webrtc::error::Error::Other(error.to_string()))?;
+        let clock = Clock { sequence: random as u16, timestamp: (random >> 16) as u32, marker: true };
+        // `new` is the only one to take it.
+        let events = connection.events.take().ok_or(webrtc::error::Error::ErrConnectionClosed)?;
+        Ok(Self { events, connection, max_message_size, payload_type, clock: Mutex::new(clock) })
+    }
+
+    /// The longest message that the peer takes, in bytes.
+    pub fn max_message_size(&self) -> usize {
+        self.max_message_size
+    }
+
+    /// Audio packets of the peer that were dropped because nobody read them.
+    pub fn dropped_audio(&self) -> u64 {
+        self.connection.shared.dropped_audio()
+    }
+
+    /// Sends a text message, in order. Waits while 1 MiB is unsent: give it a time limit. Cancel safe: a message whose
+    /// future is dropped was sent wholly or not at all.
+    pub async fn send_message(&self, text: &str) -> Result<(), SendError> {
+        if text.len() > self.max_message_size {
+            return Err(SendError::TooLarge { size: text.len(), limit: self.max_message_size });
+        }
+        if self.connection.shared.has_ended() {
+            return Err(SendError::Closed);
+        }
+        let channel = self.connection.shared.channel().ok_or(SendError::NotOpen)?;
+        channel.send_text(text).await.map_err(|_| SendError::Closed)
+    }
+
+    /// Sends one Opus packet that lasts `duration`. Pacing is the caller's: the packet leaves at once.
+    pub async fn send_audio(&self, payload: Bytes, duration: Duration) -> Result<(), SendError> {
+        if self.connection.shared.has_ended() {
+            return Err(SendError::Closed);
+        }
+        let header = {
+            let mut clock = self.lock_clock();
+            let (sequence_number, timestamp) = (clock.sequence, clock.timestamp);
+            clock.sequence = sequence_number.wrapping_add(1);
+            clock.timestamp = timestamp.wrapping_add(ticks(duration));
+            rtp::Header {
+                version: 2,
+                marker: std::mem::take(&mut clock.marker),
+                payload_type: self.payload_type,
+                sequence_number,
+                timestamp,
+                ssrc: self.connection.ssrc,
+                ..Default::default()
+            }
+        };
+        self.connection.track.write_rtp(rtp::Packet { header, payload }).await.map_err(|_| SendError::Closed)
+    }
+
+    /// Lets `duration` of silence pass without a packet: the receiver hears nothing, and misses nothing.
+    pub fn skip_audio(&self, duration: Duration) {
+        let mut clock = self.lock_clock();
+        clock.timestamp = clock.timestamp.wrapping_add(ticks(duration));
+        clock.marker = true;
+    }
+
+    /// The latest round trip of the pair of addresses in use; `None` before the first measurement.
+    pub async fn round_trip(&self) -> Option<Duration> {
+        let report = self.connection.pc.get_stats(Instant::now(), StatsSelector::None).await;
+        report
+            .candidate_pairs()
+            .filter(|pair| pair.current_round_trip_time > 0.0)
+            .max_by_key(|pair| (pair.nominated, pair.responses_received))
+            .and_then(|pair| Duration::try_from_secs_f64(pair.current_round_trip_time).ok())
+    }
+
+    /// Hangs up and waits until everything is freed. If the future is dropped, it is freed in the background.
+    pub async fn close(self) {
+        let Self { events, connection, .. } = self;
+        drop(events);
+        connection.close().await;
+    }
+
+    fn lock_clock(&self) -> std::sync::MutexGuard<'_, Clock> {
+        // Plain numbers: a panic cannot leave them half-changed.
+        self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn ticks(duration: Duration) -> u32 {
+    // Wraps as RTP timestamps do.
+    (duration.as_micros() * CLOCK / 1_000_000) as u32
+}

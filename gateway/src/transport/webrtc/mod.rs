@@ -1,0 +1,151 @@
+//! One call over WebRTC: Opus both ways and the data channel `oai-events`.
+//!
+//! ```text
+//! offer SDP -> answer() -> answer SDP, and a Call:   events in (audio packets, messages, closed)
+//!                                                    send_audio, send_message, round_trip, close
+//! ```
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `call` | [`Call`]: what its owner reads and sends |
+//! | `connection` | the peer connection under it: building, callbacks, the end |
+//! | `line` | [`WebRtcLine`]: jitter buffer, playout clock and data channel as the call's task sees them |
+//! | `sdp` | what an offer must contain, and the typed errors if it does not |
+//! | `settings` | addresses and limits |
+//!
+//! [`offer`] makes the calling side of the same thing, for load tests.
+//!
+//! A call ends when its owner closes or drops it, or when the peer hangs up or vanishes: the data channel or the
+//! connection closes, or ICE hears nothing for [`VANISHED`]. However it ends, the sockets and every task of it are freed.
+
+mod call;
+mod connection;
+mod line;
+mod sdp;
+mod settings;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+use webrtc::peer_connection::RTCSessionDescription;
+
+pub use call::{Call, CallEvent, SendError};
+pub use line::WebRtcLine;
+pub use settings::WebRtcSettings;
+
+use connection::Connection;
+
+/// Label of the data channel that carries the protocol's events.
+pub const CHANNEL: &str = "oai-events";
+/// A peer of which ICE hears nothing for so long has vanished.
+pub const VANISHED: Duration = Duration::from_secs(5);
+/// An offer that was answered but not taken up for so long is given up.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
+/// Gathering addresses is local work; longer than this means that it has failed.
+const GATHER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Why an offer was not answered. All but [`AnswerError::Internal`] are the caller's to mend.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum AnswerError {
+    /// The text is not SDP.
+    #[error("the offer is not SDP: {0}")]
+    NotSdp(String),
+    /// There is no audio section, or it is disabled.
+    #[error("the offer has no audio section: add a microphone track or an audio transceiver")]
+    NoAudio,
+    /// The audio section does not list Opus.
+    #[error("the offer's audio section does not list Opus (opus/48000/2)")]
+    NoOpus,
+    /// It is SDP, but a call cannot be made of it.
+    #[error("the offer cannot be answered: {0}")]
+    Unusable(String),
+    /// Something is wrong on our side.
+    #[error("the call could not be set up: {0}")]
+    Internal(String),
+}
+
+/// Answers an offer. The SDP holds all our addresses, so nothing has to be sent after it; the peer connects once it has
+/// the answer, and the call then reports [`CallEvent::Connected`].
+///
+/// Cancel safe: if the future is dropped, whatever was set up is freed.
+pub async fn answer(offer: &str, settings: &WebRtcSettings) -> Result<(String, Call), AnswerError> {
+    let wanted = sdp::read_offer(offer)?;
+    let (offer, settings) = (offer.to_owned(), settings.clone());
+    uncancelled(async move {
+        let connection = Connection::new(&settings).await.map_err(internal)?;
+        let pc = Arc::clone(&connection.pc);
+        let offer = RTCSessionDescription::offer(offer).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
+        pc.set_remote_description(offer).await.map_err(unusable)?;
+        connection.add_track().await.map_err(internal)?;
+        let answer = pc.create_answer(None).await.map_err(unusable)?;
+        let description = sdp::advertise(&describe(&connection, answer).await?, &settings.advertised);
+        let call = Call::new(connection, wanted.max_message_size).await.map_err(unusable)?;
+        Ok((description, call))
+    })
+    .await
+}
+
+/// The calling side: an offer to send, and what becomes a [`Call`] with the answer to it.
+///
+/// Cancel safe: if the future is dropped, whatever was set up is freed.
+pub async fn offer(settings: &WebRtcSettings) -> Result<(String, Dialing), AnswerError> {
+    let settings = settings.clone();
+    uncancelled(async move {
+        let connection = Connection::new(&settings).await.map_err(internal)?;
+        connection.add_track().await.map_err(internal)?;
+        connection.open_channel().await.map_err(internal)?;
+        let offer = connection.pc.create_offer(None).await.map_err(internal)?;
+        let description = describe(&connection, offer).await?;
+        Ok((description, Dialing { connection }))
+    })
+    .await
+}
+
+/// An offer that waits for its answer; dropping it frees everything.
+#[derive(Debug)]
+pub struct Dialing {
+    connection: Connection,
+}
+
+impl Dialing {
+    /// Takes the answer up.
+    pub async fn accept(self, answer: &str) -> Result<Call, AnswerError> {
+        let max_message_size = sdp::read_offer(answer)?.max_message_size;
+        let answer =
+            RTCSessionDescription::answer(answer.to_owned()).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
+        self.connection.pc.set_remote_description(answer).await.map_err(unusable)?;
+        Call::new(self.connection, max_message_size).await.map_err(unusable)
+    }
+}
+
+/// Sets the local description and returns it once it holds all addresses.
+async fn describe(connection: &Connection, description: RTCSessionDescription) -> Result<String, AnswerError> {
+    connection.pc.set_local_description(description).await.map_err(unusable)?;
+    tokio::time::timeout(GATHER_TIMEOUT, connection.gathered())
+        .await
+        .map_err(|_| AnswerError::Internal("no local address was found in time".to_owned()))?;
+    match connection.pc.local_description().await {
+        Some(description) => Ok(description.sdp),
+        None => Err(AnswerError::Internal("the local description is gone".to_owned())),
+    }
+}
+
+/// Runs a set-up to its end even if nobody waits any more: a peer connection that is dropped half-way keeps its driver,
+/// while a finished one is freed by its owner's `Drop`.
+async fn uncancelled<T: Send + 'static>(
+    setup: impl Future<Output = Result<T, AnswerError>> + Send + 'static,
+) -> Result<T, AnswerError> {
+    tokio::spawn(setup).await.map_err(|error| AnswerError::Internal(error.to_string()))?
+}
+
+fn internal(error: webrtc::error::Error) -> AnswerError {
+    AnswerError::Internal(error.to_string())
+}
+
+fn unusable(error: webrtc::error::Error) -> AnswerError {
+    AnswerError::Unusable(error.to_string())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+//! Two real peers on loopback.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use super::*;
+use crate::media::jitter::{JitterBuffer, Play};
+use crate::media::opus::{FRAME, OpusDecoder, OpusEncoder};
+use crate::media::testing::{dominant_frequency, level_db, sine};
+
+/// Far longer than anything here takes: only a defect runs into it.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The caller's and the server's end of a new call.
+async fn connect() -> (Call, Call) {
+    let settings = WebRtcSettings::default();
+    let (sdp, dialing) = offer(&settings).await.unwrap();
+    let (sdp, server) = answer(&sdp, &settings).await.unwrap();
+    (dialing.accept(&sdp).await.unwrap(), server)
+}
+
+async fn next(call: &mut Call) -> CallEvent {
+    tokio::time::timeout(PATIENCE, call.events.recv()).await.expect("nothing happens").expect("no end was reported")
+}
+
+/// Reads until the channel is open; the call must have been reported as connected by then.
+async fn until_open(call: &mut Call) {
+    let mut connected = false;
+    loop {
+        match next(call).await {
+            CallEvent::Connected => connected = true,
+            CallEvent::ChannelOpen => return assert!(connected),
+            CallEvent::Audio { .. } => {}
+            event => panic!("{event:?}"),
+        }
+    }
+}
+
+async fn until_closed(call: &mut Call) {
+    while next(call).await != CallEvent::Closed {}
+}
+
+async fn open() -> (Call, Call) {
+    let (mut caller, mut server) = connect().await;
+    tokio::join!(until_open(&mut caller), until_open(&mut server));
+    (caller, server)
+}
+
+/// Sends a second of a tone in real time.
+async fn sing(call: &Call, frequency: f64) {
+    let mut encoder = OpusEncoder::new(24_000).unwrap();
+    let mut tick = tokio::time::interval(FRAME);
+    for frame in sine(frequency, 24_000, 24_000).chunks_exact(480) {
+        tick.tick().await;
+        call.send_audio(encoder.encode(frame).unwrap().payload, FRAME).await.unwrap();
+    }
+}
+
+/// Listens for most of a second.
+async fn listen(call: &mut Call) -> Vec<f32> {
+    let (mut jitter, mut decoder, mut heard) = (JitterBuffer::new(), OpusDecoder::new(16_000).unwrap(), Vec::new());
+    while heard.len() < 14_000 {
+        let CallEvent::Audio { sequence, timestamp, payload, arrival, .. } = next(call).await else { continue };
+        jitter.push(sequence, timestamp, payload, arrival);
+        loop {
+            heard.extend(match jitter.pop(Instant::now()) {
+                Play::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
+                Play::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
+                Play::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
+                Play::Silence { .. } => continue,
+                Play::Wait { .. } => break,
+            });
+        }
+    }
+    heard
+}
+
+#[tokio::test]
+async fn both_sides_hear_each_other() {
+    let (mut caller, mut server) = open().await;
+    for (frequency, from_server) in [(440.0, false), (700.0, true)] {
+        let (speaker, listener) = if from_server { (&server, &mut caller) } else { (&caller, &mut server) };
+        let ((), heard) = tokio::join!(sing(speaker, frequency), listen(listener));
+        let settled = &heard[3_200..];
+        assert!(
+            (dominant_frequency(settled, 16_000) - frequency).abs() < 4.0,
+            "{}",
+            dominant_frequency(settled, 16_000)
+        );
+        assert!(level_db(settled) > -12.0);
+    }
+    assert_eq!((caller.dropped_audio(), server.dropped_audio()), (0, 0));
+}
+
+#[tokio::test]
+async fn silence_that_was_skipped_shows_in_timestamps_not_in_sequence_numbers() {
+    let (caller, mut server) = open().await;
+    let packet = Bytes::from_static(&[0x08, 0, 0]);
+    caller.send_audio(packet.clone(), FRAME).await.unwrap();
+    caller.skip_audio(Duration::from_millis(400));
+    caller.send_audio(packet, FRAME).await.unwrap();
+    let mut seen = Vec::new();
+    while seen.len() < 2 {
+        if let CallEvent::Audio { sequence, timestamp, marker, .. } = next(&mut server).await {
+            seen.push((sequence, timestamp, marker));
+        }
+    }
+    assert_eq!(seen[1].0, seen[0].0.wrapping_add(1));
+    assert_eq!(seen[1].1, seen[0].1.wrapping_add(420 * 48));
+    assert!(seen[0].2 && seen[1].2, "each is the first after silence");
+}
+
+#[tokio::test]
+async fn messages_of_every_size_arrive_whole_and_in_order() {
+    let (mut caller, mut server) = open().await;
+    let messages: Vec<String> =
+        [0, 1, 1_000, 60_000, 200_000, 256 * 1024].iter().map(|&length| "ü".repeat(length / 2)).collect();
+    for (from, to) in [(&caller, &mut server)] {
+        let send = async {
+            for message in &messages {
+                from.send_message(message).await.unwrap();
+            }
+        };
+        let receive = async {
+            for message in &messages {
+                assert_eq!(next(to).await, CallEvent::Message(message.clone()));
+            }
+        };
+        tokio::join!(send, receive);
+    }
+    server.send_message("back").await.unwrap();
+    assert_eq!(next(&mut caller).await, CallEvent::Message("back".to_owned()));
+}
+
+#[tokio::test]
+async fn what_the_peer_does_not_take_is_a_typed_error_and_the_channel_lives_on() {
+    let (caller, mut server) = open().await;
+    let size = caller.max_message_size() + 1;
+    let error = caller.send_message(&"x".repeat(size)).await.unwrap_err();
+    assert_eq!(error, SendError::TooLarge { size, limit: size - 1 });
+    caller.send_message("still here").await.unwrap();
+    assert_eq!(next(&mut server).await, CallEvent::Message("still here".to_owned()));
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_holds_the_sender_up_and_loses_no_message() {
+    let (caller, mut server) = open().await;
+    let message = "x".repeat(50_000);
+    let mut sent = 0;
+    // Until the windows and queues between both are full.
+    while tokio::time::timeout(Duration::from_millis(300), caller.send_message(&message)).await.is_ok() {
+        sent += 1;
+        assert!(sent < 2_000, "nothing holds the sender up");
+    }
+    for _ in 0..sent {
+        assert_eq!(next(&mut server).await, CallEvent::Message(message.clone()));
+    }
+    caller.send_message("and on").await.unwrap();
+    assert_eq!(next(&mut server).await, CallEvent::Message("and on".to_owned()));
+}
+
+#[tokio::test]
+async fn a_reader_that_stops_loses_audio_and_counts_it() {
+    let (caller, mut server) = open().await;
+    for _ in 0..2_000 {
+        caller.send_audio(Bytes::from_static(&[0x08, 0, 0]), FRAME).await.unwrap();
+    }
+    caller.send_message("after").await.unwrap();
+    let mut heard = 0;
+    loop {
+        match next(&mut server).await {
+            CallEvent::Audio { .. } => heard += 1,
+            CallEvent::Message(text) => break assert_eq!(text, "after"),
+            event => panic!("{event:?}"),
+        }
+    }
+    // Our queue and the library's hold 192 and 256.
+    assert!(heard < 450, "{heard} packets waited");
+    assert!(server.dropped_audio() > 0);
+}
+
+#[tokio::test]
+async fn the_round_trip_is_known_once_connected() {
+    let (_caller, server) = open().await;
+    let measured = server.round_trip().await.expect("connecting measures it");
+    assert!(measured < Duration::from_secs(1), "{measured:?}");
+}
+
+#[tokio::test]
+async fn hanging_up_is_noticed_at_once_on_the_other_side() {
+    for by_dropping in [false, true] {
+        let (caller, mut server) = open().await;
+        if by_dropping {
+            drop(caller);
+        } else {
+            caller.close().await;
+        }
+        let since = Instant::now();
+        until_closed(&mut server).await;
+        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        assert_eq!(server.send_message("too late").await, Err(SendError::Closed));
+        assert_eq!(server.send_audio(Bytes::from_static(&[8, 0]), FRAME).await, Err(SendError::Closed));
+    }
+}
+
+#[test]
+fn a_peer_that_vanishes_without_a_word_is_noticed() {
+    // The caller lives in a runtime of its own, which is pulled out from under it.
+    let [theirs, ours] = [(); 2].map(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
+    let settings = WebRtcSettings::default();
+    let (sdp, dialing) = theirs.block_on(offer(&settings)).unwrap();
+    let (sdp, mut server) = ours.block_on(answer(&sdp, &settings)).unwrap();
+    let mut caller = theirs.block_on(dialing.accept(&sdp)).unwrap();
+    ours.block_on(async { tokio::join!(until_open(&mut caller), until_open(&mut server)) });
+    theirs.shutdown_background();
+    let since = Instant::now();
+    ours.block_on(until_closed(&mut server));
+    assert!(since.elapsed() < VANISHED + Duration::from_secs(2), "{:?}", since.elapsed());
+}
+
+#[tokio::test]
+async fn a_camera_that_is_offered_too_is_declined_and_the_call_works() {
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    // The camera shares what the microphone says about the transport.
+    let audio = &sdp[sdp.find("m=audio").unwrap()..sdp.find("m=application").unwrap()];
+    let transport = ["a=ice-", "a=fingerprint", "a=setup", "a=rtcp-mux", "a=sendrecv", "c="];
+    let shared: String = audio
+        .lines()
+        .filter(|line| transport.iter().any(|start| line.starts_with(start)))
+        .fold(String::new(), |all, line| all + line + "\r\n");
+    let video = format!("m=video 9 UDP/TLS/RTP/SAVPF 96\r\n{shared}a=mid:9\r\na=rtpmap:96 VP8/90000\r\n");
+    let with_video = sdp.replace("a=group:BUNDLE 0 1", "a=group:BUNDLE 0 1 9") + &video;
+    let (sdp, _server) = answer(&with_video, &WebRtcSettings::default()).await.unwrap();
+    assert!(sdp.contains("m=video 0 "), "{sdp}");
+    drop(dialing);
+}
+
+#[tokio::test]
+async fn nothing_may_be_sent_before_the_channel_is_open() {
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let (_, server) = answer(&sdp, &WebRtcSettings::default()).await.unwrap();
+    assert_eq!(server.send_message("early").await, Err(SendError::NotOpen));
+}
+
+#[tokio::test]
+async fn calls_leave_no_task_behind() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for round in 0..50 {
+        match round % 5 {
+            // Answered but never taken up.
+            0 => {
+                let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+                let (_, server) = answer(&sdp, &WebRtcSettings::default()).await.unwrap();
+                server.close().await;
+                drop(dialing);
+            }
+            // Never answered.
+            1 => drop(offer(&WebRtcSettings::default()).await.unwrap()),
+            2 => {
+                let (caller, server) = open().await;
+                caller.send_message("hello").await.unwrap();
+                server.close().await;
+                caller.close().await;
+            }
+            _ => {
+                let (mut caller, server) = connect().await;
+                assert_eq!(next(&mut caller).await, CallEvent::Connected);
+                drop((caller, server));
+            }
+        }
+    }
+    // What was dropped ends in the background.
+    let ended = async {
+        while tasks() > before {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{} tasks, {before} before", tasks()));
+}
+
+#[tokio::test]
+async fn what_cannot_be_answered_is_a_typed_error() {
+    let settings = WebRtcSettings::default();
+    let (sdp, _dialing) = offer(&settings).await.unwrap();
+    let error = async |sdp: String| answer(&sdp, &settings).await.unwrap_err();
+    for text in ["", "hello", "v=0", "{\"type\": \"offer\"}", "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns"] {
+        assert!(matches!(error(text.to_owned()).await, AnswerError::NotSdp(_)), "{text:?}");
+    }
+    let session = &sdp[..sdp.find("m=").unwrap()];
+    assert_eq!(error(session.to_owned()).await, AnswerError::NoAudio);
+    assert_eq!(error(sdp.replace("m=audio", "m=video")).await, AnswerError::NoAudio);
+    assert_eq!(error(sdp.replace("m=audio 9 ", "m=audio 0 ")).await, AnswerError::NoAudio);
+    assert_eq!(error(sdp.replace("opus/48000/2", "PCMU/8000")).await, AnswerError::NoOpus);
+    let without = |attribute: &str| -> String {
+        sdp.lines().filter(|line| !line.starts_with(attribute)).flat_map(|line| [line, "\r\n"]).collect()
+    };
+    for attribute in ["a=fingerprint", "a=ice-ufrag"] {
+        assert!(matches!(error(without(attribute)).await, AnswerError::Unusable(_)), "without {attribute}");
+    }
+    let audio = &sdp[sdp.find("m=audio").unwrap()..];
+    let audio = &audio[..audio[1..].find("m=").map_or(audio.len(), |end| end + 1)];
+    assert!(matches!(error(format!("{session}{}", audio.repeat(17))).await, AnswerError::Unusable(_)));
+}
+
+#[tokio::test]
+async fn an_address_that_cannot_be_bound_is_our_own_error() {
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    // TEST-NET-1 is nobody's.
+    let settings = WebRtcSettings { bind: vec!["192.0.2.1:0".parse().unwrap()], ..WebRtcSettings::default() };
+    assert!(matches!(answer(&sdp, &settings).await, Err(AnswerError::Internal(_))));
+}
+
+#[tokio::test]
+async fn advertised_addresses_replace_the_bound_ones() {
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    // Loopback by another name, which must connect, and one of TEST-NET-3, which leads nowhere.
+    let advertised = vec!["203.0.113.7".parse().unwrap(), "127.0.0.2".parse().unwrap()];
+    let settings =
+        WebRtcSettings { bind: vec!["127.0.0.1:0".parse().unwrap()], advertised, ..WebRtcSettings::default() };
+    let (sdp, mut server) = answer(&sdp, &settings).await.unwrap();
+    let candidates: Vec<&str> = sdp.lines().filter(|line| line.starts_with("a=candidate")).collect();
+    assert!(candidates.iter().any(|line| line.contains("203.0.113.7")), "{candidates:?}");
+    assert!(candidates.iter().any(|line| line.contains("127.0.0.2")), "{candidates:?}");
+    assert!(!sdp.contains("127.0.0.1 "), "the bound address is not told");
+    let _caller = dialing.accept(&sdp).await.unwrap();
+    assert_eq!(next(&mut server).await, CallEvent::Connected);
+}

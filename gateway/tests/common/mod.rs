@@ -1,0 +1,218 @@
+//! A real server on a free port with the scripted engine behind it, and a websocket client.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use futures_util::{SinkExt as _, StreamExt as _};
+use repartee::config::Config;
+use repartee::media::pcm;
+use repartee::media::resample::Resampler;
+use repartee::server::Server;
+use repartee::testing::{Script, ScriptedEngine};
+use serde_json::{Value, json};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+use tokio_tungstenite::tungstenite::{Error, Message};
+use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
+
+/// No test waits longer for anything.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running server.
+pub struct Running {
+    pub address: SocketAddr,
+    pub engine: Arc<ScriptedEngine>,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<std::io::Result<()>>,
+}
+
+impl Running {
+    pub async fn start(script: Script) -> Self {
+        Self::start_with(script, |_| {}).await
+    }
+
+    pub async fn start_with(script: Script, change: impl FnOnce(&mut Config)) -> Self {
+        let engine = ScriptedEngine::new(script);
+        let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+        change(&mut config);
+        let server = Server::bind(config, engine.clone()).await.unwrap();
+        let address = server.local_addr();
+        let (stop, stopped) = oneshot::channel();
+        let mut ready = server.ready();
+        let task = tokio::spawn(server.run(async {
+            let _ = stopped.await;
+        }));
+        ready.wait_for(|ready| *ready).await.unwrap();
+        Self { address, engine, stop: Some(stop), task }
+    }
+
+    pub fn url(&self) -> String {
+        format!("ws://{}/v1/realtime?model=gpt-realtime", self.address)
+    }
+
+    /// A client that has read `session.created`.
+    pub async fn connect(&self) -> Client {
+        let mut client = self.dial().await.unwrap();
+        client.expect("session.created").await;
+        client
+    }
+
+    pub async fn dial(&self) -> Result<Client, Error> {
+        let mut request = self.url().into_client_request().unwrap();
+        request.headers_mut().insert("sec-websocket-protocol", "realtime".parse().unwrap());
+        let (socket, response) = connect_async(request).await?;
+        assert_eq!(response.headers()["sec-websocket-protocol"], "realtime");
+        Ok(Client { socket })
+    }
+
+    /// Returns once so many sessions are open.
+    pub async fn sessions(&self, count: usize) {
+        let mut open = self.engine.open_sessions();
+        timeout(PATIENCE, open.wait_for(|open| *open == count)).await.expect("sessions in time").unwrap();
+    }
+
+    /// Begins to stop the server.
+    pub fn stop(&mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+    }
+
+    /// Returns once the server has ended.
+    pub async fn ended(self) {
+        timeout(PATIENCE, self.task).await.expect("the server ends").unwrap().unwrap();
+    }
+
+    /// The body of a GET request, after its head.
+    pub async fn get(&self, path: &str) -> (u16, String) {
+        self.request(&format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.address)).await
+    }
+
+    /// Sends a request as it is; the status and everything after it.
+    pub async fn request(&self, request: &str) -> (u16, String) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let mut socket = TcpStream::connect(self.address).await.unwrap();
+        socket.write_all(request.as_bytes()).await.unwrap();
+        let mut text = String::new();
+        timeout(PATIENCE, socket.read_to_string(&mut text)).await.expect("an answer in time").unwrap();
+        let status = text.split(' ').nth(1).unwrap().parse().unwrap();
+        (status, text)
+    }
+}
+
+/// A websocket client.
+pub struct Client {
+    pub socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
+}
+
+impl Client {
+    pub async fn send(&mut self, event: Value) {
+        self.send_text(event.to_string()).await;
+    }
+
+    pub async fn send_text(&mut self, text: impl Into<String>) {
+        self.socket.send(Message::text(text.into())).await.unwrap();
+    }
+
+    pub async fn message(&mut self) -> Option<Message> {
+        timeout(PATIENCE, self.socket.next()).await.expect("a message in time").and_then(Result::ok)
+    }
+
+    /// The next event.
+    pub async fn event(&mut self) -> Value {
+        let message = self.message().await.expect("the connection lives");
+        serde_json::from_str(message.to_text().unwrap()).unwrap()
+    }
+
+    /// The next event, which is of this type.
+    pub async fn expect(&mut self, kind: &str) -> Value {
+        let event = self.event().await;
+        assert_eq!(event["type"], kind, "{event}");
+        event
+    }
+
+    /// All events up to the next of this type.
+    pub async fn until(&mut self, kind: &str) -> Vec<Value> {
+        let mut events = Vec::new();
+        loop {
+            let event = self.event().await;
+            let found = event["type"] == kind;
+            events.push(event);
+            if found {
+                return events;
+            }
+        }
+    }
+
+    /// The next event is an error with this code.
+    pub async fn error(&mut self, code: &str) -> Value {
+        let event = self.expect("error").await;
+        assert_eq!(event["error"]["code"], code, "{event}");
+        event["error"].clone()
+    }
+
+    /// Changes the session and reads the confirmation.
+    pub async fn update(&mut self, session: Value) -> Value {
+        self.send(json!({"type": "session.update", "session": session})).await;
+        self.expect("session.updated").await["session"].clone()
+    }
+
+    /// Sends sound at 24 kHz in pieces of `piece` samples.
+    pub async fn speak(&mut self, samples: &[f32], piece: usize) {
+        for piece in samples.chunks(piece) {
+            let audio = STANDARD.encode(pcm::encode_i16le(piece));
+            self.send(json!({"type": "input_audio_buffer.append", "audio": audio})).await;
+        }
+    }
+
+    /// Asks a question by text and reads everything up to the end of the answer.
+    pub async fn ask(&mut self, text: &str) -> Vec<Value> {
+        let content = json!([{"type": "input_text", "text": text}]);
+        let item = json!({"type": "message", "role": "user", "content": content});
+        self.send(json!({"type": "conversation.item.create", "item": item})).await;
+        self.send(json!({"type": "response.create"})).await;
+        self.until("rate_limits.updated").await
+    }
+}
+
+/// Types of events, with repetitions written once.
+pub fn kinds(events: &[Value]) -> Vec<&str> {
+    let mut kinds: Vec<_> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();
+    kinds.dedup();
+    kinds
+}
+
+/// The event of this type.
+pub fn find<'a>(events: &'a [Value], kind: &str) -> &'a Value {
+    events.iter().find(|event| event["type"] == kind).unwrap_or_else(|| panic!("{kind} in {:?}", kinds(events)))
+}
+
+/// The sound of all `response.output_audio.delta` events.
+pub fn sound(events: &[Value]) -> Vec<f32> {
+    let deltas = events.iter().filter(|event| event["type"] == "response.output_audio.delta");
+    let bytes: Vec<u8> = deltas.flat_map(|event| STANDARD.decode(event["delta"].as_str().unwrap()).unwrap()).collect();
+    pcm::decode_i16le(&bytes).unwrap()
+}
+
+/// A spoken question at 24 kHz, with silence around it.
+pub fn question() -> Vec<f32> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/question.wav");
+    let mut reader = hound::WavReader::open(path).unwrap();
+    let samples: Vec<f32> = reader.samples::<i16>().map(|sample| pcm::from_i16(sample.unwrap())).collect();
+    let mut filter = Resampler::new(reader.spec().sample_rate, 24_000).unwrap();
+    let mut question = silence(500);
+    question.extend(filter.push(&samples).unwrap());
+    question.extend(filter.flush().unwrap());
+    question.extend(silence(1_000));
+    question
+}
+
+/// So many milliseconds of near silence at 24 kHz.
+pub fn silence(ms: usize) -> Vec<f32> {
+    (0..ms * 24).map(|sample| if sample % 2 == 0 { 1e-4 } else { -1e-4 }).collect()
+}

@@ -1,0 +1,144 @@
+//! Coming and going: admission, callers that vanish or stall, health, and the way down.
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::{Running, find, question};
+use futures_util::StreamExt as _;
+use repartee::config::Config;
+use repartee::server::{BindError, Server};
+use repartee::testing::{Script, ScriptedEngine};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+#[tokio::test]
+async fn a_full_server_says_so_at_once() {
+    let server = Running::start(Script { slots: 1, ..Script::default() }).await;
+    let first = server.connect().await;
+    let Err(Error::Http(response)) = server.dial().await else { panic!("a full server lets nobody in") };
+    assert_eq!(response.status(), 503);
+    let body: Value = serde_json::from_slice(response.body().as_ref().unwrap()).unwrap();
+    assert_eq!(body["error"]["code"], "session_limit_reached");
+    assert_eq!(body["error"]["type"], "server_error");
+    drop(first);
+    server.sessions(0).await;
+    server.connect().await;
+}
+
+#[tokio::test]
+async fn a_caller_who_vanishes_in_the_middle_of_an_answer_frees_everything() {
+    let gate = Arc::new(Semaphore::new(1));
+    let server = Running::start(Script { gate: Some(gate), ..Script::default() }).await;
+    let mut client = server.connect().await;
+    client.speak(&question(), 480).await;
+    client.until("response.output_audio.delta").await;
+    server.sessions(1).await;
+    // No closing handshake: the socket is simply gone.
+    drop(client);
+    tokio::time::timeout(Duration::from_secs(1), server.sessions(0)).await.expect("freed within a second");
+}
+
+#[tokio::test]
+async fn a_caller_who_hangs_up_frees_everything() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    client.socket.close(None).await.unwrap();
+    while client.socket.next().await.is_some() {}
+    server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn a_caller_who_stops_reading_is_closed_and_freed() {
+    // More sound than any socket buffer holds, for a client that never reads it.
+    let script = Script { frames: 20_000, ..Script::default() };
+    let server = Running::start_with(script, |config| config.stalled_after = Duration::from_millis(300)).await;
+    let mut stalled = server.connect().await;
+    let mut other = server.connect().await;
+    let content = json!([{"type": "input_text", "text": "talk"}]);
+    let item = json!({"type": "message", "role": "user", "content": content});
+    stalled.send(json!({"type": "conversation.item.create", "item": item})).await;
+    stalled.send(json!({"type": "response.create"})).await;
+    server.sessions(1).await;
+    other.update(json!({"output_modalities": ["text"]})).await;
+    let events = other.ask("are you there?").await;
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_session_whose_engine_fails_is_closed_and_others_are_not() {
+    let failure = repartee_engine::session::SessionError::NotFinite { stage: "talker" };
+    let server = Running::start(Script { failure: Some(failure), ..Script::default() }).await;
+    let mut client = server.connect().await;
+    let mut other = server.connect().await;
+    client.send(json!({"type": "response.create"})).await;
+    let events = client.until("error").await;
+    assert_eq!(find(&events, "response.done")["response"]["status"], "failed");
+    assert_eq!(find(&events, "error")["error"]["type"], "server_error");
+    let Some(Message::Close(Some(frame))) = client.message().await else { panic!("a farewell") };
+    assert_eq!(u16::from(frame.code), 1011);
+    other.update(json!({})).await;
+    server.sessions(1).await;
+}
+
+#[tokio::test]
+async fn going_down_says_good_bye() {
+    let mut server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    server.stop();
+    let Some(Message::Close(Some(frame))) = client.message().await else { panic!("a farewell") };
+    assert_eq!(u16::from(frame.code), 1001);
+    assert_eq!(server.engine.open_sessions().borrow().to_owned(), 0);
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn health_metrics_and_the_page_are_served() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    client.speak(&question(), 480).await;
+    client.until("rate_limits.updated").await;
+    assert_eq!(server.get("/healthz").await.0, 200);
+    assert_eq!(server.get("/readyz").await.0, 200);
+    let (status, metrics) = server.get("/metrics").await;
+    assert_eq!(status, 200);
+    for line in [
+        "repartee_ttfp_seconds_count 1",
+        "repartee_active_sessions 1",
+        "repartee_turns_total{status=\"completed\"} 1",
+        "repartee_stage_seconds_count{stage=\"endpointing\"} 1",
+        "repartee_stage_seconds_count{stage=\"wire\"} 1",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    assert!(!metrics.contains("sess_"), "no session has a label");
+    let (status, page) = server.get("/").await;
+    assert_eq!(status, 200);
+    assert!(page.contains("<!doctype html>") || page.contains("<!DOCTYPE html>"));
+    let (status, missing) = server.get("/v1/nothing").await;
+    assert_eq!(status, 404);
+    assert!(missing.contains("\"code\":\"not_found\""));
+    assert_eq!(server.get("/v1/realtime").await.0, 426);
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_may_not_call() {
+    let server = Running::start(Script::default()).await;
+    let request = format!(
+        "GET /v1/realtime HTTP/1.1\r\nhost: {}\r\norigin: https://evil.example\r\nconnection: upgrade\r\nupgrade: \
+         websocket\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        server.address
+    );
+    let (status, body) = server.request(&request.replace("connection: upgrade", "connection: upgrade, close")).await;
+    assert_eq!(status, 403, "{body}");
+}
+
+#[tokio::test]
+async fn a_public_address_is_refused() {
+    let config = Config { listen: ([0, 0, 0, 0], 0).into(), ..Config::default() };
+    let error = Server::bind(config, ScriptedEngine::new(Script::default())).await.unwrap_err();
+    assert!(matches!(error, BindError::Public(_)));
+    assert!(error.to_string().contains("no keys"));
+}

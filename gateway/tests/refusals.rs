@@ -1,0 +1,120 @@
+//! Bad input: a typed error, the connection lives on, nobody else notices.
+
+mod common;
+
+use common::{Client, Running, question, silence};
+use repartee::testing::Script;
+use serde_json::{Value, json};
+
+/// The connection still answers.
+async fn lives(client: &mut Client) {
+    client.update(json!({})).await;
+}
+
+#[tokio::test]
+async fn malformed_events_are_errors_and_the_connection_lives_on() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    for (text, code, param) in [
+        ("hello", "invalid_json", Value::Null),
+        ("[]", "invalid_json", Value::Null),
+        (r#"{"event_id":"e"}"#, "missing_required_parameter", json!("type")),
+        (r#"{"type":"party.start"}"#, "unknown_event_type", json!("type")),
+        (r#"{"type":"session.update"}"#, "missing_required_parameter", json!("session")),
+        (r#"{"type":"session.update","session":3}"#, "invalid_value", json!("session")),
+        (r#"{"type":"input_audio_buffer.append"}"#, "missing_required_parameter", json!("audio")),
+        (r#"{"type":"input_audio_buffer.append","audio":"%%%"}"#, "invalid_audio", json!("audio")),
+        (r#"{"type":"input_audio_buffer.append","audio":"AA=="}"#, "invalid_audio", json!("audio")),
+        (r#"{"type":"conversation.item.retrieve","item_id":"x"}"#, "item_retrieve_invalid_item_id", json!("item_id")),
+        (r#"{"type":"conversation.item.delete","item_id":"x"}"#, "item_delete_invalid_item_id", json!("item_id")),
+        (r#"{"type":"output_audio_buffer.clear"}"#, "invalid_value", json!("type")),
+    ] {
+        client.send_text(text).await;
+        assert_eq!(client.error(code).await["param"], param, "{text}");
+    }
+    lives(&mut client).await;
+}
+
+#[tokio::test]
+async fn an_error_names_the_event_that_caused_it() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    client.send(json!({"type": "input_audio_buffer.append", "event_id": "mine", "audio": "%"})).await;
+    assert_eq!(client.error("invalid_audio").await["event_id"], "mine");
+    client.send(json!({"type": "response.cancel", "event_id": "other"})).await;
+    let error = client.error("response_cancel_not_active").await;
+    assert_eq!(error["event_id"], "other");
+    assert!(error["message"].as_str().unwrap().starts_with("Cancellation failed"));
+}
+
+#[tokio::test]
+async fn an_oversized_event_is_an_error_and_the_connection_lives_on() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    let audio = "A".repeat(16 << 20);
+    client.send(json!({"type": "input_audio_buffer.append", "audio": audio})).await;
+    client.error("message_too_large").await;
+    lives(&mut client).await;
+}
+
+#[tokio::test]
+async fn a_second_commit_finds_the_buffer_empty() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    client.update(json!({"audio": {"input": {"turn_detection": null}}})).await;
+    client.speak(&silence(500), 480).await;
+    client.send(json!({"type": "input_audio_buffer.commit"})).await;
+    client.until("conversation.item.done").await;
+    client.send(json!({"type": "input_audio_buffer.commit"})).await;
+    client.error("input_audio_buffer_commit_empty").await;
+    lives(&mut client).await;
+}
+
+#[tokio::test]
+async fn binary_messages_are_refused() {
+    use futures_util::SinkExt as _;
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    client.socket.send(tokio_tungstenite::tungstenite::Message::binary(vec![1, 2, 3])).await.unwrap();
+    client.error("invalid_json").await;
+    lives(&mut client).await;
+}
+
+#[tokio::test]
+async fn the_errors_of_one_caller_do_not_reach_another() {
+    let server = Running::start(Script::default()).await;
+    let (mut clumsy, mut other) = (server.connect().await, server.connect().await);
+    other.speak(&question()[..40_000], 480).await;
+    for _ in 0..100 {
+        clumsy.send_text("{").await;
+        clumsy.error("invalid_json").await;
+    }
+    drop(clumsy);
+    other.speak(&question()[40_000..], 480).await;
+    let events = other.until("rate_limits.updated").await;
+    assert!(events.iter().all(|event| event["type"] != "error"));
+}
+
+#[tokio::test]
+async fn what_stock_clients_ask_for_is_accepted_and_said() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    let session = client
+        .update(json!({
+            "type": "realtime", "model": "gpt-realtime", "tracing": "auto", "new_field": {"a": 1},
+            "audio": {
+                "input": {"noise_reduction": {"type": "near_field"}, "transcription": {"model": "whisper-1"},
+                    "turn_detection": {"type": "semantic_vad", "eagerness": "high", "interrupt_response": false}},
+                "output": {"voice": "marin", "speed": 1.5, "format": {"type": "audio/pcm", "rate": 24000}},
+            },
+        }))
+        .await;
+    assert_eq!(session["model"], "scripted");
+    assert_eq!(session["audio"]["output"]["voice"], "ada");
+    let detection = json!({"type": "semantic_vad", "eagerness": "high", "create_response": true,
+        "interrupt_response": false});
+    assert_eq!(session["audio"]["input"]["turn_detection"], detection);
+    let warnings = session["repartee"]["warnings"].as_array().unwrap();
+    assert!(warnings.contains(&json!("session.audio.output.voice: `marin` is served as `ada`")), "{warnings:?}");
+    assert!(warnings.contains(&json!("session.new_field is not known here and was ignored")), "{warnings:?}");
+}
