@@ -8,6 +8,8 @@ use crate::speech::RATE;
 const AUDIBLE_DB: f32 = -45.0;
 /// The level is measured in pieces as long as the shortest packet.
 const WINDOW: usize = RATE as usize / 100;
+/// A sender that pauses (DTX) does so only after at least this much silence; a gap sooner is one that is heard.
+const PAUSES_AFTER: Duration = Duration::from_millis(100);
 
 /// The ear of one turn.
 #[derive(Debug)]
@@ -17,13 +19,15 @@ pub struct Ear {
     first_sound: Option<Instant>,
     /// When all that has arrived will have been played.
     played_until: Option<Instant>,
+    /// How long the latest sound has been inaudible.
+    quiet: Duration,
     underruns: u64,
 }
 
 impl Ear {
     /// An ear behind a receiver that buffers `buffer`.
     pub fn new(buffer: Duration) -> Self {
-        Self { buffer, first_sound: None, played_until: None, underruns: 0 }
+        Self { buffer, first_sound: None, played_until: None, quiet: Duration::ZERO, underruns: 0 }
     }
 
     /// Sound that arrived at `arrival`, at [`RATE`]. Silence before the first sound is not part of the answer.
@@ -37,12 +41,17 @@ impl Ear {
         let begin = match self.played_until {
             Some(until) if arrival <= until => until,
             Some(_) => {
-                self.underruns += 1;
+                if self.quiet < PAUSES_AFTER {
+                    self.underruns += 1;
+                }
                 arrival + self.buffer
             }
             None => arrival + self.buffer,
         };
-        self.played_until = Some(begin + Duration::from_secs_f64(samples.len() as f64 / f64::from(RATE)));
+        self.played_until = Some(begin + duration_of(samples));
+        for piece in samples.chunks(WINDOW) {
+            self.quiet = if is_audible(piece) { Duration::ZERO } else { self.quiet + duration_of(piece) };
+        }
     }
 
     /// When the first audible packet arrived.
@@ -54,6 +63,10 @@ impl Ear {
     pub fn underruns(&self) -> u64 {
         self.underruns
     }
+}
+
+fn duration_of(samples: &[f32]) -> Duration {
+    Duration::from_secs_f64(samples.len() as f64 / f64::from(RATE))
 }
 
 fn is_audible(samples: &[f32]) -> bool {
@@ -89,5 +102,19 @@ mod tests {
             }
             assert_eq!(ear.underruns(), expected, "buffer of {buffer} ms");
         }
+    }
+
+    #[test]
+    fn a_pause_after_silence_is_none() {
+        let start = Instant::now();
+        let mut ear = Ear::new(Duration::ZERO);
+        ear.hear(&[0.1; 480], start);
+        for i in 1..=5 {
+            ear.hear(&[0.0; 480], start + i * 20 * MS);
+        }
+        ear.hear(&[0.1; 480], start + 900 * MS);
+        assert_eq!(ear.underruns(), 0);
+        ear.hear(&[0.1; 480], start + 990 * MS);
+        assert_eq!(ear.underruns(), 1);
     }
 }
