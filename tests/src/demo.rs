@@ -37,7 +37,8 @@ impl Demo {
 /// Starts a server with the demo model and returns when it is ready.
 pub async fn serve() -> Result<Demo> {
     let folder = tools::root().join("models/demo");
-    let engine = tokio::task::spawn_blocking(|| Engine::start(Source::Folder(folder), EngineConfig::default())).await??;
+    let engine =
+        tokio::task::spawn_blocking(|| Engine::start(Source::Folder(folder), EngineConfig::default())).await??;
     let config = Config { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..Config::default() };
     let server = Server::bind(config, Arc::new(engine)).await?;
     let (address, mut ready) = (server.local_addr(), server.ready());
