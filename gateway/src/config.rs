@@ -15,8 +15,9 @@ pub struct Config {
     pub stalled_after: Duration,
     /// How long running calls may take to say good-bye when the server goes down.
     pub drain: Duration,
-    /// Whether to put one turn through the engine before the server says that it is ready.
-    pub warm_up: bool,
+    /// What the checkpoint says of itself to people, as JSON for the demo page: `name`, `ask` (questions), `note`,
+    /// `remembers`; every field may be missing.
+    pub card: Option<String>,
 }
 
 impl Default for Config {
@@ -25,7 +26,7 @@ impl Default for Config {
             listen: DEFAULT_LISTEN,
             stalled_after: Duration::from_secs(10),
             drain: Duration::from_secs(5),
-            warm_up: true,
+            card: None,
         }
     }
 }

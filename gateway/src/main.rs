@@ -1,17 +1,17 @@
 //! The `repartee` command.
 
+mod model;
+
 use std::future::Future;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use repartee::ask::ask;
 use repartee::config::{Config, DEFAULT_LISTEN};
 use repartee::server::{BindError, Server};
-use repartee_engine::session::SpeechEngine;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -89,18 +89,10 @@ fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     runtime.block_on(action)
 }
 
-/// Loads a checkpoint (the embedded one without a folder) and starts the engine on it.
-fn start_engine(folder: Option<&Path>) -> anyhow::Result<Arc<dyn SpeechEngine>> {
-    match folder {
-        Some(folder) => anyhow::bail!("cannot load {}: no model family is built into this binary", folder.display()),
-        None => anyhow::bail!("no checkpoint is embedded in this binary: name one with --model DIR"),
-    }
-}
-
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
-    let engine = start_engine(serve.model.folder.as_deref()).map_err(Correctable)?;
-    let config = Config { listen: serve.listen, ..Config::default() };
-    let server = Server::bind(config, engine).await.map_err(|error| match error {
+    let model = model::start(serve.model.folder.as_deref()).map_err(|error| Correctable(error.into()))?;
+    let config = Config { listen: serve.listen, card: model.card, ..Config::default() };
+    let server = Server::bind(config, model.engine).await.map_err(|error| match error {
         BindError::Public(_) | BindError::Listen { .. } => Correctable(error.into()).into(),
         other => anyhow::Error::from(other),
     })?;
@@ -118,9 +110,9 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
 }
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
-    let engine = start_engine(arguments.model.folder.as_deref()).map_err(Correctable)?;
+    let model = model::start(arguments.model.folder.as_deref()).map_err(|error| Correctable(error.into()))?;
     let mut out = std::io::stdout();
-    let answered = ask(&*engine, &arguments.question, &arguments.answer, &mut out)
+    let answered = ask(&*model.engine, &arguments.question, &arguments.answer, &mut out)
         .await
         .map_err(|error| Correctable(error.into()))?;
     let Some((first_sound, rtf)) = answered.first_sound.zip(answered.rtf()) else {

@@ -96,7 +96,7 @@ async fn going_down_says_good_bye() {
 
 #[tokio::test]
 async fn health_metrics_and_the_page_are_served() {
-    let server = Running::start_with(Script::default(), |config| config.warm_up = true).await;
+    let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     client.speak(&question(), 480).await;
     client.until("rate_limits.updated").await;

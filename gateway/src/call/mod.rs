@@ -18,7 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt as _;
 use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine::session::{Command, Event, ResponseId, Session, SubmitError};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use crate::media::pcm;
 use crate::metrics::Metrics;
@@ -28,6 +28,8 @@ use crate::protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEv
 use crate::session::{Core, Delivery, Effect, Input, PlayoutReport, Setup};
 use microphone::Microphone;
 use timing::Timing;
+
+pub(crate) use timing::is_audible;
 
 /// Events that may wait for the line's own queue before the engine is not read any more.
 const BACKLOG: usize = 8;
@@ -71,6 +73,9 @@ pub enum LineError {
     /// The codec refused.
     #[error(transparent)]
     Opus(#[from] crate::media::opus::OpusError),
+    /// The playout clock refused.
+    #[error(transparent)]
+    Playout(#[from] crate::media::playout::PushError),
 }
 
 /// What a line brings.
@@ -124,11 +129,15 @@ pub enum Ended {
     Failed,
 }
 
-/// Whether the call is to end: hung up by request, or with the server.
-pub type Stop = watch::Receiver<bool>;
-
-/// Runs one call to its end. Cancel safe in the sense that dropping it frees everything.
-pub async fn run<L: Line>(mut line: L, session: Session, setup: Setup, metrics: Arc<Metrics>, mut stop: Stop) -> Ended {
+/// Runs one call to its end, or until `stop`, which is when the server goes down. Dropping the future frees everything.
+pub async fn run<L: Line>(
+    mut line: L,
+    session: Session,
+    setup: Setup,
+    metrics: Arc<Metrics>,
+    stop: impl Future<Output = ()> + Send,
+) -> Ended {
+    let mut stop = pin!(stop);
     let outlet = line.outlet();
     let microphone = Microphone::new(setup.model.input_rate);
     let timing = Timing::new(metrics.clone());
@@ -181,7 +190,7 @@ pub async fn run<L: Line>(mut line: L, session: Session, setup: Setup, metrics: 
             () = tokio::task::yield_now(), if unheard && call.outbound.is_empty() && submitting.is_terminated() => {
                 call.listen(&mut line);
             }
-            _ = stop.wait_for(|stop| *stop) => break Ended::Shutdown,
+            () = &mut stop => break Ended::Shutdown,
         }
     };
     let farewell = match ended {
@@ -323,7 +332,7 @@ impl Call {
                 Effect::Speak { event_id, response, name, samples } => match line.speak(response, &samples) {
                     Ok(bytes) => {
                         self.delta(event_id, name, &bytes);
-                        if L::DELIVERY == Delivery::Unpaced && timing::is_audible(&samples) {
+                        if L::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
                             self.timing.audible(response, Instant::now());
                         }
                     }

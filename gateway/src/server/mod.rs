@@ -1,15 +1,16 @@
 //! The HTTP server: routes, admission, health, and the way down.
 //!
 //! - `realtime`: `GET /v1/realtime`, the websocket
+//! - `calls`: `POST /v1/realtime/calls`, WebRTC
 //! - `page`: the demo page
 //! - `origin`: which web pages may call
 //! - `reply`: errors as HTTP answers
 
+mod calls;
 mod origin;
 mod page;
 mod realtime;
 mod reply;
-mod warm_up;
 
 use std::future::Future;
 use std::io;
@@ -17,11 +18,11 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
+use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use axum::serve::ListenerExt as _;
 use repartee_engine::session::{OpenError, Session, SpeechEngine};
 use thiserror::Error;
@@ -34,6 +35,7 @@ use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::protocol::{ErrorBody, ErrorKind};
 use crate::session::{Delivery, Setup};
+use calls::Calls;
 use reply::Refusal;
 
 /// Why a server could not be made.
@@ -80,8 +82,10 @@ pub(crate) struct App {
     ids: Ids,
     /// True once the server goes down.
     stop: watch::Sender<bool>,
-    /// True once the engine is warm.
+    /// True while calls are taken. The engine is warm before there is a server.
     ready: watch::Sender<bool>,
+    /// WebRTC calls by name.
+    calls: Calls,
     /// Cloned by every call. Weak, because requests outlive it.
     alive: mpsc::WeakSender<()>,
 }
@@ -125,6 +129,15 @@ impl App {
         Ok((session, Place { metrics: self.metrics.clone(), _alive: self.alive.upgrade() }))
     }
 
+    /// Returns when the server goes down.
+    fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut stop = self.stop.subscribe();
+        async move {
+            // An error means that the server is gone already.
+            let _ = stop.wait_for(|stop| *stop).await;
+        }
+    }
+
     /// What a new conversation has to know.
     fn setup(&self, delivery: Delivery) -> Result<Setup, Refusal> {
         let random = |error: getrandom::Error| Refusal::internal(&error.to_string());
@@ -156,6 +169,7 @@ impl Server {
             ids: Ids::new()?,
             stop: watch::Sender::new(false),
             ready: watch::Sender::new(false),
+            calls: Calls::default(),
             alive: alive.downgrade(),
         };
         Ok(Self { listener, address, app: Arc::new(app), alive, calls_ended })
@@ -166,7 +180,7 @@ impl Server {
         self.address
     }
 
-    /// Becomes true once the engine is warm.
+    /// True while calls are taken.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.app.ready.subscribe()
     }
@@ -175,7 +189,7 @@ impl Server {
     /// longer than [`Config::drain`].
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
         let Self { listener, app, alive, mut calls_ended, .. } = self;
-        let warming = tokio::spawn(warm_up::warm_up(app.clone()));
+        app.ready.send_replace(true);
         let listener = listener.tap_io(|socket| {
             // Packets of speech are small and late ones are worthless.
             if let Err(error) = socket.set_nodelay(true) {
@@ -183,15 +197,14 @@ impl Server {
             }
         });
         let stopping = app.clone();
-        let mut stopped = app.stop.subscribe();
+        let stopped = app.stopped();
         let serving = axum::serve(listener, router(app.clone())).with_graceful_shutdown(async move {
             shutdown.await;
             stopping.ready.send_replace(false);
             stopping.stop.send_replace(true);
         });
         let drain = async {
-            // The sender lives in `app`, which outlives this.
-            let _ = stopped.wait_for(|stopped| *stopped).await;
+            stopped.await;
             tokio::time::sleep(app.config.drain).await;
         };
         let result = tokio::select! {
@@ -199,7 +212,6 @@ impl Server {
             // A request that never ends does not keep the server from ending.
             () = drain => Ok(()),
         };
-        warming.abort();
         drop(alive);
         if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
             tracing::warn!("some calls did not end in time");
@@ -211,6 +223,9 @@ impl Server {
 fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/v1/realtime", get(realtime::websocket))
+        .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(calls::MAX_OFFER)))
+        .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
+        .route("/model.json", get(card))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readiness))
         .route("/metrics", get(metrics))
@@ -226,6 +241,13 @@ async fn readiness(State(app): State<Arc<App>>) -> Response {
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()
     }
+}
+
+/// What the demo page shows about the model.
+async fn card(State(app): State<Arc<App>>) -> Response {
+    let card = app.config.card.clone();
+    let card = card.unwrap_or_else(|| serde_json::json!({"name": app.engine.info().name}).to_string());
+    ([(CONTENT_TYPE, "application/json")], card).into_response()
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {

@@ -35,7 +35,7 @@ pub(super) async fn websocket(
     Ok(upgrade.on_upgrade(move |socket| async move {
         let (line, writer) = WebSocketLine::new(socket, setup.model.output_rate, app.config.stalled_after);
         let mut writer = tokio::spawn(writer);
-        let ended = call::run(line, session, setup, app.metrics.clone(), app.stop.subscribe()).await;
+        let ended = call::run(line, session, setup, app.metrics.clone(), app.stopped()).await;
         tracing::debug!(?ended, "a call ended");
         // The writer says good-bye and ends by itself, unless the socket takes nothing.
         if tokio::time::timeout(app.config.drain, &mut writer).await.is_err() {

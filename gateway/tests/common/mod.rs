@@ -40,7 +40,7 @@ impl Running {
 
     pub async fn start_with(script: Script, change: impl FnOnce(&mut Config)) -> Self {
         let engine = ScriptedEngine::new(script);
-        let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), warm_up: false, ..Config::default() };
+        let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
         change(&mut config);
         let server = Server::bind(config, engine.clone()).await.unwrap();
         let address = server.local_addr();

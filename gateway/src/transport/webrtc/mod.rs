@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `call` | [`Call`]: what its owner reads and sends |
 //! | `connection` | the peer connection under it: building, callbacks, the end |
+//! | `line` | [`WebRtcLine`]: jitter buffer, playout clock and data channel as the call's task sees them |
 //! | `sdp` | what an offer must contain, and the typed errors if it does not |
 //! | `settings` | addresses and limits |
 //!
@@ -19,6 +20,7 @@
 
 mod call;
 mod connection;
+mod line;
 mod sdp;
 mod settings;
 
@@ -29,6 +31,7 @@ use thiserror::Error;
 use webrtc::peer_connection::RTCSessionDescription;
 
 pub use call::{Call, CallEvent, SendError};
+pub use line::WebRtcLine;
 pub use settings::WebRtcSettings;
 
 use connection::Connection;
