@@ -1,4 +1,5 @@
 //! Whole turns over the websocket.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
 

@@ -113,7 +113,7 @@ impl App {
     /// A session of the engine and a place in the server, or the answer that there is none.
     fn admit(&self) -> Result<(Session, Place), Refusal> {
         let unavailable =
-            |kind, message: String| Refusal(StatusCode::SERVICE_UNAVAILABLE, ErrorBody::server(kind, message));
+            |kind, message: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorBody::server(kind, message));
         if *self.stop.borrow() {
             return Err(unavailable(ErrorKind::ShuttingDown, "the server is going down".into()));
         }
