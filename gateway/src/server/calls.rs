@@ -104,7 +104,10 @@ fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Resul
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(SDP)) {
         let message = format!("send the offer as {SDP}");
-        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorBody::invalid(ErrorKind::InvalidOffer, message)));
+        return Err(Refusal::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ErrorBody::invalid(ErrorKind::InvalidOffer, message),
+        ));
     }
     let body = body.map_err(|rejection| {
         Refusal::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
