@@ -195,6 +195,16 @@ async fn speaking_stops_the_answer_being_made() {
 }
 
 #[tokio::test]
+async fn nothing_of_a_long_answer_is_lost() {
+    // 80 s of speech, made far faster than the client reads.
+    let server = Running::start(Script { frames: 1_000, ..Script::default() }).await;
+    let mut client = server.connect().await;
+    let events = client.ask("talk").await;
+    assert_eq!(sound(&events).len(), 1_000 * FRAME_SAMPLES);
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+}
+
+#[tokio::test]
 async fn silence_is_not_sent_to_the_engine() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;

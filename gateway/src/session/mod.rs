@@ -1,7 +1,7 @@
 //! The conversation as a state machine: no I/O and no clock of its own. [`Core::handle`] takes what happened and when,
 //! and returns what to do.
 //!
-//! - [`config`](self::config): updates of the configuration
+//! - `config`: updates of the configuration
 //! - `hearing`: which sound belongs to a turn
 //! - `turns`: the caller's turns, found by the VAD or ended by the client
 //! - `history`: the conversation's items
