@@ -105,23 +105,19 @@ impl<T> Conversation<T> {
         }
     }
 
-    /// The next command: `Ok(None)` when there is none, `Err` when the caller is gone.
-    pub fn next_command(&self) -> Result<Option<Command>, Gone> {
-        match self.peer.commands.try_recv() {
-            Ok(command) => Ok(Some(command)),
-            Err(flume::TryRecvError::Empty) => Ok(None),
-            Err(flume::TryRecvError::Disconnected) => Err(Gone),
-        }
+    /// The next command, if there is one.
+    pub fn next_command(&self) -> Option<Command> {
+        self.peer.commands.try_recv().ok()
+    }
+
+    /// Whether the caller has dropped its handle.
+    pub fn is_gone(&self) -> bool {
+        self.peer.commands.is_disconnected()
     }
 
     /// Whether the caller has room for what one tick can make; a session without is not run.
     pub fn has_room(&self, events: usize) -> bool {
         self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
-    }
-
-    /// Whether the caller is gone and has no command left.
-    pub fn is_gone(&self) -> bool {
-        self.peer.commands.is_disconnected() && self.peer.commands.is_empty()
     }
 
     /// Hands an event over. Room was checked before the tick; a caller that is gone is noticed by its commands.
@@ -142,11 +138,14 @@ impl<T> Conversation<T> {
             Command::Commit { item } => self.commit(item),
             Command::Clear => self.clear(),
             Command::Message { item, role, text } => match model.tokenizer.encode(&text) {
-                Ok(ids) => self.push(item, match role {
-                    Role::System => Message::System(ids),
-                    Role::User => Message::UserText(ids),
-                    Role::Assistant => Message::Assistant(ids),
-                }),
+                Ok(ids) => self.push(
+                    item,
+                    match role {
+                        Role::System => Message::System(ids),
+                        Role::User => Message::UserText(ids),
+                        Role::Assistant => Message::Assistant(ids),
+                    },
+                ),
                 Err(error) => self.fail(None, text_error(&error)),
             },
             Command::Instruct(text) => match model.tokenizer.encode(&text) {
@@ -303,9 +302,7 @@ impl<T> Conversation<T> {
 
     /// Whether the next answer can begin: none is being made, and all sound before it is encoded.
     pub fn can_begin(&self) -> bool {
-        self.active.is_none()
-            && !self.rounds.is_empty()
-            && self.pending.iter().all(|window| window.item.is_none())
+        self.active.is_none() && !self.rounds.is_empty() && self.pending.iter().all(|window| window.item.is_none())
     }
 
     /// Begins the next answer: its prompt, and what it was asked with.
@@ -426,10 +423,6 @@ impl<T> Conversation<T> {
         Some((request.response, usage))
     }
 }
-
-/// The caller has dropped its handle.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gone;
 
 fn text_error(error: &crate::text::TextError) -> SessionError {
     SessionError::Internal { stage: "tokenizer", message: error.to_string() }

@@ -73,19 +73,16 @@ impl<T> Scheduler<T> {
         let mut progress = false;
         let slots: Vec<usize> = self.sessions.keys().copied().collect();
         for slot in slots {
-            loop {
-                let Some(session) = self.sessions.get_mut(&slot) else { break };
-                if !session.has_room(EVENTS_PER_TICK) && !session.is_gone() {
+            while let Some(session) = self.sessions.get_mut(&slot) {
+                if session.is_gone() {
+                    self.free(slot);
+                    progress = true;
                     break;
                 }
-                let command = match session.next_command() {
-                    Ok(Some(command)) => command,
-                    Ok(None) => break,
-                    Err(_) => {
-                        self.free(slot);
-                        break;
-                    }
-                };
+                if !session.has_room(EVENTS_PER_TICK) {
+                    break;
+                }
+                let Some(command) = session.next_command() else { break };
                 progress = true;
                 let model = Knowledge {
                     tokenizer: &self.model.tokenizer,
@@ -102,11 +99,12 @@ impl<T> Scheduler<T> {
 
     /// Ends a session: every stage forgets it.
     fn free(&mut self, slot: usize) {
-        if self.sessions.remove(&slot).is_some() {
-            self.forget(slot);
-            self.free_slots.push(slot);
-            self.open.fetch_sub(1, Ordering::AcqRel);
-        }
+        let Some(session) = self.sessions.remove(&slot) else { return };
+        self.forget(slot);
+        self.free_slots.push(slot);
+        self.open.fetch_sub(1, Ordering::AcqRel);
+        // Last, because who waits for the end of the session's events may count on its slot.
+        drop(session);
     }
 
     fn forget(&mut self, slot: usize) {

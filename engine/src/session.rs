@@ -394,12 +394,23 @@ impl Session {
     }
 }
 
-impl Drop for Session {
-    fn drop(&mut self) {
-        // The engine must see the disconnection, which follows when the fields are dropped: it looks again at every
-        // session it wakes for, so replace the sender first.
+impl Session {
+    /// Ends the conversation and waits until the engine has freed everything that it held.
+    pub fn close(mut self) {
+        self.hang_up();
+        while self.events.recv().is_ok() {}
+    }
+
+    /// The engine sees the disconnection when it looks: so disconnect first, then wake it.
+    fn hang_up(&mut self) {
         let (closed, _) = flume::bounded(1);
         drop(std::mem::replace(&mut self.commands, closed));
         self.wake.signal();
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.hang_up();
     }
 }

@@ -14,12 +14,15 @@ const LONGEST: Duration = Duration::from_millis(120);
 const STEP: Duration = Duration::from_micros(2500);
 /// Rates that Opus encodes from and decodes to, whatever the other side uses.
 pub const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];
-/// Bytes a second of speech: transparent for a mono voice, with room for the error correction.
+/// Bits a second of speech: transparent for a mono voice, with room for the error correction.
 const BITRATE: i32 = 32_000;
 /// Packet loss that the encoder prepares for; above zero it spends bits on a copy of the packet before.
 const EXPECTED_LOSS_PERCENT: i32 = 10;
 /// Encoder effort, 0-10: beyond 5 a voice at this bit rate gains nothing that one hears.
 const COMPLEXITY: i32 = 5;
+/// Root mean square below which a frame may become discontinuous, -55 dB of full scale. The library's own judgement takes
+/// every steady sound for background noise: it would cut off a held note.
+const QUIET: f32 = 1.78e-3;
 /// No packet that we write is larger; it fits one datagram with all headers.
 const MAX_PACKET: usize = 1_000;
 
@@ -79,7 +82,6 @@ impl OpusEncoder {
         encoder.set_complexity(COMPLEXITY)?;
         encoder.set_inband_fec(true)?;
         encoder.set_packet_loss_perc(EXPECTED_LOSS_PERCENT)?;
-        encoder.set_dtx(true)?;
         Ok(Self { encoder, frame_samples: samples_in(FRAME, rate) })
     }
 
@@ -93,6 +95,8 @@ impl OpusEncoder {
         if frame.len() != self.frame_samples {
             return Err(OpusError::FrameLength { expected: self.frame_samples, got: frame.len() });
         }
+        let power = frame.iter().map(|sample| sample * sample).sum::<f32>() / frame.len() as f32;
+        self.encoder.set_dtx(power < QUIET * QUIET)?;
         let mut packet = [0; MAX_PACKET];
         let length = self.encoder.encode_float(frame, &mut packet)?;
         // The library's own rule: a packet of at most two bytes need not be sent.
@@ -198,6 +202,16 @@ mod tests {
         let packets = encode(24_000, &vec![0.0; 24_000]);
         assert!(packets[25..].iter().any(|packet| packet.silent));
         assert!(packets.iter().all(|packet| !packet.payload.is_empty()));
+    }
+
+    #[test]
+    fn a_held_note_is_not_taken_for_silence() {
+        let note = sine(440.0, 24_000, 72_000);
+        let packets = encode(24_000, &note);
+        assert!(packets.iter().all(|packet| !packet.silent));
+        let mut decoder = OpusDecoder::new(24_000).unwrap();
+        let heard: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
+        assert!((level_db(&heard[48_000..]) - level_db(&note)).abs() < 1.0);
     }
 
     #[test]

@@ -1,0 +1,295 @@
+//! Whole conversations through a running engine: parity with the reference's `generate`, independence of slices and
+//! neighbours, and what happens at the edges of a session's life.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use common::{CONVERSATIONS, Expected, difference, greedy_copy};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use repartee_engine::session::{
+    Command, Event, FinishReason, OpenError, Respond, Sampling, Session, SessionError, SpeechEngine, Usage,
+};
+use repartee_engine::{Engine, EngineConfig, Source};
+
+const SMALL: EngineConfig = EngineConfig { sessions: 8, cache_bytes: 64 << 20 };
+
+/// A fixture served by an engine.
+struct Served {
+    engine: Engine,
+    expected: Expected,
+    // Kept because the engine maps its files.
+    _folder: tempfile::TempDir,
+}
+
+fn serve(name: &str, config: EngineConfig) -> Served {
+    let expected = Expected::load(name);
+    let folder = greedy_copy(name, &expected);
+    let engine = Engine::start(Source::Folder(folder.path().to_path_buf()), config).unwrap();
+    Served { engine, expected, _folder: folder }
+}
+
+/// One complete answer.
+#[derive(Debug, Clone, PartialEq)]
+struct Answer {
+    text: String,
+    samples: Vec<f32>,
+    reason: FinishReason,
+    usage: Usage,
+}
+
+fn respond(number: u64) -> Respond {
+    Respond {
+        response: number,
+        item: 1000 + number,
+        voice: None,
+        audio: true,
+        max_tokens: None,
+        sampling: None,
+        seed: 1,
+    }
+}
+
+fn send(session: &Session, command: Command) {
+    session.submit(command).unwrap();
+}
+
+/// Reads until an answer is complete.
+fn listen(session: &Session, number: u64) -> Result<Answer, SessionError> {
+    let (mut text, mut samples, mut frames) = (String::new(), Vec::new(), 0);
+    loop {
+        match session.next_event_blocking().expect("the session goes on") {
+            Event::Text { response, text: piece } => {
+                assert_eq!(response, number);
+                text += &piece;
+            }
+            Event::Audio { response, frame, samples: piece, stamps } => {
+                assert_eq!((response, frame), (number, frames));
+                assert_eq!(stamps.is_some(), frame == 0);
+                frames += 1;
+                samples.extend(piece);
+            }
+            Event::Finished { response, reason, usage } => {
+                assert_eq!(response, number);
+                return Ok(Answer { text, samples, reason, usage });
+            }
+            Event::Failed { error, .. } => return Err(error),
+        }
+    }
+}
+
+/// The fixture's conversation, its sound cut into slices whose lengths `slice` gives.
+fn converse(served: &Served, mut slice: impl FnMut() -> usize) -> Vec<Answer> {
+    let session = served.engine.open().unwrap();
+    if let Some(system) = served.expected.facts["settings"]["system"].as_str() {
+        send(&session, Command::Instruct(system.to_owned()));
+    }
+    let voice = served.expected.facts["settings"]["speaker"].as_str().unwrap();
+    let answers = (0..served.expected.turns() as u64)
+        .map(|turn| {
+            let (audio, _) = served.expected.tensor(&format!("turn{turn}.audio"));
+            let mut rest = &audio[..];
+            while !rest.is_empty() {
+                let (now, later) = rest.split_at(slice().clamp(1, rest.len()));
+                pollster(&session, Command::Append(now.to_vec()));
+                rest = later;
+            }
+            send(&session, Command::Commit { item: turn });
+            send(&session, Command::Respond(Respond { voice: Some(voice.to_owned()), ..respond(turn) }));
+            listen(&session, turn).unwrap()
+        })
+        .collect();
+    session.close();
+    answers
+}
+
+/// Hands a command over, waiting for room as long as it takes.
+fn pollster(session: &Session, mut command: Command) {
+    use repartee_engine::session::SubmitError;
+    loop {
+        match session.submit(command) {
+            Ok(()) => return,
+            Err(SubmitError::Full(back)) => {
+                command = back;
+                std::thread::yield_now();
+            }
+            Err(SubmitError::Ended(_)) => panic!("the session ended"),
+        }
+    }
+}
+
+#[test]
+fn both_turns_equal_the_reference() {
+    for name in CONVERSATIONS {
+        let served = serve(name, SMALL);
+        for (turn, answer) in converse(&served, || 1600).iter().enumerate() {
+            let facts = &served.expected.facts["turns"][turn];
+            assert_eq!(answer.text, facts["text"].as_str().unwrap(), "{name}, turn {turn}");
+            let (reference, _) = served.expected.tensor(&format!("turn{turn}.waveform"));
+            let off = difference(&answer.samples, &reference);
+            assert!(off <= 1e-4, "{name}, turn {turn}: the waveform is off by {off}");
+            assert_eq!(answer.reason, FinishReason::Stop);
+            assert_eq!(
+                u64::from(answer.usage.input_audio_tokens + answer.usage.input_text_tokens),
+                facts["prompt_tokens"]
+            );
+            assert_eq!(u64::from(answer.usage.output_audio_frames), facts["frames"]);
+        }
+    }
+}
+
+#[test]
+fn any_split_of_the_sound_gives_the_same_answer() {
+    for name in CONVERSATIONS {
+        let served = serve(name, SMALL);
+        let whole = converse(&served, || usize::MAX);
+        let mut runner = TestRunner::new(ProptestConfig { cases: 6, ..ProptestConfig::default() });
+        runner
+            .run(&prop::collection::vec(1usize..9000, 1..40), |lengths| {
+                let mut lengths = lengths.into_iter().cycle();
+                let split = converse(&served, || lengths.next().unwrap());
+                for (a, b) in whole.iter().zip(&split) {
+                    prop_assert_eq!(&a.text, &b.text);
+                    prop_assert!(a.samples == b.samples, "{}: other samples", name);
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+#[test]
+fn neighbours_do_not_change_an_answer() {
+    for name in CONVERSATIONS {
+        let served = serve(name, SMALL);
+        let alone = converse(&served, || 4000);
+        std::thread::scope(|scope| {
+            let callers: Vec<_> = (0..SMALL.sessions)
+                .map(|caller| {
+                    let served = &served;
+                    scope.spawn(move || converse(served, || 500 + 700 * caller))
+                })
+                .collect();
+            for caller in callers {
+                for (a, b) in alone.iter().zip(caller.join().unwrap()) {
+                    assert_eq!(a.text, b.text);
+                    assert!(a.samples == b.samples, "{name}: a neighbour changed the samples");
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn a_seed_fixes_a_sampled_answer() {
+    let served = serve("dense", SMALL);
+    let sampled = |seed| {
+        let session = served.engine.open().unwrap();
+        send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
+        send(&session, Command::Commit { item: 0 });
+        let sampling = Sampling { temperature: 1.5, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 };
+        let request = Respond { sampling: Some(sampling), seed, max_tokens: Some(20), audio: false, ..respond(0) };
+        send(&session, Command::Respond(request));
+        listen(&session, 0).unwrap().text
+    };
+    assert_eq!(sampled(5), sampled(5));
+    assert!((0..4).any(|seed| sampled(seed) != sampled(5)));
+}
+
+#[test]
+fn an_answer_without_audio_is_text_alone() {
+    let served = serve("dense", SMALL);
+    let session = served.engine.open().unwrap();
+    send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
+    send(&session, Command::Commit { item: 0 });
+    send(&session, Command::Respond(Respond { audio: false, ..respond(0) }));
+    let answer = listen(&session, 0).unwrap();
+    assert_eq!(answer.text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
+    assert!(answer.samples.is_empty());
+}
+
+#[test]
+fn a_cancelled_answer_leaves_the_session_usable() {
+    let served = serve("dense", SMALL);
+    let session = served.engine.open().unwrap();
+    send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
+    send(&session, Command::Commit { item: 0 });
+    send(&session, Command::Respond(respond(0)));
+    send(&session, Command::Respond(respond(1)));
+    send(&session, Command::Cancel { response: 0 });
+    send(&session, Command::Cancel { response: 1 });
+    let mut ended = [listen(&session, 0), listen(&session, 1)].map(|answer| answer.unwrap().reason).to_vec();
+    ended.dedup();
+    assert!(ended.contains(&FinishReason::Cancelled), "{ended:?}");
+    // What was said stays in the history; without it the answer is the one of a fresh session.
+    for item in [1000, 1001] {
+        send(&session, Command::Delete { item });
+    }
+    send(&session, Command::Respond(respond(2)));
+    let answer = listen(&session, 2).unwrap();
+    assert_eq!(answer.text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
+    let (reference, _) = served.expected.tensor("turn0.waveform");
+    assert!(difference(&answer.samples, &reference) <= 1e-4);
+}
+
+#[test]
+fn a_refused_command_costs_nothing() {
+    let served = serve("dense", SMALL);
+    let session = served.engine.open().unwrap();
+    let refusal = |command: Command| {
+        send(&session, command);
+        match session.next_event_blocking() {
+            Some(Event::Failed { error, .. }) => error,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refusal(Command::Commit { item: 7 }), SessionError::NothingToCommit);
+    let unknown = Respond { voice: Some("nobody".to_owned()), ..respond(9) };
+    let known = served.engine.info().voices.join(", ");
+    assert_eq!(refusal(Command::Respond(unknown)), SessionError::UnknownVoice { voice: "nobody".to_owned(), known });
+    send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
+    send(&session, Command::Commit { item: 0 });
+    send(&session, Command::Append(vec![0.0; 100]));
+    assert_eq!(refusal(Command::Commit { item: 0 }), SessionError::DuplicateItem(0));
+    send(&session, Command::Clear);
+    send(&session, Command::Respond(respond(0)));
+    assert_eq!(listen(&session, 0).unwrap().text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
+}
+
+#[test]
+fn a_dropped_session_gives_its_slot_back() {
+    let served = serve("dense", EngineConfig { sessions: 2, ..SMALL });
+    for _ in 0..20 {
+        let first = served.engine.open().unwrap();
+        let second = served.engine.open().unwrap();
+        assert!(matches!(served.engine.open(), Err(OpenError::Full { slots: 2 })));
+        for session in [&first, &second] {
+            send(session, Command::Append(served.expected.tensor("turn0.audio").0));
+            send(session, Command::Commit { item: 0 });
+            send(session, Command::Respond(respond(0)));
+        }
+        // The answer is under way when its caller goes.
+        first.next_event_blocking().unwrap();
+        first.close();
+        second.close();
+        assert_eq!(served.engine.occupancy(), (0, 2));
+    }
+}
+
+#[test]
+fn a_caller_who_does_not_read_holds_up_nobody() {
+    let served = serve("dense", SMALL);
+    let deaf = served.engine.open().unwrap();
+    send(&deaf, Command::Append(served.expected.tensor("turn0.audio").0));
+    send(&deaf, Command::Commit { item: 0 });
+    for number in 0..40 {
+        send(&deaf, Command::Respond(respond(number)));
+    }
+    let answers = converse(&served, || 1600);
+    assert_eq!(answers[0].text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
+    // And everything that was made for it waits in order.
+    assert_eq!(listen(&deaf, 0).unwrap().text, answers[0].text);
+    for number in 1..40 {
+        listen(&deaf, number).unwrap();
+    }
+}

@@ -1,0 +1,120 @@
+//! What a caller hears of one answer: when it began, and whether it ran dry.
+
+use std::time::{Duration, Instant};
+
+use crate::speech::RATE;
+
+/// Sound above this level is audible: dB of full scale, root mean square over [`WINDOW`].
+const AUDIBLE_DB: f32 = -45.0;
+/// The level is measured in pieces as long as the shortest packet.
+const WINDOW: usize = RATE as usize / 100;
+/// A sender that pauses (DTX) does so only after at least this much silence; a gap sooner is one that is heard.
+const PAUSES_AFTER: Duration = Duration::from_millis(100);
+
+/// The ear of one turn.
+#[derive(Debug)]
+pub struct Ear {
+    /// What the receiver keeps before it begins to play.
+    buffer: Duration,
+    first_sound: Option<Instant>,
+    /// When all that has arrived will have been played.
+    played_until: Option<Instant>,
+    /// How long the latest sound has been inaudible.
+    quiet: Duration,
+    underruns: u64,
+}
+
+impl Ear {
+    /// An ear behind a receiver that buffers `buffer`.
+    pub fn new(buffer: Duration) -> Self {
+        Self { buffer, first_sound: None, played_until: None, quiet: Duration::ZERO, underruns: 0 }
+    }
+
+    /// Sound that arrived at `arrival`, at [`RATE`]. Silence before the first sound is not part of the answer.
+    pub fn hear(&mut self, samples: &[f32], arrival: Instant) {
+        if self.first_sound.is_none() {
+            if !samples.chunks(WINDOW).any(is_audible) {
+                return;
+            }
+            self.first_sound = Some(arrival);
+        }
+        let begin = match self.played_until {
+            Some(until) if arrival <= until => until,
+            Some(_) => {
+                if self.quiet < PAUSES_AFTER {
+                    self.underruns += 1;
+                }
+                arrival + self.buffer
+            }
+            None => arrival + self.buffer,
+        };
+        self.played_until = Some(begin + duration_of(samples));
+        for piece in samples.chunks(WINDOW) {
+            self.quiet = if is_audible(piece) { Duration::ZERO } else { self.quiet + duration_of(piece) };
+        }
+    }
+
+    /// When the first audible packet arrived.
+    pub fn first_sound(&self) -> Option<Instant> {
+        self.first_sound
+    }
+
+    /// How often the next sound came after all before it had been played.
+    pub fn underruns(&self) -> u64 {
+        self.underruns
+    }
+}
+
+fn duration_of(samples: &[f32]) -> Duration {
+    Duration::from_secs_f64(samples.len() as f64 / f64::from(RATE))
+}
+
+fn is_audible(samples: &[f32]) -> bool {
+    let power = samples.iter().map(|sample| sample * sample).sum::<f32>() / samples.len().max(1) as f32;
+    10.0 * power.max(f32::MIN_POSITIVE).log10() > AUDIBLE_DB
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn the_answer_begins_with_its_first_audible_packet() {
+        let start = Instant::now();
+        let mut ear = Ear::new(Duration::ZERO);
+        ear.hear(&[0.003; 480], start);
+        assert_eq!(ear.first_sound(), None);
+        let mut packet = vec![0.0; 480];
+        packet[240..].fill(0.01);
+        ear.hear(&packet, start + 20 * MS);
+        assert_eq!(ear.first_sound(), Some(start + 20 * MS));
+    }
+
+    #[test]
+    fn sound_that_comes_too_late_for_its_place_is_an_underrun() {
+        let start = Instant::now();
+        for (buffer, expected) in [(0, 1), (60, 0)] {
+            let mut ear = Ear::new(buffer * MS);
+            for arrival in [0, 20, 40, 90, 91, 92, 100, 120, 140] {
+                ear.hear(&[0.1; 480], start + arrival * MS);
+            }
+            assert_eq!(ear.underruns(), expected, "buffer of {buffer} ms");
+        }
+    }
+
+    #[test]
+    fn a_pause_after_silence_is_none() {
+        let start = Instant::now();
+        let mut ear = Ear::new(Duration::ZERO);
+        ear.hear(&[0.1; 480], start);
+        for i in 1..=5 {
+            ear.hear(&[0.0; 480], start + i * 20 * MS);
+        }
+        ear.hear(&[0.1; 480], start + 900 * MS);
+        assert_eq!(ear.underruns(), 0);
+        ear.hear(&[0.1; 480], start + 990 * MS);
+        assert_eq!(ear.underruns(), 1);
+    }
+}

@@ -1,0 +1,134 @@
+//! One turn's times, and the log of a call.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::ear::Ear;
+
+/// What is known of the turn in progress.
+#[derive(Debug)]
+pub struct Turn {
+    /// When the last frame of the caller's speech left.
+    pub speech_end: Option<Instant>,
+    /// When the turn was committed: by us over the websocket, as the server tells over WebRTC.
+    pub committed: Option<Instant>,
+    /// The answer.
+    pub ear: Ear,
+}
+
+impl Turn {
+    /// A turn of which nothing was said yet.
+    pub fn new(buffer: Duration) -> Self {
+        Self { speech_end: None, committed: None, ear: Ear::new(buffer) }
+    }
+
+    /// The turn's times, or why it does not count.
+    pub fn finish(&self) -> Result<TurnTimes, &'static str> {
+        let speech_end = self.speech_end.ok_or("the answer was over before the question")?;
+        let committed = self.committed.ok_or("the turn was never committed")?;
+        if committed < speech_end {
+            return Err("the turn was cut off within the question");
+        }
+        let first_sound = self.ear.first_sound().ok_or("the answer has no sound")?;
+        if first_sound < committed {
+            return Err("the answer began before the turn was committed");
+        }
+        Ok(TurnTimes {
+            from_commit: first_sound - committed,
+            from_speech_end: first_sound - speech_end,
+            underruns: self.ear.underruns(),
+        })
+    }
+}
+
+/// The times of an answered turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TurnTimes {
+    /// TTFP: commit to first audible packet.
+    pub from_commit: Duration,
+    /// End of the caller's last sample to first audible packet.
+    pub from_speech_end: Duration,
+    /// Of the answer.
+    pub underruns: u64,
+}
+
+/// What happened in a call, or in many.
+#[derive(Debug, Default)]
+pub struct CallLog {
+    /// Call to open line.
+    pub setup: Vec<Duration>,
+    /// Answered turns.
+    pub turns: Vec<TurnTimes>,
+    /// What went wrong, and how often.
+    pub errors: BTreeMap<String, u64>,
+    /// How late our own frames left: above some ms this machine, not the server, is the limit.
+    pub lateness: Vec<Duration>,
+}
+
+impl CallLog {
+    /// Counts an error.
+    pub fn error(&mut self, error: impl Into<String>) {
+        *self.errors.entry(error.into()).or_default() += 1;
+    }
+
+    /// Books a finished turn.
+    pub fn turn(&mut self, turn: &Turn) {
+        match turn.finish() {
+            Ok(times) => self.turns.push(times),
+            Err(error) => self.error(error),
+        }
+    }
+
+    /// Adds another log.
+    pub fn merge(&mut self, other: Self) {
+        self.setup.extend(other.setup);
+        self.turns.extend(other.turns);
+        self.lateness.extend(other.lateness);
+        for (error, count) in other.errors {
+            *self.errors.entry(error).or_default() += count;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn times_are_taken_from_the_end_of_speech_and_from_the_commit() {
+        let start = Instant::now();
+        let mut turn = Turn::new(Duration::ZERO);
+        (turn.speech_end, turn.committed) = (Some(start), Some(start + 500 * MS));
+        turn.ear.hear(&[0.1; 480], start + 620 * MS);
+        let times = turn.finish().unwrap();
+        assert_eq!((times.from_commit, times.from_speech_end, times.underruns), (120 * MS, 620 * MS, 0));
+    }
+
+    #[test]
+    fn turns_that_measure_nothing_are_errors() {
+        let start = Instant::now();
+        let mut turn = Turn::new(Duration::ZERO);
+        assert!(turn.finish().unwrap_err().contains("before the question"));
+        turn.speech_end = Some(start);
+        assert!(turn.finish().unwrap_err().contains("never committed"));
+        turn.committed = Some(start - 10 * MS);
+        assert!(turn.finish().unwrap_err().contains("cut off"));
+        turn.committed = Some(start + 10 * MS);
+        assert!(turn.finish().unwrap_err().contains("no sound"));
+        turn.ear.hear(&[0.1; 480], start);
+        assert!(turn.finish().unwrap_err().contains("began before"));
+    }
+
+    #[test]
+    fn logs_add_up() {
+        let mut total = CallLog::default();
+        for _ in 0..2 {
+            let mut log = CallLog::default();
+            log.error("refused");
+            total.merge(log);
+        }
+        assert_eq!(total.errors["refused"], 2);
+    }
+}
