@@ -1,5 +1,6 @@
 //! Whole conversations through a running engine: parity with the reference's `generate`, independence of slices and
 //! neighbours, and what happens at the edges of a session's life.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;

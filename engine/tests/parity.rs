@@ -1,5 +1,6 @@
 //! Every stage against the reference implementation on the same weights: each compared tensor within 1e-4 of the largest
 //! reference value, and the same tokens and codes.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;

@@ -1,5 +1,6 @@
 //! Shapes alone fix the sequence of operations of a step, and no model function reads back: what a device that
 //! captures steps as graphs relies on.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
