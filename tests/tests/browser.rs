@@ -35,10 +35,10 @@ async fn three_questions_spoken_to_the_page_are_answered_aloud() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let asked = questions::shuffled(3)?;
     let server = demo::serve().await?;
-    let recordings = tempfile::tempdir()?;
+    let recordings = tools::recordings("browser")?;
 
     let mut driver = tools::node()?;
-    driver.arg(tools::root().join("tests/browser/conversation.mjs")).arg(server.page()).arg(recordings.path());
+    driver.arg(tools::root().join("tests/browser/conversation.mjs")).arg(server.page()).arg(&recordings);
     driver.args(asked.iter().map(questions::Question::path));
     let said = tools::output(&mut driver, Duration::from_secs(300)).await?;
     let calls: Vec<Call> = serde_json::from_str(&said).context(said)?;
