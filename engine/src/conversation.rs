@@ -138,11 +138,14 @@ impl<T> Conversation<T> {
             Command::Commit { item } => self.commit(item),
             Command::Clear => self.clear(),
             Command::Message { item, role, text } => match model.tokenizer.encode(&text) {
-                Ok(ids) => self.push(item, match role {
-                    Role::System => Message::System(ids),
-                    Role::User => Message::UserText(ids),
-                    Role::Assistant => Message::Assistant(ids),
-                }),
+                Ok(ids) => self.push(
+                    item,
+                    match role {
+                        Role::System => Message::System(ids),
+                        Role::User => Message::UserText(ids),
+                        Role::Assistant => Message::Assistant(ids),
+                    },
+                ),
                 Err(error) => self.fail(None, text_error(&error)),
             },
             Command::Instruct(text) => match model.tokenizer.encode(&text) {
@@ -299,9 +302,7 @@ impl<T> Conversation<T> {
 
     /// Whether the next answer can begin: none is being made, and all sound before it is encoded.
     pub fn can_begin(&self) -> bool {
-        self.active.is_none()
-            && !self.rounds.is_empty()
-            && self.pending.iter().all(|window| window.item.is_none())
+        self.active.is_none() && !self.rounds.is_empty() && self.pending.iter().all(|window| window.item.is_none())
     }
 
     /// Begins the next answer: its prompt, and what it was asked with.

@@ -73,8 +73,7 @@ impl<T> Scheduler<T> {
         let mut progress = false;
         let slots: Vec<usize> = self.sessions.keys().copied().collect();
         for slot in slots {
-            loop {
-                let Some(session) = self.sessions.get_mut(&slot) else { break };
+            while let Some(session) = self.sessions.get_mut(&slot) {
                 if session.is_gone() {
                     self.free(slot);
                     progress = true;

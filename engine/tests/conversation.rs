@@ -1,6 +1,8 @@
 //! Whole conversations through a running engine: parity with the reference's `generate`, independence of slices and
 //! neighbours, and what happens at the edges of a session's life.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+#[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
 use common::{CONVERSATIONS, Expected, difference, greedy_copy};
@@ -38,7 +40,15 @@ struct Answer {
 }
 
 fn respond(number: u64) -> Respond {
-    Respond { response: number, item: 1000 + number, voice: None, audio: true, max_tokens: None, sampling: None, seed: 1 }
+    Respond {
+        response: number,
+        item: 1000 + number,
+        voice: None,
+        audio: true,
+        max_tokens: None,
+        sampling: None,
+        seed: 1,
+    }
 }
 
 fn send(session: &Session, command: Command) {
@@ -120,7 +130,10 @@ fn both_turns_equal_the_reference() {
             let off = difference(&answer.samples, &reference);
             assert!(off <= 1e-4, "{name}, turn {turn}: the waveform is off by {off}");
             assert_eq!(answer.reason, FinishReason::Stop);
-            assert_eq!(u64::from(answer.usage.input_audio_tokens + answer.usage.input_text_tokens), facts["prompt_tokens"]);
+            assert_eq!(
+                u64::from(answer.usage.input_audio_tokens + answer.usage.input_text_tokens),
+                facts["prompt_tokens"]
+            );
             assert_eq!(u64::from(answer.usage.output_audio_frames), facts["frames"]);
         }
     }

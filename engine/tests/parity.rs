@@ -1,6 +1,8 @@
 //! Every stage against the reference implementation on the same weights: each compared tensor within 1e-4 of the largest
 //! reference value, and the same tokens and codes.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+#[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
 use std::collections::BTreeSet;
@@ -67,13 +69,11 @@ fn mel(checkpoint: &Checkpoint, model: &Qwen3Omni<Cpu>, expected: &Expected, aud
 fn audio(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, mel: &str) -> Tensor {
     let (mel, shape) = expected.tensor(mel);
     let (bins, frames) = (shape[0], shape[1]);
-    let by_frame: Vec<f32> = (0..frames).flat_map(|t| (0..bins).map(move |b| (b, t))).map(|(b, t)| mel[b * frames + t]).collect();
+    let by_frame: Vec<f32> =
+        (0..frames).flat_map(|t| (0..bins).map(move |b| (b, t))).map(|(b, t)| mel[b * frames + t]).collect();
     let window = model.config.thinker.audio.n_window_infer * bins;
-    let windows: Vec<_> = by_frame
-        .chunks(window)
-        .enumerate()
-        .map(|(i, mel)| Window { mel, follows_full_chunk: i > 0 })
-        .collect();
+    let windows: Vec<_> =
+        by_frame.chunks(window).enumerate().map(|(i, mel)| Window { mel, follows_full_chunk: i > 0 }).collect();
     let rows = model.audio_tower.forward(ops, &windows);
     assert_eq!(ops.rows(&rows), windows.iter().map(|w| tokens(w.mel.len() / bins)).sum::<usize>());
     rows
@@ -185,8 +185,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
         }
         let embedded = model.talker.codec_rows(ops, &first);
         let predictor = &model.talker.code_predictor;
-        let frame =
-            predictor.complete(ops, &hidden, embedded, &mut predictor_cache, |_| vec![greedy(0, 1.0)], true);
+        let frame = predictor.complete(ops, &hidden, embedded, &mut predictor_cache, |_| vec![greedy(0, 1.0)], true);
         made[0].extend(ops.read_ids(&first));
         for (made, ids) in made[1..].iter_mut().zip(&frame.codes) {
             made.extend(ops.read_ids(ids));

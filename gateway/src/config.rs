@@ -3,6 +3,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use thiserror::Error;
+
 /// Where the server listens if nothing else is said.
 pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
 
@@ -28,5 +30,22 @@ impl Default for Config {
             drain: Duration::from_secs(5),
             card: None,
         }
+    }
+}
+
+/// Settings that are refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// The address can be reached from other machines.
+    #[error(
+        "{0} can be reached from other machines, and there are no keys to keep strangers out: listen on 127.0.0.1 or [::1]"
+    )]
+    Public(SocketAddr),
+}
+
+impl Config {
+    /// Says what is wrong with the settings, before anything is loaded.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        if self.listen.ip().is_loopback() { Ok(()) } else { Err(ConfigError::Public(self.listen)) }
     }
 }

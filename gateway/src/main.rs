@@ -90,10 +90,12 @@ fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
 }
 
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
+    let mut config = Config { listen: serve.listen, ..Config::default() };
+    config.check().map_err(|error| Correctable(error.into()))?;
     let model = model::start(serve.model.folder.as_deref()).map_err(|error| Correctable(error.into()))?;
-    let config = Config { listen: serve.listen, card: model.card, ..Config::default() };
+    config.card = model.card;
     let server = Server::bind(config, model.engine).await.map_err(|error| match error {
-        BindError::Public(_) | BindError::Listen { .. } => Correctable(error.into()).into(),
+        BindError::Config(_) | BindError::Listen { .. } => Correctable(error.into()).into(),
         other => anyhow::Error::from(other),
     })?;
     // Handlers first: a signal that comes while the URL is printed must find them.

@@ -1,4 +1,5 @@
 //! `repartee ask`: one turn without a server.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
 

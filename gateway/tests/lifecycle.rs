@@ -1,4 +1,5 @@
 //! Coming and going: admission, callers that vanish or stall, health, and the way down.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
 
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use common::{Running, find, question};
 use futures_util::StreamExt as _;
-use repartee::config::Config;
+use repartee::config::{Config, ConfigError};
 use repartee::server::{BindError, Server};
 use repartee::testing::{Script, ScriptedEngine};
 use serde_json::{Value, json};
@@ -139,6 +140,6 @@ async fn pages_of_other_sites_may_not_call() {
 async fn a_public_address_is_refused() {
     let config = Config { listen: ([0, 0, 0, 0], 0).into(), ..Config::default() };
     let error = Server::bind(config, ScriptedEngine::new(Script::default())).await.unwrap_err();
-    assert!(matches!(error, BindError::Public(_)));
+    assert!(matches!(error, BindError::Config(ConfigError::Public(_))));
     assert!(error.to_string().contains("no keys"));
 }

@@ -1,4 +1,5 @@
 //! Whole turns over the websocket.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
 
@@ -191,6 +192,16 @@ async fn speaking_stops_the_answer_being_made() {
     client.send(truncate).await;
     let truncated = client.until("conversation.item.truncated").await.pop().unwrap();
     assert_eq!((&truncated["item_id"], &truncated["audio_end_ms"]), (&item, &json!(160)));
+}
+
+#[tokio::test]
+async fn nothing_of_a_long_answer_is_lost() {
+    // 80 s of speech, made far faster than the client reads.
+    let server = Running::start(Script { frames: 1_000, ..Script::default() }).await;
+    let mut client = server.connect().await;
+    let events = client.ask("talk").await;
+    assert_eq!(sound(&events).len(), 1_000 * FRAME_SAMPLES);
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 //! Calls over WebRTC: the native caller against the real server.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
 

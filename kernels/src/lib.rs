@@ -13,7 +13,7 @@
 pub mod cpu;
 pub mod ops;
 pub mod random;
-
+pub mod recording;
 
 pub use ops::{
     Attention, AttentionBatch, DType, KernelError, Layout, Ops, Part, Pick, Router, Run, SequenceRows, StateSpec,

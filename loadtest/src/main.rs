@@ -1,99 +1,31 @@
-//! Synthetic callers: they call, speak a wav, listen to the answer, and time it.
-//!
-//! The load is open loop: call `n` begins at `n` times the arrival interval, however the calls before it fare, so a
-//! slow server is not spared. Within a call turns follow each other as they do between people.
-//!
-//! | file | what it does |
-//! |---|---|
-//! | `speech` | what is said: wav files as 20 ms frames |
-//! | `ear` | what is heard: first sound, underruns |
-//! | `turn` | one turn's times, and how they become errors |
-//! | `webrtc`, `websocket` | a caller over one transport |
-//! | `wire` | the protocol as an independent client sees it |
-//! | `report` | percentiles, the table, the JSON file |
-
-mod ear;
-mod report;
-mod speech;
-mod turn;
-mod webrtc;
-mod websocket;
-mod wire;
+//! The `repartee-loadtest` command.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::Context as _;
-use clap::{Parser, ValueEnum};
-use tokio::task::JoinSet;
-
-use speech::Utterance;
-use turn::CallLog;
+use clap::Parser;
+use repartee_loadtest::{Load, report, run};
 
 /// Synthetic callers over WebRTC and websocket.
 #[derive(Debug, Parser)]
 #[command(name = "repartee-loadtest", version)]
 struct Arguments {
-    /// The server.
-    #[arg(long, default_value = "http://127.0.0.1:8080")]
-    url: String,
-    /// How to call it.
-    #[arg(long, value_enum, default_value = "webrtc")]
-    transport: Transport,
-    /// Calls in all.
-    #[arg(long, default_value_t = 1)]
-    callers: usize,
-    /// Turns of each call.
-    #[arg(long, default_value_t = 1)]
-    turns: usize,
-    /// What is said: 16-bit mono, 8 to 48 kHz. Callers begin at different files and take turns through all.
-    #[arg(long, num_args = 1.., required = true)]
-    wav: Vec<PathBuf>,
-    /// Time between the beginnings of two calls, in ms.
-    #[arg(long, default_value_t = 200)]
-    arrival_ms: u64,
-    /// Silence between an answer's end and the next turn, in ms.
-    #[arg(long, default_value_t = 500)]
-    pause_ms: u64,
-    /// How long an answer may take, in s.
-    #[arg(long, default_value_t = 30)]
-    timeout_s: u64,
-    /// A key, if the server wants one.
-    #[arg(long, env = "REPARTEE_KEY", hide_env_values = true)]
-    key: Option<String>,
+    #[command(flatten)]
+    load: Load,
     /// Where the report goes.
     #[arg(long, default_value = "target/report/loadtest.json")]
     report: PathBuf,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Transport {
-    Webrtc,
-    Websocket,
-}
-
-/// What a caller does.
-#[derive(Debug)]
-pub(crate) struct Plan {
-    server: wire::Server,
-    utterances: Vec<Utterance>,
-    turns: usize,
-    pause: Duration,
-    timeout: Duration,
-}
-
-impl Plan {
-    /// What caller `caller` says in its turn `turn`.
-    fn utterance(&self, caller: usize, turn: usize) -> &Utterance {
-        &self.utterances[(caller + turn) % self.utterances.len()]
-    }
-}
-
-fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    match run(&arguments) {
+#[tokio::main]
+async fn main() -> ExitCode {
+    let Arguments { load, report } = Arguments::parse();
+    let published = async {
+        let log = run(&load).await?;
+        report::publish(&load.title(), &log, &report)?;
+        anyhow::Ok(load.is_answered_by(&log))
+    };
+    match published.await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -102,52 +34,3 @@ fn main() -> ExitCode {
         }
     }
 }
-
-/// Whether every turn of every call was answered.
-#[tokio::main]
-async fn run(arguments: &Arguments) -> anyhow::Result<bool> {
-    let utterances = arguments.wav.iter().map(|path| Utterance::load(path)).collect::<Result<Vec<_>, _>>()?;
-    let plan = Arc::new(Plan {
-        server: wire::Server::new(&arguments.url, arguments.key.clone())?,
-        utterances,
-        turns: arguments.turns,
-        pause: Duration::from_millis(arguments.pause_ms),
-        timeout: Duration::from_secs(arguments.timeout_s),
-    });
-    let mut calls = JoinSet::new();
-    let mut arrivals = tokio::time::interval(Duration::from_millis(arguments.arrival_ms.max(1)));
-    for caller in 0..arguments.callers {
-        arrivals.tick().await;
-        let (plan, transport) = (Arc::clone(&plan), arguments.transport);
-        calls.spawn(async move {
-            let mut log = CallLog::default();
-            let ended = match transport {
-                Transport::Webrtc => webrtc::call(&plan, caller, &mut log).await,
-                Transport::Websocket => websocket::call(&plan, caller, &mut log).await,
-            };
-            if let Err(error) = ended {
-                log.error(format!("{error:#}"));
-            }
-            log
-        });
-    }
-    let mut total = CallLog::default();
-    while let Some(log) = calls.join_next().await {
-        total.merge(log.context("a caller failed")?);
-    }
-    let title = format!(
-        "{} callers over {}, {} turns each, one call every {} ms",
-        arguments.callers,
-        match arguments.transport {
-            Transport::Webrtc => "WebRTC",
-            Transport::Websocket => "websocket",
-        },
-        arguments.turns,
-        arguments.arrival_ms,
-    );
-    report::publish(&title, &total, &arguments.report)?;
-    Ok(total.turns.len() == arguments.callers * arguments.turns && total.errors.is_empty())
-}
-
-#[cfg(test)]
-mod tests;

@@ -11,25 +11,66 @@ use crate::turn::CallLog;
 
 /// A report as every benchmark here writes it.
 #[derive(Debug, Serialize)]
-struct Report {
-    name: &'static str,
+pub struct Report {
+    /// What was measured; the file's name too.
+    pub name: &'static str,
     date: String,
     machine: String,
-    rows: Vec<Row>,
+    /// The table.
+    pub rows: Vec<Row>,
 }
 
-/// One measure; a load test has no peer to compare with.
+/// One measure.
 #[derive(Debug, PartialEq, Serialize)]
-struct Row {
-    measure: String,
-    ours: f64,
-    peer: Option<f64>,
-    ratio: Option<f64>,
-    unit: &'static str,
-    note: String,
+pub struct Row {
+    /// What.
+    pub measure: String,
+    /// Our figure.
+    pub ours: f64,
+    /// The figure of what it is compared with, in the same run.
+    pub peer: Option<f64>,
+    /// Above 1 means that ours is better.
+    pub ratio: Option<f64>,
+    /// Of both figures.
+    pub unit: &'static str,
+    /// What a reader has to know.
+    pub note: String,
 }
 
-/// Prints the table and writes the file.
+impl Row {
+    /// A figure that stands alone.
+    pub fn alone(measure: impl Into<String>, ours: f64, unit: &'static str, note: impl Into<String>) -> Self {
+        Self { measure: measure.into(), ours, peer: None, ratio: None, unit, note: note.into() }
+    }
+
+    /// A figure of which less is better, beside a peer's.
+    pub fn less_than(
+        measure: impl Into<String>,
+        ours: f64,
+        peer: f64,
+        unit: &'static str,
+        note: impl Into<String>,
+    ) -> Self {
+        Self { peer: Some(peer), ratio: Some(peer / ours), ..Self::alone(measure, ours, unit, note) }
+    }
+}
+
+impl Report {
+    /// A report of today on this machine.
+    pub fn new(name: &'static str, rows: Vec<Row>) -> Self {
+        Self { name, date: today(), machine: machine(), rows }
+    }
+
+    /// Writes the file.
+    pub fn write(&self, path: &Path) -> anyhow::Result<()> {
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+        }
+        fs::write(path, serde_json::to_string_pretty(self)?).with_context(|| path.display().to_string())
+    }
+}
+
+/// Prints a load test's table and writes its file.
 pub fn publish(title: &str, log: &CallLog, path: &Path) -> anyhow::Result<()> {
     let rows = rows(title, log);
     println!("{title}");
@@ -42,18 +83,13 @@ pub fn publish(title: &str, log: &CallLog, path: &Path) -> anyhow::Result<()> {
             if row.note == title { "" } else { &row.note }
         );
     }
-    let report = Report { name: "loadtest", date: today(), machine: machine(), rows };
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
-    }
-    fs::write(path, serde_json::to_string_pretty(&report)?).with_context(|| path.display().to_string())?;
-    Ok(())
+    Report::new("loadtest", rows).write(path)
 }
 
 fn rows(title: &str, log: &CallLog) -> Vec<Row> {
     let mut rows = Vec::new();
     let mut add = |measure: String, ours, unit, note: &str| {
-        rows.push(Row { measure, ours, peer: None, ratio: None, unit, note: note.to_owned() });
+        rows.push(Row::alone(measure, ours, unit, note));
     };
     let series: [(&str, Vec<Duration>); 4] = [
         ("TTFP, commit to first sound", log.turns.iter().map(|turn| turn.from_commit).collect()),
@@ -79,7 +115,7 @@ fn rows(title: &str, log: &CallLog) -> Vec<Row> {
 }
 
 /// The smallest value that `percent` of all do not exceed.
-fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
+pub fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.checked_sub(1)?).copied()
 }

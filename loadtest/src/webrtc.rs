@@ -21,14 +21,13 @@ const RECEIVE_BUFFER: Duration = Duration::from_millis(60);
 pub async fn call(plan: &Plan, caller: usize, log: &mut CallLog) -> anyhow::Result<()> {
     let begun = Instant::now();
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await?;
-    let mut call = dialing.accept(&plan.server.call(sdp).await?).await?;
-    timeout(plan.timeout, opened(&mut call)).await.context("the line did not open in time")??;
-    log.setup.push(begun.elapsed());
     let mut caller_side = Caller {
-        call,
+        call: dialing.accept(&plan.server.call(sdp).await?).await?,
         encoder: OpusEncoder::new(RATE)?,
         hearing: Hearing { jitter: JitterBuffer::new(), decoder: OpusDecoder::new(RATE)? },
     };
+    timeout(plan.timeout, caller_side.opened()).await.context("the line did not open in time")??;
+    log.setup.push(begun.elapsed());
     for turn in 0..plan.turns {
         let frames = &plan.utterance(caller, turn).frames;
         match timeout(plan.timeout, caller_side.turn(frames, log)).await {
@@ -43,16 +42,6 @@ pub async fn call(plan: &Plan, caller: usize, log: &mut CallLog) -> anyhow::Resu
     Ok(())
 }
 
-async fn opened(call: &mut Call) -> anyhow::Result<()> {
-    loop {
-        match call.events.recv().await {
-            Some(CallEvent::ChannelOpen) => return Ok(()),
-            Some(CallEvent::Closed) | None => bail!("the line closed before it opened"),
-            Some(_) => {}
-        }
-    }
-}
-
 struct Caller {
     call: Call,
     encoder: OpusEncoder,
@@ -65,6 +54,24 @@ struct Hearing {
 }
 
 impl Caller {
+    /// Waits until messages may be sent. A microphone is on meanwhile.
+    async fn opened(&mut self) -> anyhow::Result<()> {
+        let mut ticks = interval(FRAME);
+        loop {
+            tokio::select! {
+                _ = ticks.tick() => {
+                    let packet = self.encoder.encode(&[0.0; FRAME_SAMPLES])?;
+                    self.call.send_audio(packet.payload, FRAME).await?;
+                }
+                event = self.call.events.recv() => match event {
+                    Some(CallEvent::ChannelOpen) => return Ok(()),
+                    Some(CallEvent::Closed) | None => bail!("the line closed before it opened"),
+                    Some(_) => {}
+                },
+            }
+        }
+    }
+
     /// Says `frames`, then keeps the line open with silence until the answer was played.
     async fn turn(&mut self, frames: &[Vec<f32>], log: &mut CallLog) -> anyhow::Result<Turn> {
         let mut turn = Turn::new(RECEIVE_BUFFER);

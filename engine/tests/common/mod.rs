@@ -1,4 +1,5 @@
 //! Fixtures made by the reference implementation (`tests/parity`), and how to compare with them.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 use std::path::{Path, PathBuf};
 

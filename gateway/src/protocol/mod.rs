@@ -1,13 +1,15 @@
 //! The OpenAI Realtime GA wire: every event that Repartee takes or sends, typed both ways, one file per family.
 //!
-//! - [`session`]: `session.*` and the session's configuration
-//! - [`input_audio`]: `input_audio_buffer.*`
-//! - [`output_audio`]: `output_audio_buffer.*`, which only callers with a server-side playout clock see
-//! - [`item`]: `conversation.item.*` and the items themselves
-//! - [`response`]: `response.*`
-//! - [`rate_limits`]: `rate_limits.updated`
-//! - [`error`]: `error`, and the same body in HTTP answers
-//! - [`merge`]: what an absent field and a `null` mean in an update
+//! | file | what it holds |
+//! |---|---|
+//! | [`session`] | `session.*` and the session's configuration |
+//! | [`input_audio`] | `input_audio_buffer.*` |
+//! | [`output_audio`] | `output_audio_buffer.*`, which only callers with a server-side playout clock see |
+//! | [`item`] | `conversation.item.*` and the items themselves |
+//! | [`response`] | `response.*` |
+//! | [`rate_limits`] | `rate_limits.updated` |
+//! | [`error`] | `error`, and the same body in HTTP answers |
+//! | [`merge`] | what an absent field and a `null` mean in an update |
 //!
 //! Nothing here knows what an event does: that is [`crate::session`].
 

@@ -93,7 +93,7 @@ pub(super) async fn hang_up(
     origin::check(&headers)?;
     let hang_up = app.calls.running().remove(&id).ok_or_else(|| {
         let message = "there is no such call";
-        Refusal(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::CallUnknown, message))
+        Refusal::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::CallUnknown, message))
     })?;
     // An error means that the call has just ended by itself.
     let _ = hang_up.send(());
@@ -104,14 +104,17 @@ fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Resul
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     if !kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(SDP)) {
         let message = format!("send the offer as {SDP}");
-        return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorBody::invalid(ErrorKind::InvalidOffer, message)));
+        return Err(Refusal::new(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            ErrorBody::invalid(ErrorKind::InvalidOffer, message),
+        ));
     }
     let body = body.map_err(|rejection| {
-        Refusal(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
+        Refusal::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
     })?;
     String::from_utf8(body.into()).map_err(|_| bad_offer("the offer is not text".into()))
 }
 
 fn bad_offer(message: String) -> Refusal {
-    Refusal(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidOffer, message))
+    Refusal::new(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidOffer, message))
 }

@@ -30,7 +30,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use crate::config::Config;
+use crate::config::{Config, ConfigError};
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::protocol::{ErrorBody, ErrorKind};
@@ -41,11 +41,9 @@ use reply::Refusal;
 /// Why a server could not be made.
 #[derive(Debug, Error)]
 pub enum BindError {
-    /// The address can be reached from other machines.
-    #[error(
-        "{0} can be reached from other machines, and there are no keys to keep strangers out: listen on 127.0.0.1 or [::1]"
-    )]
-    Public(SocketAddr),
+    /// The settings are refused.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The address cannot be used.
     #[error("cannot listen on {address}: {error}")]
     Listen {
@@ -113,7 +111,7 @@ impl App {
     /// A session of the engine and a place in the server, or the answer that there is none.
     fn admit(&self) -> Result<(Session, Place), Refusal> {
         let unavailable =
-            |kind, message: String| Refusal(StatusCode::SERVICE_UNAVAILABLE, ErrorBody::server(kind, message));
+            |kind, message: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorBody::server(kind, message));
         if *self.stop.borrow() {
             return Err(unavailable(ErrorKind::ShuttingDown, "the server is going down".into()));
         }
@@ -154,9 +152,7 @@ impl App {
 impl Server {
     /// Listens. Calls are answered by [`Self::run`].
     pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, BindError> {
-        if !config.listen.ip().is_loopback() {
-            return Err(BindError::Public(config.listen));
-        }
+        config.check()?;
         let metrics = Arc::new(Metrics::new(engine.info().frame)?);
         let address = config.listen;
         let listener = TcpListener::bind(address).await.map_err(|error| BindError::Listen { address, error })?;

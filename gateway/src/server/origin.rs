@@ -16,7 +16,7 @@ pub(super) fn check(headers: &HeaderMap) -> Result<(), Refusal> {
         return Ok(());
     }
     let message = "pages of other sites may not call this server";
-    Err(Refusal(StatusCode::FORBIDDEN, ErrorBody::invalid(ErrorKind::ForeignOrigin, message)))
+    Err(Refusal::new(StatusCode::FORBIDDEN, ErrorBody::invalid(ErrorKind::ForeignOrigin, message)))
 }
 
 #[cfg(test)]

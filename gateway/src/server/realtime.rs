@@ -25,7 +25,7 @@ pub(super) async fn websocket(
 ) -> Result<Response, Refusal> {
     let upgrade = upgrade.map_err(|rejection| {
         let message = format!("this is the address of a websocket: {rejection}");
-        Refusal(StatusCode::UPGRADE_REQUIRED, ErrorBody::invalid(ErrorKind::NotFound, message))
+        Refusal::new(StatusCode::UPGRADE_REQUIRED, ErrorBody::invalid(ErrorKind::NotFound, message))
     })?;
     origin::check(&headers)?;
     // The slot is taken before the upgrade, so that a full server can still say so in plain HTTP.

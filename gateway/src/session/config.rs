@@ -13,7 +13,7 @@ const MAX_PREFIX_MS: u32 = 5_000;
 /// The longest silence that ends a turn, in ms.
 const MAX_SILENCE_MS: u32 = 60_000;
 /// The longest instructions, in bytes.
-const MAX_INSTRUCTIONS: usize = 256 << 10;
+pub(super) const MAX_INSTRUCTIONS: usize = 256 << 10;
 /// The most that the fields which are only repeated to the client (tools and their choice) may hold, in bytes.
 const MAX_ECHOED: usize = 256 << 10;
 

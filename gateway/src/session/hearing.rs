@@ -34,7 +34,7 @@ pub(super) struct Turn {
     /// The user item that it becomes.
     pub item_id: String,
     /// All of its samples so far.
-    samples: u64,
+    pub samples: u64,
     /// Those that were not submitted yet.
     pending: Vec<f32>,
     /// Whether the engine has refused part of it, which the client is told once.

@@ -1,7 +1,7 @@
 //! The conversation as a state machine: no I/O and no clock of its own. [`Core::handle`] takes what happened and when,
 //! and returns what to do.
 //!
-//! - [`config`](self::config): updates of the configuration
+//! - `config`: updates of the configuration
 //! - `hearing`: which sound belongs to a turn
 //! - `turns`: the caller's turns, found by the VAD or ended by the client
 //! - `history`: the conversation's items
@@ -88,7 +88,7 @@ pub enum PlayoutReport {
 #[derive(Debug, PartialEq)]
 pub enum Effect {
     /// Send an event.
-    Send(ServerMessage),
+    Send(Box<ServerMessage>),
     /// Hand a command to the engine.
     Engine(Command),
     /// Use these settings from now on.
@@ -277,7 +277,7 @@ impl Core {
 
     fn send(&mut self, event: ServerEvent) {
         let event_id = self.new_event_id();
-        self.effects.push(Effect::Send(ServerMessage { event_id, event }));
+        self.effects.push(Effect::Send(Box::new(ServerMessage { event_id, event })));
     }
 
     fn new_event_id(&mut self) -> String {

@@ -4,7 +4,10 @@ use std::time::Instant;
 
 use repartee_engine::session::{Command, Event, FinishReason, Respond, ResponseId, SessionError, Usage as EngineUsage};
 
+use serde_json::{Map, Value};
+
 use super::answer::{Answer, usage};
+use super::config::MAX_INSTRUCTIONS;
 use super::history::{Entry, Kind};
 use super::playback::Playing;
 use super::{Core, Delivery, Effect, engine_error};
@@ -17,12 +20,19 @@ use crate::protocol::response::{
 use crate::protocol::session::{MaxTokens, Modality};
 use crate::protocol::{ErrorBody, ErrorKind, ServerEvent};
 
+/// The most that a response's metadata may hold, in bytes.
+const MAX_METADATA: usize = 16 << 10;
+
 /// An answer that was asked for.
 #[derive(Debug)]
 pub(super) struct Asked {
     overrides: Overrides,
     /// Since when the caller waits.
     since: Instant,
+}
+
+fn written_length(metadata: &Map<String, Value>) -> usize {
+    metadata.iter().map(|(key, value)| key.len() + value.to_string().len()).sum()
 }
 
 impl Core {
@@ -35,6 +45,12 @@ impl Core {
         }
         if overrides.input.is_some() {
             return refuse("input", "only the conversation can be answered");
+        }
+        if overrides.instructions.as_ref().is_some_and(|instructions| instructions.len() > MAX_INSTRUCTIONS) {
+            return refuse("instructions", "these instructions are too long");
+        }
+        if overrides.metadata.as_ref().is_some_and(|metadata| written_length(metadata) > MAX_METADATA) {
+            return refuse("metadata", "the metadata of a response holds at most 16 KiB");
         }
         // One that is being stopped makes room in a moment; one answer can wait for it.
         let busy = self.answer.as_ref().is_some_and(|answer| answer.stopping.is_none()) || self.deferred.is_some();

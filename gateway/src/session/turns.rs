@@ -62,8 +62,7 @@ impl Core {
         let Some(turn) = self.hearing.turn() else { return };
         let item_id = turn.item_id.clone();
         self.send(ServerEvent::SpeechStopped(SpeechStopped { audio_end_ms, item_id }));
-        self.end_turn(Some(audio_end_ms));
-        if creates {
+        if self.end_turn(Some(audio_end_ms)) && creates {
             self.respond_when_free(Overrides::default(), now);
         }
     }
@@ -87,9 +86,9 @@ impl Core {
         Ok(())
     }
 
-    /// Makes the open turn an item of the conversation.
-    fn end_turn(&mut self, end_ms: Option<u64>) {
-        let Some((turn, last)) = self.hearing.close(end_ms) else { return };
+    /// Makes the open turn an item of the conversation; whether there was anything in it.
+    fn end_turn(&mut self, end_ms: Option<u64>) -> bool {
+        let Some((turn, last)) = self.hearing.close(end_ms).filter(|(turn, _)| turn.samples > 0) else { return false };
         self.append(last);
         let item = self.number();
         self.command(Command::Commit { item });
@@ -105,6 +104,7 @@ impl Core {
         });
         self.send(ServerEvent::InputCommitted(Committed { previous_item_id, item_id: item_id.clone() }));
         self.show_item(&item_id);
+        true
     }
 
     pub(super) fn clear_input(&mut self) {

@@ -76,13 +76,7 @@ fn head<const FUSED: bool>(
 }
 
 #[inline(always)]
-fn cached_loop<const FUSED: bool>(
-    q: &[f32],
-    cache: &Cache,
-    batch: &AttentionBatch,
-    shape: Attention,
-    out: &mut [f32],
-) {
+fn cached_loop<const FUSED: bool>(q: &[f32], cache: &Cache, batch: &AttentionBatch, shape: Attention, out: &mut [f32]) {
     let (width, dim) = (shape.heads * shape.head_dim, shape.head_dim);
     let group = shape.heads / shape.kv_heads;
     let (mut offsets, mut shifted, mut scores) = (Vec::new(), Vec::new(), Vec::new());

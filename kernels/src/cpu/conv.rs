@@ -142,7 +142,8 @@ pub fn transposed(
             &joined[..]
         };
         let count = run.rows - skipped;
-        let rows = Rows { data, first: skipped * channels, step: channels, count, taps, length: channels, stride: channels };
+        let rows =
+            Rows { data, first: skipped * channels, step: channels, count, taps, length: channels, stride: channels };
         let start = out.len();
         out.resize(start + count * weight.columns, 0.0);
         gemm::multiply(level, rows, weight, None, &mut out[start..]);

@@ -9,7 +9,14 @@ use crate::ops::Router;
 ///
 /// Rows are gathered by expert, so that an expert's weights are read once however many rows chose it; each row adds its experts' results
 /// in the order of the experts' numbers, so the rows beside it do not matter.
-pub fn mixture(level: Level, x: &[f32], router: &Packed, gate_up: &[Packed], down: &[Packed], spec: Router) -> Vec<f32> {
+pub fn mixture(
+    level: Level,
+    x: &[f32],
+    router: &Packed,
+    gate_up: &[Packed],
+    down: &[Packed],
+    spec: Router,
+) -> Vec<f32> {
     let hidden = router.k;
     let count = x.len() / hidden;
     let experts = gate_up.len();

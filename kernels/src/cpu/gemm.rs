@@ -65,7 +65,7 @@ pub struct Rows<'a> {
 impl<'a> Rows<'a> {
     /// Plain rows of a matrix `[count, k]`.
     pub fn dense(data: &'a [f32], k: usize) -> Self {
-        let count = if k == 0 { 0 } else { data.len() / k };
+        let count = data.len().checked_div(k).unwrap_or(0);
         Self { data, first: 0, step: k, count, taps: 1, length: k, stride: 0 }
     }
 }

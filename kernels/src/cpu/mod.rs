@@ -52,7 +52,7 @@ pub struct Tensor {
 
 impl Tensor {
     fn new(data: Vec<f32>, columns: usize) -> Self {
-        let rows = if columns == 0 { 0 } else { data.len() / columns };
+        let rows = data.len().checked_div(columns).unwrap_or(0);
         assert_eq!(rows * columns, data.len(), "values do not fill whole rows");
         Self { rows, columns, data }
     }
@@ -349,8 +349,7 @@ impl Ops for Cpu {
             panic!("not a transposed convolution: {}", weight.kind())
         };
         let bias = bias.vector();
-        let (data, runs) =
-            conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), runs);
+        let (data, runs) = conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), runs);
         (Tensor::new(data, bias.len()), runs)
     }
 

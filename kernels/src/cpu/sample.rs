@@ -79,7 +79,13 @@ fn draw(level: Level, logits: &mut [f32], uniform: f32) -> usize {
 
 /// Applies every processor to one row and chooses its id; `seen` holds the penalty's history and gains the id.
 /// [`NOT_FINITE`] if the row holds a value that is not finite.
-pub fn choose(level: Level, logits: &mut [f32], pick: &Pick, allowed: Option<&[f32]>, seen: Option<&mut [bool]>) -> u32 {
+pub fn choose(
+    level: Level,
+    logits: &mut [f32],
+    pick: &Pick,
+    allowed: Option<&[f32]>,
+    seen: Option<&mut [bool]>,
+) -> u32 {
     if logits.iter().any(|l| !l.is_finite()) {
         return NOT_FINITE;
     }

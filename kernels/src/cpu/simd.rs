@@ -75,21 +75,32 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// Sixteen numbers in registers: what one column of a packed panel needs.
-///
-/// # Safety
-/// Methods may only be called where the processor has the level's instructions; pointers must be readable or
-/// writable for sixteen numbers.
+/// Sixteen numbers in registers: what one row of a packed panel needs.
 pub trait Lanes: Copy {
     /// All zero.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
     unsafe fn zero() -> Self;
     /// All `x`.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
     unsafe fn splat(x: f32) -> Self;
     /// From memory, unaligned.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `from` is readable for sixteen numbers.
     unsafe fn load(from: *const f32) -> Self;
     /// To memory, unaligned.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `to` is writable for sixteen numbers.
     unsafe fn store(self, to: *mut f32);
     /// `self + a * b`.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
     unsafe fn multiply_add(self, a: Self, b: Self) -> Self;
 }
 
@@ -177,8 +188,8 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn multiply_add(self, a: Self, b: Self) -> Self {
         let mut sum = self.0;
-        for i in 0..16 {
-            sum[i] += a.0[i] * b.0[i];
+        for ((sum, a), b) in sum.iter_mut().zip(a.0).zip(b.0) {
+            *sum += a * b;
         }
         Self(sum)
     }

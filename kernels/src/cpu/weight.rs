@@ -39,11 +39,8 @@ pub enum Weight {
 
 impl Weight {
     pub(super) fn new(layout: Layout, parts: &[Part<'_>]) -> Result<Self, KernelError> {
-        let wrong = |part: &Part<'_>| KernelError::Shape {
-            name: part.name.to_owned(),
-            shape: part.shape.to_vec(),
-            layout,
-        };
+        let wrong =
+            |part: &Part<'_>| KernelError::Shape { name: part.name.to_owned(), shape: part.shape.to_vec(), layout };
         let first = parts.first().ok_or_else(|| KernelError::Shape { name: String::new(), shape: vec![], layout })?;
         let rank = match layout {
             Layout::Vector => 1,
@@ -52,7 +49,7 @@ impl Weight {
             Layout::Conv2dHalving => 4,
         };
         for part in parts {
-            if part.shape.len() != rank || part.shape.iter().any(|&n| n == 0) || part.shape[1..] != first.shape[1..] {
+            if part.shape.len() != rank || part.shape.contains(&0) || part.shape[1..] != first.shape[1..] {
                 // Experts mix widths only between parts of one expert, never along the input.
                 return Err(wrong(part));
             }
@@ -105,9 +102,7 @@ impl Weight {
                     return Err(wrong(first));
                 }
                 let w = &values[0];
-                Self::Linear(Packed::new(out, 9 * channels, |o, k| {
-                    w[(o * channels + k % channels) * 9 + k / channels]
-                }))
+                Self::Linear(Packed::new(out, 9 * channels, |o, k| w[(o * channels + k % channels) * 9 + k / channels]))
             }
         })
     }

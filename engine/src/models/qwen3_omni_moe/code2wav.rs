@@ -187,11 +187,7 @@ impl<O: Ops> Code2Wav<O> {
         let rates = config.upsample_rates.len();
         let last = config.decoder_dim >> rates;
         Ok(Self {
-            code_embedding: w.table(
-                "code_embedding.weight",
-                config.codebook_size * config.num_quantizers,
-                hidden,
-            )?,
+            code_embedding: w.table("code_embedding.weight", config.codebook_size * config.num_quantizers, hidden)?,
             pre_transformer: Decoder::load(&w.at("pre_transformer"), shape, |_| {
                 FeedForward::Dense(config.intermediate_size)
             })?,
@@ -231,19 +227,17 @@ impl<O: Ops> Code2Wav<O> {
 
     /// Decodes the next frames of several streams: `codes[codebook]` has one id a row, `runs` says whose rows they are (at
     /// most [`MAX_FRAMES`] each). Returns the samples `[samples, 1]` and how many each slot got.
-    pub fn forward(
-        &self,
-        ops: &O,
-        codes: &[Vec<u32>],
-        state: &mut Code2WavState<O>,
-        runs: &[Run],
-    ) -> (O::T, Vec<Run>) {
+    pub fn forward(&self, ops: &O, codes: &[Vec<u32>], state: &mut Code2WavState<O>, runs: &[Run]) -> (O::T, Vec<Run>) {
         for run in runs.iter().filter(|run| run.first) {
             state.decoded[run.slot] = 0;
         }
         let sequences: Vec<_> = runs
             .iter()
-            .map(|run| SequenceRows { table: &state.rings[run.slot], position: state.decoded[run.slot], rows: run.rows })
+            .map(|run| SequenceRows {
+                table: &state.rings[run.slot],
+                position: state.decoded[run.slot],
+                rows: run.rows,
+            })
             .collect();
         let batch = ops.batch(&sequences);
         for run in runs {

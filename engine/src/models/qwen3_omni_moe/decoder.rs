@@ -171,8 +171,7 @@ impl<O: Ops> Layer<O> {
         };
         Ok(Self {
             input_norm: w.vector("input_layernorm.weight", hidden)?,
-            qkv: attention
-                .linears(&[("q_proj.weight", q), ("k_proj.weight", kv), ("v_proj.weight", kv)], hidden)?,
+            qkv: attention.linears(&[("q_proj.weight", q), ("k_proj.weight", kv), ("v_proj.weight", kv)], hidden)?,
             qk_norm: if shape.qk_norm {
                 let norm = |name| attention.vector(name, a.head_dim);
                 Some((norm("q_norm.weight")?, norm("k_norm.weight")?))

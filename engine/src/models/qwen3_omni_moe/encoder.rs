@@ -26,8 +26,7 @@ where
 {
     fn encode(&mut self, windows: &[MelInput<'_>]) -> Vec<AudioRows<O::T>> {
         // A window before it in the turn held at least one full chunk.
-        let inputs: Vec<_> =
-            windows.iter().map(|w| Window { mel: w.mel, follows_full_chunk: w.index > 0 }).collect();
+        let inputs: Vec<_> = windows.iter().map(|w| Window { mel: w.mel, follows_full_chunk: w.index > 0 }).collect();
         let rows = self.tower.forward(&self.ops, &inputs);
         let mut from = 0;
         let cut = |input: &Window<'_>| {

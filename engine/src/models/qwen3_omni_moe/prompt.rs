@@ -73,8 +73,7 @@ impl<T> Writer<T> {
 
     fn sound(&mut self, windows: &[Arc<AudioRows<T>>]) {
         for window in windows {
-            self.elements
-                .extend((0..window.count).map(|row| Element::Audio { window: Arc::clone(window), row }));
+            self.elements.extend((0..window.count).map(|row| Element::Audio { window: Arc::clone(window), row }));
         }
     }
 }

@@ -22,8 +22,7 @@ struct ResizeMlp<O: Ops> {
 
 impl<O: Ops> ResizeMlp<O> {
     fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
-        let (input, inner, out) =
-            (config.thinker_hidden_size, config.text.intermediate_size, config.text.hidden_size);
+        let (input, inner, out) = (config.thinker_hidden_size, config.text.intermediate_size, config.text.hidden_size);
         Ok(Self {
             fc1: (w.linear("linear_fc1.weight", inner, input)?, w.vector("linear_fc1.bias", inner)?),
             fc2: (w.linear("linear_fc2.weight", out, inner)?, w.vector("linear_fc2.bias", out)?),

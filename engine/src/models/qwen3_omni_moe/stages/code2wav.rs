@@ -112,7 +112,8 @@ where
             }
             // Of several frames at once only a stream's first is short.
             let short = (run.rows * self.samples_per_frame).saturating_sub(mine.len());
-            let (first, others) = mine.split_at((self.samples_per_frame - short.min(self.samples_per_frame)).min(mine.len()));
+            let (first, others) =
+                mine.split_at((self.samples_per_frame - short.min(self.samples_per_frame)).min(mine.len()));
             out.push((run.slot, Item::Samples(first.to_vec())));
             out.extend(others.chunks(self.samples_per_frame).map(|frame| (run.slot, Item::Samples(frame.to_vec()))));
             let state = &mut self.slots[run.slot];

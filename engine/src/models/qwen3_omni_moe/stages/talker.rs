@@ -165,7 +165,9 @@ impl<O: Ops> TalkerStage<O> {
         // Voices are checked before an answer begins.
         let speaker = self.speakers.get(&speaking.answer.voice).copied().unwrap_or(ids.codec_pad);
         queue.extend(ids.header.map(|id| Row::Text { id, codec: NOT_FINITE }));
-        queue.extend([ids.nothink, ids.think_bos, ids.think_eos, speaker].map(|codec| Row::Text { id: ids.tts_pad, codec }));
+        queue.extend(
+            [ids.nothink, ids.think_bos, ids.think_eos, speaker].map(|codec| Row::Text { id: ids.tts_pad, codec }),
+        );
         queue.push_back(Row::Text { id: ids.tts_bos, codec: ids.codec_pad });
         queue.push_back(Row::Text { id: first, codec: ids.codec_bos });
     }
@@ -226,8 +228,7 @@ impl<O: Ops> TalkerStage<O> {
         let embedded = self.talker.codec_rows(ops, &first);
         let predictor = &self.talker.code_predictor;
         let cache = &mut self.predictor_cache;
-        let completed =
-            predictor.complete(ops, hidden, embedded, cache, |c| picks(&self.predictor_sampling, c), false);
+        let completed = predictor.complete(ops, hidden, embedded, cache, |c| picks(&self.predictor_sampling, c), false);
         let codes: Vec<Vec<u32>> =
             std::iter::once(&first).chain(&completed.codes).map(|ids| ops.read_ids(ids)).collect();
 

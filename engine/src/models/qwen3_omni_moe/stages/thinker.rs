@@ -211,7 +211,8 @@ where
             if reads_prompt {
                 let elements = state.target[end - rows..end].to_vec();
                 let mine: Vec<usize> = (row..row + rows).collect();
-                let hidden = if fits.len() == 1 { Arc::clone(&hidden) } else { Arc::new(self.ops.take(&hidden, &mine)) };
+                let hidden =
+                    if fits.len() == 1 { Arc::clone(&hidden) } else { Arc::new(self.ops.take(&hidden, &mine)) };
                 out.push((slot, Item::Context { from: end - rows, elements, hidden }));
             }
             row += rows;

@@ -1,0 +1,250 @@
+//! An [`Ops`] that notes each operation with the shapes it sees, and leaves the work to another.
+//!
+//! A device that captures a step as a graph needs the sequence of operations to be decided by shapes alone; a test records the same
+//! step over other values and compares. Reading back is noted too: a model function must not do it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use crate::ops::{Attention, KernelError, Layout, Ops, Part, Pick, Router, Run, SequenceRows, StateSpec};
+
+/// See the module's description.
+#[derive(Debug, Clone, Default)]
+pub struct Recording<O> {
+    inner: O,
+    notes: Rc<RefCell<Vec<String>>>,
+}
+
+impl<O: Ops> Recording<O> {
+    /// Records what `inner` is asked.
+    pub fn new(inner: O) -> Self {
+        Self { inner, notes: Rc::default() }
+    }
+
+    /// What was noted since the last call.
+    pub fn take(&self) -> Vec<String> {
+        self.notes.take()
+    }
+
+    fn note(&self, what: String) {
+        self.notes.borrow_mut().push(what);
+    }
+
+    /// Notes an operation by its name and the rows of its first operand.
+    fn op(&self, name: &str, x: &O::T) {
+        self.note(format!("{name} {}", self.inner.rows(x)));
+    }
+}
+
+impl<O: Ops> Ops for Recording<O> {
+    type T = O::T;
+    type Ids = O::Ids;
+    type Weight = O::Weight;
+    type State = O::State;
+    type Batch = O::Batch;
+
+    fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<O::Weight, KernelError> {
+        self.inner.weight(layout, parts)
+    }
+
+    fn state(&self, spec: StateSpec) -> O::State {
+        self.inner.state(spec)
+    }
+
+    fn forget(&self, state: &mut O::State, slot: usize) {
+        self.inner.forget(state, slot);
+    }
+
+    fn batch(&self, sequences: &[SequenceRows<'_>]) -> O::Batch {
+        self.note(format!("batch {:?}", sequences.iter().map(|s| s.rows).collect::<Vec<_>>()));
+        self.inner.batch(sequences)
+    }
+
+    fn tensor(&self, values: Vec<f32>, columns: usize) -> O::T {
+        self.note(format!("tensor {} by {columns}", values.len()));
+        self.inner.tensor(values, columns)
+    }
+
+    fn ids(&self, ids: &[u32]) -> O::Ids {
+        self.note(format!("ids {}", ids.len()));
+        self.inner.ids(ids)
+    }
+
+    fn read(&self, x: &O::T) -> Vec<f32> {
+        self.op("read", x);
+        self.inner.read(x)
+    }
+
+    fn read_ids(&self, ids: &O::Ids) -> Vec<u32> {
+        self.note("read ids".to_owned());
+        self.inner.read_ids(ids)
+    }
+
+    fn rows(&self, x: &O::T) -> usize {
+        self.inner.rows(x)
+    }
+
+    fn copy(&self, x: &O::T) -> O::T {
+        self.op("copy", x);
+        self.inner.copy(x)
+    }
+
+    fn take(&self, x: &O::T, at: &[usize]) -> O::T {
+        self.op(&format!("take {}", at.len()), x);
+        self.inner.take(x, at)
+    }
+
+    fn put(&self, x: O::T, at: &[usize], rows: &O::T) -> O::T {
+        self.op(&format!("put {}", at.len()), &x);
+        self.inner.put(x, at, rows)
+    }
+
+    fn stack(&self, parts: &[&O::T]) -> O::T {
+        self.note(format!("stack {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
+        self.inner.stack(parts)
+    }
+
+    fn embed(&self, table: &O::Weight, ids: &O::Ids) -> O::T {
+        self.note("embed".to_owned());
+        self.inner.embed(table, ids)
+    }
+
+    fn linear(&self, x: &O::T, weight: &O::Weight, bias: Option<&O::Weight>) -> O::T {
+        self.op("linear", x);
+        self.inner.linear(x, weight, bias)
+    }
+
+    fn columns(&self, x: &O::T, from: usize, to: usize) -> O::T {
+        self.op(&format!("columns {from}..{to}"), x);
+        self.inner.columns(x, from, to)
+    }
+
+    fn add(&self, x: O::T, y: &O::T) -> O::T {
+        self.op("add", &x);
+        self.inner.add(x, y)
+    }
+
+    fn scale(&self, x: O::T, by: &O::Weight) -> O::T {
+        self.op("scale", &x);
+        self.inner.scale(x, by)
+    }
+
+    fn scale_all(&self, x: O::T, by: f32) -> O::T {
+        self.op("scale all", &x);
+        self.inner.scale_all(x, by)
+    }
+
+    fn rms_norm(&self, x: &O::T, weight: &O::Weight, eps: f32) -> O::T {
+        self.op("rms norm", x);
+        self.inner.rms_norm(x, weight, eps)
+    }
+
+    fn layer_norm(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, eps: f32) -> O::T {
+        self.op("layer norm", x);
+        self.inner.layer_norm(x, weight, bias, eps)
+    }
+
+    fn silu(&self, x: O::T) -> O::T {
+        self.op("silu", &x);
+        self.inner.silu(x)
+    }
+
+    fn silu_mul(&self, x: &O::T) -> O::T {
+        self.op("silu mul", x);
+        self.inner.silu_mul(x)
+    }
+
+    fn gelu(&self, x: O::T) -> O::T {
+        self.op("gelu", &x);
+        self.inner.gelu(x)
+    }
+
+    fn snake(&self, x: O::T, alpha: &O::Weight, beta: &O::Weight) -> O::T {
+        self.op("snake", &x);
+        self.inner.snake(x, alpha, beta)
+    }
+
+    fn clamp(&self, x: O::T, low: f32, high: f32) -> O::T {
+        self.op("clamp", &x);
+        self.inner.clamp(x, low, high)
+    }
+
+    fn gate(&self, y: O::T, gate: &O::T) -> O::T {
+        self.op("gate", &y);
+        self.inner.gate(y, gate)
+    }
+
+    fn rotary(&self, x: O::T, batch: &O::Batch, head_dim: usize, theta: f32) -> O::T {
+        self.op("rotary", &x);
+        self.inner.rotary(x, batch, head_dim, theta)
+    }
+
+    fn attention(
+        &self,
+        q: &O::T,
+        k: &O::T,
+        v: &O::T,
+        cache: &mut O::State,
+        batch: &O::Batch,
+        shape: Attention,
+    ) -> O::T {
+        self.op("attention", q);
+        self.inner.attention(q, k, v, cache, batch, shape)
+    }
+
+    fn segment_attention(&self, q: &O::T, k: &O::T, v: &O::T, segments: &[usize], heads: usize) -> O::T {
+        self.op(&format!("segment attention {segments:?}"), q);
+        self.inner.segment_attention(q, k, v, segments, heads)
+    }
+
+    fn experts(&self, x: &O::T, router: &O::Weight, gate_up: &O::Weight, down: &O::Weight, spec: Router) -> O::T {
+        self.op("experts", x);
+        self.inner.experts(x, router, gate_up, down, spec)
+    }
+
+    fn conv2d_halving(
+        &self,
+        x: &O::T,
+        images: usize,
+        height: usize,
+        width: usize,
+        weight: &O::Weight,
+        bias: &O::Weight,
+    ) -> O::T {
+        self.op(&format!("conv2d {images} of {height} by {width}"), x);
+        self.inner.conv2d_halving(x, images, height, width, weight, bias)
+    }
+
+    fn fold_rows(&self, x: O::T, n: usize) -> O::T {
+        self.op(&format!("fold {n}"), &x);
+        self.inner.fold_rows(x, n)
+    }
+
+    fn conv1d(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, tail: &mut O::State, runs: &[Run]) -> O::T {
+        self.op("conv1d", x);
+        self.inner.conv1d(x, weight, bias, tail, runs)
+    }
+
+    fn conv_transpose1d(
+        &self,
+        x: &O::T,
+        weight: &O::Weight,
+        bias: &O::Weight,
+        tail: &mut O::State,
+        runs: &[Run],
+    ) -> (O::T, Vec<Run>) {
+        self.op("transposed conv1d", x);
+        self.inner.conv_transpose1d(x, weight, bias, tail, runs)
+    }
+
+    fn sample(
+        &self,
+        logits: &O::T,
+        picks: &[Pick],
+        allowed: Option<&O::Weight>,
+        seen: Option<&mut O::State>,
+    ) -> O::Ids {
+        self.op("sample", logits);
+        self.inner.sample(logits, picks, allowed, seen)
+    }
+}

@@ -1,0 +1,258 @@
+//! `make bench`: the first path against the reference implementation, on the demo checkpoint and the same cores, one after
+//! the other in one run. Like is compared with like: the reference does not stream, so time per thinker token, per codec frame and
+//! per second of code2wav stand side by side, the whole answer apart, and our time to first packet alone.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use repartee_engine::checkpoint::Checkpoint;
+use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
+use repartee_engine::session::{Command as Ask, Event, Respond, SpeechEngine};
+use repartee_engine::{Engine, EngineConfig, Source};
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::{Ops, Pick, Run, SequenceRows, StateSpec};
+use repartee_loadtest::report::{Report, Row, percentile};
+use repartee_loadtest::{Load, Transport};
+use repartee_tests::{demo, questions, tools};
+use serde::Deserialize;
+
+/// Timed repetitions of each measure, after one that is not counted.
+const REPEATS: usize = 9;
+/// Turns over the websocket.
+const TURNS: usize = 50;
+
+/// What `tests/parity/bench_reference.py` prints.
+#[derive(Debug, Deserialize)]
+struct Reference {
+    thinker_ms_per_token: f64,
+    talker_ms_per_frame: f64,
+    code2wav_ms_per_second: f64,
+    answer_seconds: f64,
+    audio_seconds: f64,
+    text: String,
+}
+
+fn main() -> Result<()> {
+    let question = questions::named("three-plus-four.wav")?;
+    let model = tools::root().join("models/demo");
+    let mut rows = Vec::new();
+
+    println!("ours: stages");
+    let ours = stages(&model)?;
+    println!("ours: whole answers");
+    let answer = whole_answer(&model, &samples(&question.path())?)?;
+    for threads in [1, 2] {
+        println!("the reference on {threads} thread(s)");
+        let peer = reference(&model, &question.path(), threads)?;
+        ensure!(peer.text == answer.text, "other answers: {} / {}", answer.text, peer.text);
+        let note = format!("peer: transformers on {threads} thread(s); ours on one");
+        let mut add =
+            |measure: &str, ours: f64, peer: f64, unit| rows.push(Row::less_than(measure, ours, peer, unit, &note));
+        add("thinker token", ours.thinker_token, peer.thinker_ms_per_token, "ms");
+        add("codec frame (talker step and code predictor)", ours.codec_frame, peer.talker_ms_per_frame, "ms");
+        add("second of code2wav, in one decode", ours.code2wav_whole, peer.code2wav_ms_per_second, "ms");
+        add("whole answer", answer.seconds * 1e3, peer.answer_seconds * 1e3, "ms");
+        add("RTF of the whole answer", answer.seconds / answer.audio, peer.answer_seconds / peer.audio_seconds, "");
+    }
+    rows.push(Row::alone(
+        "second of code2wav, frame by frame with carried state",
+        ours.code2wav_stream,
+        "ms",
+        "as it is served",
+    ));
+    let note = "all sound handed over at once, so nothing was read before the commit";
+    rows.push(Row::alone("commit to first samples, engine alone", answer.first * 1e3, "ms", note));
+
+    println!("ours: {TURNS} turns over the websocket, spoken in real time");
+    rows.extend(first_packets(&question.path())?);
+
+    println!("\n{:<58} {:>9} {:>9} {:>7}", "", "ours", "peer", "ratio");
+    for row in &rows {
+        let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));
+        println!(
+            "{:<55} {:>2} {:>9.2} {:>9} {:>7}  {}",
+            row.measure,
+            row.unit,
+            row.ours,
+            number(row.peer),
+            number(row.ratio),
+            row.note
+        );
+    }
+    let path = tools::root().join("target/report/first_path.json");
+    Report::new("first_path", rows).write(&path)?;
+    println!("\n{}", path.display());
+    Ok(())
+}
+
+/// Our stages, in ms.
+struct Stages {
+    thinker_token: f64,
+    codec_frame: f64,
+    code2wav_whole: f64,
+    code2wav_stream: f64,
+}
+
+/// The median time of `REPEATS` runs, in ms for each of `parts`.
+fn median(parts: f64, mut run: impl FnMut()) -> f64 {
+    run();
+    let mut times: Vec<f64> = (0..REPEATS)
+        .map(|_| {
+            let begun = Instant::now();
+            run();
+            begun.elapsed().as_secs_f64() * 1e3 / parts
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[REPEATS / 2]
+}
+
+fn stages(folder: &Path) -> Result<Stages> {
+    const PROMPT: usize = 40;
+    const STEPS: usize = 20;
+    let ops = Cpu::default();
+    let model = Qwen3Omni::load(&ops, &Checkpoint::open(Source::Folder(folder.to_owned()))?)?;
+    let greedy = Pick { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
+    let rows = |position, rows| ops.batch(&[SequenceRows { table: &[0], position, rows }]);
+
+    let mut cache = model.thinker.model.cache(&ops, 1, PROMPT + STEPS);
+    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| 20 + i).collect();
+    let x = model.thinker.embed(&ops, &ops.ids(&prompt), &[], None);
+    model.thinker.forward(&ops, x, &mut cache, &rows(0, PROMPT));
+    let thinker_token = median(STEPS as f64, || {
+        let mut ids = ops.ids(&[20]);
+        for step in 0..STEPS {
+            let x = model.thinker.embed(&ops, &ids, &[], None);
+            let (x, _) = model.thinker.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1));
+            ids = model.thinker.sample(&ops, &model.thinker.logits(&ops, &x, &[0]), &[greedy], &mut seen);
+        }
+    });
+
+    let mut cache = model.talker.model.cache(&ops, 1, PROMPT + STEPS);
+    let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
+    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.talker.text.vocab_size });
+    let x = model.talker.codec_rows(&ops, &ops.ids(&prompt));
+    model.talker.forward(&ops, x, &mut cache, &rows(0, PROMPT), &[0]);
+    let codec_frame = median(STEPS as f64, || {
+        let mut x = model.talker.codec_rows(&ops, &ops.ids(&[20]));
+        for step in 0..STEPS {
+            let hidden = model.talker.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1), &[0]);
+            let logits = model.talker.logits(&ops, &hidden);
+            let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed), Some(&mut seen));
+            let first = model.talker.codec_rows(&ops, &first);
+            let predictor = &model.talker.code_predictor;
+            x = predictor.complete(&ops, &hidden, first, &mut predictor_cache, |_| vec![greedy], false).embedding;
+        }
+    });
+
+    let codec = &model.config.code2wav;
+    let seconds = (MAX_FRAMES * codec.samples_per_frame()) as f64 / 24_000.0;
+    let codes: Vec<Vec<u32>> = (0..codec.num_quantizers)
+        .map(|q| (0..MAX_FRAMES).map(|t| ((q * 37 + t * 101) % codec.codebook_size) as u32).collect())
+        .collect();
+    let mut state = model.code2wav.state(&ops, 1);
+    let code2wav_whole = median(seconds, || {
+        model.code2wav.forward(&ops, &codes, &mut state, &[Run { slot: 0, rows: MAX_FRAMES, first: true }]);
+    });
+    let code2wav_stream = median(seconds, || {
+        for t in 0..MAX_FRAMES {
+            let frame: Vec<Vec<u32>> = codes.iter().map(|codes| vec![codes[t]]).collect();
+            model.code2wav.forward(&ops, &frame, &mut state, &[Run { slot: 0, rows: 1, first: t == 0 }]);
+        }
+    });
+    Ok(Stages { thinker_token, codec_frame, code2wav_whole, code2wav_stream })
+}
+
+/// One answer of ours, medians in seconds.
+struct Answer {
+    text: String,
+    seconds: f64,
+    first: f64,
+    audio: f64,
+}
+
+fn whole_answer(folder: &Path, sound: &[f32]) -> Result<Answer> {
+    let engine = Engine::start(Source::Folder(folder.to_owned()), EngineConfig::default())?;
+    let mut answers = Vec::new();
+    for _ in 0..=REPEATS {
+        let session = engine.open()?;
+        let begun = Instant::now();
+        let request =
+            Respond { response: 0, item: 1, voice: None, audio: true, max_tokens: None, sampling: None, seed: 0 };
+        for command in [Ask::Append(sound.to_vec()), Ask::Commit { item: 0 }, Ask::Respond(request)] {
+            session.submit(command)?;
+        }
+        let mut answer = Answer { text: String::new(), seconds: 0.0, first: 0.0, audio: 0.0 };
+        loop {
+            match session.next_event_blocking().context("the session ended")? {
+                Event::Text { text, .. } => answer.text += &text,
+                Event::Audio { frame, samples, .. } => {
+                    if frame == 0 {
+                        answer.first = begun.elapsed().as_secs_f64();
+                    }
+                    answer.audio += samples.len() as f64 / f64::from(engine.info().output_rate);
+                }
+                Event::Finished { .. } => break,
+                Event::Failed { error, .. } => return Err(error.into()),
+            }
+        }
+        answer.seconds = begun.elapsed().as_secs_f64();
+        session.close();
+        answers.push(answer);
+    }
+    answers.remove(0);
+    answers.sort_by(|a, b| a.seconds.total_cmp(&b.seconds));
+    Ok(answers.swap_remove(REPEATS / 2))
+}
+
+/// A 16-bit mono wav at the engine's rate.
+fn samples(path: &Path) -> Result<Vec<f32>> {
+    let mut wav = hound::WavReader::open(path)?;
+    ensure!(wav.spec().sample_rate == 16_000 && wav.spec().channels == 1, "{}: not 16 kHz mono", path.display());
+    Ok(wav.samples::<i16>().map(|s| s.map(|s| f32::from(s) / 32_768.0)).collect::<Result<_, _>>()?)
+}
+
+fn reference(model: &Path, question: &Path, threads: usize) -> Result<Reference> {
+    let python = std::env::var_os("REPARTEE_REFERENCE_PYTHON")
+        .map(PathBuf::from)
+        .context("REPARTEE_REFERENCE_PYTHON is not set: run `make bench`")?;
+    let script = tools::root().join("tests/parity/bench_reference.py");
+    let output = Command::new(&python)
+        .arg(script)
+        .args([model, question])
+        .args(["--threads", &threads.to_string()])
+        .output()
+        .with_context(|| python.display().to_string())?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).context("the reference's figures")
+}
+
+#[tokio::main]
+async fn first_packets(question: &Path) -> Result<Vec<Row>> {
+    let server = demo::serve().await?;
+    let load = Load {
+        url: server.page().trim_end_matches('/').to_owned(),
+        transport: Transport::Websocket,
+        callers: 1,
+        turns: TURNS,
+        wav: vec![question.to_owned()],
+        arrival_ms: 1,
+        pause_ms: 0,
+        timeout_s: 30,
+        key: None,
+    };
+    let log = repartee_loadtest::run(&load).await?;
+    ensure!(load.is_answered_by(&log), "{:?}", log.errors);
+    let mut times: Vec<Duration> = log.turns.iter().map(|turn| turn.from_commit).collect();
+    times.sort();
+    let row = |percent| {
+        let time = percentile(&times, percent).context("no turn was timed")?;
+        let note = format!("{TURNS} turns of one session; commit to the first packet above -45 dBFS");
+        Ok(Row::alone(format!("TTFP over the websocket, p{percent}"), time.as_secs_f64() * 1e3, "ms", note))
+    };
+    [50, 95].into_iter().map(row).collect()
+}
