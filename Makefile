@@ -18,7 +18,7 @@ run:  ## Serve the demo model on http://127.0.0.1:8080
 
 test:  ## Every test that a change must pass (at most 45 minutes on two cores, from nothing)
 	@$(SETUP) build tests
-	$(CARGO) test --release --workspace
+	$(CARGO) test --release --workspace --no-fail-fast
 
 test-long:  ## The long tests too; writes target/report/test-long.txt
 	@$(SETUP) build tests

@@ -358,6 +358,18 @@ impl Session {
         sent
     }
 
+    /// Hands a command over, waiting for room on this thread.
+    pub fn submit_blocking(&self, command: Command) -> Result<(), SubmitError> {
+        match self.submit(command) {
+            Err(SubmitError::Full(command)) => {
+                let sent = self.commands.send(command);
+                self.wake.signal();
+                sent.map_err(|error| SubmitError::Ended(error.into_inner()))
+            }
+            done => done,
+        }
+    }
+
     /// Hands a command over, waiting for room. Cancel safe: a dropped future has handed over all or nothing.
     pub async fn submit_async(&self, command: Command) -> Result<(), SubmitError> {
         match self.submit(command) {

@@ -52,7 +52,7 @@ fn respond(number: u64) -> Respond {
 }
 
 fn send(session: &Session, command: Command) {
-    session.submit(command).unwrap();
+    session.submit_blocking(command).unwrap();
 }
 
 /// Reads until an answer is complete.
@@ -92,7 +92,7 @@ fn converse(served: &Served, mut slice: impl FnMut() -> usize) -> Vec<Answer> {
             let mut rest = &audio[..];
             while !rest.is_empty() {
                 let (now, later) = rest.split_at(slice().clamp(1, rest.len()));
-                pollster(&session, Command::Append(now.to_vec()));
+                send(&session, Command::Append(now.to_vec()));
                 rest = later;
             }
             send(&session, Command::Commit { item: turn });
@@ -102,21 +102,6 @@ fn converse(served: &Served, mut slice: impl FnMut() -> usize) -> Vec<Answer> {
         .collect();
     session.close();
     answers
-}
-
-/// Hands a command over, waiting for room as long as it takes.
-fn pollster(session: &Session, mut command: Command) {
-    use repartee_engine::session::SubmitError;
-    loop {
-        match session.submit(command) {
-            Ok(()) => return,
-            Err(SubmitError::Full(back)) => {
-                command = back;
-                std::thread::yield_now();
-            }
-            Err(SubmitError::Ended(_)) => panic!("the session ended"),
-        }
-    }
 }
 
 #[test]
