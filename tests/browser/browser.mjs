@@ -47,11 +47,16 @@ export async function withPage(microphone, use) {
   }
 }
 
-/** Writes a microphone file: `leadS` of silence, then the question, which is mono 16 bit PCM. */
-export async function writeMicrophone(path, question, leadS) {
-  const { rate, sound } = pcm(await readFile(question), question);
-  const lead = Buffer.alloc(Math.round(leadS * rate) * 2);
-  await writeFile(path, wave(rate, Buffer.concat([lead, sound])));
+/**
+ * Writes a microphone file: `leadS` of silence, then the questions with `betweenS` of silence after each. They are mono 16 bit PCM
+ * of one rate.
+ */
+export async function writeMicrophone(path, questions, leadS, betweenS) {
+  const spoken = await Promise.all(questions.map(async (question) => pcm(await readFile(question), question)));
+  const { rate } = spoken[0];
+  const silence = (seconds) => Buffer.alloc(Math.round(seconds * rate) * 2);
+  const parts = spoken.flatMap(({ sound }) => [sound, silence(betweenS)]);
+  await writeFile(path, wave(rate, Buffer.concat([silence(leadS), ...parts])));
 }
 
 /** A wav file of mono 16 bit PCM. */

@@ -1,10 +1,10 @@
-// Speaks questions to the demo page and records what it answers, each in a call of its own.
+// Speaks questions to the demo page, one after the other in one call, and records what it answers.
 //
 // Usage: node conversation.mjs URL FOLDER QUESTION.wav...
 //
-// For each question a real Chromium opens the page, its fake microphone plays the file once, the button is clicked, and
-// what the page's own <audio> element plays is recorded to FOLDER/N.wav. Prints one JSON array of
-// {question, recording, answer, firstSound, states, turns}.
+// A real Chromium opens the page, the button is clicked, and its fake microphone plays the questions with silence between them.
+// What the page's own <audio> element plays is recorded, the N-th answer to FOLDER/N.wav. Prints one JSON object: what the page
+// showed, {turns: [{recording, answer, firstSound}], states, alert}.
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,8 +13,12 @@ import { MICROPHONE, wave, withPage, writeMicrophone } from "./browser.mjs";
 const RATE = 16000;
 /** The call must stand before the question begins; a busy machine takes its time to start a browser. */
 const LEAD_S = 4;
-/** From the click to the end of the answer. */
-const ANSWERED_WITHIN_MS = 90_000;
+/** Between the questions: longer than any of the answers and the wait for it. */
+const BETWEEN_S = 8;
+/** From the end of one answer, or the click, to the end of the next. */
+const ANSWERED_WITHIN_MS = 60_000;
+/** What the network's buffers still hold when the server has played its last packet. */
+const TAIL_MS = 500;
 
 /** Runs in the page: keeps what the <audio> element plays from now on, as 16 bit samples. */
 async function record(rate) {
@@ -32,9 +36,9 @@ async function record(rate) {
   context.createMediaStreamSource(document.querySelector("audio").captureStream()).connect(tap);
 }
 
-/** Runs in the page: what was kept, as base64 of 16 bit little endian. */
+/** Runs in the page: what was kept since the last time, as base64 of 16 bit little endian. */
 function recording() {
-  const samples = window.recorded.flatMap((block) => Array.from(block, (x) => Math.max(-1, Math.min(1, x)) * 32767));
+  const samples = window.recorded.splice(0).flatMap((block) => Array.from(block, (x) => Math.max(-1, Math.min(1, x)) * 32767));
   const bytes = new Uint8Array(Int16Array.from(samples).buffer);
   let text = "";
   for (const byte of bytes) text += String.fromCharCode(byte);
@@ -50,42 +54,42 @@ function noteStates() {
   });
 }
 
-async function ask(page, url, file) {
+/** Runs in the page: whether `count` answers were spoken to their end, or something went wrong. */
+function spoken(count) {
+  if (!document.querySelector("#alert").hidden) return true;
+  const begun = window.states.filter((state) => state === "speaking").length;
+  return begun === count && document.body.dataset.state !== "speaking" && !document.querySelector("#turns [aria-busy]");
+}
+
+/** Runs in the page: what a person sees. */
+function seen() {
+  const texts = (selector) => [...document.querySelectorAll(selector)].map((element) => element.textContent);
+  return { answers: texts(".answer"), times: texts(".time"), alert: texts("#alert")[0], states: window.states };
+}
+
+async function converse(page, url, folder, count) {
   await page.addInitScript(noteStates);
   await page.goto(url);
+  await page.waitForLoadState("networkidle");
   await page.click("#call");
   await page.waitForFunction(() => document.querySelector("audio").srcObject);
   await page.evaluate(record, RATE);
-  await page.waitForFunction(() => window.states.includes("speaking") || !document.querySelector("#alert").hidden, null, {
-    timeout: ANSWERED_WITHIN_MS,
-  });
-  await page.waitForFunction(
-    () => document.body.dataset.state !== "speaking" && !document.querySelector("#turns [aria-busy]"),
-    null,
-    { timeout: ANSWERED_WITHIN_MS },
-  );
-  // What the network buffers still hold when the server has played its last packet.
-  await page.waitForTimeout(500);
-  await writeFile(file, wave(RATE, Buffer.from(await page.evaluate(recording), "base64")));
-  const seen = await page.evaluate(() => ({
-    answer: [...document.querySelectorAll(".answer")].map((element) => element.textContent).join(" "),
-    turns: document.querySelectorAll("#turns li").length,
-    firstSound: document.querySelector("#ttfp").textContent,
-    alert: document.querySelector("#alert").textContent,
-    states: window.states,
-  }));
+  const recordings = [];
+  for (let turn = 0; turn < count; turn += 1) {
+    await page.waitForFunction(spoken, turn + 1, { timeout: ANSWERED_WITHIN_MS });
+    await page.waitForTimeout(TAIL_MS);
+    recordings.push(join(folder, `${turn}.wav`));
+    await writeFile(recordings[turn], wave(RATE, Buffer.from(await page.evaluate(recording), "base64")));
+  }
+  const { answers, times, states, alert } = await page.evaluate(seen);
   await page.click("#call");
   await page.waitForFunction(() => document.body.dataset.state === "idle");
-  return seen;
+  const turns = answers.map((answer, turn) => ({ recording: recordings[turn], answer, firstSound: times[turn] }));
+  return { turns, states, alert };
 }
 
 const [url, folder, ...questions] = process.argv.slice(2);
-const results = [];
-for (const [index, question] of questions.entries()) {
-  const recording = join(folder, `${index}.wav`);
-  const spoken = join(folder, `${index}.microphone.wav`);
-  await writeMicrophone(spoken, question, LEAD_S);
-  const seen = await withPage(MICROPHONE.file(spoken), (page) => ask(page, url, recording));
-  results.push({ question, recording, ...seen });
-}
-console.log(JSON.stringify(results));
+const microphone = join(folder, "microphone.wav");
+await writeMicrophone(microphone, questions, LEAD_S, BETWEEN_S);
+const result = await withPage(MICROPHONE.file(microphone), (page) => converse(page, url, folder, questions.length));
+console.log(JSON.stringify(result));

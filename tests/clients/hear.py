@@ -20,8 +20,11 @@ def main(paths: list[str]) -> None:
     model = WhisperModel(str(model_dir), device="cpu", compute_type="int8", cpu_threads=1, local_files_only=True)
     heard = {}
     for path in paths:
-        # Greedy and without context: a language model that fills gaps would be a kinder judge than a listener.
-        segments, _ = model.transcribe(path, language="en", beam_size=1, condition_on_previous_text=False)
+        # One guess, the same each time: no search, no second try at a higher temperature, no context. Silence is cut away
+        # first, because this kind of recogniser makes up words for it.
+        segments, _ = model.transcribe(
+            path, language="en", beam_size=1, temperature=0.0, condition_on_previous_text=False, vad_filter=True
+        )
         heard[path] = " ".join(segment.text.strip() for segment in segments)
     print(json.dumps(heard))
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use repartee::config::Config;
 use repartee::server::Server;
-use repartee_engine::checkpoint::Source;
-use repartee_engine::engine::{Engine, EngineConfig};
+use repartee_engine::{Engine, EngineConfig, Source};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -37,10 +36,11 @@ impl Demo {
 /// Starts a server with the demo model and returns when it is ready.
 pub async fn serve() -> Result<Demo> {
     let folder = tools::root().join("models/demo");
+    let card = Some(std::fs::read_to_string(folder.join("repartee.json"))?);
     let engine =
         tokio::task::spawn_blocking(|| Engine::start(Source::Folder(folder), EngineConfig::default())).await??;
-    let config = Config { listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), ..Config::default() };
-    let server = Server::bind(config, Arc::new(engine)).await?;
+    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    let server = Server::bind(Config { listen, card, ..Config::default() }, Arc::new(engine)).await?;
     let (address, mut ready) = (server.local_addr(), server.ready());
     let (stop, stopped) = oneshot::channel::<()>();
     let task = tokio::spawn(server.run(async move {

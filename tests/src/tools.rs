@@ -13,6 +13,16 @@ pub fn root() -> &'static Path {
     crate_folder.parent().unwrap_or(crate_folder)
 }
 
+/// An empty folder `target/recordings/NAME`; what a test leaves there can be listened to after it.
+pub fn recordings(name: &str) -> Result<PathBuf> {
+    let folder = root().join("target/recordings").join(name);
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    }
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    Ok(folder)
+}
+
 /// The Python of the tests, with the packages of `tests/requirements.txt`.
 pub fn python() -> Result<Command> {
     Ok(Command::new(installed(root().join("target/tools/python/bin/python"))?))

@@ -32,10 +32,10 @@ async fn two_turns_with_the_stock_openai_client_are_answered_in_words_and_sound(
     // The order matters: the demo model was taught single turns, and the reference implementation answers this pair too.
     let asked = [questions::named("capital-of-japan.wav")?, questions::named("day-after-friday.wav")?];
     let server = demo::serve().await?;
-    let recordings = tempfile::tempdir()?;
+    let recordings = tools::recordings("openai_client")?;
 
     let mut client = tools::python()?;
-    client.arg(tools::root().join("tests/clients/openai_turn.py")).arg(server.api()).arg(recordings.path());
+    client.arg(tools::root().join("tests/clients/openai_turn.py")).arg(server.api()).arg(&recordings);
     client.args(asked.iter().map(questions::Question::path));
     let said = tools::output(&mut client, Duration::from_secs(120)).await?;
     let talk: Talk = serde_json::from_str(&said).context(said)?;
