@@ -1,0 +1,249 @@
+//! A family of two stages that has nothing in common with the real ones, driven by the real scheduler: it sees only
+//! stages, so it serves this one too.
+//!
+//! "Spelling" answers with the letters of what it was told, in reverse, and "beeping" turns each into three samples.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::time::Duration;
+
+use common::folder;
+use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
+use repartee_engine::scheduler::Scheduler;
+use repartee_engine::session::{Command, Event, FinishReason, Respond, Role, Session, SessionError, Wake, link};
+use repartee_engine::stage::{
+    AudioRows, Codec, Element, Encoder, End, Item, MelInput, Message, Model, Outbox, Prompt, Stage, Work,
+};
+use repartee_engine::text::Tokenizer;
+
+/// Samples that a letter becomes.
+const BEEP: usize = 3;
+/// A token at which the test's stages misbehave.
+const POISON: &str = "!";
+
+#[derive(Default)]
+struct Spelling {
+    prompts: Vec<Vec<u32>>,
+    left: Vec<Option<Vec<u32>>>,
+    poison: u32,
+}
+
+impl Stage<()> for Spelling {
+    fn name(&self) -> &'static str {
+        "spelling"
+    }
+    fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
+        match item {
+            Item::Prompt { elements, answer } => {
+                let id = |element: &Element<()>| match element {
+                    Element::Token { id, .. } => Some(*id),
+                    Element::Audio { .. } => None,
+                };
+                self.prompts[slot] = elements.iter().filter_map(id).collect();
+                if let Some(answer) = answer {
+                    self.left[slot] = Some(self.prompts[slot].clone());
+                    out.push((slot, Item::Begin(answer)));
+                }
+            }
+            Item::Abort => {
+                self.left[slot] = None;
+                out.push((slot, Item::Abort));
+            }
+            _ => {}
+        }
+    }
+    fn ready(&self, slot: usize) -> usize {
+        usize::from(self.left[slot].is_some())
+    }
+    fn max_rows(&self) -> usize {
+        1
+    }
+    fn step(&mut self, work: &[Work], out: &mut Outbox<()>) {
+        for &Work { slot, .. } in work {
+            match self.left[slot].as_mut().and_then(Vec::pop) {
+                Some(id) if id == self.poison => panic!("poison"),
+                Some(id) => out.push((slot, Item::Token(id))),
+                None => {
+                    self.left[slot] = None;
+                    out.push((slot, Item::End(End::Stop)));
+                }
+            }
+        }
+    }
+    fn free(&mut self, slot: usize) {
+        self.left[slot] = None;
+        self.prompts[slot].clear();
+    }
+    fn held(&self, slot: usize) -> usize {
+        self.prompts[slot].len()
+    }
+}
+
+#[derive(Default)]
+struct Beeping {
+    queues: Vec<VecDeque<u32>>,
+    ends: Vec<Option<End>>,
+}
+
+impl Stage<()> for Beeping {
+    fn name(&self) -> &'static str {
+        "beeping"
+    }
+    fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
+        match item {
+            Item::Token(id) => self.queues[slot].push_back(id),
+            Item::End(end) if self.queues[slot].is_empty() => out.push((slot, Item::End(end))),
+            Item::End(end) => self.ends[slot] = Some(end),
+            Item::Begin(_) | Item::Abort => {
+                self.free(slot);
+                out.push((slot, item));
+            }
+            _ => {}
+        }
+    }
+    fn ready(&self, slot: usize) -> usize {
+        self.queues[slot].len()
+    }
+    fn max_rows(&self) -> usize {
+        2
+    }
+    fn step(&mut self, work: &[Work], out: &mut Outbox<()>) {
+        for &Work { slot, rows } in work {
+            for id in self.queues[slot].drain(..rows) {
+                out.push((slot, Item::Samples(vec![id as f32; BEEP])));
+            }
+            if self.queues[slot].is_empty()
+                && let Some(end) = self.ends[slot].take()
+            {
+                out.push((slot, Item::End(end)));
+            }
+        }
+    }
+    fn free(&mut self, slot: usize) {
+        self.queues[slot].clear();
+        self.ends[slot] = None;
+    }
+    fn held(&self, _: usize) -> usize {
+        0
+    }
+}
+
+struct Deaf;
+
+impl Encoder<()> for Deaf {
+    fn encode(&mut self, windows: &[MelInput<'_>]) -> Vec<AudioRows<()>> {
+        windows.iter().map(|_| AudioRows { rows: (), count: 0 }).collect()
+    }
+}
+
+/// The last message and nothing else.
+struct LastMessage;
+
+impl Prompt<()> for LastMessage {
+    fn render(&self, history: &[Message<()>], _: Option<&[Arc<AudioRows<()>>]>, _: bool) -> Vec<Element<()>> {
+        match history.last() {
+            Some(Message::UserText(ids)) => ids.iter().map(|&id| Element::Token { id, user: true }).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A running engine of this family with room for `slots` sessions, and those sessions.
+fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>) {
+    let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
+    let poison = tokenizer.encode(POISON).unwrap()[0];
+    let model = Model {
+        tokenizer: tokenizer.clone(),
+        log_mel: LogMel::new(&LogMelConfig::default(), 100).unwrap(),
+        encoder: Box::new(Deaf),
+        prompt: Box::new(LastMessage),
+        stages: vec![
+            Box::new(Spelling { prompts: vec![Vec::new(); slots], left: vec![None; slots], poison }),
+            Box::new(Beeping { queues: vec![VecDeque::new(); slots], ends: vec![None; slots] }),
+        ],
+        codec: Codec { sample_rate: 8000, frame: Duration::from_millis(7) },
+        voices: vec!["only".to_owned()],
+        context: 1000,
+        max_tokens: 1000,
+    };
+    let (arrivals, arriving) = flume::bounded(slots);
+    let (wake, woken) = Wake::new();
+    let open = Arc::new(AtomicUsize::new(slots));
+    let sessions = (0..slots)
+        .map(|_| {
+            let (session, peer) = link(wake.clone());
+            arrivals.send(peer).unwrap();
+            session
+        })
+        .collect();
+    let thread = std::thread::spawn(move || {
+        // Held as long as the thread runs: without it the loop would end at once.
+        let _arrivals = arrivals;
+        Scheduler::new(model, slots, arriving, open).run(&woken);
+    });
+    (tokenizer, sessions, thread)
+}
+
+fn ask(session: &Session, number: u64, text: &str) {
+    let message = Command::Message { item: 2 * number, role: Role::User, text: text.to_owned() };
+    session.submit_blocking(message).unwrap();
+    let request = Respond {
+        response: number,
+        item: 2 * number + 1,
+        voice: None,
+        audio: true,
+        max_tokens: None,
+        sampling: None,
+        seed: 0,
+    };
+    session.submit_blocking(Command::Respond(request)).unwrap();
+}
+
+fn answer(session: &Session) -> Result<(String, Vec<f32>), SessionError> {
+    let (mut text, mut samples) = (String::new(), Vec::new());
+    loop {
+        match session.next_event_blocking().unwrap() {
+            Event::Text { text: more, .. } => text += &more,
+            Event::Audio { samples: more, .. } => samples.extend(more),
+            Event::Finished { reason, .. } => {
+                assert_eq!(reason, FinishReason::Stop);
+                return Ok((text, samples));
+            }
+            Event::Failed { error, .. } => return Err(error),
+        }
+    }
+}
+
+#[test]
+fn two_stages_of_another_kind_are_served_by_the_same_scheduler() {
+    let (tokenizer, sessions, _thread) = serve(3);
+    for (number, session) in sessions.iter().enumerate() {
+        ask(session, 0, &format!("w{number}xyz"));
+    }
+    for (number, session) in sessions.iter().enumerate() {
+        let mut ids = tokenizer.encode(&format!("w{number}xyz")).unwrap();
+        ids.reverse();
+        let (text, samples) = answer(session).unwrap();
+        assert_eq!(text, tokenizer.decode(&ids));
+        let beeps: Vec<f32> = ids.iter().flat_map(|&id| [id as f32; BEEP]).collect();
+        assert_eq!(samples, beeps);
+    }
+}
+
+#[test]
+fn a_stage_that_panics_ends_the_sessions_of_its_batch_and_no_others() {
+    let (_, sessions, _thread) = serve(2);
+    ask(&sessions[0], 0, &format!("abc{POISON}def"));
+    let error = answer(&sessions[0]).unwrap_err();
+    assert!(matches!(&error, SessionError::Internal { stage: "spelling", .. }), "{error}");
+    assert!(sessions[0].next_event_blocking().is_none(), "a session goes on after a fatal error");
+    ask(&sessions[1], 0, "abc");
+    assert!(answer(&sessions[1]).is_ok());
+}

@@ -1,0 +1,176 @@
+//! Callers who go away at any moment: nothing that they held may stay behind.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use common::{Expected, difference, greedy_copy};
+use repartee_engine::session::{Command, Event, OpenError, Respond, Session, SpeechEngine};
+use repartee_engine::{Engine, EngineConfig, Source};
+use repartee_kernels::random::uniform;
+
+const SLOTS: usize = 64;
+/// Callers at once.
+const CALLERS: usize = 8;
+/// Aborts after which memory is taken as settled.
+const SETTLED: usize = 1000;
+/// What the allocator may still take after that: it comes to rest after some ten thousand aborts, 1.5 MB higher. A leak of
+/// 300 bytes an abort is more.
+const ALLOCATOR: usize = 2 << 20;
+
+fn respond(number: u64) -> Respond {
+    Respond {
+        response: number,
+        item: 1000 + number,
+        voice: None,
+        audio: true,
+        max_tokens: None,
+        sampling: None,
+        seed: 0,
+    }
+}
+
+/// One caller's life, cut off at a point that `seed` decides.
+fn live_a_little(session: Session, audio: &[f32], seed: u64) {
+    let draw = |what: u64, below: usize| (uniform(seed, what, 0, 0) * below as f32) as usize;
+    let spoken = &audio[..1 + draw(0, audio.len() - 1)];
+    for slice in spoken.chunks(400 + draw(1, 4000)) {
+        session.submit_blocking(Command::Append(slice.to_vec())).unwrap();
+    }
+    if draw(2, 5) > 0 {
+        session.submit_blocking(Command::Commit { item: 0 }).unwrap();
+        session.submit_blocking(Command::Respond(respond(0))).unwrap();
+        for _ in 0..draw(3, 40) {
+            match session.next_event_blocking() {
+                Some(Event::Finished { .. }) | None => break,
+                Some(_) => {}
+            }
+        }
+        match draw(4, 4) {
+            0 => session.submit_blocking(Command::Cancel { response: 0 }).unwrap(),
+            1 => session.submit_blocking(Command::Respond(respond(1))).unwrap(),
+            _ => {}
+        }
+    }
+    // Half hang up without a word, half wait until the engine has let go.
+    if draw(5, 2) == 0 {
+        session.close();
+    }
+}
+
+/// Every slot answers once, all together, so that all state has been in use before memory is looked at.
+fn touch_everything(engine: &Engine, audio: &[f32]) {
+    let sessions: Vec<Session> = (0..SLOTS).map(|_| engine.open().unwrap()).collect();
+    for session in &sessions {
+        session.submit_blocking(Command::Append(audio.to_vec())).unwrap();
+        session.submit_blocking(Command::Commit { item: 0 }).unwrap();
+        session.submit_blocking(Command::Respond(respond(0))).unwrap();
+    }
+    for session in sessions {
+        while !matches!(session.next_event_blocking().unwrap(), Event::Finished { .. } | Event::Failed { .. }) {}
+        session.close();
+    }
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> usize {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+    pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+/// Aborts until `enough` says so of their number and of the time since the start.
+fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
+    let expected = Expected::load("dense");
+    let folder = greedy_copy("dense", &expected);
+    // The smallest pools: what is touched for the first time late would look like growth.
+    let config = EngineConfig { sessions: SLOTS, cache_bytes: 0 };
+    let engine = Engine::start(Source::Folder(folder.path().to_path_buf()), config).unwrap();
+    let audio = expected.tensor("turn1.audio").0;
+    touch_everything(&engine, &audio);
+    let (aborts, settled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for caller in 0..CALLERS {
+            let (engine, audio, aborts, settled, enough) = (&engine, &audio, &aborts, &settled, &enough);
+            scope.spawn(move || {
+                let mut held = Vec::new();
+                for life in 0.. {
+                    let seed = (caller * 1_000_000 + life) as u64;
+                    match engine.open() {
+                        // Some are kept for a while, so that most slots are taken at times.
+                        Ok(session) if seed.is_multiple_of(7) && held.len() < 7 => held.push(session),
+                        Ok(session) => live_a_little(session, audio, seed),
+                        Err(OpenError::Full { .. }) => held.clear(),
+                        Err(error) => panic!("{error}"),
+                    }
+                    if seed.is_multiple_of(50) {
+                        held.clear();
+                    }
+                    let count = aborts.fetch_add(1, Ordering::Relaxed) + 1;
+                    if count == SETTLED {
+                        settled.store(resident(), Ordering::Relaxed);
+                    }
+                    if enough(count, begun.elapsed()) {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+    let count = aborts.load(Ordering::Relaxed);
+    assert!(count > SETTLED, "only {count} aborts: nothing was learnt");
+
+    // Every slot is free again, at once and together.
+    let mut all: Vec<Session> = Vec::new();
+    let since = Instant::now();
+    while all.len() < SLOTS {
+        assert!(since.elapsed() < Duration::from_secs(60), "slots stay taken");
+        match engine.open() {
+            Ok(session) => all.push(session),
+            // Those who hung up without a word are freed on the engine's own thread, which a session of ours waits for.
+            Err(OpenError::Full { .. }) => match all.pop() {
+                Some(session) => session.close(),
+                None => std::thread::yield_now(),
+            },
+            Err(error) => panic!("{error}"),
+        }
+    }
+    for session in all {
+        session.close();
+    }
+    assert_eq!(engine.occupancy(), (0, SLOTS));
+    let (before, after) = (settled.load(Ordering::Relaxed), resident());
+    println!("{count} aborts; resident {} MB after {SETTLED}, {} MB at the end", before >> 20, after >> 20);
+    assert!(after <= before + before / 20 + ALLOCATOR, "resident memory grew from {before} to {after} bytes");
+
+    // And it answers as if nothing had been.
+    let session = engine.open().unwrap();
+    session.submit_blocking(Command::Append(expected.tensor("turn0.audio").0)).unwrap();
+    session.submit_blocking(Command::Commit { item: 0 }).unwrap();
+    session.submit_blocking(Command::Respond(respond(0))).unwrap();
+    let mut samples = Vec::new();
+    loop {
+        match session.next_event_blocking().unwrap() {
+            Event::Audio { samples: more, .. } => samples.extend(more),
+            Event::Finished { .. } => break,
+            Event::Failed { error, .. } => panic!("{error}"),
+            Event::Text { .. } => {}
+        }
+    }
+    assert!(difference(&samples, &expected.tensor("turn0.waveform").0) <= 1e-4);
+}
+
+#[test]
+fn callers_who_vanish_leave_nothing_behind() {
+    soak(|count, since| count > SETTLED && since > Duration::from_secs(20));
+}
+
+#[test]
+#[ignore = "minutes: make test-long"]
+fn ten_thousand_callers_who_vanish_leave_nothing_behind() {
+    soak(|count, _| count >= 10_000);
+}
