@@ -172,6 +172,8 @@ impl<T> Conversation<T> {
     }
 
     fn hear(&mut self, samples: &[f32], model: &Knowledge<'_>) {
+        // The opening of a message can be read at once; after that only whole windows change the prompt.
+        self.changed |= self.hearing.is_none();
         let hearing = self.hearing.get_or_insert_with(|| Hearing {
             stream: model.log_mel.stream(),
             closed: 0,
@@ -187,7 +189,6 @@ impl<T> Conversation<T> {
             self.pending.push_back(PendingWindow { item: None, mel, index: hearing.closed });
             hearing.closed += 1;
         }
-        self.changed = true;
     }
 
     fn commit(&mut self, item: ItemId) {

@@ -19,27 +19,64 @@ pub struct Packed {
     pub columns: usize,
     /// Numbers that make one output.
     pub k: usize,
-    /// `[panel][k][LANES]`, the last panel filled up with zeros.
-    panels: Vec<f32>,
+    panels: Panels,
+}
+
+/// `[panel][k][LANES]`, the last panel filled up with zeros. Few rows at a time are bound by memory, so numbers that are
+/// bfloat16 in the checkpoint stay so and are widened, exactly, in registers.
+#[derive(Debug, Clone)]
+enum Panels {
+    Single(Vec<f32>),
+    Brain(Vec<u16>),
 }
 
 impl Packed {
     /// Packs the weight whose number for (output column, k) is `at(column, k)`.
     pub fn new(columns: usize, k: usize, at: impl Fn(usize, usize) -> f32) -> Self {
-        let count = columns.div_ceil(LANES);
-        let mut panels = vec![0.0; count * k * LANES];
-        for panel in 0..count {
-            for lane in 0..LANES.min(columns - panel * LANES) {
-                for i in 0..k {
-                    panels[(panel * k + i) * LANES + lane] = at(panel * LANES + lane, i);
-                }
-            }
-        }
-        Self { columns, k, panels }
+        Self { columns, k, panels: Panels::Single(pack(columns, k, at)) }
+    }
+
+    /// As [`Packed::new`], of bfloat16 given by their bits.
+    pub fn new_bf16(columns: usize, k: usize, at: impl Fn(usize, usize) -> u16) -> Self {
+        Self { columns, k, panels: Panels::Brain(pack(columns, k, at)) }
     }
 
     fn panel_count(&self) -> usize {
         self.columns.div_ceil(LANES)
+    }
+}
+
+fn pack<N: Copy + Default>(columns: usize, k: usize, at: impl Fn(usize, usize) -> N) -> Vec<N> {
+    let mut panels = vec![N::default(); columns.div_ceil(LANES) * k * LANES];
+    for column in 0..columns {
+        let panel = &mut panels[column / LANES * k * LANES..][..k * LANES];
+        for i in 0..k {
+            panel[i * LANES + column % LANES] = at(column, i);
+        }
+    }
+    panels
+}
+
+/// A number format of panels.
+trait Number: Copy {
+    /// Sixteen of them, widened.
+    ///
+    /// # Safety
+    /// As [`Lanes::load`].
+    unsafe fn load<L: Lanes>(from: *const Self) -> L;
+}
+
+impl Number for f32 {
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(from: *const Self) -> L {
+        unsafe { L::load(from) }
+    }
+}
+
+impl Number for u16 {
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(from: *const Self) -> L {
+        unsafe { L::load_bf16(from) }
     }
 }
 
@@ -81,115 +118,164 @@ pub fn multiply(level: Level, x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>
     assert!(last <= x.data.len(), "rows reach beyond their data");
     assert_eq!(out.len(), x.count * weight.columns, "output has the wrong size");
     assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
-    match level {
-        // SAFETY: `Level::detect` asked the processor; bounds were checked above.
-        Level::Avx512 => unsafe { avx512(x, weight, bias, out) },
-        // SAFETY: as above.
-        Level::Avx2 => unsafe { avx2(x, weight, bias, out) },
-        // SAFETY: no special instruction; bounds were checked above.
-        Level::Baseline => unsafe { tiles::<Plain, 1, 2, 1, 2, 4>(x, weight, bias, out) },
+    let task = Task { x, columns: weight.columns, k: weight.k, panels: weight.panel_count(), bias };
+    match &weight.panels {
+        Panels::Single(numbers) => dispatch(level, task, numbers, out),
+        Panels::Brain(numbers) => dispatch(level, task, numbers, out),
     }
 }
 
-#[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-unsafe fn avx512(x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>, out: &mut [f32]) {
-    unsafe { tiles::<Wide, 4, 8, 4, 8, 8>(x, weight, bias, out) }
+/// A product whose bounds were checked.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    x: Rows<'a>,
+    columns: usize,
+    k: usize,
+    panels: usize,
+    bias: Option<&'a [f32]>,
 }
 
-#[target_feature(enable = "avx2,fma")]
-unsafe fn avx2(x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>, out: &mut [f32]) {
-    unsafe { tiles::<Pair, 1, 6, 1, 2, 4>(x, weight, bias, out) }
+fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[N], out: &mut [f32]) {
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+    unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[N], out: &mut [f32]) {
+        // 32 registers: 16 sums, and numbers of the weight.
+        unsafe { tiles::<Wide, N, 4, 4, 8, 8, 8>(task, weight, out) }
+    }
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[N], out: &mut [f32]) {
+        // 16 registers, two for each sum.
+        unsafe { tiles::<Pair, N, 1, 1, 2, 4, 6>(task, weight, out) }
+    }
+    match level {
+        // SAFETY: `Level::detect` asked the processor; `multiply` checked the bounds.
+        Level::Avx512 => unsafe { avx512(task, weight, out) },
+        // SAFETY: as above.
+        Level::Avx2 => unsafe { avx2(task, weight, out) },
+        // SAFETY: no special instruction; `multiply` checked the bounds.
+        Level::Baseline => unsafe { tiles::<Plain, N, 1, 1, 2, 4, 2>(task, weight, out) },
+    }
 }
 
-/// Cuts the output into tiles that fit the registers: `P4` panels at a time for four rows, `P2` for two, `P1` for one;
-/// `N` rows of a single panel at a time where few columns are left.
+/// Rows that share one pass over the panels: few enough that they stay in the nearest cache beside a group of panels.
+const ROW_BLOCK: usize = 64;
+
+/// Cuts the output into tiles whose sums fit the registers: four, three, two rows or one by `P4`, `P3`, `P2` or `P1` panels.
+/// Where the weight has fewer panels than `P4`, `TALL` rows by one panel.
+///
+/// Panels are outermost, so that each is read once for a whole block of rows.
 ///
 /// # Safety
 /// The processor has `L`'s instructions; the bounds that [`multiply`] asserts hold.
 #[inline(always)]
-unsafe fn tiles<L: Lanes, const P4: usize, const N: usize, const P3: usize, const P2: usize, const P1: usize>(
-    x: Rows<'_>,
-    weight: &Packed,
-    bias: Option<&[f32]>,
+unsafe fn tiles<
+    L: Lanes,
+    N: Number,
+    const P4: usize,
+    const P3: usize,
+    const P2: usize,
+    const P1: usize,
+    const TALL: usize,
+>(
+    task: Task<'_>,
+    weight: &[N],
     out: &mut [f32],
 ) {
-    let mut row = 0;
-    unsafe {
-        // A narrow weight has too few panels to fill the registers, so take more rows.
-        if weight.panel_count() < P4 {
-            while x.count - row >= N {
-                panels::<L, N, 1>(x, weight, bias, out, row);
-                row += N;
+    let count = task.x.count;
+    let mut first = 0;
+    while first < count {
+        let end = count.min(first + ROW_BLOCK);
+        unsafe {
+            match end - first {
+                1 => panels::<L, N, 1, P1>(task, weight, out, first, end),
+                2 => panels::<L, N, 2, P2>(task, weight, out, first, end),
+                3 => panels::<L, N, 3, P3>(task, weight, out, first, end),
+                _ if task.panels < P4 => panels::<L, N, TALL, 1>(task, weight, out, first, end),
+                _ => panels::<L, N, 4, P4>(task, weight, out, first, end),
             }
         }
-        while x.count - row >= 4 {
-            panels::<L, 4, P4>(x, weight, bias, out, row);
-            row += 4;
-        }
-        match x.count - row {
-            0 => {}
-            1 => panels::<L, 1, P1>(x, weight, bias, out, row),
-            2 => panels::<L, 2, P2>(x, weight, bias, out, row),
-            _ => panels::<L, 3, P3>(x, weight, bias, out, row),
-        }
+        first = end;
     }
 }
 
-/// All panels for rows `row .. row + R`, `P` at a time.
+/// Rows `first .. end` by all panels, `P` panels at a time, `R` rows at a time and what is left one by one.
 ///
 /// # Safety
-/// As [`tiles`], and `row + R <= x.count`.
+/// As [`tiles`], and `end <= task.x.count`.
 #[inline(always)]
-unsafe fn panels<L: Lanes, const R: usize, const P: usize>(
-    x: Rows<'_>,
-    weight: &Packed,
-    bias: Option<&[f32]>,
+unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize>(
+    task: Task<'_>,
+    weight: &[N],
     out: &mut [f32],
-    row: usize,
+    first: usize,
+    end: usize,
 ) {
-    let count = weight.panel_count();
     let mut panel = 0;
     unsafe {
-        while count - panel >= P {
-            tile::<L, R, P>(x, weight, bias, out, row, panel);
+        while task.panels - panel >= P {
+            rows::<L, N, R, P>(task, weight, out, (first, end), panel);
             panel += P;
         }
-        while panel < count {
-            tile::<L, R, 1>(x, weight, bias, out, row, panel);
+        while panel < task.panels {
+            rows::<L, N, R, 1>(task, weight, out, (first, end), panel);
             panel += 1;
         }
     }
 }
 
-/// `R` rows times `P` panels.
+/// Rows `first .. end` by `P` panels.
 ///
 /// # Safety
-/// As [`panels`], and `panel + P <= weight.panel_count()`.
+/// As [`panels`], and `panel + P <= task.panels`.
 #[inline(always)]
-unsafe fn tile<L: Lanes, const R: usize, const P: usize>(
-    x: Rows<'_>,
-    weight: &Packed,
-    bias: Option<&[f32]>,
+unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize>(
+    task: Task<'_>,
+    weight: &[N],
+    out: &mut [f32],
+    (first, end): (usize, usize),
+    panel: usize,
+) {
+    let mut row = first;
+    unsafe {
+        while end - row >= R {
+            tile::<L, N, R, P>(task, weight, out, row, panel);
+            row += R;
+        }
+        while row < end {
+            tile::<L, N, 1, P>(task, weight, out, row, panel);
+            row += 1;
+        }
+    }
+}
+
+/// `R` rows by `P` panels.
+///
+/// # Safety
+/// As [`rows`], and `row + R <= task.x.count`.
+#[inline(always)]
+unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize>(
+    task: Task<'_>,
+    weight: &[N],
     out: &mut [f32],
     row: usize,
     panel: usize,
 ) {
+    let Task { x, columns, k, bias, .. } = task;
     unsafe {
         let mut sums = [[L::zero(); P]; R];
-        let panel_size = weight.k * LANES;
-        let mut w = weight.panels.as_ptr().add(panel * panel_size);
+        let panel_size = k * LANES;
+        let mut w = weight.as_ptr().add(panel * panel_size);
         let base = x.data.as_ptr().add(x.first + row * x.step);
         for tap in 0..x.taps {
             let from = base.add(tap * x.stride);
             for i in 0..x.length {
-                let mut columns = [L::zero(); P];
-                for (p, column) in columns.iter_mut().enumerate() {
-                    *column = L::load(w.add(p * panel_size));
+                let mut numbers = [L::zero(); P];
+                for (p, numbers) in numbers.iter_mut().enumerate() {
+                    *numbers = N::load(w.add(p * panel_size));
                 }
                 for (r, sums) in sums.iter_mut().enumerate() {
                     let value = L::splat(*from.add(r * x.step + i));
-                    for (sum, &column) in sums.iter_mut().zip(&columns) {
-                        *sum = sum.multiply_add(value, column);
+                    for (sum, &number) in sums.iter_mut().zip(&numbers) {
+                        *sum = sum.multiply_add(value, number);
                     }
                 }
                 w = w.add(LANES);
@@ -198,8 +284,8 @@ unsafe fn tile<L: Lanes, const R: usize, const P: usize>(
         for (r, sums) in sums.iter().enumerate() {
             for (p, &sum) in sums.iter().enumerate() {
                 let column = (panel + p) * LANES;
-                let width = LANES.min(weight.columns - column);
-                let to = out.as_mut_ptr().add((row + r) * weight.columns + column);
+                let width = LANES.min(columns - column);
+                let to = out.as_mut_ptr().add((row + r) * columns + column);
                 if width == LANES && bias.is_none() {
                     sum.store(to);
                     continue;
@@ -246,6 +332,22 @@ mod tests {
                 for (a, b) in out.iter().zip(naive(&x, rows, k, &w, columns)) {
                     prop_assert!((f64::from(*a) - b).abs() < 1e-4, "{a} {b}");
                 }
+            }
+        }
+
+        #[test]
+        fn bfloat16_gives_the_same_bits_as_its_widened_numbers(rows in 1usize..12, columns in 1usize..150, seed in 0u64..1000) {
+            let k = 29;
+            let (x, w) = (numbers(rows * k, seed), numbers(columns * k, seed + 1));
+            let bits = |c: usize, i: usize| (w[c * k + i].to_bits() >> 16) as u16;
+            let wide = Packed::new(columns, k, |c, i| f32::from_bits(u32::from(bits(c, i)) << 16));
+            let narrow = Packed::new_bf16(columns, k, bits);
+            for level in [Level::Baseline, Level::Avx2, Level::Avx512] {
+                let level = level.min(Level::detect());
+                let (mut a, mut b) = (vec![0.0; rows * columns], vec![0.0; rows * columns]);
+                multiply(level, Rows::dense(&x, k), &wide, None, &mut a);
+                multiply(level, Rows::dense(&x, k), &narrow, None, &mut b);
+                prop_assert_eq!(a, b);
             }
         }
 

@@ -4,7 +4,8 @@
 //! - [`attention`], [`conv`], [`experts`], [`math`], [`sample`]: one concept each
 //! - [`simd`]: what the processor offers
 //!
-//! Weights are widened to single precision when they load, which is exact for every format of a checkpoint.
+//! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices of
+//! bfloat16 as they are used, all others when they load.
 
 pub mod attention;
 pub mod conv;

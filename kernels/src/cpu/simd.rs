@@ -92,6 +92,11 @@ pub trait Lanes: Copy {
     /// # Safety
     /// The processor has the level's instructions; `from` is readable for sixteen numbers.
     unsafe fn load(from: *const f32) -> Self;
+    /// bfloat16 from memory, unaligned, widened: exact.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `from` is readable for sixteen numbers.
+    unsafe fn load_bf16(from: *const u16) -> Self;
     /// To memory, unaligned.
     ///
     /// # Safety
@@ -120,6 +125,13 @@ impl Lanes for Wide {
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
         unsafe { Self(_mm512_loadu_ps(from)) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        unsafe {
+            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(from.cast()));
+            Self(_mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide)))
+        }
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
@@ -152,6 +164,16 @@ impl Lanes for Pair {
         unsafe { Self(_mm256_loadu_ps(from), _mm256_loadu_ps(from.add(8))) }
     }
     #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        unsafe {
+            let half = |from: *const u16| {
+                let wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(from.cast()));
+                _mm256_castsi256_ps(_mm256_slli_epi32::<16>(wide))
+            };
+            Self(half(from), half(from.add(8)))
+        }
+    }
+    #[inline(always)]
     unsafe fn store(self, to: *mut f32) {
         unsafe {
             _mm256_storeu_ps(to, self.0);
@@ -180,6 +202,11 @@ impl Lanes for Plain {
     #[inline(always)]
     unsafe fn load(from: *const f32) -> Self {
         unsafe { Self(std::ptr::read_unaligned(from.cast())) }
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        let narrow: [u16; 16] = unsafe { std::ptr::read_unaligned(from.cast()) };
+        Self(narrow.map(|bits| f32::from_bits(u32::from(bits) << 16)))
     }
     #[inline(always)]
     unsafe fn store(self, to: *mut f32) {

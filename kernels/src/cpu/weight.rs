@@ -54,8 +54,20 @@ impl Weight {
                 return Err(wrong(part));
             }
         }
-        let values = parts.iter().map(widen).collect::<Result<Vec<_>, _>>()?;
         let shape = first.shape;
+        // Matrices that are bfloat16 throughout stay so: see `Packed`.
+        if parts.iter().all(|part| part.dtype == DType::Bf16) {
+            let bits = || parts.iter().map(brain).collect::<Result<Vec<_>, _>>();
+            match layout {
+                Layout::Linear => return Ok(Self::Linear(linear_bf16(&bits()?.concat(), shape[1]))),
+                Layout::Experts { per_expert } if per_expert > 0 && parts.len().is_multiple_of(per_expert) => {
+                    let expert = |parts: &[Vec<u16>]| linear_bf16(&parts.concat(), shape[1]);
+                    return Ok(Self::Experts(bits()?.chunks(per_expert).map(expert).collect()));
+                }
+                _ => {}
+            }
+        }
+        let values = parts.iter().map(widen).collect::<Result<Vec<_>, _>>()?;
         Ok(match layout {
             Layout::Vector => Self::Vector(values.concat()),
             Layout::Table => Self::Table { width: shape[1], data: values.concat() },
@@ -153,13 +165,29 @@ fn linear(w: &[f32], k: usize) -> Packed {
     Packed::new(w.len() / k, k, |column, i| w[column * k + i])
 }
 
-/// Reads a part as single precision, which is exact.
-fn widen(part: &Part<'_>) -> Result<Vec<f32>, KernelError> {
+/// Packs `[out, k]` of bfloat16.
+fn linear_bf16(w: &[u16], k: usize) -> Packed {
+    Packed::new_bf16(w.len() / k, k, |column, i| w[column * k + i])
+}
+
+fn check_bytes(part: &Part<'_>) -> Result<(), KernelError> {
     let count: usize = part.shape.iter().product();
     let expected = count * part.dtype.size();
-    if part.bytes.len() != expected {
-        return Err(KernelError::Bytes { name: part.name.to_owned(), expected, found: part.bytes.len() });
+    if part.bytes.len() == expected {
+        return Ok(());
     }
+    Err(KernelError::Bytes { name: part.name.to_owned(), expected, found: part.bytes.len() })
+}
+
+/// Reads a bfloat16 part as its bits.
+fn brain(part: &Part<'_>) -> Result<Vec<u16>, KernelError> {
+    check_bytes(part)?;
+    Ok(part.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect())
+}
+
+/// Reads a part as single precision, which is exact.
+fn widen(part: &Part<'_>) -> Result<Vec<f32>, KernelError> {
+    check_bytes(part)?;
     Ok(match part.dtype {
         DType::F32 => part.bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
         DType::Bf16 => part.bytes.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f32()).collect(),

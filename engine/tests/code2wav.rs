@@ -1,0 +1,83 @@
+//! Streaming decode: any split of a stream into calls, beside any other stream, gives the samples of one decode.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use common::{CONVERSATIONS, folder};
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use repartee_engine::checkpoint::{Checkpoint, Source};
+use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::{Ops, Run};
+
+/// A stream: its frames, column by column.
+type Codes = Vec<Vec<u32>>;
+
+/// Decodes streams side by side, stream `i` in slot `i`; `steps` says how many frames of each come with each call.
+fn decode(ops: &Cpu, model: &Qwen3Omni<Cpu>, streams: &[Codes], steps: &[Vec<usize>]) -> Vec<Vec<f32>> {
+    let groups = model.config.code2wav.num_quantizers;
+    let mut state = model.code2wav.state(ops, streams.len());
+    let mut samples = vec![Vec::new(); streams.len()];
+    let mut from = vec![0; streams.len()];
+    for step in steps {
+        let mut codes = vec![Vec::new(); groups];
+        let mut runs = Vec::new();
+        for (slot, stream) in streams.iter().enumerate() {
+            let rows = step[slot].min(stream.len() - from[slot]);
+            if rows == 0 {
+                continue;
+            }
+            for frame in &stream[from[slot]..from[slot] + rows] {
+                codes.iter_mut().zip(frame).for_each(|(codes, &code)| codes.push(code));
+            }
+            runs.push(Run { slot, rows, first: from[slot] == 0 });
+            from[slot] += rows;
+        }
+        if runs.is_empty() {
+            continue;
+        }
+        let (out, made) = model.code2wav.forward(ops, &codes, &mut state, &runs);
+        let out = ops.read(&out);
+        let mut rest = &out[..];
+        for run in made {
+            let (mine, after) = rest.split_at(run.rows);
+            samples[run.slot].extend_from_slice(mine);
+            rest = after;
+        }
+    }
+    samples
+}
+
+#[test]
+fn any_split_beside_any_other_stream_gives_the_samples_of_one_decode() {
+    for name in CONVERSATIONS {
+        let ops = Cpu::default();
+        let checkpoint = Checkpoint::open(Source::Folder(folder(name).join("checkpoint"))).unwrap();
+        let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
+        let codec = &model.config.code2wav;
+        let frame = prop::collection::vec(0..codec.codebook_size as u32, codec.num_quantizers);
+        let stream = || prop::collection::vec(frame.clone(), 1..=MAX_FRAMES);
+        // Up to four frames of each stream a call, one at a time as often as not.
+        let step = prop::collection::vec(prop_oneof![Just(1usize), 0usize..5], 2);
+        let cases = (stream(), stream(), prop::collection::vec(step, 2 * MAX_FRAMES));
+        let mut runner = TestRunner::new(ProptestConfig { cases: 12, ..ProptestConfig::default() });
+        runner
+            .run(&cases, |(one, other, mut steps)| {
+                // Whatever the draw left over comes at the end.
+                steps.push(vec![MAX_FRAMES, MAX_FRAMES]);
+                let split = decode(&ops, &model, &[one.clone(), other.clone()], &steps);
+                for (stream, split) in [one, other].into_iter().zip(split) {
+                    let frames = stream.len();
+                    let whole = decode(&ops, &model, &[stream], &[vec![MAX_FRAMES]]).remove(0);
+                    prop_assert_eq!(whole.len(), frames * codec.samples_per_frame() - model.code2wav.look_ahead());
+                    prop_assert!(whole == split, "{}: other samples than in one decode", name);
+                }
+                Ok(())
+            })
+            .unwrap();
+    }
+}
