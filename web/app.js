@@ -114,7 +114,7 @@ class Talk {
         break;
       case "input_audio_buffer.speech_stopped":
         this.#turn = new Turn($("turns"));
-        this.#turn.spoke(event.audio_end_ms - this.#speechStartMs);
+        this.#turn.lasted(event.audio_end_ms - this.#speechStartMs);
         show("thinking");
         break;
       case "input_audio_buffer.committed":

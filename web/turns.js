@@ -22,9 +22,9 @@ export class Turn {
     this.#item.scrollIntoView({ block: "nearest" });
   }
 
-  /** How long the caller spoke, in milliseconds. */
-  spoke(ms) {
-    this.#asked.textContent = `You spoke for ${(ms / 1000).toFixed(1)} s`;
+  /** How long the caller's turn was, in milliseconds; with the silence that ended it. */
+  lasted(ms) {
+    this.#asked.textContent = `Your turn, ${(ms / 1000).toFixed(1)} s`;
   }
 
   /** What the caller said, if the server writes it down. */

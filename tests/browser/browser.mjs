@@ -1,5 +1,6 @@
 // Headless Chromium with a microphone made of a file.
 
+import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { chromium } from "playwright-core";
 
@@ -32,6 +33,7 @@ export const MICROPHONE = {
 
 /** Opens a page in a browser of its own and hands it to `use`; closes both whatever happens. */
 export async function withPage(microphone, use) {
+  if (!existsSync(EXECUTABLE)) throw new Error(`${EXECUTABLE} is missing: run \`make setup-test\` first`);
   const browser = await chromium.launch({
     executablePath: EXECUTABLE,
     // Chromium refuses its sandbox to root, which is what a build machine often is.

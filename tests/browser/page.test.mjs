@@ -65,7 +65,7 @@ test("a turn shows its words as they come, its states, and the time to its first
     await send(page, ANSWERED, { type: "output_audio_buffer.stopped", response_id: "resp_1" });
     await state(page, "listening");
     assert.equal(await page.textContent(".answer"), "Two and two is four.");
-    assert.equal(await page.textContent(".asked"), "You spoke for 1.5 s");
+    assert.equal(await page.textContent(".asked"), "Your turn, 1.5 s");
     assert.match(await page.textContent(".time"), /^first sound \d+ ms$/);
     assert.equal(await page.getAttribute("#turns li", "aria-busy"), null);
   }));
