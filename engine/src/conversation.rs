@@ -50,6 +50,15 @@ pub struct PendingWindow {
     pub index: usize,
 }
 
+/// An answer that was asked for.
+struct Round {
+    request: Respond,
+    /// The instructions as they were when it was asked for.
+    instructions: Option<Vec<u32>>,
+    /// When the engine took it.
+    accepted: Instant,
+}
+
 /// The answer that is being made.
 pub struct Active {
     /// What was asked for.
@@ -74,7 +83,7 @@ pub struct Conversation<T> {
     /// Closed windows, in order.
     pub pending: VecDeque<PendingWindow>,
     /// Answers that wait for the one before.
-    rounds: VecDeque<(Respond, Instant)>,
+    rounds: VecDeque<Round>,
     /// The answer being made.
     pub active: Option<Active>,
     /// Whether the prompt may differ from what the stages were last told.
@@ -158,15 +167,7 @@ impl<T> Conversation<T> {
             Command::Respond(request) => self.ask(request, model),
             Command::Cancel { response } => return self.cancel(response),
             Command::Truncate { item, text } => self.truncate(item, &text, model.tokenizer),
-            Command::Delete { item } => {
-                // An answer that is being made is ended by `Cancel`.
-                if self.active.as_ref().is_none_or(|active| active.request.item != item) {
-                    self.history.retain(|entry| entry.id != item);
-                    self.pending.retain(|window| window.item != Some(item));
-                    self.rounds.retain(|(request, _)| request.item != item);
-                    self.changed = true;
-                }
-            }
+            Command::Delete { item } => self.delete(item),
         }
         Outcome::Done
     }
@@ -237,32 +238,51 @@ impl<T> Conversation<T> {
             return self.fail(response, SessionError::DuplicateItem(request.item));
         }
         self.push(request.item, Message::Assistant(Vec::new()));
-        self.rounds.push_back((request, Instant::now()));
+        let instructions = self.instructions.clone();
+        self.rounds.push_back(Round { request, instructions, accepted: Instant::now() });
     }
 
     fn cancel(&mut self, response: ResponseId) -> Outcome {
         if self.active.as_ref().is_some_and(|active| active.request.response == response) {
             return Outcome::AbortActive;
         }
-        if let Some(at) = self.rounds.iter().position(|(request, _)| request.response == response)
-            && let Some((request, _)) = self.rounds.remove(at)
-        {
-            self.history.retain(|entry| entry.id != request.item);
+        self.withdraw(|request| request.response == response);
+        Outcome::Done
+    }
+
+    /// Takes waiting answers back, and their places in the history.
+    fn withdraw(&mut self, which: impl Fn(&Respond) -> bool) {
+        let (gone, stay): (VecDeque<_>, VecDeque<_>) = self.rounds.drain(..).partition(|round| which(&round.request));
+        self.rounds = stay;
+        for Round { request: Respond { response, item, .. }, .. } in gone {
+            self.history.retain(|entry| entry.id != item);
             self.changed = true;
             self.emit(Event::Finished { response, reason: FinishReason::Cancelled, usage: Usage::default() });
         }
-        Outcome::Done
+    }
+
+    /// Whether an item is an answer that is not complete.
+    fn is_unfinished(&self, item: ItemId) -> bool {
+        let active = self.active.as_ref().is_some_and(|active| active.request.item == item);
+        active || self.rounds.iter().any(|round| round.request.item == item)
+    }
+
+    fn delete(&mut self, item: ItemId) {
+        self.withdraw(|request| request.item == item);
+        if !self.is_unfinished(item) {
+            self.history.retain(|entry| entry.id != item);
+            self.pending.retain(|window| window.item != Some(item));
+            self.changed = true;
+        }
     }
 
     /// Keeps the ids whose text is a prefix of `text`, and adds the rest of it.
     fn truncate(&mut self, item: ItemId, text: &str, tokenizer: &Tokenizer) {
-        if self.active.as_ref().is_some_and(|active| active.request.item == item) {
+        if self.is_unfinished(item) {
             return;
         }
         if text.is_empty() {
-            self.history.retain(|entry| entry.id != item);
-            self.changed = true;
-            return;
+            return self.delete(item);
         }
         let Some(Entry { message: Message::Assistant(ids), .. }) =
             self.history.iter_mut().find(|entry| entry.id == item)
@@ -308,9 +328,9 @@ impl<T> Conversation<T> {
 
     /// Begins the next answer: its prompt, and what it was asked with.
     pub fn begin(&mut self, prompt: &dyn Prompt<T>, tokenizer: &Tokenizer) -> Option<(Vec<Element<T>>, Respond)> {
-        let (request, accepted) = self.rounds.pop_front()?;
+        let Round { request, instructions, accepted } = self.rounds.pop_front()?;
         let end = self.history.iter().position(|entry| entry.id == request.item)?;
-        let elements = self.render(prompt, end, None, true);
+        let elements = self.render(prompt, instructions.as_ref(), end, None, true);
         let sound = elements.iter().filter(|element| matches!(element, Element::Audio { .. })).count() as u32;
         self.active = Some(Active {
             request: request.clone(),
@@ -337,17 +357,18 @@ impl<T> Conversation<T> {
         let whole = self.pending.iter().find_map(|window| window.item);
         let end = whole.and_then(|item| self.history.iter().position(|entry| entry.id == item));
         let open = if end.is_none() { self.hearing.as_ref().map(|hearing| &hearing.encoded[..]) } else { None };
-        Some(self.render(prompt, end.unwrap_or(self.history.len()), open, false))
+        Some(self.render(prompt, self.instructions.as_ref(), end.unwrap_or(self.history.len()), open, false))
     }
 
     fn render(
         &self,
         prompt: &dyn Prompt<T>,
+        instructions: Option<&Vec<u32>>,
         end: usize,
         open: Option<&[Arc<AudioRows<T>>]>,
         answer: bool,
     ) -> Vec<Element<T>> {
-        let system = self.instructions.iter().map(|ids| Message::System(ids.clone()));
+        let system = instructions.into_iter().map(|ids| Message::System(ids.clone()));
         let rest = self.history[..end].iter().map(|entry| entry.message.clone());
         prompt.render(&system.chain(rest).collect::<Vec<_>>(), open, answer)
     }

@@ -26,7 +26,8 @@ pub type ResponseId = u64;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {
     /// A slice of the caller's sound: mono samples in -1..1 at [`ModelInfo::input_rate`]. Slices collect in the open
-    /// audio item and are prefilled silently while the caller goes on.
+    /// audio item and are prefilled silently while the caller goes on. A slice that would make the item too long is refused
+    /// ([`SessionError::AudioTooLong`]); what came before it can still be committed.
     Append(Vec<f32>),
     /// Ends the open audio item: it becomes the user item `item` of the history. Without open audio this fails with
     /// [`SessionError::NothingToCommit`].
@@ -45,7 +46,7 @@ pub enum Command {
         /// What is said.
         text: String,
     },
-    /// New instructions (the system message); empty for none. They hold from the next answer on.
+    /// New instructions (the system message); empty for none. They hold for answers asked for from now on.
     Instruct(String),
     /// Answer the history as it stands; the answer becomes the assistant item `item`.
     Respond(Respond),
@@ -55,14 +56,16 @@ pub enum Command {
         /// The answer to stop.
         response: ResponseId,
     },
-    /// Replace the text of an assistant item, for instance by the part that was heard. Unknown items are ignored.
+    /// Replace the text of an assistant item, for instance by the part that was heard. Unknown items are ignored, and so are
+    /// answers that are not complete: cancel those first.
     Truncate {
         /// The item.
         item: ItemId,
         /// What remains of it; empty removes the item.
         text: String,
     },
-    /// Remove an item from the history. Unknown items are ignored.
+    /// Remove an item from the history; an answer that still waits for its turn is cancelled. Unknown items are ignored, and so is
+    /// the answer being made: cancel it first.
     Delete {
         /// The item.
         item: ItemId,

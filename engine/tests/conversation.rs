@@ -9,7 +9,7 @@ use common::{CONVERSATIONS, Expected, difference, greedy_copy};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::session::{
-    Command, Event, FinishReason, OpenError, Respond, Sampling, Session, SessionError, SpeechEngine, Usage,
+    Command, Event, FinishReason, OpenError, Respond, Role, Sampling, Session, SessionError, SpeechEngine, Usage,
 };
 use repartee_engine::{Engine, EngineConfig, Source};
 
@@ -216,6 +216,74 @@ fn a_cancelled_answer_leaves_the_session_usable() {
     assert_eq!(answer.text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
     let (reference, _) = served.expected.tensor("turn0.waveform");
     assert!(difference(&answer.samples, &reference) <= 1e-4);
+}
+
+#[test]
+fn an_answer_follows_the_instructions_that_held_when_it_was_asked_for() {
+    let served = serve("moe", SMALL);
+    let session = served.engine.open().unwrap();
+    send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
+    send(&session, Command::Commit { item: 0 });
+    let system = served.expected.facts["settings"]["system"].as_str().unwrap();
+    send(&session, Command::Instruct(system.to_owned()));
+    send(&session, Command::Respond(respond(0)));
+    send(&session, Command::Instruct(String::new()));
+    let text = listen(&session, 0).unwrap().text;
+    assert_eq!(text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
+    // Without them, and without what they led to, the answer is another one.
+    send(&session, Command::Delete { item: 1000 });
+    send(&session, Command::Respond(respond(1)));
+    assert_ne!(listen(&session, 1).unwrap().text, text);
+}
+
+#[test]
+fn deleting_a_waiting_answer_cancels_it() {
+    let served = serve("dense", SMALL);
+    let session = served.engine.open().unwrap();
+    send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
+    send(&session, Command::Commit { item: 0 });
+    for number in 0..30 {
+        send(&session, Command::Respond(respond(number)));
+    }
+    send(&session, Command::Delete { item: 1029 });
+    let mut reasons = std::collections::BTreeMap::new();
+    while reasons.len() < 30 {
+        if let Event::Finished { response, reason, .. } = session.next_event_blocking().unwrap() {
+            assert_eq!(reasons.insert(response, reason), None, "answer {response} ended twice");
+        }
+    }
+    assert_eq!(reasons[&29], FinishReason::Cancelled);
+    assert_eq!(reasons[&0], FinishReason::Stop);
+}
+
+#[test]
+fn a_truncated_answer_is_remembered_as_far_as_it_was_heard() {
+    let served = serve("dense", SMALL);
+    let speak = |session: &Session, turn: u64| {
+        send(session, Command::Append(served.expected.tensor(&format!("turn{turn}.audio")).0));
+        send(session, Command::Commit { item: turn });
+    };
+    let session = served.engine.open().unwrap();
+    speak(&session, 0);
+    send(&session, Command::Respond(respond(0)));
+    let said = listen(&session, 0).unwrap().text;
+    let heard: String = said.chars().take(said.chars().count() / 2).collect();
+    send(&session, Command::Truncate { item: 1000, text: heard.clone() });
+    speak(&session, 1);
+    send(&session, Command::Respond(respond(1)));
+    let truncated = listen(&session, 1).unwrap();
+
+    // The same as a conversation in which no more was ever said.
+    let fresh = served.engine.open().unwrap();
+    speak(&fresh, 0);
+    send(&fresh, Command::Message { item: 1000, role: Role::Assistant, text: heard });
+    speak(&fresh, 1);
+    send(&fresh, Command::Respond(respond(1)));
+    let replayed = listen(&fresh, 1).unwrap();
+    assert_eq!(truncated.text, replayed.text);
+    assert!(truncated.samples == replayed.samples);
+    // And not the same as one that remembers everything.
+    assert_ne!(truncated.text, served.expected.facts["turns"][1]["text"].as_str().unwrap());
 }
 
 #[test]
