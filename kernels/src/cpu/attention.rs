@@ -1,7 +1,7 @@
 //! Attention over blocks of cached keys and values, and attention within segments.
 //!
-//! Each row is computed by itself, position after position in ascending order, so that its result depends on its own
-//! sequence alone: not on the block size, the batch or how the sequence was cut into chunks.
+//! Each row's sums run over its own positions in ascending order, so that its result depends on its own sequence
+//! alone: not on the block size, the batch or how the sequence was cut into chunks.
 
 use super::math::{exp, sum_by};
 use super::simd::{dispatch, multiply_add};
@@ -41,37 +41,71 @@ impl Cache {
     }
 }
 
-/// One query head over the positions whose keys and values begin at `offsets`.
+/// Queries that go over keys and values together: few enough that their scores and sums stay in the nearest caches.
+const TOGETHER: usize = 16;
+
+/// One query and the positions that it sees: `from .. to` of the list of offsets.
+#[derive(Clone, Copy)]
+struct Query {
+    /// Where its numbers and its result lie.
+    at: usize,
+    from: usize,
+    to: usize,
+}
+
+/// Attention of several queries that share a head of keys and values, whose positions begin at `offsets`. Each key and
+/// value is fetched once for all queries; each query's sums run over its positions in ascending order, whichever queries are beside it.
 #[inline(always)]
-fn head<const FUSED: bool>(
+#[allow(clippy::too_many_arguments)]
+fn attend<const FUSED: bool>(
     q: &[f32],
+    dim: usize,
+    queries: &[Query],
     keys: &[f32],
     values: &[f32],
     offsets: &[usize],
-    scores: &mut [f32],
+    scores: &mut Vec<f32>,
     out: &mut [f32],
 ) {
-    let n = q.len();
-    let scale = 1.0 / (n as f32).sqrt();
-    let mut top = f32::NEG_INFINITY;
-    for (score, &at) in scores.iter_mut().zip(offsets) {
-        let key = &keys[at..at + n];
-        *score = scale * sum_by::<FUSED>(n, |i, s| multiply_add::<FUSED>(q[i], key[i], s));
-        top = top.max(*score);
-    }
-    let mut total = 0.0;
-    for score in scores.iter_mut() {
-        *score = exp::<FUSED>(*score - top);
-        total += *score;
-    }
-    out.fill(0.0);
-    for (&score, &at) in scores.iter().zip(offsets) {
-        for (o, &v) in out.iter_mut().zip(&values[at..at + n]) {
-            *o = multiply_add::<FUSED>(score, v, *o);
+    let scale = 1.0 / (dim as f32).sqrt();
+    let n = offsets.len();
+    scores.clear();
+    scores.resize(queries.len() * n, 0.0);
+    for (p, &at) in offsets.iter().enumerate() {
+        let key = &keys[at..at + dim];
+        for (i, query) in queries.iter().enumerate() {
+            if (query.from..query.to).contains(&p) {
+                let q = &q[query.at..query.at + dim];
+                scores[i * n + p] = scale * sum_by::<FUSED>(dim, |i, s| multiply_add::<FUSED>(q[i], key[i], s));
+            }
         }
     }
-    for o in out {
-        *o /= total;
+    let mut totals = [0.0f32; TOGETHER];
+    for ((query, scores), total) in queries.iter().zip(scores.chunks_exact_mut(n)).zip(&mut totals) {
+        let scores = &mut scores[query.from..query.to];
+        let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        for score in scores.iter_mut() {
+            *score = exp::<FUSED>(*score - top);
+        }
+        let scores = &*scores;
+        *total = sum_by::<FUSED>(scores.len(), |i, s| s + scores[i]);
+        out[query.at..query.at + dim].fill(0.0);
+    }
+    for (p, &at) in offsets.iter().enumerate() {
+        let value = &values[at..at + dim];
+        for (i, query) in queries.iter().enumerate() {
+            if (query.from..query.to).contains(&p) {
+                let score = scores[i * n + p];
+                for (o, &v) in out[query.at..query.at + dim].iter_mut().zip(value) {
+                    *o = multiply_add::<FUSED>(score, v, *o);
+                }
+            }
+        }
+    }
+    for (query, total) in queries.iter().zip(totals) {
+        for o in &mut out[query.at..query.at + dim] {
+            *o /= total;
+        }
     }
 }
 
@@ -79,23 +113,34 @@ fn head<const FUSED: bool>(
 fn cached_loop<const FUSED: bool>(q: &[f32], cache: &Cache, batch: &AttentionBatch, shape: Attention, out: &mut [f32]) {
     let (width, dim) = (shape.heads * shape.head_dim, shape.head_dim);
     let group = shape.heads / shape.kv_heads;
-    let (mut offsets, mut shifted, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+    let rows_together = (TOGETHER / group).max(1);
+    let (mut offsets, mut shifted, mut queries, mut scores) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for sequence in &batch.sequences {
         let table = &batch.tables[sequence.table.clone()];
-        for i in 0..sequence.rows {
-            let position = sequence.position + i;
-            let start = shape.window.map_or(0, |w| (position + 1).saturating_sub(w));
+        for first in (0..sequence.rows).step_by(rows_together) {
+            let rows = first..sequence.rows.min(first + rows_together);
+            let sees = |i: usize| {
+                let position = sequence.position + i;
+                (shape.window.map_or(0, |w| (position + 1).saturating_sub(w)), position + 1)
+            };
+            let (start, end) = (sees(rows.start).0, sees(rows.end - 1).1);
             offsets.clear();
-            offsets.extend((start..=position).map(|p| cache.offset(table, p)));
-            scores.resize(offsets.len(), 0.0);
-            let row = (sequence.row + i) * width;
+            offsets.extend((start..end).map(|p| cache.offset(table, p)));
             for kv in 0..shape.kv_heads {
                 shifted.clear();
                 shifted.extend(offsets.iter().map(|at| at + kv * dim));
-                for h in kv * group..(kv + 1) * group {
-                    let at = row + h * dim;
-                    let out = &mut out[at..at + dim];
-                    head::<FUSED>(&q[at..at + dim], &cache.keys, &cache.values, &shifted, &mut scores, out);
+                // A group wider than the limit goes in parts.
+                for heads in (kv * group..(kv + 1) * group).collect::<Vec<_>>().chunks(TOGETHER) {
+                    queries.clear();
+                    for i in rows.clone() {
+                        let (from, to) = sees(i);
+                        queries.extend(heads.iter().map(|h| Query {
+                            at: (sequence.row + i) * width + h * dim,
+                            from: from - start,
+                            to: to - start,
+                        }));
+                    }
+                    attend::<FUSED>(q, dim, &queries, &cache.keys, &cache.values, &shifted, &mut scores, out);
                 }
             }
         }
@@ -114,16 +159,16 @@ fn segments_loop<const FUSED: bool>(
     let rows: usize = segments.iter().sum();
     let width = q.len() / rows.max(1);
     let dim = width / heads;
-    let (mut offsets, mut scores) = (Vec::new(), Vec::new());
+    let (mut offsets, mut queries, mut scores) = (Vec::new(), Vec::new(), Vec::new());
     let mut first = 0;
     for &n in segments {
-        scores.resize(n, 0.0);
         for h in 0..heads {
             offsets.clear();
             offsets.extend((first..first + n).map(|row| row * width + h * dim));
-            for i in 0..n {
-                let at = offsets[i];
-                head::<FUSED>(&q[at..at + dim], k, v, &offsets, &mut scores, &mut out[at..at + dim]);
+            for together in offsets.chunks(TOGETHER) {
+                queries.clear();
+                queries.extend(together.iter().map(|&at| Query { at, from: 0, to: n }));
+                attend::<FUSED>(q, dim, &queries, k, v, &offsets, &mut scores, out);
             }
         }
         first += n;
