@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::audio::log_mel::{LogMel, LogMelStream, MelWindow};
+use crate::audio::log_mel::LogMel;
+use crate::hearing::{Hearing, PendingWindow};
 use crate::session::{
     Command, Event, FinishReason, ItemId, Peer, Respond, ResponseId, Role, SessionError, Stamps, Usage,
 };
@@ -13,6 +14,10 @@ use crate::text::{TextStream, Tokenizer};
 
 /// The longest sound of one item, in seconds; a caller that never commits must not fill the memory.
 pub const MAX_AUDIO_S: u32 = 600;
+
+/// The share of the context, one in so many, that is kept for an answer; and, when old items have to be forgotten, the
+/// share that is then free for new ones.
+const ROOM: usize = 4;
 
 /// What a conversation needs to know of its model.
 pub struct Knowledge<'a> {
@@ -30,24 +35,6 @@ pub struct Entry<T> {
     pub id: ItemId,
     /// What it is.
     pub message: Message<T>,
-}
-
-/// Sound that belongs to an item whose end has not come.
-struct Hearing<T> {
-    stream: LogMelStream,
-    /// Windows closed so far.
-    closed: usize,
-    encoded: Vec<Arc<AudioRows<T>>>,
-}
-
-/// A closed window that waits for the encoder.
-pub struct PendingWindow {
-    /// The item that it belongs to; `None` for the open one.
-    item: Option<ItemId>,
-    /// The log-mel frames.
-    pub mel: MelWindow,
-    /// Windows of the same item before it.
-    pub index: usize,
 }
 
 /// An answer that was asked for.
@@ -175,21 +162,12 @@ impl<T> Conversation<T> {
     fn hear(&mut self, samples: &[f32], model: &Knowledge<'_>) {
         // The opening of a message can be read at once; after that only whole windows change the prompt.
         self.changed |= self.hearing.is_none();
-        let hearing = self.hearing.get_or_insert_with(|| Hearing {
-            stream: model.log_mel.stream(),
-            closed: 0,
-            encoded: Vec::new(),
-        });
+        let hearing = self.hearing.get_or_insert_with(|| Hearing::new(model.log_mel));
         let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
-        if hearing.stream.samples() + samples.len() > limit {
+        if hearing.samples() + samples.len() > limit {
             return self.fail(None, SessionError::AudioTooLong { limit_s: MAX_AUDIO_S });
         }
-        let mut windows = Vec::new();
-        hearing.stream.push(samples, &mut windows);
-        for mel in windows {
-            self.pending.push_back(PendingWindow { item: None, mel, index: hearing.closed });
-            hearing.closed += 1;
-        }
+        hearing.push(samples, &mut self.pending);
     }
 
     fn commit(&mut self, item: ItemId) {
@@ -200,13 +178,8 @@ impl<T> Conversation<T> {
             self.hearing = Some(hearing);
             return self.fail(None, SessionError::DuplicateItem(item));
         }
-        for window in self.pending.iter_mut().filter(|window| window.item.is_none()) {
-            window.item = Some(item);
-        }
-        if let Some(mel) = hearing.stream.finish() {
-            self.pending.push_back(PendingWindow { item: Some(item), mel, index: hearing.closed });
-        }
-        self.push(item, Message::UserAudio(hearing.encoded));
+        let encoded = hearing.finish(item, &mut self.pending);
+        self.push(item, Message::UserAudio(encoded));
     }
 
     fn clear(&mut self) {
@@ -326,11 +299,19 @@ impl<T> Conversation<T> {
         self.active.is_none() && !self.rounds.is_empty() && self.pending.iter().all(|window| window.item.is_none())
     }
 
-    /// Begins the next answer: its prompt, and what it was asked with.
-    pub fn begin(&mut self, prompt: &dyn Prompt<T>, tokenizer: &Tokenizer) -> Option<(Vec<Element<T>>, Respond)> {
+    /// Begins the next answer: its prompt, and what it was asked with. `context` is what prompt and answer may take.
+    pub fn begin(
+        &mut self,
+        prompt: &dyn Prompt<T>,
+        tokenizer: &Tokenizer,
+        context: usize,
+    ) -> Option<(Vec<Element<T>>, Respond)> {
         let Round { request, instructions, accepted } = self.rounds.pop_front()?;
-        let end = self.history.iter().position(|entry| entry.id == request.item)?;
-        let elements = self.render(prompt, instructions.as_ref(), end, None, true);
+        let room = request.max_tokens.map_or(context, |tokens| tokens as usize).min(context / ROOM);
+        let elements = self.fit(context - room, |session| {
+            let end = session.history.iter().position(|entry| entry.id == request.item)?;
+            Some((end, session.render(prompt, instructions.as_ref(), end, None, true)))
+        })?;
         let sound = elements.iter().filter(|element| matches!(element, Element::Audio { .. })).count() as u32;
         self.active = Some(Active {
             request: request.clone(),
@@ -349,15 +330,37 @@ impl<T> Conversation<T> {
     }
 
     /// The prompt to read silently, if it changed since the last call and nothing is being answered.
-    pub fn silent_prompt(&mut self, prompt: &dyn Prompt<T>) -> Option<Vec<Element<T>>> {
+    pub fn silent_prompt(&mut self, prompt: &dyn Prompt<T>, context: usize) -> Option<Vec<Element<T>>> {
         if self.active.is_some() || !self.rounds.is_empty() || !std::mem::take(&mut self.changed) {
             return None;
         }
-        // Rows of an item that is only half encoded would be read in the wrong place.
-        let whole = self.pending.iter().find_map(|window| window.item);
-        let end = whole.and_then(|item| self.history.iter().position(|entry| entry.id == item));
-        let open = if end.is_none() { self.hearing.as_ref().map(|hearing| &hearing.encoded[..]) } else { None };
-        Some(self.render(prompt, self.instructions.as_ref(), end.unwrap_or(self.history.len()), open, false))
+        self.fit(context - context / ROOM, |session| {
+            // Rows of an item that is only half encoded would be read in the wrong place.
+            let half = session.pending.iter().find_map(|window| window.item);
+            let half = half.and_then(|item| session.history.iter().position(|entry| entry.id == item));
+            let open = session.hearing.as_ref().filter(|_| half.is_none()).map(|hearing| &hearing.encoded[..]);
+            let end = half.unwrap_or(session.history.len());
+            Some((end, session.render(prompt, session.instructions.as_ref(), end, open, false)))
+        })
+    }
+
+    /// A prompt of at most `limit` positions: if it is longer, the oldest items are forgotten, more than is needed at
+    /// once, because all that follows them has to be read again. The last item before the prompt's end stays, so a prompt can
+    /// still be too long. `render` gives where in the history the prompt ends, and the prompt.
+    fn fit(
+        &mut self,
+        limit: usize,
+        render: impl Fn(&Self) -> Option<(usize, Vec<Element<T>>)>,
+    ) -> Option<Vec<Element<T>>> {
+        let (mut end, mut elements) = render(self)?;
+        if elements.len() > limit {
+            while elements.len() > limit - limit / ROOM && end > 1 {
+                let oldest = self.history.remove(0).id;
+                self.pending.retain(|window| window.item != Some(oldest));
+                (end, elements) = render(self)?;
+            }
+        }
+        Some(elements)
     }
 
     fn render(

@@ -8,7 +8,8 @@
 //!
 //! What the thread does:
 //! - [`scheduler`]: the tick loop, which sees only stages
-//! - [`conversation`]: one session's history, open sound and answers
+//! - [`conversation`]: one session's history and answers
+//! - [`hearing`]: sound that is still being spoken
 //! - [`stage`]: what a stage is, and what passes between stages
 //! - [`sequence`]: block pools and the tables of cached positions
 //!
@@ -22,6 +23,7 @@ pub mod audio;
 pub mod checkpoint;
 pub mod conversation;
 pub mod engine;
+pub mod hearing;
 pub mod models;
 pub mod scheduler;
 pub mod sequence;

@@ -148,13 +148,15 @@ impl<T> Scheduler<T> {
 
     fn update_prompts(&mut self) {
         let slots: Vec<usize> = self.sessions.keys().copied().collect();
+        let context = self.model.context;
         for slot in slots {
             let Some(session) = self.sessions.get_mut(&slot) else { continue };
+            let prompt = self.model.prompt.as_ref();
             if session.can_begin() {
-                let Some((elements, request)) = session.begin(self.model.prompt.as_ref(), &self.model.tokenizer) else {
+                let Some((elements, request)) = session.begin(prompt, &self.model.tokenizer, context) else {
                     continue;
                 };
-                let (tokens, limit) = (elements.len() as u32, self.model.context as u32);
+                let (tokens, limit) = (elements.len() as u32, context as u32);
                 if tokens >= limit {
                     self.fail(slot, SessionError::ContextFull { tokens, limit });
                     continue;
@@ -172,8 +174,8 @@ impl<T> Scheduler<T> {
                 if let Some(session) = self.sessions.get_mut(&slot) {
                     session.note_cached(cached);
                 }
-            } else if let Some(elements) = session.silent_prompt(self.model.prompt.as_ref())
-                && elements.len() < self.model.context
+            } else if let Some(elements) = session.silent_prompt(prompt, context)
+                && elements.len() < context
             {
                 self.deliver(0, slot, Item::Prompt { elements, answer: None });
             }

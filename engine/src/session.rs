@@ -241,7 +241,7 @@ pub enum SessionError {
     /// An item id was used twice.
     #[error("item {0} exists already")]
     DuplicateItem(ItemId),
-    /// The history does not fit.
+    /// The last item alone does not fit; of a history that is too long the oldest items are forgotten.
     #[error("the conversation holds {tokens} tokens, the model takes {limit}")]
     ContextFull {
         /// Tokens of the history.

@@ -5,7 +5,7 @@
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
-use common::{CONVERSATIONS, Expected, difference, greedy_copy};
+use common::{CONVERSATIONS, Expected, difference, greedy_copy, shrink_context};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::session::{
@@ -20,14 +20,14 @@ struct Served {
     engine: Engine,
     expected: Expected,
     // Kept because the engine maps its files.
-    _folder: tempfile::TempDir,
+    folder: tempfile::TempDir,
 }
 
 fn serve(name: &str, config: EngineConfig) -> Served {
     let expected = Expected::load(name);
     let folder = greedy_copy(name, &expected);
     let engine = Engine::start(Source::Folder(folder.path().to_path_buf()), config).unwrap();
-    Served { engine, expected, _folder: folder }
+    Served { engine, expected, folder }
 }
 
 /// One complete answer.
@@ -234,6 +234,61 @@ fn an_answer_follows_the_instructions_that_held_when_it_was_asked_for() {
     send(&session, Command::Delete { item: 1000 });
     send(&session, Command::Respond(respond(1)));
     assert_ne!(listen(&session, 1).unwrap().text, text);
+}
+
+#[test]
+fn of_a_history_that_is_too_long_the_oldest_items_are_forgotten() {
+    const CONTEXT: usize = 320;
+    let served = serve("dense", SMALL);
+    let small = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(served.folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        std::fs::copy(entry.path(), small.path().join(entry.file_name())).unwrap();
+    }
+    shrink_context(small.path(), CONTEXT);
+    let small = Engine::start(Source::Folder(small.path().to_path_buf()), SMALL).unwrap();
+
+    let turn = |session: &Session, number: u64| {
+        send(session, Command::Append(served.expected.tensor(&format!("turn{}.audio", number % 2)).0));
+        send(session, Command::Commit { item: number });
+        let request = Respond { max_tokens: Some(20), audio: false, ..respond(number) };
+        send(session, Command::Respond(request));
+        listen(session, number).unwrap()
+    };
+    let read = |answer: &Answer| answer.usage.input_audio_tokens + answer.usage.input_text_tokens;
+
+    // With room enough the prompt grows with every turn; the small context falls back once it is full, and goes on.
+    let (long, short) = (served.engine.open().unwrap(), small.open().unwrap());
+    let mut items = Vec::new();
+    let mut number = 0;
+    let forgotten = loop {
+        let (all, some) = (turn(&long, number), turn(&short, number));
+        if read(&all) != read(&some) {
+            assert!(read(&some) + 20 <= CONTEXT as u32, "{some:?}");
+            break some;
+        }
+        assert_eq!(all.text, some.text);
+        items.extend([number, 1000 + number]);
+        number += 1;
+        assert!(number < 50, "a context of {CONTEXT} never got full");
+    };
+    // It is as if the caller had deleted those items.
+    let replayed = (1..items.len()).find_map(|count| {
+        let session = served.engine.open().unwrap();
+        for earlier in 0..number {
+            turn(&session, earlier);
+        }
+        for &item in &items[..count] {
+            send(&session, Command::Delete { item });
+        }
+        let answer = turn(&session, number);
+        (read(&answer) == read(&forgotten)).then_some(answer)
+    });
+    assert_eq!(replayed.expect("some number of deletions leads to the same prompt").text, forgotten.text);
+    // And the call goes on for as long as anyone wants to talk.
+    for later in number + 1..number + 12 {
+        turn(&short, later);
+    }
 }
 
 #[test]

@@ -14,7 +14,8 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 pub use error::{BadValue, CheckpointError};
-pub use weights::{DType, TensorView};
+pub use repartee_kernels::DType;
+pub use weights::TensorView;
 
 use weights::Weights;
 

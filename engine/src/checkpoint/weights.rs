@@ -6,6 +6,7 @@ use std::ops::{Deref, Range};
 use std::path::Path;
 
 use memmap2::Mmap;
+use repartee_kernels::DType;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserialize;
 
@@ -13,27 +14,6 @@ use super::{CheckpointError, Files};
 
 pub(super) const SINGLE: &str = "model.safetensors";
 pub(super) const INDEX: &str = "model.safetensors.index.json";
-
-/// Number format of a tensor that can be loaded; little endian in the file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DType {
-    /// The upper half of an IEEE single.
-    Bf16,
-    /// IEEE half.
-    F16,
-    /// IEEE single.
-    F32,
-}
-
-impl DType {
-    /// Bytes of one element.
-    pub fn size(self) -> usize {
-        match self {
-            Self::Bf16 | Self::F16 => 2,
-            Self::F32 => 4,
-        }
-    }
-}
 
 /// A tensor as it lies in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -3,7 +3,7 @@
 use repartee_kernels::{DType, Layout, Ops, Part};
 
 use super::LoadError;
-use crate::checkpoint::{self, Checkpoint, TensorView};
+use crate::checkpoint::{Checkpoint, TensorView};
 
 /// The tensors below one prefix of a checkpoint's names.
 pub struct Weights<'a, O: Ops> {
@@ -30,7 +30,7 @@ impl<'a, O: Ops> Weights<'a, O> {
         let mut parts = Vec::with_capacity(names.len());
         for (name, shape) in &names {
             let TensorView { dtype, bytes, .. } = self.checkpoint.tensor(name, shape)?;
-            parts.push(Part { name, bytes, dtype: format(dtype), shape });
+            parts.push(Part { name, bytes, dtype, shape });
         }
         Ok(self.ops.weight(layout, &parts)?)
     }
@@ -96,7 +96,7 @@ impl<'a, O: Ops> Weights<'a, O> {
                 }
             }
         }
-        let part = Part { name: &name, bytes: &swapped, dtype: format(dtype), shape: as_shape };
+        let part = Part { name: &name, bytes: &swapped, dtype, shape: as_shape };
         Ok(self.ops.weight(layout, &[part])?)
     }
 
@@ -105,14 +105,5 @@ impl<'a, O: Ops> Weights<'a, O> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
         let part = Part { name, bytes: &bytes, dtype: DType::F32, shape };
         Ok(self.ops.weight(layout, &[part])?)
-    }
-}
-
-/// A checkpoint's number format as a device names it.
-fn format(dtype: checkpoint::DType) -> DType {
-    match dtype {
-        checkpoint::DType::Bf16 => DType::Bf16,
-        checkpoint::DType::F16 => DType::F16,
-        checkpoint::DType::F32 => DType::F32,
     }
 }

@@ -59,6 +59,16 @@ pub fn difference(ours: &[f32], reference: &[f32]) -> f32 {
     ours.iter().zip(reference).fold(0.0f32, |m, (a, b)| m.max((a - b).abs())) / scale
 }
 
+/// Makes the context of a copied checkpoint as small as given.
+pub fn shrink_context(copy: &Path, context: usize) {
+    let path = copy.join("config.json");
+    let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for part in ["thinker_config", "talker_config"] {
+        config[part]["text_config"]["max_position_embeddings"] = context.into();
+    }
+    std::fs::write(&path, config.to_string()).unwrap();
+}
+
 /// A copy of a fixture's checkpoint in which the talker is greedy, as the reference ran it.
 pub fn greedy_copy(name: &str, expected: &Expected) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
