@@ -42,6 +42,7 @@ fn main() -> Result<()> {
 
     println!("ours: stages");
     let ours = stages(&model)?;
+    println!("  {ours:.2?}");
     println!("ours: whole answers");
     let answer = whole_answer(&model, &samples(&question.path())?)?;
     for threads in [1, 2] {
@@ -89,6 +90,7 @@ fn main() -> Result<()> {
 }
 
 /// Our stages, in ms.
+#[derive(Debug)]
 struct Stages {
     thinker_token: f64,
     codec_frame: f64,
