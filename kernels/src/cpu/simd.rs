@@ -1,6 +1,6 @@
 //! What the processor offers, and how a loop is compiled for each kind of it.
 //!
-//! Element-wise loops are written once as plain Rust over slices and compiled three times by [`dispatch!`]; the
+//! Element-wise loops are written once as plain Rust over slices and compiled three times by the macro `dispatch`; the
 //! compiler vectorises each for its level. The matrix product, where registers have to be placed by hand, is written over [`Lanes`].
 
 use std::arch::x86_64::*;
