@@ -89,19 +89,18 @@ impl Engine {
         let session = self.open().map_err(|error| failed(&error))?;
         let second = self.info.input_rate as usize;
         let noise = (0..second).map(|i| (i * 7919 % 1000) as f32 * 2e-5).collect();
-        let respond =
-            Respond { response: 0, item: 1, voice: None, audio: true, max_tokens: Some(4), sampling: None, seed: 0 };
+        let respond = Respond { max_tokens: Some(4), ..Respond::new(0, 1) };
         for command in [Command::Append(noise), Command::Commit { item: 0 }, Command::Respond(respond)] {
             session.submit(command).map_err(|error| failed(&error))?;
         }
         while let Some(event) = session.next_event_blocking() {
             match event {
-                Event::Audio { .. } | Event::Finished { .. } => {
+                Event::Audio { .. } | Event::SegmentFinished { .. } => {
                     session.close();
                     return Ok(());
                 }
                 Event::Failed { error, .. } => return Err(failed(&error)),
-                Event::Text { .. } => {}
+                _ => {}
             }
         }
         Err(failed(&"the session ended"))

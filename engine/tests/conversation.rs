@@ -40,15 +40,7 @@ struct Answer {
 }
 
 fn respond(number: u64) -> Respond {
-    Respond {
-        response: number,
-        item: 1000 + number,
-        voice: None,
-        audio: true,
-        max_tokens: None,
-        sampling: None,
-        seed: 1,
-    }
+    Respond { seed: 1, ..Respond::new(number, 1000 + number) }
 }
 
 fn send(session: &Session, command: Command) {
@@ -60,6 +52,7 @@ fn listen(session: &Session, number: u64) -> Result<Answer, SessionError> {
     let (mut text, mut samples, mut frames) = (String::new(), Vec::new(), 0);
     loop {
         match session.next_event_blocking().expect("the session goes on") {
+            other @ (Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished) => panic!("{other:?}"),
             Event::Text { response, text: piece } => {
                 assert_eq!(response, number);
                 text += &piece;
@@ -70,7 +63,7 @@ fn listen(session: &Session, number: u64) -> Result<Answer, SessionError> {
                 frames += 1;
                 samples.extend(piece);
             }
-            Event::Finished { response, reason, usage } => {
+            Event::SegmentFinished { response, reason, usage } => {
                 assert_eq!(response, number);
                 return Ok(Answer { text, samples, reason, usage });
             }
@@ -303,7 +296,7 @@ fn deleting_a_waiting_answer_cancels_it() {
     send(&session, Command::Delete { item: 1029 });
     let mut reasons = std::collections::BTreeMap::new();
     while reasons.len() < 30 {
-        if let Event::Finished { response, reason, .. } = session.next_event_blocking().unwrap() {
+        if let Event::SegmentFinished { response, reason, .. } = session.next_event_blocking().unwrap() {
             assert_eq!(reasons.insert(response, reason), None, "answer {response} ended twice");
         }
     }
@@ -331,7 +324,7 @@ fn a_truncated_answer_is_remembered_as_far_as_it_was_heard() {
     // The same as a conversation in which no more was ever said.
     let fresh = served.engine.open().unwrap();
     speak(&fresh, 0);
-    send(&fresh, Command::Message { item: 1000, role: Role::Assistant, text: heard });
+    send(&fresh, Command::text(1000, Role::Assistant, heard));
     speak(&fresh, 1);
     send(&fresh, Command::Respond(respond(1)));
     let replayed = listen(&fresh, 1).unwrap();

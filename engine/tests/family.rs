@@ -192,18 +192,9 @@ fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>)
 }
 
 fn ask(session: &Session, number: u64, text: &str) {
-    let message = Command::Message { item: 2 * number, role: Role::User, text: text.to_owned() };
+    let message = Command::text(2 * number, Role::User, text);
     session.submit_blocking(message).unwrap();
-    let request = Respond {
-        response: number,
-        item: 2 * number + 1,
-        voice: None,
-        audio: true,
-        max_tokens: None,
-        sampling: None,
-        seed: 0,
-    };
-    session.submit_blocking(Command::Respond(request)).unwrap();
+    session.submit_blocking(Command::Respond(Respond::new(number, 2 * number + 1))).unwrap();
 }
 
 fn answer(session: &Session) -> Result<(String, Vec<f32>), SessionError> {
@@ -212,11 +203,12 @@ fn answer(session: &Session) -> Result<(String, Vec<f32>), SessionError> {
         match session.next_event_blocking().unwrap() {
             Event::Text { text: more, .. } => text += &more,
             Event::Audio { samples: more, .. } => samples.extend(more),
-            Event::Finished { reason, .. } => {
+            Event::SegmentFinished { reason, .. } => {
                 assert_eq!(reason, FinishReason::Stop);
                 return Ok((text, samples));
             }
             Event::Failed { error, .. } => return Err(error),
+            other => panic!("{other:?}"),
         }
     }
 }

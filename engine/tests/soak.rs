@@ -23,15 +23,7 @@ const SETTLED: usize = 1000;
 const ALLOCATOR: usize = 2 << 20;
 
 fn respond(number: u64) -> Respond {
-    Respond {
-        response: number,
-        item: 1000 + number,
-        voice: None,
-        audio: true,
-        max_tokens: None,
-        sampling: None,
-        seed: 0,
-    }
+    Respond::new(number, 1000 + number)
 }
 
 /// One caller's life, cut off at a point that `seed` decides.
@@ -46,7 +38,7 @@ fn live_a_little(session: Session, audio: &[f32], seed: u64) {
         session.submit_blocking(Command::Respond(respond(0))).unwrap();
         for _ in 0..draw(3, 40) {
             match session.next_event_blocking() {
-                Some(Event::Finished { .. }) | None => break,
+                Some(Event::SegmentFinished { .. }) | None => break,
                 Some(_) => {}
             }
         }
@@ -71,7 +63,7 @@ fn touch_everything(engine: &Engine, audio: &[f32]) {
         session.submit_blocking(Command::Respond(respond(0))).unwrap();
     }
     for session in sessions {
-        while !matches!(session.next_event_blocking().unwrap(), Event::Finished { .. } | Event::Failed { .. }) {}
+        while !matches!(session.next_event_blocking().unwrap(), Event::SegmentFinished { .. } | Event::Failed { .. }) {}
         session.close();
     }
 }
@@ -156,9 +148,9 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
     loop {
         match session.next_event_blocking().unwrap() {
             Event::Audio { samples: more, .. } => samples.extend(more),
-            Event::Finished { .. } => break,
+            Event::SegmentFinished { .. } => break,
             Event::Failed { error, .. } => panic!("{error}"),
-            Event::Text { .. } => {}
+            _ => {}
         }
     }
     assert!(difference(&samples, &expected.tensor("turn0.waveform").0) <= 1e-4);

@@ -98,7 +98,7 @@ pub async fn ask(
     let asked = Instant::now();
     // The same question gets the same answer.
     let sampling = Some(Sampling::GREEDY);
-    let respond = Respond { response: 1, item: 2, voice: None, audio: true, max_tokens: None, sampling, seed: 0 };
+    let respond = Respond { sampling, ..Respond::new(1, 2) };
     session.submit_async(Command::Respond(respond)).await?;
 
     let (mut transcript, mut samples, mut first_sound) = (String::new(), Vec::new(), None);
@@ -113,8 +113,9 @@ pub async fn ask(
                 first_sound.get_or_insert_with(|| asked.elapsed());
                 samples.extend(more);
             }
-            Event::Finished { .. } => break,
+            Event::SegmentFinished { .. } => break,
             Event::Failed { error, .. } => return Err(error.into()),
+            Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
         }
     }
     writeln!(out)?;

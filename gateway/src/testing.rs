@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use repartee_engine::session::{
-    Command, Event, FinishReason, ModelInfo, OpenError, Peer, Respond, Session, SessionError, SpeechEngine, Stamps,
-    Usage, Wake, link,
+    Command, Content, Event, FinishReason, ModelInfo, OpenError, Peer, Respond, Session, SessionError, SpeechEngine,
+    Stamps, Usage, Wake, link,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -154,9 +154,9 @@ impl Actor {
                 self.last = format!("I heard {} ms.", self.heard * 1_000 / INPUT_RATE as usize);
                 self.heard = 0;
             }
-            Command::Message { text, .. } => self.last = format!("You wrote: {text}"),
+            Command::Insert { content: Content::Text { text, .. }, .. } => self.last = format!("You wrote: {text}"),
             Command::Respond(respond) => self.waiting.push_back(respond),
-            Command::Instruct(_) | Command::Cancel { .. } | Command::Truncate { .. } | Command::Delete { .. } => {}
+            _ => {}
         }
     }
 
@@ -211,7 +211,7 @@ impl Actor {
             output_text_tokens: 4,
             output_audio_frames: u32::try_from(frame).unwrap_or(u32::MAX),
         };
-        self.tell(Event::Finished { response, reason, usage }).await
+        self.tell(Event::SegmentFinished { response, reason, usage }).await
     }
 
     async fn tell(&self, event: Event) -> Option<()> {

@@ -56,7 +56,7 @@ impl<T> Conversation<T> {
     /// The active answer is over.
     pub fn finish(&mut self, reason: FinishReason) {
         if let Some((response, usage)) = self.end_active() {
-            self.emit(Event::Finished { response, reason, usage });
+            self.emit(Event::SegmentFinished { response, reason, usage });
         }
     }
 

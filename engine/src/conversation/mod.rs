@@ -8,7 +8,9 @@ use std::time::Instant;
 
 use crate::audio::log_mel::LogMel;
 use crate::hearing::{Hearing, PendingWindow};
-use crate::session::{Command, Event, FinishReason, ItemId, Peer, Respond, ResponseId, Role, SessionError, Usage};
+use crate::session::{
+    Command, Content, Event, FinishReason, ItemId, Peer, Respond, ResponseId, Role, SessionError, Usage,
+};
 use crate::stage::{AudioRows, Element, Message, Prompt};
 use crate::text::{TextStream, Tokenizer};
 
@@ -133,17 +135,19 @@ impl<T> Conversation<T> {
             Command::Append(samples) => self.hear(&samples, model),
             Command::Commit { item } => self.commit(item),
             Command::Clear => self.clear(),
-            Command::Message { item, role, text } => match model.tokenizer.encode(&text) {
-                Ok(ids) => self.push(
-                    item,
-                    match role {
-                        Role::System => Message::System(ids),
-                        Role::User => Message::UserText(ids),
-                        Role::Assistant => Message::Assistant(ids),
-                    },
-                ),
-                Err(error) => self.fail(None, text_error(&error)),
-            },
+            Command::Insert { item, content: Content::Text { role, text }, .. } => {
+                match model.tokenizer.encode(&text) {
+                    Ok(ids) => self.push(
+                        item,
+                        match role {
+                            Role::System => Message::System(ids),
+                            Role::User => Message::UserText(ids),
+                            Role::Assistant => Message::Assistant(ids),
+                        },
+                    ),
+                    Err(error) => self.fail(None, text_error(&error)),
+                }
+            }
             Command::Instruct(text) => match model.tokenizer.encode(&text) {
                 Ok(ids) => {
                     self.instructions = (!ids.is_empty()).then_some(ids);
@@ -155,6 +159,7 @@ impl<T> Conversation<T> {
             Command::Cancel { response } => return self.cancel(response),
             Command::Truncate { item, text } => self.truncate(item, &text, model.tokenizer),
             Command::Delete { item } => self.delete(item),
+            _ => {}
         }
         Outcome::Done
     }
@@ -230,7 +235,7 @@ impl<T> Conversation<T> {
         for Round { request: Respond { response, item, .. }, .. } in gone {
             self.history.retain(|entry| entry.id != item);
             self.changed = true;
-            self.emit(Event::Finished { response, reason: FinishReason::Cancelled, usage: Usage::default() });
+            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: Usage::default() });
         }
     }
 

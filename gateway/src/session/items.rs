@@ -43,7 +43,7 @@ impl Core {
             Role::User => (Kind::UserText, EngineRole::User),
             Role::Assistant => (Kind::AssistantText, EngineRole::Assistant),
         };
-        self.command(Command::Message { item, role, text: text.clone() });
+        self.command(Command::text(item, role, text.clone()));
         self.history.push(Entry { id: id.clone(), item, kind, status: Status::Completed, text, audio_ms: 0 });
         self.show_item(&id);
         Ok(())

@@ -316,8 +316,6 @@ fn engine_error(error: &SessionError) -> ErrorBody {
         SessionError::UnknownVoice { .. } => {
             ErrorBody::invalid(ErrorKind::InvalidValue, message).at("session.audio.output.voice")
         }
-        SessionError::DuplicateItem(_) | SessionError::NotFinite { .. } | SessionError::Internal { .. } => {
-            ErrorBody::server(ErrorKind::Internal, message)
-        }
+        _ => ErrorBody::server(ErrorKind::Internal, message),
     }
 }

@@ -102,16 +102,14 @@ impl Core {
         };
         self.effects.push(Effect::Asked { response, since: asked.since });
         let respond = Command::Respond(Respond {
-            response,
-            item,
             voice: Some(voice),
             audio,
             max_tokens: match max_tokens {
                 MaxTokens::Count(count) => Some(count),
                 MaxTokens::Unlimited(_) => None,
             },
-            sampling: None,
             seed: self.setup.seed,
+            ..Respond::new(response, item)
         });
         match overrides.instructions {
             // Commands are executed in order, so these instructions hold for this answer alone.
@@ -165,12 +163,13 @@ impl Core {
         match event {
             Event::Text { response, text } => self.said(response, &text),
             Event::Audio { response, samples, .. } => self.sounded(response, samples),
-            Event::Finished { response, reason, usage: count } => {
+            Event::SegmentFinished { response, reason, usage: count } => {
                 if self.answer.as_ref().is_some_and(|answer| answer.response == response) {
                     self.finish(reason, &count, None);
                 }
             }
             Event::Failed { response, error } => self.failed(response, &error),
+            Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
         }
     }
 

@@ -183,8 +183,7 @@ fn whole_answer(folder: &Path, sound: &[f32]) -> Result<Answer> {
     for _ in 0..=REPEATS {
         let session = engine.open()?;
         let begun = Instant::now();
-        let request =
-            Respond { response: 0, item: 1, voice: None, audio: true, max_tokens: None, sampling: None, seed: 0 };
+        let request = Respond::new(0, 1);
         for command in [Ask::Append(sound.to_vec()), Ask::Commit { item: 0 }, Ask::Respond(request)] {
             session.submit(command)?;
         }
@@ -198,7 +197,7 @@ fn whole_answer(folder: &Path, sound: &[f32]) -> Result<Answer> {
                     }
                     answer.audio += samples.len() as f64 / f64::from(engine.info().output_rate);
                 }
-                Event::Finished { .. } => break,
+                Event::SegmentFinished { .. } => break,
                 Event::Failed { error, .. } => return Err(error.into()),
             }
         }

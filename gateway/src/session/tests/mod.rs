@@ -116,7 +116,7 @@ impl Talk {
 
     fn finished(&mut self, response: ResponseId, reason: FinishReason) {
         let usage = EngineUsage { input_text_tokens: 1, output_text_tokens: 2, ..EngineUsage::default() };
-        self.input(Input::Engine(Event::Finished { response, reason, usage }));
+        self.input(Input::Engine(Event::SegmentFinished { response, reason, usage }));
     }
 
     fn answer(&mut self, text: &str, ms: usize) -> ResponseId {
