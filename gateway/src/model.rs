@@ -41,7 +41,7 @@ pub fn start(folder: Option<&Path>) -> Result<Model, StartError> {
         Some(folder) => (Source::Folder(folder.to_owned()), read_card(folder)),
         None => (Source::Embedded { name: "demo", files: DEMO }, Some(DEMO_CARD.to_owned())),
     };
-    let engine = Engine::start(source, EngineConfig::default())?;
+    let engine = Engine::start(source, &EngineConfig::default())?;
     Ok(Model { engine: Arc::new(engine), card })
 }
 
