@@ -205,6 +205,7 @@ impl Planner {
         let mut ride = if budget.pressing { fixed } else { f64::INFINITY };
         let mut rows_left = batch;
         let mut shares: Vec<Share> = Vec::new();
+        let mut longest = true;
         for want in wants {
             let first = shares.is_empty();
             let class = class(&want, now);
@@ -212,7 +213,8 @@ impl Planner {
             let most = match class {
                 // Nobody is left to wait who cannot, and something always runs.
                 0 => affordable(left).max(1),
-                1 => affordable(left).max(if first { LEAST_CHUNK } else { 0 }),
+                // Whoever waits longest gets on, if only by little.
+                1 => affordable(left).max(if std::mem::take(&mut longest) { LEAST_CHUNK } else { 0 }),
                 _ => affordable(left.min(ride)).max(if first && !budget.pressing { LEAST_CHUNK } else { 0 }),
             };
             let rows = want.rows.min(chunk).min(rows_left).min(most);

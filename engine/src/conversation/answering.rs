@@ -126,12 +126,17 @@ impl<T> Conversation<T> {
             (since + Waits::limit(limit_s), SessionError::TimedOut { what, limit_s })
         };
         if self.has_room(events) {
-            self.unread_since = None;
+            self.unread = None;
         } else {
             // Whoever cannot be told anything is not made anything.
             let beside = self.beside.iter_mut().filter_map(|beside| beside.active.as_mut());
             self.active.iter_mut().chain(beside).for_each(|active| active.moved = now);
-            let since = *self.unread_since.get_or_insert(now);
+            // A caller that reads slowly reads.
+            let read = self.emitted.get() - self.peer.events.len() as u64;
+            let (since, _) = *self.unread.insert(match self.unread {
+                Some((since, before)) if read == before => (since, read),
+                _ => (now, read),
+            });
             return vec![wait(since, limits.unread_s, "reading what was sent")];
         }
         let beside = self.beside.iter().filter_map(|beside| beside.active.as_ref());

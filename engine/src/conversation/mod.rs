@@ -14,6 +14,7 @@ pub mod rounds;
 pub mod slices;
 pub mod suspicion;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -93,8 +94,10 @@ pub struct Conversation<T> {
     ending: Ending,
     /// Numbers the sounds that were handed over with an answer.
     sounds: u64,
-    /// Since when the caller has not made room for events.
-    unread_since: Option<Instant>,
+    /// Events handed over so far.
+    emitted: Cell<u64>,
+    /// Since when the caller, who has no room for events, has read none, and how many it has read.
+    unread: Option<(Instant, u64)>,
 }
 
 impl<T> Conversation<T> {
@@ -117,7 +120,8 @@ impl<T> Conversation<T> {
             changed: false,
             ending: Ending::Open,
             sounds: 0,
-            unread_since: None,
+            emitted: Cell::new(0),
+            unread: None,
         }
     }
 
@@ -143,8 +147,12 @@ impl<T> Conversation<T> {
 
     /// Hands an event over. Room was checked before the tick; a caller that is gone is noticed by its commands.
     fn emit(&self, event: Event) {
-        if let Err(flume::TrySendError::Full(event)) = self.peer.events.try_send(event) {
-            tracing::error!(?event, "an event was made for a session without room");
+        match self.peer.events.try_send(event) {
+            Ok(()) => self.emitted.set(self.emitted.get() + 1),
+            Err(flume::TrySendError::Full(event)) => {
+                tracing::error!(?event, "an event was made for a session without room");
+            }
+            Err(flume::TrySendError::Disconnected(_)) => {}
         }
     }
 
