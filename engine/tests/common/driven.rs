@@ -64,7 +64,7 @@ impl<T> Driven<T> {
     pub fn open(&self) -> Session {
         let (session, peer) = link(self.wake.clone());
         self.open.fetch_add(1, Ordering::Relaxed);
-        self.arrivals.send(peer).unwrap();
+        self.arrivals.try_send(peer).expect("tick first: more sessions arrive than there are lanes");
         session
     }
 
