@@ -10,7 +10,7 @@ mod common;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use common::driven::drive;
@@ -18,7 +18,7 @@ use common::folder;
 use repartee_engine::EngineConfig;
 use repartee_engine::config::Waits;
 use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
-use repartee_engine::scheduler::Scheduler;
+use repartee_engine::scheduler::{Gauges, Scheduler};
 use repartee_engine::session::{Command, Event, FinishReason, Respond, Role, Session, SessionError, Wake, link};
 use repartee_engine::stage::{
     AudioRows, Codec, Element, Encoder, End, Item, Lanes, MelInput, Message, Model, Outbox, Prompt, Stage, Work,
@@ -204,7 +204,8 @@ fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>)
     let (tokenizer, model) = model(slots, Poison::default());
     let (arrivals, arriving) = flume::bounded(slots);
     let (wake, woken) = Wake::new();
-    let open = Arc::new(AtomicUsize::new(slots));
+    let gauges = Arc::new(Gauges::default());
+    gauges.open.store(slots, Ordering::Relaxed);
     let sessions = (0..slots)
         .map(|_| {
             let (session, peer) = link(wake.clone());
@@ -215,7 +216,7 @@ fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>)
     let thread = std::thread::spawn(move || {
         // Held as long as the thread runs: without it the loop would end at once.
         let _arrivals = arrivals;
-        Scheduler::new(model, &EngineConfig::default(), arriving, open).run(&woken);
+        Scheduler::new(model, &EngineConfig::default(), arriving, gauges).run(&woken);
     });
     (tokenizer, sessions, thread)
 }
