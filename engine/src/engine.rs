@@ -62,6 +62,7 @@ impl Engine {
             output_rate: model.codec.sample_rate,
             frame: model.codec.frame,
             context_tokens: model.lanes.context as u32,
+            tools: model.prompt.call_marks().is_some(),
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);
@@ -110,7 +111,8 @@ impl SpeechEngine for Engine {
 
     fn open(&self) -> Result<Session, OpenError> {
         let arrivals = self.arrivals.as_ref().ok_or(OpenError::Stopped)?;
-        let taken = self.gauges.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));
+        let taken =
+            self.gauges.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));
         if taken.is_err() {
             return Err(OpenError::Full { slots: self.slots });
         }

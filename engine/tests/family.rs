@@ -16,8 +16,8 @@ use std::time::Duration;
 use common::driven::drive;
 use common::folder;
 use repartee_engine::EngineConfig;
-use repartee_engine::config::Waits;
 use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
+use repartee_engine::config::Waits;
 use repartee_engine::scheduler::{Gauges, Scheduler};
 use repartee_engine::session::{Command, Event, FinishReason, Respond, Role, Session, SessionError, Wake, link};
 use repartee_engine::stage::{
@@ -259,8 +259,11 @@ fn two_stages_of_another_kind_are_served_by_the_same_scheduler() {
     }
 }
 
+/// Text and samples.
+type Spoken = (String, Vec<f32>);
+
 /// Asks everybody for something, and somebody in their midst for poison; what each got, and what it should have got.
-fn poisoned(at: Poison) -> (Vec<Result<(String, Vec<f32>), SessionError>>, Vec<(String, Vec<f32>)>) {
+fn poisoned(at: Poison) -> (Vec<Result<Spoken, SessionError>>, Vec<Spoken>) {
     const CALLERS: usize = 5;
     let (tokenizer, model) = model(CALLERS, at);
     let mut engine = drive(model, &EngineConfig::default());
@@ -291,7 +294,11 @@ fn a_panic_ends_the_session_at_fault_and_no_other_answer_misses_a_sound() {
                 assert!(matches!(&error, SessionError::Internal { stage: at, .. } if *at == stage), "{error}");
                 continue;
             }
-            assert_eq!(answer.unwrap(), expected, "a neighbour's panic cost caller {number} something, or said it twice");
+            assert_eq!(
+                answer.unwrap(),
+                expected,
+                "a neighbour's panic cost caller {number} something, or said it twice"
+            );
         }
     }
 }

@@ -184,12 +184,12 @@ impl Run {
         self.callers[who].open.push(number);
         self.tick(detail % 40);
         let more = self.audio[..100 + detail % 900].to_vec();
-        let goes_on = detail % 3 > 0;
+        let goes_on = !detail.is_multiple_of(3);
         if goes_on {
             submit(&self.callers[who].session, Command::Append(more.clone()));
             self.tick(detail % 5);
         }
-        if detail % 2 == 0 {
+        if detail.is_multiple_of(2) {
             submit(&self.callers[who].session, Command::Confirm { response: number });
             let script = &mut self.callers[who].script;
             script.extend([Command::Commit { item: 500 + number }, Command::Respond(answer)]);
@@ -290,7 +290,8 @@ fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
 
 fn cases(cases: u32, mode: impl Fn() -> EngineConfig) {
     let steps = prop::collection::vec((any::<u8>(), any::<u8>(), any::<u16>()), 1..60);
-    let config = ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() };
     proptest::test_runner::TestRunner::new(config).run(&steps, |steps| check(&mode(), &steps)).unwrap();
 }
 

@@ -160,7 +160,7 @@ pub async fn run<L: Line>(
             && let Some(command) = call.commands.pop_front()
         {
             if let Err(SubmitError::Full(command)) = session.submit(command) {
-                submitting.set(session.submit_async(command).fuse());
+                submitting.set(session.submit_async(*command).fuse());
             }
         }
         if call.closing && call.outbound.is_empty() {
