@@ -14,6 +14,11 @@ impl Ids {
         Ok(Self { tag: hex(&tag) })
     }
 
+    /// What tells this process from others.
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
     /// `sess_<tag>_<128 random bits>`.
     pub fn session(&self) -> Result<String, getrandom::Error> {
         self.name("sess")
@@ -31,7 +36,8 @@ impl Ids {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Two digits a byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

@@ -24,9 +24,11 @@ mod tests;
 mod turns;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine::session::{Command, Event, ItemId, ModelInfo, ResponseId, SessionError};
+use serde_json::Value;
 
 use crate::media::vad::{TurnEvent, TurnSettings};
 use crate::protocol::error::Report;
@@ -165,6 +167,13 @@ pub struct Setup {
     pub model: ModelInfo,
     /// Who knows what the caller has heard.
     pub delivery: Delivery,
+    /// What the session is configured with from the start, as `session.update` has it; see [`configured`].
+    pub configuration: Option<Arc<Value>>,
+}
+
+/// The configuration that a session would begin with, or why it cannot.
+pub fn configured(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
+    config::updated(&config::initial(id, model), patch, model)
 }
 
 /// One conversation.
@@ -189,7 +198,13 @@ pub struct Core {
 impl Core {
     /// A new conversation and the first things to do.
     pub fn new(setup: Setup) -> (Self, Vec<Effect>) {
-        let config = config::initial(&setup.session_id, &setup.model);
+        let (id, model) = (&setup.session_id, &setup.model);
+        let begun = setup.configuration.as_ref().map(|patch| configured(id, model, patch));
+        let (config, refused) = match begun {
+            Some(Ok(config)) => (config, None),
+            Some(Err(error)) => (config::initial(id, model), Some(error)),
+            None => (config::initial(id, model), None),
+        };
         let mut core = Self {
             hearing: Hearing::new(setup.model.input_rate),
             setup,
@@ -203,7 +218,14 @@ impl Core {
             effects: Vec::new(),
         };
         core.configure();
+        if !core.config.instructions.is_empty() {
+            core.command(Command::Instruct(core.config.instructions.clone()));
+        }
         core.send(ServerEvent::SessionCreated(State { session: core.config.clone() }));
+        core.config.repartee.warnings.clear();
+        if let Some(error) = refused {
+            core.fail(error);
+        }
         let effects = std::mem::take(&mut core.effects);
         (core, effects)
     }
@@ -228,6 +250,13 @@ impl Core {
             Input::Playout(report) => self.playout(report),
         }
         std::mem::take(&mut self.effects)
+    }
+
+    /// Whether nothing goes on: no turn, no answer, nothing to be played. Without turn detection the client alone knows
+    /// whether a turn is open, so that does not count.
+    pub fn is_idle(&self) -> bool {
+        let listening = self.config.audio.input.turn_detection.is_some() && self.hearing.has_turn();
+        !listening && self.answer.is_none() && self.deferred.is_none() && self.playing.is_empty()
     }
 
     /// The configuration in effect.
@@ -255,7 +284,7 @@ impl Core {
         }
     }
 
-    fn update(&mut self, patch: &serde_json::Value) -> Result<(), ErrorBody> {
+    fn update(&mut self, patch: &Value) -> Result<(), ErrorBody> {
         let old = self.config.instructions.clone();
         self.config = config::updated(&self.config, patch, &self.setup.model)?;
         if self.config.instructions != old {
