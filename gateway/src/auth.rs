@@ -220,9 +220,7 @@ impl EphemeralKeys {
             return Presented::Foreign;
         }
         match self.valid().get(&hash(key)) {
-            Some(bound) if bound.until > now => {
-                Presented::Valid { session: bound.session.clone(), owner: bound.owner }
-            }
+            Some(bound) if bound.until > now => Presented::Valid { session: bound.session.clone(), owner: bound.owner },
             _ => Presented::Expired,
         }
     }

@@ -29,6 +29,13 @@ impl Ids {
         self.name("rtc")
     }
 
+    /// `chatcmpl-<128 random bits>`. A completion belongs to nobody once it is answered.
+    pub fn completion(&self) -> Result<String, getrandom::Error> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)?;
+        Ok(format!("chatcmpl-{}", hex(&random)))
+    }
+
     fn name(&self, kind: &str) -> Result<String, getrandom::Error> {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;

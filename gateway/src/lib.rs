@@ -8,6 +8,7 @@
 //! - [`server`]: HTTP routes, admission, health, shutdown
 //! - [`ask`]: one turn without a server
 //! - [`auth`], [`admission`]: keys, and how much each caller may have
+//! - [`wav`]: files of sound
 //! - [`config`], [`metrics`], [`ids`]: settings, what is counted, names
 //! - [`lan`]: what a server for the phones in the house needs
 //!
@@ -28,3 +29,4 @@ pub mod session;
 #[doc(hidden)]
 pub mod testing;
 pub mod transport;
+pub mod wav;

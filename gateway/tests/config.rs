@@ -141,7 +141,8 @@ fn keys_come_from_a_file_and_the_environment_and_are_never_shown() {
 
 #[test]
 fn what_is_printed_can_be_read_again() {
-    let text = "[limits]\ncalls_per_key = 9\n[browser]\norigins = [\"https://a.example\"]\n[webrtc]\nreceiver_buffer_s = 0.08";
+    let text =
+        "[limits]\ncalls_per_key = 9\n[browser]\norigins = [\"https://a.example\"]\n[webrtc]\nreceiver_buffer_s = 0.08";
     let config = load(Some(&file(text).path), nothing, &[]).unwrap();
     assert_eq!(load(Some(&file(&config.to_string()).path), nothing, &[]).unwrap(), config);
 }

@@ -149,8 +149,10 @@ async fn a_client_secret_that_makes_no_sense_is_refused_by_its_field() {
         (json!({"expires_after": {"anchor": "now"}}), "expires_after.anchor"),
         (json!({"session": {"type": "transcription"}}), "session.type"),
         (json!({"session": 3}), "session"),
-        (json!({"session": {"audio": {"input": {"turn_detection": {"type": "server_vad", "threshold": 2}}}}}),
-            "session.audio.input.turn_detection.threshold"),
+        (
+            json!({"session": {"audio": {"input": {"turn_detection": {"type": "server_vad", "threshold": 2}}}}}),
+            "session.audio.input.turn_detection.threshold",
+        ),
     ] {
         let reply = client_secret(&server, KEY, &body).await;
         assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!(param)), "{body}");

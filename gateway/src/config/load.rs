@@ -167,9 +167,7 @@ fn put(table: &mut Table, path: &str, value: Value) {
             table.insert(path.to_owned(), value);
         }
         Some((name, rest)) => {
-            if let Value::Table(inner) =
-                table.entry(name.to_owned()).or_insert_with(|| Value::Table(Table::new()))
-            {
+            if let Value::Table(inner) = table.entry(name.to_owned()).or_insert_with(|| Value::Table(Table::new())) {
                 put(inner, rest, value);
             }
         }

@@ -86,10 +86,7 @@ pub(super) async fn create(
     Ok((StatusCode::CREATED, [(CONTENT_TYPE, SDP), (LOCATION, &location)], answer).into_response())
 }
 
-pub(super) async fn hang_up(
-    State(app): State<Arc<App>>,
-    Path(id): Path<String>,
-) -> Result<StatusCode, Refusal> {
+pub(super) async fn hang_up(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode, Refusal> {
     let hang_up = app.calls.running().remove(&id).ok_or_else(|| {
         let message = "there is no such call";
         Refusal::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::CallUnknown, message))

@@ -92,8 +92,7 @@ fn read(body: &[u8]) -> Result<Wanted, ErrorBody> {
         return Ok(Wanted::default());
     }
     let reader = &mut serde_json::Deserializer::from_slice(body);
-    let wanted: Wanted =
-        serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))?;
+    let wanted: Wanted = serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))?;
     if wanted.expires_after.anchor != "created_at" {
         return refuse("expires_after.anchor", "keys count from `created_at`".into());
     }

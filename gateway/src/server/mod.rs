@@ -5,6 +5,7 @@
 //! - `gate`: who asks, with which key, from which page; `via` and `origin` are what it goes by
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`: `POST /v1/realtime/calls`, WebRTC
+//! - `chat`: `POST /v1/chat/completions`, one question in one upload
 //! - `client_secrets`: ephemeral keys
 //! - `models`: the model that is served
 //! - `page`: the demo page
@@ -12,6 +13,7 @@
 
 mod app;
 mod calls;
+mod chat;
 mod client_secrets;
 mod gate;
 mod listen;
@@ -191,6 +193,7 @@ fn router(app: Arc<App>) -> Router {
             client_secrets::PATH,
             post(client_secrets::create).layer(DefaultBodyLimit::max(client_secrets::MAX_BODY)),
         )
+        .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::show))
         .route("/metrics", get(metrics))

@@ -39,6 +39,11 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, body)
     }
 
+    /// The error alone, where the answer has begun already.
+    pub fn into_error(self) -> ErrorBody {
+        *self.error
+    }
+
     /// Asking again makes sense after this.
     pub fn again_after(mut self, wait: Duration) -> Self {
         self.retry_after = Some(wait);

@@ -119,7 +119,8 @@ mod tests {
 
     #[test]
     fn scheme_and_host_are_the_ones_that_the_caller_used() {
-        let proxied = [("x-forwarded-proto", "https"), ("x-forwarded-host", "voice.example"), ("host", "127.0.0.1:8080")];
+        let proxied =
+            [("x-forwarded-proto", "https"), ("x-forwarded-host", "voice.example"), ("host", "127.0.0.1:8080")];
         let from = via("127.0.0.1:5", false, &proxied);
         assert_eq!((from.scheme, from.host.as_deref()), (Some("https"), Some("voice.example")));
         let from = via("203.0.113.9:5", false, &proxied);

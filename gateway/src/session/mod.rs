@@ -336,7 +336,7 @@ impl Core {
 }
 
 /// How a failure of the engine looks on the wire.
-fn engine_error(error: &SessionError) -> ErrorBody {
+pub(crate) fn engine_error(error: &SessionError) -> ErrorBody {
     let message = error.to_string();
     match error {
         SessionError::NothingToCommit => ErrorBody::invalid(ErrorKind::CommitEmpty, message),
