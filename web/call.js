@@ -169,11 +169,14 @@ export class Call extends EventTarget {
 
 /** What a refused request means for the person who called. */
 async function refusal(reply) {
-  const said = await reply.json().then((body) => body.error?.message, () => null);
+  const { code, message: said } = await reply.json().then(({ error }) => error ?? {}, () => ({}));
   const because = said ? `: ${said}` : ".";
   switch (reply.status) {
     case 401:
-      return Object.assign(new CallError(`The server did not let this page in${because}`), { needsKey: true });
+      return Object.assign(
+        new CallError(code === "missing_api_key" ? "This server needs a key." : "The server does not know this key."),
+        { needsKey: true },
+      );
     case 403:
       return new CallError(`The server did not let this page in${because}`);
     case 429:

@@ -7,24 +7,10 @@ use std::thread::JoinHandle;
 use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
-use crate::models::{self, Limits, LoadError};
+use crate::config::{ConfigError, EngineConfig};
+use crate::models::{self, LoadError};
 use crate::scheduler::Scheduler;
 use crate::session::{Command, Event, ModelInfo, OpenError, Peer, Respond, Session, SpeechEngine, Wake, link};
-
-/// How much the engine may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EngineConfig {
-    /// Sessions at once.
-    pub sessions: usize,
-    /// Bytes of cached keys and values in each stage; memory is taken as positions are used.
-    pub cache_bytes: usize,
-}
-
-impl Default for EngineConfig {
-    fn default() -> Self {
-        Self { sessions: 64, cache_bytes: 2 << 30 }
-    }
-}
 
 /// Why the engine did not start.
 #[derive(Debug, Error)]
@@ -32,6 +18,9 @@ pub enum StartError {
     /// The checkpoint cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// A setting is out of range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The model loaded but did not answer.
     #[error("the model did not answer during warm-up: {0}")]
     WarmUp(String),
@@ -60,10 +49,11 @@ pub struct Engine {
 
 impl Engine {
     /// Loads a checkpoint, starts the thread and warms up: when this returns the engine is ready.
-    pub fn start(source: Source, config: EngineConfig) -> Result<Self, StartError> {
+    pub fn start(source: Source, config: &EngineConfig) -> Result<Self, StartError> {
+        config.check()?;
         let checkpoint = Checkpoint::open(source)?;
-        let slots = config.sessions.max(1);
-        let model = models::load(&checkpoint, Limits { sessions: slots, cache_bytes: config.cache_bytes })?;
+        let model = models::load(&checkpoint, config)?;
+        let slots = model.lanes.sessions;
         let info = ModelInfo {
             name: checkpoint.name().to_owned(),
             default_voice: model.voices.first().cloned().unwrap_or_default(),
@@ -71,12 +61,12 @@ impl Engine {
             input_rate: model.log_mel.config().sampling_rate,
             output_rate: model.codec.sample_rate,
             frame: model.codec.frame,
-            context_tokens: model.context as u32,
+            context_tokens: model.lanes.context as u32,
         };
         let open = Arc::new(AtomicUsize::new(0));
         let (arrivals, arriving) = flume::bounded(slots);
         let (wake, woken) = Wake::new();
-        let scheduler = Scheduler::new(model, slots, arriving, Arc::clone(&open));
+        let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&open));
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run(&woken))?;
         let engine = Self { info, slots, open, arrivals: Some(arrivals), wake, thread: Some(thread) };
         engine.warm_up()?;

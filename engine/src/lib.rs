@@ -4,10 +4,13 @@
 //!
 //! A caller's way in:
 //! - [`engine`]: starts the engine and opens sessions
+//! - [`config`]: how it is set up
 //! - [`session`]: the handle, its commands and events
 //!
 //! What the thread does:
 //! - [`scheduler`]: the tick loop, which sees only stages
+//! - [`deadline`]: what runs next
+//! - [`hand_off`]: the edges between stages
 //! - [`conversation`]: one session's history and answers
 //! - [`hearing`]: sound that is still being spoken
 //! - [`stage`]: what a stage is, and what passes between stages
@@ -21,8 +24,11 @@
 
 pub mod audio;
 pub mod checkpoint;
+pub mod config;
 pub mod conversation;
+pub mod deadline;
 pub mod engine;
+pub mod hand_off;
 pub mod hearing;
 pub mod models;
 pub mod scheduler;
@@ -32,4 +38,5 @@ pub mod stage;
 pub mod text;
 
 pub use checkpoint::Source;
-pub use engine::{Engine, EngineConfig, StartError};
+pub use config::EngineConfig;
+pub use engine::{Engine, StartError};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::audio::log_mel::LogMel;
-use crate::session::{Sampling, SessionError};
+use crate::session::{Sampling, SessionError, Tool};
 use crate::text::Tokenizer;
 
 /// Encoded rows of one closed window of sound; compared by identity.
@@ -68,8 +68,12 @@ pub enum Message<T> {
     UserText(Vec<u32>),
     /// The caller, in sound.
     UserAudio(Vec<Arc<AudioRows<T>>>),
-    /// The model; without the stop token.
+    /// The model; without the stop token. Calls of tools that it wrote are a part of it.
     Assistant(Vec<u32>),
+    /// A call of a tool that was put into the history.
+    ToolCall(Vec<u32>),
+    /// What a tool answered.
+    ToolResult(Vec<u32>),
 }
 
 impl<T> Clone for Message<T> {
@@ -79,6 +83,8 @@ impl<T> Clone for Message<T> {
             Self::UserText(ids) => Self::UserText(ids.clone()),
             Self::UserAudio(windows) => Self::UserAudio(windows.clone()),
             Self::Assistant(ids) => Self::Assistant(ids.clone()),
+            Self::ToolCall(ids) => Self::ToolCall(ids.clone()),
+            Self::ToolResult(ids) => Self::ToolResult(ids.clone()),
         }
     }
 }
@@ -183,6 +189,11 @@ pub trait Stage<T>: Send {
 
     /// Positions held for the session, for usage figures; 0 where that means nothing.
     fn held(&self, slot: usize) -> usize;
+
+    /// Blocks of cached positions taken by all sessions together; 0 for a stage without any.
+    fn blocks(&self) -> usize {
+        0
+    }
 }
 
 /// A window of log-mel frames to encode.
@@ -205,6 +216,44 @@ pub trait Prompt<T>: Send {
     /// The history as prompt positions. With `open`, windows of a message that is still being spoken follow; otherwise,
     /// with `answer`, the header of the model's turn.
     fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, answer: bool) -> Vec<Element<T>>;
+
+    /// The text of a system message that offers tools; `None` if the model knows none.
+    fn with_tools(&self, _instructions: &str, _tools: &[Tool]) -> Option<String> {
+        None
+    }
+
+    /// A call as the model writes it, with its arguments as JSON.
+    fn tool_call(&self, _name: &str, _arguments: &str) -> Option<String> {
+        None
+    }
+
+    /// The text of a message with what a tool answered.
+    fn tool_result(&self, _output: &str) -> Option<String> {
+        None
+    }
+
+    /// The ids between which the model writes a call.
+    fn call_marks(&self) -> Option<(u32, u32)> {
+        None
+    }
+}
+
+/// How many conversations there is memory for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lanes {
+    /// Sessions.
+    pub sessions: usize,
+    /// Answers outside of their conversations.
+    pub beside: usize,
+    /// Positions that a prompt and its answer may take.
+    pub context: usize,
+}
+
+impl Lanes {
+    /// Slots that every stage has.
+    pub fn total(&self) -> usize {
+        self.sessions + self.beside
+    }
 }
 
 /// Geometry of a model's output.
@@ -232,8 +281,8 @@ pub struct Model<T> {
     pub codec: Codec,
     /// Voices by name, the default one first.
     pub voices: Vec<String>,
-    /// Positions that a prompt and its answer may take.
-    pub context: usize,
+    /// How many conversations it is set up for.
+    pub lanes: Lanes,
     /// Most text tokens of an answer, if its request names none.
     pub max_tokens: u32,
 }

@@ -13,7 +13,12 @@ use repartee_engine::session::{
 };
 use repartee_engine::{Engine, EngineConfig, Source};
 
-const SMALL: EngineConfig = EngineConfig { sessions: 8, cache_bytes: 64 << 20 };
+/// Sessions at once.
+const SESSIONS: usize = 8;
+
+fn modest() -> EngineConfig {
+    EngineConfig { sessions: SESSIONS, cache_mib: 512, session_tokens: 4096, ..EngineConfig::default() }
+}
 
 /// A fixture served by an engine.
 struct Served {
@@ -23,7 +28,7 @@ struct Served {
     folder: tempfile::TempDir,
 }
 
-fn serve(name: &str, config: EngineConfig) -> Served {
+fn serve(name: &str, config: &EngineConfig) -> Served {
     let expected = Expected::load(name);
     let folder = greedy_copy(name, &expected);
     let engine = Engine::start(Source::Folder(folder.path().to_path_buf()), config).unwrap();
@@ -100,7 +105,7 @@ fn converse(served: &Served, mut slice: impl FnMut() -> usize) -> Vec<Answer> {
 #[test]
 fn both_turns_equal_the_reference() {
     for name in CONVERSATIONS {
-        let served = serve(name, SMALL);
+        let served = serve(name, &modest());
         for (turn, answer) in converse(&served, || 1600).iter().enumerate() {
             let facts = &served.expected.facts["turns"][turn];
             assert_eq!(answer.text, facts["text"].as_str().unwrap(), "{name}, turn {turn}");
@@ -120,7 +125,7 @@ fn both_turns_equal_the_reference() {
 #[test]
 fn any_split_of_the_sound_gives_the_same_answer() {
     for name in CONVERSATIONS {
-        let served = serve(name, SMALL);
+        let served = serve(name, &modest());
         let whole = converse(&served, || usize::MAX);
         let mut runner = TestRunner::new(ProptestConfig { cases: 6, ..ProptestConfig::default() });
         runner
@@ -140,10 +145,10 @@ fn any_split_of_the_sound_gives_the_same_answer() {
 #[test]
 fn neighbours_do_not_change_an_answer() {
     for name in CONVERSATIONS {
-        let served = serve(name, SMALL);
+        let served = serve(name, &modest());
         let alone = converse(&served, || 4000);
         std::thread::scope(|scope| {
-            let callers: Vec<_> = (0..SMALL.sessions)
+            let callers: Vec<_> = (0..SESSIONS)
                 .map(|caller| {
                     let served = &served;
                     scope.spawn(move || converse(served, || 500 + 700 * caller))
@@ -161,7 +166,7 @@ fn neighbours_do_not_change_an_answer() {
 
 #[test]
 fn a_seed_fixes_a_sampled_answer() {
-    let served = serve("dense", SMALL);
+    let served = serve("dense", &modest());
     let sampled = |seed| {
         let session = served.engine.open().unwrap();
         send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
@@ -177,7 +182,7 @@ fn a_seed_fixes_a_sampled_answer() {
 
 #[test]
 fn an_answer_without_audio_is_text_alone() {
-    let served = serve("dense", SMALL);
+    let served = serve("dense", &modest());
     let session = served.engine.open().unwrap();
     send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
     send(&session, Command::Commit { item: 0 });
@@ -189,7 +194,7 @@ fn an_answer_without_audio_is_text_alone() {
 
 #[test]
 fn a_cancelled_answer_leaves_the_session_usable() {
-    let served = serve("dense", SMALL);
+    let served = serve("dense", &modest());
     let session = served.engine.open().unwrap();
     send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
     send(&session, Command::Commit { item: 0 });
@@ -213,7 +218,7 @@ fn a_cancelled_answer_leaves_the_session_usable() {
 
 #[test]
 fn an_answer_follows_the_instructions_that_held_when_it_was_asked_for() {
-    let served = serve("moe", SMALL);
+    let served = serve("moe", &modest());
     let session = served.engine.open().unwrap();
     send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
     send(&session, Command::Commit { item: 0 });
@@ -232,14 +237,14 @@ fn an_answer_follows_the_instructions_that_held_when_it_was_asked_for() {
 #[test]
 fn of_a_history_that_is_too_long_the_oldest_items_are_forgotten() {
     const CONTEXT: usize = 320;
-    let served = serve("dense", SMALL);
+    let served = serve("dense", &modest());
     let small = tempfile::tempdir().unwrap();
     for entry in std::fs::read_dir(served.folder.path()).unwrap() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), small.path().join(entry.file_name())).unwrap();
     }
     shrink_context(small.path(), CONTEXT);
-    let small = Engine::start(Source::Folder(small.path().to_path_buf()), SMALL).unwrap();
+    let small = Engine::start(Source::Folder(small.path().to_path_buf()), &modest()).unwrap();
 
     let turn = |session: &Session, number: u64| {
         send(session, Command::Append(served.expected.tensor(&format!("turn{}.audio", number % 2)).0));
@@ -286,7 +291,7 @@ fn of_a_history_that_is_too_long_the_oldest_items_are_forgotten() {
 
 #[test]
 fn deleting_a_waiting_answer_cancels_it() {
-    let served = serve("dense", SMALL);
+    let served = serve("dense", &modest());
     let session = served.engine.open().unwrap();
     send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
     send(&session, Command::Commit { item: 0 });
@@ -306,7 +311,7 @@ fn deleting_a_waiting_answer_cancels_it() {
 
 #[test]
 fn a_truncated_answer_is_remembered_as_far_as_it_was_heard() {
-    let served = serve("dense", SMALL);
+    let served = serve("dense", &modest());
     let speak = |session: &Session, turn: u64| {
         send(session, Command::Append(served.expected.tensor(&format!("turn{turn}.audio")).0));
         send(session, Command::Commit { item: turn });
@@ -336,7 +341,7 @@ fn a_truncated_answer_is_remembered_as_far_as_it_was_heard() {
 
 #[test]
 fn a_refused_command_costs_nothing() {
-    let served = serve("dense", SMALL);
+    let served = serve("dense", &modest());
     let session = served.engine.open().unwrap();
     let refusal = |command: Command| {
         send(&session, command);
@@ -360,7 +365,7 @@ fn a_refused_command_costs_nothing() {
 
 #[test]
 fn a_dropped_session_gives_its_slot_back() {
-    let served = serve("dense", EngineConfig { sessions: 2, ..SMALL });
+    let served = serve("dense", &EngineConfig { sessions: 2, ..modest() });
     for _ in 0..20 {
         let first = served.engine.open().unwrap();
         let second = served.engine.open().unwrap();
@@ -380,7 +385,7 @@ fn a_dropped_session_gives_its_slot_back() {
 
 #[test]
 fn a_caller_who_does_not_read_holds_up_nobody() {
-    let served = serve("dense", SMALL);
+    let served = serve("dense", &modest());
     let deaf = served.engine.open().unwrap();
     send(&deaf, Command::Append(served.expected.tensor("turn0.audio").0));
     send(&deaf, Command::Commit { item: 0 });

@@ -14,11 +14,12 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use common::folder;
+use repartee_engine::EngineConfig;
 use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
 use repartee_engine::scheduler::Scheduler;
 use repartee_engine::session::{Command, Event, FinishReason, Respond, Role, Session, SessionError, Wake, link};
 use repartee_engine::stage::{
-    AudioRows, Codec, Element, Encoder, End, Item, MelInput, Message, Model, Outbox, Prompt, Stage, Work,
+    AudioRows, Codec, Element, Encoder, End, Item, Lanes, MelInput, Message, Model, Outbox, Prompt, Stage, Work,
 };
 use repartee_engine::text::Tokenizer;
 
@@ -170,7 +171,7 @@ fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>)
         ],
         codec: Codec { sample_rate: 8000, frame: Duration::from_millis(7) },
         voices: vec!["only".to_owned()],
-        context: 1000,
+        lanes: Lanes { sessions: slots, beside: 0, context: 1000 },
         max_tokens: 1000,
     };
     let (arrivals, arriving) = flume::bounded(slots);
@@ -186,7 +187,7 @@ fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>)
     let thread = std::thread::spawn(move || {
         // Held as long as the thread runs: without it the loop would end at once.
         let _arrivals = arrivals;
-        Scheduler::new(model, slots, arriving, open).run(&woken);
+        Scheduler::new(model, &EngineConfig::default(), arriving, open).run(&woken);
     });
     (tokenizer, sessions, thread)
 }

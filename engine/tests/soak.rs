@@ -79,8 +79,8 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
     let expected = Expected::load("dense");
     let folder = greedy_copy("dense", &expected);
     // The smallest pools: what is touched for the first time late would look like growth.
-    let config = EngineConfig { sessions: SLOTS, cache_bytes: 0 };
-    let engine = Engine::start(Source::Folder(folder.path().to_path_buf()), config).unwrap();
+    let config = EngineConfig { sessions: SLOTS, session_tokens: 1024, ..EngineConfig::default() };
+    let engine = Engine::start(Source::Folder(folder.path().to_path_buf()), &config).unwrap();
     let audio = expected.tensor("turn1.audio").0;
     touch_everything(&engine, &audio);
     let (aborts, settled) = (AtomicUsize::new(0), AtomicUsize::new(0));

@@ -183,7 +183,7 @@ fn welcome(listen: SocketAddr, https: bool, key: Option<&str>) {
 }
 
 fn start_model(config: &Config) -> anyhow::Result<model::Model> {
-    model::start(config.model.as_deref(), (&config.engine).into()).map_err(|error| Correctable(error.into()).into())
+    model::start(config.model.as_deref(), &config.engine).map_err(|error| Correctable(error.into()).into())
 }
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {

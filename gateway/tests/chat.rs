@@ -4,6 +4,7 @@
 mod common;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -217,6 +218,21 @@ async fn whoever_goes_away_frees_the_session() {
         drop(socket);
         server.sessions(0).await;
     }
+}
+
+#[tokio::test]
+async fn whoever_stops_reading_is_closed_and_freed() {
+    // More sound than any socket buffer holds.
+    let script = Script { frames: 20_000, ..Script::default() };
+    let server = Running::start_with(script, |config| config.stalled_after = Duration::from_millis(200)).await;
+    let mut request = spoken(Some("pcm16"));
+    request["stream"] = json!(true);
+    let body = request.to_string();
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let head = format!("POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    server.sessions(1).await;
+    server.sessions(0).await;
 }
 
 /// Every command is taken in order, also when there are far more than the session's queue holds.

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use repartee::config::{Config, ConfigError, EXAMPLE, load};
+use repartee_engine::config::StageConfig;
 use serde_json::Value;
 
 fn nothing(_: &str) -> Option<String> {
@@ -49,13 +50,19 @@ fn uncommented() -> String {
 
 #[test]
 fn the_example_changes_nothing() {
-    assert_eq!(load(Some(&file(EXAMPLE).path), nothing, &[]).unwrap(), Config::default());
+    let mut config = load(Some(&file(EXAMPLE).path), nothing, &[]).unwrap();
+    // An empty table of a stage leaves every choice to the model, as none does.
+    assert_eq!(config.engine.stages.remove("code2wav"), Some(StageConfig::default()));
+    assert_eq!(config, Config::default());
 }
 
 #[test]
 fn the_example_has_every_setting_with_its_default() {
     let example: BTreeMap<_, _> = leaves(serde_json::to_value(uncommented().parse::<toml::Table>().unwrap()).unwrap());
-    let defaults = leaves(serde_json::to_value(Config::default()).unwrap());
+    let mut defaults = leaves(serde_json::to_value(Config::default()).unwrap());
+    // The example shows one stage; which there are, the model says.
+    let stage = leaves(serde_json::to_value(StageConfig::default()).unwrap());
+    defaults.extend(stage.into_iter().map(|(name, value)| (format!("engine.stages.code2wav.{name}"), value)));
     let names = |settings: &BTreeMap<String, Value>| settings.keys().cloned().collect::<BTreeSet<_>>();
     assert_eq!(names(&example), names(&defaults));
     for (path, default) in &defaults {
@@ -111,6 +118,9 @@ fn what_does_not_fit_is_said_by_its_path_and_source() {
     let environment = |name: &str| (name == "REPARTEE_LISTEN").then(|| "nowhere".into());
     let said = load(None, environment, &[]).unwrap_err().to_string();
     assert!(said.contains("REPARTEE_LISTEN: listen"), "{said}");
+    let of_a_stage = [("engine.stages.talker.batch_rows".to_owned(), "7".to_owned())];
+    assert_eq!(load(None, nothing, &of_a_stage).unwrap().engine.stage("talker").batch_rows, Some(7));
+    load(None, nothing, &[("engine.stages.talker.rows".into(), "7".into())]).unwrap_err();
     let said = load(None, nothing, &[("limits.cals".into(), "1".into())]).unwrap_err().to_string();
     assert!(said.contains("limits.cals") && said.contains("repartee.example.toml"), "{said}");
     let said = load(Some(Path::new("/no/such.toml")), nothing, &[]).unwrap_err().to_string();

@@ -38,7 +38,7 @@ pub async fn serve() -> Result<Demo> {
     let folder = tools::root().join("models/demo");
     let card = Some(std::fs::read_to_string(folder.join("repartee.json"))?);
     let engine =
-        tokio::task::spawn_blocking(|| Engine::start(Source::Folder(folder), EngineConfig::default())).await??;
+        tokio::task::spawn_blocking(|| Engine::start(Source::Folder(folder), &EngineConfig::default())).await??;
     let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let server = Server::bind(Config { listen, card, ..Config::default() }, Arc::new(engine)).await?;
     let (address, mut ready) = (server.local_addr(), server.ready());

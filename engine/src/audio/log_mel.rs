@@ -143,7 +143,7 @@ impl LogMel {
 
 /// The spectrogram of one turn. Holds the samples that unfinished frames need (less than `n_fft`, plus the slice that
 /// is being pushed) and the frames of the open window.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct LogMelStream {
     tables: Arc<LogMel>,
     /// Samples from the turn's `kept_from`-th on.

@@ -1,110 +1,135 @@
 //! One session's truth: its history, the sound being heard, the answers asked for. No arithmetic and no stage: the scheduler drives it.
+//!
+//! - [`history`]: the items, in order
+//! - [`rounds`]: answers that were asked for, and their prompts
+//! - [`answering`]: the answers being made
+//! - [`suspicion`]: an answer begun before it is certain that the caller's turn is over
+//! - [`slices`]: sound that is answered slice by slice
+//! - [`calls`]: tool calls within what the model writes
 
-mod answering;
+pub mod answering;
+pub mod calls;
+pub mod history;
+pub mod rounds;
+pub mod slices;
+pub mod suspicion;
 
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use self::answering::Active;
+use self::history::History;
+use self::rounds::{Beside, Round};
+use self::slices::Slices;
+use self::suspicion::Suspicion;
 use crate::audio::log_mel::LogMel;
-use crate::hearing::{Hearing, PendingWindow};
-use crate::session::{
-    Command, Content, Event, FinishReason, ItemId, Peer, Respond, ResponseId, Role, SessionError, Usage,
-};
-use crate::stage::{AudioRows, Element, Message, Prompt};
-use crate::text::{TextStream, Tokenizer};
+use crate::hearing::{self, Hearing, Owner, PendingWindow};
+use crate::session::{Command, Content, Event, ItemId, Peer, Place, ResponseId, Role, SessionError, Tool};
+use crate::stage::{AudioRows, Message, Prompt};
+use crate::text::{TextError, Tokenizer};
 
 /// The longest sound of one item, in seconds; a caller that never commits must not fill the memory.
 pub const MAX_AUDIO_S: u32 = 600;
-
-/// The share of the context, one in so many, that is kept for an answer; and, when old items have to be forgotten, the
-/// share that is then free for new ones.
-const ROOM: usize = 4;
+/// Windows that may wait for the encoder before commands wait too.
+const MAX_PENDING: usize = 64;
 
 /// What a conversation needs to know of its model.
-pub struct Knowledge<'a> {
+pub struct Knowledge<'a, T> {
     /// Text to ids.
     pub tokenizer: &'a Tokenizer,
     /// Sound to windows.
     pub log_mel: &'a Arc<LogMel>,
     /// Voices, the default one first.
     pub voices: &'a [String],
+    /// How the model's prompts are written.
+    pub prompt: &'a dyn Prompt<T>,
+    /// Lanes that are free for answers outside of conversations.
+    pub lanes: &'a mut Vec<usize>,
+    /// What time it is.
+    pub now: Instant,
 }
 
-/// An entry of the history.
-pub struct Entry<T> {
-    /// The caller's name for it.
-    pub id: ItemId,
-    /// What it is.
-    pub message: Message<T>,
+impl<T> Knowledge<'_, T> {
+    fn encode(&self, text: &str) -> Result<Vec<u32>, SessionError> {
+        self.tokenizer.encode(text).map_err(|error| text_error(&error))
+    }
 }
 
-/// An answer that was asked for.
-struct Round {
-    request: Respond,
-    /// The instructions as they were when it was asked for.
-    instructions: Option<Vec<u32>>,
-    /// When the engine took it.
-    accepted: Instant,
-}
-
-/// The answer that is being made.
-pub struct Active {
-    /// What was asked for.
-    pub request: Respond,
-    /// When the engine took it.
-    accepted: Instant,
-    /// When its first token came.
-    first_token: Option<Instant>,
-    /// When its first frame came.
-    first_frame: Option<Instant>,
-    text: TextStream,
-    frames_sent: u64,
-    usage: Usage,
+/// How far the end of a session's stream has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// More may be asked for.
+    Open,
+    /// Nothing more will be asked for.
+    Asked,
+    /// The caller was told that everything is complete.
+    Told,
 }
 
 /// See the module's description.
 pub struct Conversation<T> {
+    /// The stages' slot for the answers of the conversation.
+    lane: usize,
     peer: Peer,
-    instructions: Option<Vec<u32>>,
-    history: Vec<Entry<T>>,
+    instructions: String,
+    tools: Vec<Tool>,
+    /// Instructions and tools as the model reads them.
+    system: Option<Vec<u32>>,
+    history: History<T>,
     hearing: Option<Hearing<T>>,
+    slices: Option<Slices>,
+    suspicion: Option<Suspicion<T>>,
     /// Closed windows, in order.
     pub pending: VecDeque<PendingWindow>,
-    /// Answers that wait for the one before.
-    rounds: VecDeque<Round>,
-    /// The answer being made.
-    pub active: Option<Active>,
+    /// Answers of the conversation that wait for the one before.
+    rounds: VecDeque<Round<T>>,
+    /// The answer of the conversation being made.
+    active: Option<Active<T>>,
+    /// Answers outside of it.
+    beside: Vec<Beside<T>>,
     /// Whether the prompt may differ from what the stages were last told.
     changed: bool,
-}
-
-/// What the scheduler has to do after a command.
-#[derive(Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Nothing more.
-    Done,
-    /// Take the active answer back from the stages.
-    AbortActive,
+    ending: Ending,
+    /// Numbers the sounds that were handed over with an answer.
+    sounds: u64,
+    /// Events handed over so far.
+    emitted: Cell<u64>,
+    /// Since when the caller, who has no room for events, has read none, and how many it has read.
+    unread: Option<(Instant, u64)>,
 }
 
 impl<T> Conversation<T> {
-    /// A conversation with nothing said.
-    pub fn new(peer: Peer) -> Self {
+    /// A conversation with nothing said, whose answers are made in the stages' slot `lane`.
+    pub fn new(peer: Peer, lane: usize) -> Self {
         Self {
+            lane,
             peer,
-            instructions: None,
-            history: Vec::new(),
+            instructions: String::new(),
+            tools: Vec::new(),
+            system: None,
+            history: History::default(),
             hearing: None,
+            slices: None,
+            suspicion: None,
             pending: VecDeque::new(),
             rounds: VecDeque::new(),
             active: None,
+            beside: Vec::new(),
             changed: false,
+            ending: Ending::Open,
+            sounds: 0,
+            emitted: Cell::new(0),
+            unread: None,
         }
     }
 
-    /// The next command, if there is one.
+    /// The next command, if there is one and what it may lead to has room.
     pub fn next_command(&self) -> Option<Command> {
+        if self.pending.len() > MAX_PENDING {
+            return None;
+        }
         self.peer.commands.try_recv().ok()
     }
 
@@ -113,275 +138,298 @@ impl<T> Conversation<T> {
         self.peer.commands.is_disconnected()
     }
 
-    /// Whether the caller has room for what one tick can make; a session without is not run.
+    /// Whether the caller has room for what one tick can make of one answer, `events`, on each of its lanes; a session
+    /// without is not run.
     pub fn has_room(&self, events: usize) -> bool {
+        let events = events * (1 + self.beside.len());
         self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
     }
 
     /// Hands an event over. Room was checked before the tick; a caller that is gone is noticed by its commands.
-    pub fn emit(&self, event: Event) {
-        if let Err(flume::TrySendError::Full(event)) = self.peer.events.try_send(event) {
-            tracing::error!(?event, "an event was made for a session without room");
+    fn emit(&self, event: Event) {
+        match self.peer.events.try_send(event) {
+            Ok(()) => self.emitted.set(self.emitted.get() + 1),
+            Err(flume::TrySendError::Full(event)) => {
+                tracing::error!(?event, "an event was made for a session without room");
+            }
+            Err(flume::TrySendError::Disconnected(_)) => {}
         }
     }
 
-    fn fail(&self, response: Option<ResponseId>, error: SessionError) {
+    /// Reports a failure that is no answer's end.
+    pub fn fail(&self, response: Option<ResponseId>, error: SessionError) {
         self.emit(Event::Failed { response, error });
     }
 
-    /// Executes one command.
-    pub fn execute(&mut self, command: Command, model: &Knowledge<'_>) -> Outcome {
-        match command {
-            Command::Append(samples) => self.hear(&samples, model),
-            Command::Commit { item } => self.commit(item),
-            Command::Clear => self.clear(),
-            Command::Insert { item, content: Content::Text { role, text }, .. } => {
-                match model.tokenizer.encode(&text) {
-                    Ok(ids) => self.push(
-                        item,
-                        match role {
-                            Role::System => Message::System(ids),
-                            Role::User => Message::UserText(ids),
-                            Role::Assistant => Message::Assistant(ids),
-                        },
-                    ),
-                    Err(error) => self.fail(None, text_error(&error)),
-                }
-            }
-            Command::Instruct(text) => match model.tokenizer.encode(&text) {
-                Ok(ids) => {
-                    self.instructions = (!ids.is_empty()).then_some(ids);
-                    self.changed = true;
-                }
-                Err(error) => self.fail(None, text_error(&error)),
-            },
-            Command::Respond(request) => self.ask(request, model),
-            Command::Cancel { response } => return self.cancel(response),
-            Command::Truncate { item, text } => self.truncate(item, &text, model.tokenizer),
-            Command::Delete { item } => self.delete(item),
-            _ => {}
-        }
-        Outcome::Done
+    /// Executes one command. Returns the lane on which an answer has to be stopped, if one has to be.
+    pub fn execute(&mut self, command: Command, model: &mut Knowledge<'_, T>) -> Option<usize> {
+        let about = match &command {
+            Command::Respond(request) | Command::Speculate { answer: request, .. } => Some(request.response),
+            _ => None,
+        };
+        let done = if self.ending != Ending::Open && adds(&command) {
+            Err(SessionError::AfterFinish)
+        } else {
+            self.run(command, model)
+        };
+        done.unwrap_or_else(|error| {
+            self.fail(about, error);
+            None
+        })
     }
 
-    fn hear(&mut self, samples: &[f32], model: &Knowledge<'_>) {
+    fn run(&mut self, command: Command, model: &mut Knowledge<'_, T>) -> Result<Option<usize>, SessionError> {
+        match command {
+            Command::Append(samples) => self.hear(&samples, model)?,
+            Command::Commit { item } => {
+                let stop = self.take_back();
+                // What was taken back is gone for good, also if this fails.
+                if let Err(error) = self.commit(item) {
+                    self.fail(None, error);
+                }
+                return Ok(stop);
+            }
+            Command::Clear => {
+                let stop = self.take_back();
+                self.clear();
+                return Ok(stop);
+            }
+            Command::Insert { item, place, content } => self.insert(item, place, content, model)?,
+            Command::Instruct(text) => {
+                let system = system(&text, &self.tools, model)?;
+                (self.instructions, self.system, self.changed) = (text, system, true);
+            }
+            Command::Tools(tools) => {
+                let system = system(&self.instructions, &tools, model)?;
+                (self.tools, self.system, self.changed) = (tools, system, true);
+            }
+            Command::Respond(request) => self.ask(request, model)?,
+            Command::Speculate { item, answer } => self.speculate(item, answer, model)?,
+            Command::Confirm { response } => self.confirm(response, model)?,
+            Command::TakeBack { response } => {
+                if self.suspicion.as_ref().is_some_and(|suspicion| suspicion.response == response) {
+                    return Ok(self.take_back());
+                }
+            }
+            Command::Cancel { response } => return Ok(self.cancel(response, model)),
+            Command::Truncate { item, text } => self.truncate(item, &text, model)?,
+            Command::Delete { item } => self.delete(item),
+            Command::Played { response, position, at } => self.played(response, position, at),
+            Command::Slices(policy) => self.set_policy(policy, model)?,
+            Command::Finish => {
+                if let Some(slices) = self.slices.as_mut().filter(|slices| !slices.is_empty()) {
+                    // Nothing open is no fault here: all slices may be whole.
+                    let _ = slices.end();
+                }
+                if self.ending == Ending::Open {
+                    self.ending = Ending::Asked;
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn hear(&mut self, samples: &[f32], model: &Knowledge<'_, T>) -> Result<(), SessionError> {
+        let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
+        let too_long = SessionError::AudioTooLong { limit_s: MAX_AUDIO_S };
+        if let Some(slices) = &mut self.slices {
+            return slices.push(samples, limit);
+        }
+        if let Some(suspicion) = &mut self.suspicion {
+            if suspicion.hearing.samples() + suspicion.held.len() + samples.len() > limit {
+                return Err(too_long);
+            }
+            suspicion.held.extend_from_slice(samples);
+            return Ok(());
+        }
         // The opening of a message can be read at once; after that only whole windows change the prompt.
         self.changed |= self.hearing.is_none();
         let hearing = self.hearing.get_or_insert_with(|| Hearing::new(model.log_mel));
-        let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
         if hearing.samples() + samples.len() > limit {
-            return self.fail(None, SessionError::AudioTooLong { limit_s: MAX_AUDIO_S });
+            return Err(too_long);
         }
         hearing.push(samples, &mut self.pending);
+        Ok(())
     }
 
-    fn commit(&mut self, item: ItemId) {
-        let Some(hearing) = self.hearing.take() else {
-            return self.fail(None, SessionError::NothingToCommit);
-        };
-        if self.knows(item) {
-            self.hearing = Some(hearing);
-            return self.fail(None, SessionError::DuplicateItem(item));
+    fn commit(&mut self, item: ItemId) -> Result<(), SessionError> {
+        if let Some(slices) = &mut self.slices {
+            return slices.end();
         }
-        let encoded = hearing.finish(item, &mut self.pending);
-        self.push(item, Message::UserAudio(encoded));
+        let Some(hearing) = self.hearing.take() else {
+            return Err(SessionError::NothingToCommit);
+        };
+        if self.history.knows(item) {
+            self.hearing = Some(hearing);
+            return Err(SessionError::DuplicateItem(item));
+        }
+        let encoded = hearing.finish(Owner::Item(item), &mut self.pending);
+        self.changed = true;
+        self.history.insert(item, Place::End, Message::UserAudio(encoded))
     }
 
     fn clear(&mut self) {
+        if let Some(slices) = &mut self.slices {
+            slices.clear();
+        }
         self.hearing = None;
-        self.pending.retain(|window| window.item.is_some());
+        self.pending.retain(|window| window.owner != Owner::Open);
         self.changed = true;
     }
 
-    fn knows(&self, item: ItemId) -> bool {
-        self.history.iter().any(|entry| entry.id == item)
-    }
-
-    fn push(&mut self, id: ItemId, message: Message<T>) {
-        if self.knows(id) {
-            return self.fail(None, SessionError::DuplicateItem(id));
+    fn insert(
+        &mut self,
+        item: ItemId,
+        place: Place,
+        content: Content,
+        model: &Knowledge<'_, T>,
+    ) -> Result<(), SessionError> {
+        if let Content::Audio(samples) = content {
+            return self.insert_audio(item, place, &samples, model);
         }
-        self.history.push(Entry { id, message });
+        let message = text_message(content, model)?;
         self.changed = true;
+        self.history.insert(item, place, message)
     }
 
-    /// Takes an answer's place in the history at once, so that what comes later follows it.
-    fn ask(&mut self, request: Respond, model: &Knowledge<'_>) {
-        let response = Some(request.response);
-        if let Some(voice) = request.voice.as_ref().filter(|voice| !model.voices.contains(voice)) {
-            let known = model.voices.join(", ");
-            return self.fail(response, SessionError::UnknownVoice { voice: voice.clone(), known });
-        }
-        if self.knows(request.item) {
-            return self.fail(response, SessionError::DuplicateItem(request.item));
-        }
-        self.push(request.item, Message::Assistant(Vec::new()));
-        let instructions = self.instructions.clone();
-        self.rounds.push_back(Round { request, instructions, accepted: Instant::now() });
-    }
-
-    fn cancel(&mut self, response: ResponseId) -> Outcome {
-        if self.active.as_ref().is_some_and(|active| active.request.response == response) {
-            return Outcome::AbortActive;
-        }
-        self.withdraw(|request| request.response == response);
-        Outcome::Done
-    }
-
-    /// Takes waiting answers back, and their places in the history.
-    fn withdraw(&mut self, which: impl Fn(&Respond) -> bool) {
-        let (gone, stay): (VecDeque<_>, VecDeque<_>) = self.rounds.drain(..).partition(|round| which(&round.request));
-        self.rounds = stay;
-        for Round { request: Respond { response, item, .. }, .. } in gone {
-            self.history.retain(|entry| entry.id != item);
-            self.changed = true;
-            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: Usage::default() });
-        }
-    }
-
-    /// Whether an item is an answer that is not complete.
-    fn is_unfinished(&self, item: ItemId) -> bool {
-        let active = self.active.as_ref().is_some_and(|active| active.request.item == item);
-        active || self.rounds.iter().any(|round| round.request.item == item)
+    fn insert_audio(
+        &mut self,
+        item: ItemId,
+        place: Place,
+        samples: &[f32],
+        model: &Knowledge<'_, T>,
+    ) -> Result<(), SessionError> {
+        check_length(samples, model)?;
+        self.history.insert(item, place, Message::UserAudio(Vec::new()))?;
+        hearing::windows(model.log_mel, samples, Owner::Item(item), &mut self.pending);
+        self.changed = true;
+        Ok(())
     }
 
     fn delete(&mut self, item: ItemId) {
+        let undecided = self.suspicion.as_ref().is_some_and(|s| s.item == item || s.answer_item == item);
+        if undecided {
+            return;
+        }
         self.withdraw(|request| request.item == item);
-        if !self.is_unfinished(item) {
-            self.history.retain(|entry| entry.id != item);
-            self.pending.retain(|window| window.item != Some(item));
+        if !self.is_unfinished(item) && self.history.remove(item) {
+            self.pending.retain(|window| window.owner != Owner::Item(item));
             self.changed = true;
         }
     }
 
     /// Keeps the ids whose text is a prefix of `text`, and adds the rest of it.
-    fn truncate(&mut self, item: ItemId, text: &str, tokenizer: &Tokenizer) {
+    fn truncate(&mut self, item: ItemId, text: &str, model: &Knowledge<'_, T>) -> Result<(), SessionError> {
         if self.is_unfinished(item) {
-            return;
+            return Ok(());
         }
-        if text.is_empty() {
-            return self.delete(item);
-        }
-        let Some(Entry { message: Message::Assistant(ids), .. }) =
-            self.history.iter_mut().find(|entry| entry.id == item)
-        else {
-            return;
+        let Some(Message::Assistant(ids)) = self.history.get_mut(item) else {
+            return Ok(());
         };
+        if text.is_empty() {
+            self.delete(item);
+            return Ok(());
+        }
         let (mut keep, mut kept) = (0, String::new());
         for n in 1..=ids.len() {
-            let spoken = tokenizer.decode(&ids[..n]);
+            let spoken = model.tokenizer.decode(&ids[..n]);
             if text.starts_with(&spoken) {
                 (keep, kept) = (n, spoken);
             }
         }
-        match tokenizer.encode(&text[kept.len()..]) {
-            Ok(rest) => {
-                ids.truncate(keep);
-                ids.extend(rest);
-                self.changed = true;
-            }
-            Err(error) => self.fail(None, text_error(&error)),
-        }
+        let rest = model.tokenizer.encode(&text[kept.len()..]).map_err(|error| text_error(&error))?;
+        ids.truncate(keep);
+        ids.extend(rest);
+        self.changed = true;
+        Ok(())
     }
 
     /// Puts an encoded window where it belongs; one of a deleted item is dropped.
-    pub fn place(&mut self, window: PendingWindow, rows: AudioRows<T>) {
+    pub fn place(&mut self, window: &PendingWindow, rows: AudioRows<T>) {
         let rows = Arc::new(rows);
         self.changed = true;
-        match window.item {
-            None => self.hearing.iter_mut().for_each(|hearing| hearing.encoded.push(Arc::clone(&rows))),
-            Some(item) => {
-                let entry = self.history.iter_mut().find(|entry| entry.id == item);
-                if let Some(Entry { message: Message::UserAudio(windows), .. }) = entry {
+        match window.owner {
+            Owner::Open => {
+                if let Some(suspicion) = &mut self.suspicion {
+                    suspicion.hearing.encoded.push(Arc::clone(&rows));
+                    if let Some(Message::UserAudio(windows)) = self.history.get_mut(suspicion.item) {
+                        windows.push(rows);
+                    }
+                } else if let Some(hearing) = &mut self.hearing {
+                    hearing.encoded.push(rows);
+                }
+            }
+            Owner::Item(item) => {
+                if let Some(Message::UserAudio(windows)) = self.history.get_mut(item) {
                     windows.push(rows);
                 }
             }
+            Owner::Input(sound) => self.place_input(sound, rows),
         }
     }
 
-    /// Whether the next answer can begin: none is being made, and all sound before it is encoded.
-    pub fn can_begin(&self) -> bool {
-        self.active.is_none() && !self.rounds.is_empty() && self.pending.iter().all(|window| window.item.is_none())
-    }
-
-    /// Begins the next answer: its prompt, and what it was asked with. `context` is what prompt and answer may take.
-    pub fn begin(
-        &mut self,
-        prompt: &dyn Prompt<T>,
-        tokenizer: &Tokenizer,
-        context: usize,
-    ) -> Option<(Vec<Element<T>>, Respond)> {
-        let Round { request, instructions, accepted } = self.rounds.pop_front()?;
-        let room = request.max_tokens.map_or(context, |tokens| tokens as usize).min(context / ROOM);
-        let elements = self.fit(context - room, |session| {
-            let end = session.history.iter().position(|entry| entry.id == request.item)?;
-            Some((end, session.render(prompt, instructions.as_ref(), end, None, true)))
-        })?;
-        let sound = elements.iter().filter(|element| matches!(element, Element::Audio { .. })).count() as u32;
-        self.active = Some(Active {
-            request: request.clone(),
-            accepted,
-            first_token: None,
-            first_frame: None,
-            text: tokenizer.stream(),
-            frames_sent: 0,
-            usage: Usage {
-                input_text_tokens: elements.len() as u32 - sound,
-                input_audio_tokens: sound,
-                ..Usage::default()
-            },
-        });
-        Some((elements, request))
-    }
-
-    /// The prompt to read silently, if it changed since the last call and nothing is being answered.
-    pub fn silent_prompt(&mut self, prompt: &dyn Prompt<T>, context: usize) -> Option<Vec<Element<T>>> {
-        if self.active.is_some() || !self.rounds.is_empty() || !std::mem::take(&mut self.changed) {
-            return None;
+    /// Tells the caller, once, that everything that was asked for is complete.
+    pub fn tell_end(&mut self) {
+        let idle = self.active.is_none() && self.rounds.is_empty() && self.beside.is_empty();
+        let read = self.suspicion.is_none() && self.slices.as_ref().is_none_or(Slices::is_empty);
+        if self.ending == Ending::Asked && idle && read {
+            self.ending = Ending::Told;
+            self.emit(Event::Finished);
         }
-        self.fit(context - context / ROOM, |session| {
-            // Rows of an item that is only half encoded would be read in the wrong place.
-            let half = session.pending.iter().find_map(|window| window.item);
-            let half = half.and_then(|item| session.history.iter().position(|entry| entry.id == item));
-            let open = session.hearing.as_ref().filter(|_| half.is_none()).map(|hearing| &hearing.encoded[..]);
-            let end = half.unwrap_or(session.history.len());
-            Some((end, session.render(prompt, session.instructions.as_ref(), end, open, false)))
-        })
-    }
-
-    /// A prompt of at most `limit` positions: if it is longer, the oldest items are forgotten, more than is needed at
-    /// once, because all that follows them has to be read again. The last item before the prompt's end stays, so a prompt can
-    /// still be too long. `render` gives where in the history the prompt ends, and the prompt.
-    fn fit(
-        &mut self,
-        limit: usize,
-        render: impl Fn(&Self) -> Option<(usize, Vec<Element<T>>)>,
-    ) -> Option<Vec<Element<T>>> {
-        let (mut end, mut elements) = render(self)?;
-        if elements.len() > limit {
-            while elements.len() > limit - limit / ROOM && end > 1 {
-                let oldest = self.history.remove(0).id;
-                self.pending.retain(|window| window.item != Some(oldest));
-                (end, elements) = render(self)?;
-            }
-        }
-        Some(elements)
-    }
-
-    fn render(
-        &self,
-        prompt: &dyn Prompt<T>,
-        instructions: Option<&Vec<u32>>,
-        end: usize,
-        open: Option<&[Arc<AudioRows<T>>]>,
-        answer: bool,
-    ) -> Vec<Element<T>> {
-        let system = instructions.into_iter().map(|ids| Message::System(ids.clone()));
-        let rest = self.history[..end].iter().map(|entry| entry.message.clone());
-        prompt.render(&system.chain(rest).collect::<Vec<_>>(), open, answer)
     }
 }
 
-fn text_error(error: &crate::text::TextError) -> SessionError {
-    SessionError::Internal { stage: "tokenizer", message: error.to_string() }
+/// Whether a command asks for more.
+fn adds(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Append(_)
+            | Command::Commit { .. }
+            | Command::Insert { .. }
+            | Command::Respond(_)
+            | Command::Speculate { .. }
+            | Command::Slices(_)
+    )
+}
+
+/// Instructions and tools as the model reads them; nothing if there are neither.
+fn system<T>(instructions: &str, tools: &[Tool], model: &Knowledge<'_, T>) -> Result<Option<Vec<u32>>, SessionError> {
+    if tools.is_empty() {
+        let ids = model.encode(instructions)?;
+        return Ok((!ids.is_empty()).then_some(ids));
+    }
+    let text = model.prompt.with_tools(instructions, tools).ok_or(SessionError::NoTools)?;
+    Ok(Some(model.encode(&text)?))
+}
+
+/// A message of anything but sound.
+fn text_message<T>(content: Content, model: &Knowledge<'_, T>) -> Result<Message<T>, SessionError> {
+    Ok(match content {
+        Content::Text { role, text } => {
+            let ids = model.encode(&text)?;
+            match role {
+                Role::System => Message::System(ids),
+                Role::User => Message::UserText(ids),
+                Role::Assistant => Message::Assistant(ids),
+            }
+        }
+        Content::ToolCall { name, arguments } => {
+            let text = model.prompt.tool_call(&name, &arguments).ok_or(SessionError::NoTools)?;
+            Message::ToolCall(model.encode(&text)?)
+        }
+        Content::ToolResult(output) => {
+            let text = model.prompt.tool_result(&output).ok_or(SessionError::NoTools)?;
+            Message::ToolResult(model.encode(&text)?)
+        }
+        Content::Audio(_) => Message::UserAudio(Vec::new()),
+    })
+}
+
+fn check_length<T>(samples: &[f32], model: &Knowledge<'_, T>) -> Result<(), SessionError> {
+    let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
+    if samples.len() > limit { Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S }) } else { Ok(()) }
+}
+
+fn text_error(error: &TextError) -> SessionError {
+    SessionError::bad("text", "not what it takes", error.to_string())
 }

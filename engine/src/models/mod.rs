@@ -11,34 +11,46 @@ use repartee_kernels::cpu::{Cpu, Tensor};
 use thiserror::Error;
 
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
-use crate::stage::Model;
+use crate::config::{ConfigError, EngineConfig};
+use crate::stage::{Lanes, Model};
 
 /// A kind of checkpoint that can be served.
 pub struct Family {
     /// The `architectures` entry that it claims.
     pub architecture: &'static str,
     /// Loads it for the processor.
-    pub load_cpu: fn(Cpu, &Checkpoint, Limits) -> Result<Model<Tensor>, LoadError>,
+    pub load_cpu: fn(Cpu, &Checkpoint, &EngineConfig) -> Result<Model<Tensor>, LoadError>,
 }
 
 /// All families.
 pub const FAMILIES: &[Family] =
     &[Family { architecture: qwen3_omni_moe::config::ARCHITECTURE, load_cpu: qwen3_omni_moe::load::<Cpu> }];
 
-/// How much a loaded model may take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Sessions at once.
-    pub sessions: usize,
-    /// Bytes of cached keys and values in each stage.
-    pub cache_bytes: usize,
-}
-
-impl Limits {
-    /// Positions that a stage caches for all its sessions: a full context for each, or what the budget allows.
-    pub fn positions(&self, context: usize, position_bytes: usize) -> usize {
-        (self.sessions * context).min(self.cache_bytes / position_bytes.max(1)).max(context)
+/// How many conversations the settings leave room for, each with all the memory that it may come to need: `context` positions
+/// (the model's, at most), of `position_bytes` each in all stages together. Fewer sessions than were asked for is no
+/// error; none is.
+pub fn lanes(config: &EngineConfig, context: usize, position_bytes: usize) -> Result<Lanes, ConfigError> {
+    let context = context.min(config.session_tokens);
+    let each = context * position_bytes;
+    let affordable = (config.cache_mib << 20) / each.max(1);
+    if affordable == 0 {
+        let needed = each.div_ceil(1 << 20);
+        let allowed =
+            format!("one session of {context} tokens takes {needed} MiB: allow more, or lower session_tokens");
+        return Err(ConfigError::new("cache_mib", config.cache_mib, allowed));
     }
+    // Answers beside the conversations are a convenience: a third of what there is, at most.
+    let beside = config.beside.min(affordable / 3);
+    let sessions = config.sessions.min(affordable - beside);
+    if sessions < config.sessions {
+        tracing::warn!(
+            sessions,
+            asked = config.sessions,
+            "engine.cache_mib has room for fewer sessions of {context} tokens ({} KiB each)",
+            each >> 10
+        );
+    }
+    Ok(Lanes { sessions, beside, context })
 }
 
 /// Why a checkpoint could not be loaded. Every message names the file and the field or tensor.
@@ -47,6 +59,9 @@ pub enum LoadError {
     /// A file, field or tensor.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
+    /// A setting that this model cannot follow.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// A tensor that the device cannot take.
     #[error(transparent)]
     Kernel(#[from] KernelError),
@@ -61,11 +76,11 @@ pub enum LoadError {
 }
 
 /// Loads a checkpoint for the processor.
-pub fn load(checkpoint: &Checkpoint, limits: Limits) -> Result<Model<Tensor>, LoadError> {
+pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model<Tensor>, LoadError> {
     let found = checkpoint.architecture()?;
     let known = || FAMILIES.iter().map(|family| family.architecture).collect::<Vec<_>>().join(", ");
     let family = FAMILIES.iter().find(|family| family.architecture == found).ok_or_else(|| {
         CheckpointError::UnknownArchitecture { file: checkpoint.label("config.json"), known: known(), found }
     })?;
-    (family.load_cpu)(Cpu::default(), checkpoint, limits)
+    (family.load_cpu)(Cpu::default(), checkpoint, config)
 }

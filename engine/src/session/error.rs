@@ -38,9 +38,9 @@ pub enum SessionError {
         /// The limit.
         limit: usize,
     },
-    /// [`Command::Speculate`] beside an answer of the conversation, or a second one.
-    #[error("an answer of the conversation is being made: nothing can be begun on suspicion")]
-    Busy,
+    /// What was asked for cannot be done at this moment.
+    #[error("not now: {0}")]
+    Busy(&'static str),
     /// Something came after [`Command::Finish`].
     #[error("the session was told that nothing would follow")]
     AfterFinish,
@@ -93,6 +93,11 @@ pub enum SessionError {
 }
 
 impl SessionError {
+    /// A setting that is out of range.
+    pub fn bad(field: &'static str, value: impl ToString, allowed: impl Into<String>) -> Self {
+        Self::BadValue { field, value: value.to_string(), allowed: allowed.into() }
+    }
+
     /// Whether the session is over.
     pub fn is_fatal(&self) -> bool {
         matches!(self, Self::NotFinite { .. } | Self::Internal { .. } | Self::TimedOut { .. })

@@ -1,6 +1,8 @@
 //! Fixtures made by the reference implementation (`tests/parity`), and how to compare with them.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+pub mod driven;
+
 use std::path::{Path, PathBuf};
 
 use safetensors::SafeTensors;

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use repartee_engine::config::StageConfig;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 use thiserror::Error;
@@ -90,10 +91,11 @@ pub fn load(
     for (path, text) in set {
         let from = "command line".to_owned();
         let refuse = |message| LoadError::Setting { from: from.clone(), path: path.clone(), message };
-        let Some((_, kind)) = settings.iter().find(|(known, _)| known == path) else {
+        let kind = settings.iter().find(|(known, _)| known == path).map(|(_, kind)| kind.clone());
+        let Some(kind) = kind.or_else(|| of_stage(path)) else {
             return Err(refuse("there is no such setting: repartee.example.toml lists all".into()));
         };
-        put(&mut table, path, parse(text, kind).map_err(refuse)?);
+        put(&mut table, path, parse(text, &kind).map_err(refuse)?);
         origins.insert(path.clone(), from);
     }
     let mut config = interpret(table, |path| origins.get(path).cloned().unwrap_or_else(|| "settings".into()))?;
@@ -138,6 +140,12 @@ pub(super) fn settings() -> Vec<(String, Json)> {
     // Writing plain settings as JSON cannot fail.
     collect("", serde_json::to_value(Config::default()).unwrap_or_default(), &mut found);
     found
+}
+
+/// The kind of a stage's setting. Which stages there are, the model says: so none is among the defaults.
+fn of_stage(path: &str) -> Option<Json> {
+    let (_, field) = path.strip_prefix("engine.stages.")?.split_once('.')?;
+    serde_json::to_value(StageConfig::default()).ok()?.get(field).map(|_| Json::from(0))
 }
 
 fn variable(path: &str) -> String {

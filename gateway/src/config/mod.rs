@@ -60,7 +60,7 @@ pub struct Config {
     /// Calls over WebRTC.
     pub webrtc: WebRtc,
     /// The engine.
-    pub engine: EngineSettings,
+    pub engine: EngineConfig,
     /// The keys that open the server, from [`Keys::file`] and the environment.
     #[serde(skip)]
     pub api_keys: KeySet,
@@ -158,16 +158,6 @@ pub struct Turn {
     pub ttl: Duration,
 }
 
-/// The engine; see [`EngineConfig`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
-pub struct EngineSettings {
-    /// Sessions at once.
-    pub sessions: usize,
-    /// Bytes of cached keys and values in each stage.
-    pub cache_bytes: usize,
-}
-
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -182,7 +172,7 @@ impl Default for Config {
             tls: Tls::default(),
             proxy: Proxy::default(),
             webrtc: WebRtc::default(),
-            engine: EngineSettings::default(),
+            engine: EngineConfig::default(),
             api_keys: KeySet::default(),
             card: None,
         }
@@ -236,19 +226,6 @@ impl Default for Turn {
     }
 }
 
-impl Default for EngineSettings {
-    fn default() -> Self {
-        let EngineConfig { sessions, cache_bytes } = EngineConfig::default();
-        Self { sessions, cache_bytes }
-    }
-}
-
-impl From<&EngineSettings> for EngineConfig {
-    fn from(settings: &EngineSettings) -> Self {
-        Self { sessions: settings.sessions, cache_bytes: settings.cache_bytes }
-    }
-}
-
 /// Settings that are refused.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum ConfigError {
@@ -258,6 +235,9 @@ pub enum ConfigError {
          127.0.0.1 or [::1], or set keys.file or REPARTEE_API_KEYS"
     )]
     Public(SocketAddr),
+    /// The engine's settings are out of range.
+    #[error(transparent)]
+    Engine(#[from] repartee_engine::config::ConfigError),
     /// A value that has no meaning.
     #[error("{path}: {problem}")]
     Value {
@@ -286,9 +266,7 @@ impl Config {
         if self.limits.connections == 0 {
             return refuse("limits.connections", "without connections there is no server");
         }
-        if self.engine.sessions == 0 {
-            return refuse("engine.sessions", "without sessions nobody can call");
-        }
+        self.engine.check()?;
         if !(1_024..=262_144).contains(&self.webrtc.max_message_bytes) {
             return refuse("webrtc.max_message_bytes", "goes from 1024 to 262144");
         }

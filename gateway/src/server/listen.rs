@@ -1,4 +1,5 @@
-//! Connections: HTTP and HTTPS on one port, each with a limit on how long its requests may take to arrive.
+//! Connections: HTTP and HTTPS on one port, each with a limit on how long its requests may take to arrive and how long its
+//! answers may wait for the reader.
 //!
 //! With a certificate, plain HTTP is answered for this machine itself and for trusted proxies; everybody else is sent on to
 //! `https://`.
@@ -27,6 +28,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
@@ -51,6 +53,8 @@ pub(super) struct Doors {
     pub trusted: Vec<IpNet>,
     /// How long a request's head may take, and its body.
     pub patience: Duration,
+    /// A socket that takes nothing for so long is closed.
+    pub stalled_after: Duration,
     pub metrics: Arc<Metrics>,
 }
 
@@ -141,6 +145,9 @@ where
             router.call(request).await
         }
     });
+    let mut socket = TimeoutStream::new(socket);
+    socket.set_write_timeout(Some(doors.stalled_after));
+    let socket = Box::pin(socket);
     let mut http = http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(doors.patience);
     let mut serving = std::pin::pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());

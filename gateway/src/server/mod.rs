@@ -157,6 +157,7 @@ impl Server {
             tls: tls.map(|Tls(acceptor)| acceptor),
             trusted: app.config.proxy.trusted.clone(),
             patience: app.config.limits.request,
+            stalled_after: app.config.stalled_after,
             metrics: app.metrics.clone(),
         };
         app.ready.send_replace(true);

@@ -178,7 +178,7 @@ struct Answer {
 }
 
 fn whole_answer(folder: &Path, sound: &[f32]) -> Result<Answer> {
-    let engine = Engine::start(Source::Folder(folder.to_owned()), EngineConfig::default())?;
+    let engine = Engine::start(Source::Folder(folder.to_owned()), &EngineConfig::default())?;
     let mut answers = Vec::new();
     for _ in 0..=REPEATS {
         let session = engine.open()?;
@@ -199,6 +199,7 @@ fn whole_answer(folder: &Path, sound: &[f32]) -> Result<Answer> {
                 }
                 Event::SegmentFinished { .. } => break,
                 Event::Failed { error, .. } => return Err(error.into()),
+                _ => {}
             }
         }
         answer.seconds = begun.elapsed().as_secs_f64();

@@ -11,7 +11,7 @@ use super::decoder::{Decoder, FeedForward, Shape};
 use crate::models::LoadError;
 use crate::models::weights::Weights;
 
-/// Frames that one slot may decode in one call.
+/// Frames that one slot may decode in one call, unless its state was made for more.
 pub const MAX_FRAMES: usize = 32;
 /// Positions in a block of the attention window's ring.
 const BLOCK: usize = 8;
@@ -207,10 +207,15 @@ impl<O: Ops> Code2Wav<O> {
         (0..rates.len()).map(|i| rates[i..].iter().product::<usize>()).sum()
     }
 
-    /// State for `slots` streams.
+    /// State for `slots` streams that decode at most [`MAX_FRAMES`] frames in one call.
     pub fn state(&self, ops: &O, slots: usize) -> Code2WavState<O> {
+        self.state_for(ops, slots, MAX_FRAMES)
+    }
+
+    /// State for `slots` streams that decode at most `frames` frames in one call.
+    pub fn state_for(&self, ops: &O, slots: usize, frames: usize) -> Code2WavState<O> {
         // The oldest position that a call's first row sees must outlive the call's last row.
-        let ring = (self.config.sliding_window + MAX_FRAMES).div_ceil(BLOCK) + 1;
+        let ring = (self.config.sliding_window + frames).div_ceil(BLOCK) + 1;
         let rings = (0..slots).map(|slot| (0..ring).map(|i| (slot * ring + i) as u32).collect()).collect();
         let upsample = self.upsample.iter().flat_map(|(up, next)| [up, &next.dwconv]);
         let blocks = self.blocks.iter().flat_map(|block| {
@@ -226,7 +231,7 @@ impl<O: Ops> Code2Wav<O> {
     }
 
     /// Decodes the next frames of several streams: `codes[codebook]` has one id a row, `runs` says whose rows they are (at
-    /// most [`MAX_FRAMES`] each). Returns the samples `[samples, 1]` and how many each slot got.
+    /// most as many each as the state was made for). Returns the samples `[samples, 1]` and how many each slot got.
     pub fn forward(&self, ops: &O, codes: &[Vec<u32>], state: &mut Code2WavState<O>, runs: &[Run]) -> (O::T, Vec<Run>) {
         for run in runs.iter().filter(|run| run.first) {
             state.decoded[run.slot] = 0;

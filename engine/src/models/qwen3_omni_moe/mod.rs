@@ -32,11 +32,15 @@ use self::stages::{Code2WavStage, TalkerStage, ThinkerStage};
 use self::talker::Talker;
 use self::thinker::Thinker;
 use super::weights::Weights;
-use super::{Limits, LoadError};
+use super::{LoadError, lanes};
 use crate::audio::log_mel::{LogMel, LogMelConfig};
 use crate::checkpoint::Checkpoint;
+use crate::config::EngineConfig;
 use crate::stage::{Codec, Model};
 use crate::text::Tokenizer;
+
+/// The stages, and whether each can decode with left context.
+const STAGES: [(&str, bool); 3] = [("thinker", false), ("talker", false), ("code2wav", true)];
 
 /// Samples a second of the family's codec; the reference hard-codes it where it writes files.
 const SAMPLE_RATE: u32 = 24_000;
@@ -72,7 +76,7 @@ impl<O: Ops> Qwen3Omni<O> {
 }
 
 /// Loads a checkpoint of this family as stages.
-pub fn load<O>(ops: O, checkpoint: &Checkpoint, limits: Limits) -> Result<Model<O::T>, LoadError>
+pub fn load<O>(ops: O, checkpoint: &Checkpoint, settings: &EngineConfig) -> Result<Model<O::T>, LoadError>
 where
     O: Ops + Clone + Send + 'static,
     O::T: Send + Sync,
@@ -87,15 +91,14 @@ where
     let log_mel = LogMel::new(&LogMelConfig::load(checkpoint, bins)?, config.thinker.audio.n_window_infer)
         .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
 
-    let slots = limits.sessions;
+    settings.check_stages(&STAGES)?;
     let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
-    let positions = |bytes: usize| limits.positions(context, bytes);
+    let lanes = lanes(settings, context, thinker.model.position_bytes() + talker.model.position_bytes())?;
     let thinker = Arc::new(thinker);
-    let (thinker_positions, talker_positions) =
-        (positions(thinker.model.position_bytes()), positions(talker.model.position_bytes()));
     let header = template.answer_header();
     let codec = &config.code2wav;
     let samples_per_frame = codec.samples_per_frame();
+    let left_context = settings.stage("code2wav").left_context;
     let sizes = (codec.num_quantizers, codec.codebook_size);
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
@@ -104,22 +107,13 @@ where
             Box::new(ThinkerStage::new(
                 ops.clone(),
                 Arc::clone(&thinker),
-                slots,
-                (thinker_positions, context),
+                lanes,
                 generation.eos_token_ids.clone(),
                 generation.thinker,
                 config.thinker.text.vocab_size,
             )),
-            Box::new(TalkerStage::new(
-                ops.clone(),
-                thinker,
-                talker,
-                slots,
-                talker_positions,
-                header,
-                (&config, &generation),
-            )),
-            Box::new(Code2WavStage::new(ops.clone(), code2wav, slots, sizes, samples_per_frame)),
+            Box::new(TalkerStage::new(ops.clone(), thinker, talker, lanes, header, (&config, &generation))),
+            Box::new(Code2WavStage::new(ops.clone(), code2wav, lanes.total(), sizes, samples_per_frame, left_context)),
         ],
         codec: Codec {
             sample_rate: SAMPLE_RATE,
@@ -130,7 +124,7 @@ where
         tokenizer,
         log_mel,
         voices,
-        context,
+        lanes,
         max_tokens: generation.thinker_max_new_tokens,
     })
 }

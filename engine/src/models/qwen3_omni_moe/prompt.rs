@@ -1,10 +1,14 @@
 //! The family's chat template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, sound between
 //! `<|audio_start|>` and `<|audio_end|>`.
+//!
+//! Tools are offered in the system message, called by the assistant between `<tool_call>` marks, and answer in a user's
+//! message between `<tool_response>` marks, in the words that the published checkpoints were trained on.
 
 use std::sync::Arc;
 
 use super::config::Config;
 use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::session::Tool;
 use crate::stage::{AudioRows, Element, Message, Prompt};
 use crate::text::Tokenizer;
 
@@ -19,6 +23,8 @@ pub struct ChatTemplate {
     newline: u32,
     audio_start: u32,
     audio_end: u32,
+    /// `<tool_call>` and `</tool_call>`, if the vocabulary has them.
+    call_marks: Option<(u32, u32)>,
 }
 
 impl ChatTemplate {
@@ -50,6 +56,7 @@ impl ChatTemplate {
             newline,
             audio_start: config.thinker.audio_start_token_id,
             audio_end,
+            call_marks: tokenizer.token_id("<tool_call>").zip(tokenizer.token_id("</tool_call>")),
         })
     }
 
@@ -82,23 +89,41 @@ impl<T: Send + Sync> Prompt<T> for ChatTemplate {
     fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, answer: bool) -> Vec<Element<T>> {
         let mut writer = Writer { elements: Vec::new(), user: false };
         let end = [self.im_end, self.newline];
-        for message in history {
+        let mut messages = history.iter().peekable();
+        let mut continues = false;
+        while let Some(message) = messages.next() {
             let role = match message {
                 Message::System(_) => self.system,
-                Message::UserText(_) | Message::UserAudio(_) => self.user,
-                Message::Assistant(_) => self.assistant,
+                Message::UserText(_) | Message::UserAudio(_) | Message::ToolResult(_) => self.user,
+                Message::Assistant(_) | Message::ToolCall(_) => self.assistant,
             };
             writer.user = role == self.user;
-            writer.tokens(&[self.im_start, role, self.newline]);
+            if continues {
+                writer.tokens(&[self.newline]);
+            } else {
+                writer.tokens(&[self.im_start, role, self.newline]);
+            }
             match message {
-                Message::System(ids) | Message::UserText(ids) | Message::Assistant(ids) => writer.tokens(ids),
+                Message::System(ids)
+                | Message::UserText(ids)
+                | Message::Assistant(ids)
+                | Message::ToolCall(ids)
+                | Message::ToolResult(ids) => writer.tokens(ids),
                 Message::UserAudio(windows) => {
                     writer.tokens(&[self.audio_start]);
                     writer.sound(windows);
                     writer.tokens(&[self.audio_end]);
                 }
             }
-            writer.tokens(&end);
+            // A call belongs to what was said before it, and several results are one message.
+            continues = matches!(
+                (message, messages.peek()),
+                (Message::Assistant(_) | Message::ToolCall(_), Some(Message::ToolCall(_)))
+                    | (Message::ToolResult(_), Some(Message::ToolResult(_)))
+            );
+            if !continues {
+                writer.tokens(&end);
+            }
         }
         if let Some(windows) = open {
             writer.user = true;
@@ -109,5 +134,177 @@ impl<T: Send + Sync> Prompt<T> for ChatTemplate {
             writer.tokens(&self.answer_header());
         }
         writer.elements
+    }
+
+    fn with_tools(&self, instructions: &str, tools: &[Tool]) -> Option<String> {
+        self.call_marks?;
+        let mut text = String::from(instructions);
+        if !text.is_empty() {
+            text.push_str("\n\n");
+        }
+        text.push_str(OFFER);
+        for tool in tools {
+            text.push('\n');
+            text.push_str(&offer(tool));
+        }
+        text.push_str(HOW_TO_CALL);
+        Some(text)
+    }
+
+    fn tool_call(&self, name: &str, arguments: &str) -> Option<String> {
+        self.call_marks?;
+        let name = serde_json::Value::from(name);
+        Some(format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>"))
+    }
+
+    fn tool_result(&self, output: &str) -> Option<String> {
+        self.call_marks?;
+        Some(format!("<tool_response>\n{output}\n</tool_response>"))
+    }
+
+    fn call_marks(&self) -> Option<(u32, u32)> {
+        self.call_marks
+    }
+}
+
+/// The published template's words before the list of tools.
+const OFFER: &str = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n\
+    You are provided with function signatures within <tools></tools> XML tags:\n<tools>";
+/// And after it.
+const HOW_TO_CALL: &str = "\n</tools>\n\nFor each function call, return a json object with function name and arguments \
+    within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": \
+    <args-json-object>}\n</tool_call>";
+
+/// One tool, spaced as Python's `json.dumps` does, which wrote what the checkpoints were trained on.
+fn offer(tool: &Tool) -> String {
+    let text = |text: &str| serde_json::Value::from(text).to_string();
+    format!(
+        "{{\"type\": \"function\", \"function\": {{\"name\": {}, \"description\": {}, \"parameters\": {}}}}}",
+        text(&tool.name),
+        text(&tool.description),
+        spaced(&tool.parameters)
+    )
+}
+
+/// JSON text with a space after each colon and comma and no other outside of strings; the order of fields stays.
+fn spaced(json: &str) -> String {
+    let mut out = String::with_capacity(json.len());
+    let (mut string, mut escaped) = (false, false);
+    for c in json.chars() {
+        if string {
+            out.push(c);
+            string = escaped || c != '"';
+            escaped = !escaped && c == '\\';
+            continue;
+        }
+        match c {
+            _ if c.is_ascii_whitespace() => {}
+            ':' | ',' => out.extend([c, ' ']),
+            _ => {
+                string = c == '"';
+                out.push(c);
+            }
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use tokenizers::pre_tokenizers::byte_level::ByteLevel;
+
+    use super::*;
+
+    /// Every byte a token, and the marks.
+    fn tokenizer() -> Tokenizer {
+        let mut alphabet: Vec<String> = ByteLevel::alphabet().into_iter().map(String::from).collect();
+        alphabet.sort();
+        let vocabulary: serde_json::Map<_, _> =
+            alphabet.into_iter().enumerate().map(|(id, token)| (token, id.into())).collect();
+        let added = ["<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>"].iter().enumerate().map(|(i, token)| {
+            serde_json::json!({"id": 300 + i, "content": token, "single_word": false, "lstrip": false, "rstrip": false,
+                "normalized": false, "special": false})
+        });
+        let level = serde_json::json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": false, "use_regex": false});
+        let file = serde_json::json!({
+            "version": "1.0", "added_tokens": added.collect::<Vec<_>>(), "pre_tokenizer": level, "decoder": level,
+            "model": {"type": "BPE", "vocab": vocabulary, "merges": []},
+        });
+        Tokenizer::from_bytes(file.to_string().as_bytes()).unwrap()
+    }
+
+    fn template(tokenizer: &Tokenizer) -> ChatTemplate {
+        ChatTemplate {
+            im_start: 1000,
+            im_end: 1001,
+            system: 1002,
+            user: 1003,
+            assistant: 1004,
+            newline: tokenizer.encode("\n").unwrap()[0],
+            audio_start: 1005,
+            audio_end: 1006,
+            call_marks: tokenizer.token_id("<tool_call>").zip(tokenizer.token_id("</tool_call>")),
+        }
+    }
+
+    /// A prompt as text, the template's own ids spelt out.
+    fn written(tokenizer: &Tokenizer, history: &[Message<()>]) -> String {
+        let elements = template(tokenizer).render(history, None, true);
+        let spelt = |element: &Element<()>| match element {
+            Element::Token { id: 1000, .. } => "<|im_start|>".to_owned(),
+            Element::Token { id: 1001, .. } => "<|im_end|>".to_owned(),
+            Element::Token { id: 1003, .. } => "user".to_owned(),
+            Element::Token { id: 1004, .. } => "assistant".to_owned(),
+            Element::Token { id, .. } => tokenizer.decode(&[*id]),
+            Element::Audio { .. } => String::new(),
+        };
+        elements.iter().map(spelt).collect()
+    }
+
+    #[test]
+    fn calls_and_results_are_written_as_the_published_template_writes_them() {
+        let tokenizer = tokenizer();
+        let template = template(&tokenizer);
+        let template: &dyn Prompt<()> = &template;
+        let encode = |text: &str| tokenizer.encode(text).unwrap();
+        let call = |name: &str| Message::ToolCall(encode(&template.tool_call(name, "{\"a\": 1}").unwrap()));
+        let result = |output: &str| Message::ToolResult(encode(&template.tool_result(output).unwrap()));
+        let history = [
+            Message::UserText(encode("Hi")),
+            Message::Assistant(encode("Wait.")),
+            call("x"),
+            call("y"),
+            result("1"),
+            result("2"),
+        ];
+        assert_eq!(
+            written(&tokenizer, &history),
+            "<|im_start|>user\nHi<|im_end|>\n\
+             <|im_start|>assistant\nWait.\n<tool_call>\n{\"name\": \"x\", \"arguments\": {\"a\": 1}}\n</tool_call>\n\
+             <tool_call>\n{\"name\": \"y\", \"arguments\": {\"a\": 1}}\n</tool_call><|im_end|>\n\
+             <|im_start|>user\n<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response><|im_end|>\n\
+             <|im_start|>assistant\n"
+        );
+    }
+
+    #[test]
+    fn tools_are_offered_behind_the_instructions() {
+        let tokenizer = tokenizer();
+        let template = template(&tokenizer);
+        let template: &dyn Prompt<()> = &template;
+        let tool = Tool {
+            name: "find".to_owned(),
+            description: "Looks: \"up\".".to_owned(),
+            parameters: "{\"type\":\"object\",\n \"properties\":{\"b\":{},\"a:,\":{}}}".to_owned(),
+        };
+        let text = template.with_tools("Be brief.", &[tool]).unwrap();
+        assert!(text.starts_with("Be brief.\n\n# Tools\n\nYou may call"), "{text}");
+        let offered = "<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"find\", \"description\": \
+            \"Looks: \\\"up\\\".\", \"parameters\": {\"type\": \"object\", \"properties\": {\"b\": {}, \"a:,\": {}}}}}\n</tools>";
+        assert!(text.contains(offered), "{text}");
+        assert!(
+            text.ends_with("{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>"),
+            "{text}"
+        );
     }
 }

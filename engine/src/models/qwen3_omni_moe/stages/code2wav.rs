@@ -1,4 +1,7 @@
 //! Code2wav as a stage: frames to samples as they come, several sessions' at once.
+//!
+//! State is carried from frame to frame. To compare, a stage can decode with left context instead: each chunk anew, with
+//! a few frames before it whose samples are thrown away.
 
 use std::collections::VecDeque;
 
@@ -17,10 +20,14 @@ pub struct Code2WavStage<O: Ops> {
     codebooks: usize,
     codebook_size: usize,
     samples_per_frame: usize,
+    /// Frames decoded once more before each chunk, in place of carried state.
+    left_context: Option<usize>,
 }
 
 #[derive(Default)]
 struct Slot {
+    /// The last frames decoded, as many as the left context has.
+    before: VecDeque<Vec<u32>>,
     frames: VecDeque<Vec<u32>>,
     /// Whether the stream had a frame.
     started: bool,
@@ -35,9 +42,11 @@ impl<O: Ops> Code2WavStage<O> {
         slots: usize,
         (codebooks, codebook_size): (usize, usize),
         samples_per_frame: usize,
+        left_context: Option<usize>,
     ) -> Self {
         Self {
-            state: code2wav.state(&ops, slots),
+            state: code2wav.state_for(&ops, slots, MAX_FRAMES + left_context.unwrap_or(0)),
+            left_context,
             slots: (0..slots).map(|_| Slot::default()).collect(),
             ops,
             code2wav,
@@ -93,12 +102,17 @@ where
         let mut runs = Vec::with_capacity(work.len());
         for &Work { slot, rows } in work {
             let state = &mut self.slots[slot];
-            for frame in state.frames.drain(..rows) {
-                for (codes, code) in codes.iter_mut().zip(frame) {
+            let before = state.before.len();
+            state.before.extend(state.frames.drain(..rows));
+            for frame in &state.before {
+                for (codes, &code) in codes.iter_mut().zip(frame) {
                     codes.push(code);
                 }
             }
-            runs.push(Run { slot, rows, first: !std::mem::replace(&mut state.started, true) });
+            let first = !std::mem::replace(&mut state.started, true) || self.left_context.is_some();
+            runs.push(Run { slot, rows: before + rows, first });
+            let kept = self.left_context.unwrap_or(0);
+            state.before.drain(..state.before.len().saturating_sub(kept));
         }
         let (samples, made) = self.code2wav.forward(&self.ops, &codes, &mut self.state, &runs);
         let samples = self.ops.read(&samples);
@@ -106,12 +120,15 @@ where
         for (run, made) in runs.iter().zip(made) {
             let (mine, after) = rest.split_at(made.rows);
             rest = after;
+            // The frames that were asked for stand last; what stands before them was handed over already.
+            let asked = work.iter().find(|work| work.slot == run.slot).map_or(run.rows, |work| work.rows);
+            let mine = &mine[mine.len().saturating_sub(asked * self.samples_per_frame)..];
             if mine.iter().any(|sample| !sample.is_finite()) {
                 out.push((run.slot, Item::Fail(SessionError::NotFinite { stage: "code2wav" })));
                 continue;
             }
             // Of several frames at once only a stream's first is short.
-            let short = (run.rows * self.samples_per_frame).saturating_sub(mine.len());
+            let short = (asked * self.samples_per_frame).saturating_sub(mine.len());
             let (first, others) =
                 mine.split_at((self.samples_per_frame - short.min(self.samples_per_frame)).min(mine.len()));
             out.push((run.slot, Item::Samples(first.to_vec())));

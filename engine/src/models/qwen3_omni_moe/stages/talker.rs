@@ -17,8 +17,10 @@ use crate::models::qwen3_omni_moe::talker::Talker;
 use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::{BlockPool, Sequence};
 use crate::session::{Sampling, SessionError};
-use crate::stage::{Answer, Element, End, Item, Outbox, Stage, Work};
+use crate::stage::{Answer, Element, End, Item, Lanes, Outbox, Stage, Work};
 
+/// Rows between the user's and the first frame: an answer's header and its first text token.
+const HEADER_ROWS: usize = 9;
 /// Sessions whose frames are completed in one step.
 const MAX_FRAMES: usize = 128;
 
@@ -45,6 +47,8 @@ pub struct TalkerStage<O: Ops> {
     sampling: Sampling,
     predictor_sampling: Sampling,
     max_frames: usize,
+    /// Positions that one lane may take.
+    context: usize,
 }
 
 /// The ids that frame an answer.
@@ -113,17 +117,17 @@ impl<T> Slot<T> {
 }
 
 impl<O: Ops> TalkerStage<O> {
-    /// A stage for `slots` sessions that share `positions` cached positions. `header` is `<|im_start|>assistant\n`.
+    /// A stage for so many lanes, with a whole context for each. `header` is `<|im_start|>assistant\n`.
     pub fn new(
         ops: O,
         thinker: Arc<Thinker<O>>,
         talker: Talker<O>,
-        slots: usize,
-        positions: usize,
+        lanes: Lanes,
         header: [u32; 3],
         (config, generation): (&Config, &GenerationConfig),
     ) -> Self {
-        let blocks = positions.div_ceil(BLOCK);
+        let slots = lanes.total();
+        let blocks = slots * (lanes.context + HEADER_ROWS).div_ceil(BLOCK);
         let codec = &config.talker;
         Self {
             cache: talker.model.cache(&ops, blocks, BLOCK),
@@ -147,6 +151,7 @@ impl<O: Ops> TalkerStage<O> {
             sampling: generation.talker,
             predictor_sampling: generation.code_predictor,
             max_frames: generation.talker_max_new_tokens as usize,
+            context: lanes.context,
             ops,
             thinker,
             talker,
@@ -245,7 +250,7 @@ impl<O: Ops> TalkerStage<O> {
             } else {
                 speaking.frames += 1;
                 out.push((slot, Item::Frame(frame)));
-                if speaking.frames >= self.max_frames {
+                if speaking.frames >= self.max_frames || state.sequence.len() >= self.context {
                     state.finish(&mut self.pool);
                     out.push((slot, Item::End(End::Length)));
                 } else {
@@ -388,5 +393,9 @@ where
 
     fn held(&self, slot: usize) -> usize {
         self.slots[slot].sequence.len()
+    }
+
+    fn blocks(&self) -> usize {
+        self.pool.blocks() - self.pool.free()
     }
 }

@@ -12,7 +12,7 @@ use super::{BLOCK, pick};
 use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::{BlockPool, Sequence};
 use crate::session::{Sampling, SessionError};
-use crate::stage::{Answer, Element, End, Item, Outbox, Stage, Work};
+use crate::stage::{Answer, Element, End, Item, Lanes, Outbox, Stage, Work};
 
 /// See the module's description.
 pub struct ThinkerStage<O: Ops> {
@@ -47,17 +47,17 @@ impl<T> Default for Slot<T> {
 }
 
 impl<O: Ops> ThinkerStage<O> {
-    /// A stage for `slots` sessions that share `positions` cached positions, at most `context` each.
+    /// A stage for so many lanes, with a whole context for each.
     pub fn new(
         ops: O,
         thinker: Arc<Thinker<O>>,
-        slots: usize,
-        (positions, context): (usize, usize),
+        lanes: Lanes,
         stop: Vec<u32>,
         sampling: Sampling,
         vocabulary: usize,
     ) -> Self {
-        let blocks = positions.div_ceil(BLOCK);
+        let (slots, context) = (lanes.total(), lanes.context);
+        let blocks = slots * context.div_ceil(BLOCK);
         Self {
             cache: thinker.model.cache(&ops, blocks, BLOCK),
             seen: ops.state(StateSpec::Seen { slots, vocabulary }),
@@ -97,6 +97,29 @@ impl<O: Ops> ThinkerStage<O> {
         let parts: Vec<O::T> = sound.iter().map(|(window, rows)| self.ops.take(&window.rows, rows)).collect();
         let sound = (!parts.is_empty()).then(|| self.ops.stack(&parts.iter().collect::<Vec<_>>()));
         self.thinker.embed(&self.ops, &self.ops.ids(&ids), &at, sound.as_ref())
+    }
+
+    /// Takes over what another session has cached of this prompt's beginning, as far as that is nobody's turn yet: the
+    /// instructions that many sessions have in common. The talker reads only users' rows, so it misses nothing.
+    fn share_prefix(&mut self, slot: usize, elements: &[Element<O::T>]) {
+        let own = |element: &&Element<O::T>| matches!(element, Element::Token { user: false, .. });
+        // An answer needs the row of its prompt's last position, which is therefore read.
+        let common = elements.iter().take_while(own).count().min(elements.len().saturating_sub(1)) / BLOCK * BLOCK;
+        if common <= self.slots[slot].sequence.len() {
+            return;
+        }
+        let cached = |other: &Slot<O::T>| {
+            let cached = &other.target[..other.sequence.len().min(common)];
+            cached.iter().zip(elements).take_while(|(a, b)| a == b).count() / BLOCK * BLOCK
+        };
+        let donors = self.slots.iter().enumerate().filter(|(other, _)| *other != slot);
+        let best = donors.map(|(other, state)| (cached(state), other)).max();
+        if let Some((len, donor)) = best
+            && len > self.slots[slot].sequence.len()
+        {
+            let fork = self.slots[donor].sequence.fork(&mut self.pool, len);
+            std::mem::replace(&mut self.slots[slot].sequence, fork).release(&mut self.pool);
+        }
     }
 
     /// Takes a session's next token.
@@ -146,6 +169,8 @@ where
                     let kept = state.sequence.truncate(&mut self.pool, keep);
                     out.push((slot, Item::Rewind { to: kept }));
                 }
+                self.share_prefix(slot, &elements);
+                let state = &mut self.slots[slot];
                 state.target = elements;
                 state.answer = answer.map(|answer| Writing { answer, written: 0 });
                 if state.answer.is_some() {
@@ -244,5 +269,9 @@ where
 
     fn held(&self, slot: usize) -> usize {
         self.slots[slot].sequence.len()
+    }
+
+    fn blocks(&self) -> usize {
+        self.pool.blocks() - self.pool.free()
     }
 }

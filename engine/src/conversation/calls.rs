@@ -1,0 +1,223 @@
+//! Tool calls within what a model writes: `MARK {"name": .., "arguments": {..}} MARK`, read as it comes.
+//!
+//! What stands between the marks is not spoken. The name is told as soon as the arguments begin, and those piece by piece.
+
+use serde::Deserialize;
+
+use crate::session::{Event, ResponseId};
+
+/// Whether a token is spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spoken {
+    /// It is.
+    Aloud,
+    /// It opens, or is part of, a call.
+    Call,
+    /// It ends one.
+    CallEnd,
+}
+
+/// Follows one answer.
+#[derive(Debug)]
+pub struct CallReader {
+    /// The ids that open and end a call, if the model has them.
+    marks: Option<(u32, u32)>,
+    within: bool,
+    /// The call's text that was not told yet.
+    text: String,
+    state: State,
+    /// Calls told so far.
+    calls: u32,
+}
+
+/// How far the call being read has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// The arguments have not begun.
+    Head,
+    /// Within the arguments: open braces, whether within a string, and whether the next character is escaped.
+    Arguments { depth: u32, string: bool, escaped: bool },
+    /// After them.
+    Tail,
+}
+
+/// A call as a whole.
+#[derive(Deserialize)]
+struct Call {
+    name: String,
+    #[serde(default)]
+    arguments: serde_json::Value,
+}
+
+impl CallReader {
+    /// For a model with these marks.
+    pub fn new(marks: Option<(u32, u32)>) -> Self {
+        Self { marks, within: false, text: String::new(), state: State::Head, calls: 0 }
+    }
+
+    /// Takes the next token.
+    pub fn token(&mut self, id: u32) -> Spoken {
+        let Some((open, close)) = self.marks else { return Spoken::Aloud };
+        if id == open {
+            self.within = true;
+            return Spoken::Call;
+        }
+        if !self.within {
+            return Spoken::Aloud;
+        }
+        if id == close {
+            self.within = false;
+            return Spoken::CallEnd;
+        }
+        Spoken::Call
+    }
+
+    /// Whether what comes now is spoken.
+    pub fn mode(&self) -> Spoken {
+        if self.within { Spoken::Call } else { Spoken::Aloud }
+    }
+
+    /// What the caller is told of a piece of text that came with a token.
+    pub fn read(&mut self, response: ResponseId, spoken: Spoken, piece: Option<String>) -> Vec<Event> {
+        if spoken == Spoken::Aloud {
+            return piece.map(|text| Event::Text { response, text }).into_iter().collect();
+        }
+        // The marks may be written out, where the tokenizer does not hold them for special.
+        let piece = piece.unwrap_or_default();
+        self.text.push_str(piece.trim_start_matches("<tool_call>").trim_end_matches("</tool_call>"));
+        let mut events = Vec::new();
+        self.advance(response, &mut events);
+        if spoken == Spoken::CallEnd {
+            events.extend(self.finish(response));
+        }
+        events
+    }
+
+    fn advance(&mut self, response: ResponseId, events: &mut Vec<Event>) {
+        if self.state == State::Head
+            && let Some((name, rest)) = head(&self.text)
+        {
+            self.text = rest;
+            self.state = State::Arguments { depth: 0, string: false, escaped: false };
+            events.push(Event::ToolCall { response, call: self.calls, name });
+        }
+        if let State::Arguments { mut depth, mut string, mut escaped } = self.state {
+            let mut end = self.text.len();
+            let mut over = false;
+            for (at, c) in self.text.char_indices() {
+                match c {
+                    _ if escaped => escaped = false,
+                    '\\' if string => escaped = true,
+                    '"' => string = !string,
+                    '{' | '[' if !string => depth += 1,
+                    '}' | ']' if !string => {
+                        depth = depth.saturating_sub(1);
+                        if depth == 0 {
+                            (end, over) = (at + c.len_utf8(), true);
+                            break;
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            let arguments: String = self.text.drain(..end).collect();
+            self.state = if over { State::Tail } else { State::Arguments { depth, string, escaped } };
+            if !arguments.is_empty() {
+                events.push(Event::ToolArguments { response, call: self.calls, arguments });
+            }
+        }
+    }
+
+    /// The call being read is over. One that was never begun is told as a whole if it can be read at all, and as text if not.
+    pub fn finish(&mut self, response: ResponseId) -> Vec<Event> {
+        let text = std::mem::take(&mut self.text);
+        let state = std::mem::replace(&mut self.state, State::Head);
+        if state != State::Head {
+            self.calls += 1;
+            return Vec::new();
+        }
+        if text.trim().is_empty() {
+            return Vec::new();
+        }
+        let Ok(Call { name, arguments }) = serde_json::from_str(&text) else {
+            return vec![Event::Text { response, text }];
+        };
+        let call = self.calls;
+        self.calls += 1;
+        let arguments = if arguments.is_null() { "{}".to_owned() } else { arguments.to_string() };
+        vec![Event::ToolCall { response, call, name }, Event::ToolArguments { response, call, arguments }]
+    }
+}
+
+/// The name of a call whose arguments, an object, begin in `text`, and the text from there on.
+fn head(text: &str) -> Option<(String, String)> {
+    let at = text.find("\"arguments\"")?;
+    let rest = text[at + "\"arguments\"".len()..].trim_start().strip_prefix(':')?.trim_start();
+    if !rest.starts_with('{') {
+        return None;
+    }
+    let before = text[..at].trim_end().trim_end_matches(',');
+    let call: Call = serde_json::from_str(&format!("{before}}}")).ok()?;
+    Some((call.name, rest.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MARKS: Option<(u32, u32)> = Some((1, 2));
+
+    /// Reads a call whose text comes in the given pieces.
+    fn read(pieces: &[&str]) -> Vec<Event> {
+        let mut reader = CallReader::new(MARKS);
+        assert_eq!(reader.token(1), Spoken::Call);
+        let mut events = Vec::new();
+        for piece in pieces {
+            let spoken = reader.token(9);
+            assert_eq!(spoken, Spoken::Call);
+            events.extend(reader.read(5, spoken, Some((*piece).to_owned())));
+        }
+        let spoken = reader.token(2);
+        events.extend(reader.read(5, spoken, None));
+        events
+    }
+
+    fn arguments(events: &[Event]) -> String {
+        let part = |event: &Event| match event {
+            Event::ToolArguments { arguments, .. } => arguments.clone(),
+            _ => String::new(),
+        };
+        events.iter().map(part).collect()
+    }
+
+    #[test]
+    fn a_call_is_told_as_it_comes_however_it_is_split() {
+        let text = "\n{\"name\": \"find\", \"arguments\": {\"a\": \"}\\\"{\", \"b\": [1, {\"c\": 2}]}}\n";
+        for size in 1..text.len() {
+            let pieces: Vec<&str> = text.as_bytes().chunks(size).map(|b| std::str::from_utf8(b).unwrap()).collect();
+            let events = read(&pieces);
+            assert_eq!(events[0], Event::ToolCall { response: 5, call: 0, name: "find".to_owned() });
+            assert_eq!(arguments(&events), "{\"a\": \"}\\\"{\", \"b\": [1, {\"c\": 2}]}", "pieces of {size}");
+        }
+        let bytewise: Vec<&str> = text.as_bytes().chunks(1).map(|b| std::str::from_utf8(b).unwrap()).collect();
+        assert!(read(&bytewise).len() > 10, "arguments come piece by piece");
+    }
+
+    #[test]
+    fn arguments_before_the_name_are_told_at_the_end() {
+        let events = read(&["{\"arguments\": {\"x\": 1}, ", "\"name\": \"late\"}"]);
+        assert_eq!(events[0], Event::ToolCall { response: 5, call: 0, name: "late".to_owned() });
+        assert_eq!(arguments(&events), "{\"x\":1}");
+    }
+
+    #[test]
+    fn what_cannot_be_read_as_a_call_is_told_as_text() {
+        assert_eq!(read(&["{oops"]), vec![Event::Text { response: 5, text: "{oops".to_owned() }]);
+    }
+
+    #[test]
+    fn without_marks_everything_is_spoken() {
+        let mut reader = CallReader::new(None);
+        assert_eq!(reader.token(1), Spoken::Aloud);
+    }
+}

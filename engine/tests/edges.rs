@@ -1,0 +1,294 @@
+//! What crosses the edges between stages, what ends a session, and what an end leaves behind.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use common::driven::{Answer, Driven, serve, submit};
+use common::{Expected, greedy_copy};
+use repartee_engine::EngineConfig;
+use repartee_engine::config::{StageConfig, Waits};
+use repartee_engine::hand_off::HandOff;
+use repartee_engine::session::{
+    COMMAND_QUEUE, Command, EVENT_QUEUE, Event, FinishReason, Respond, Session, SessionError,
+};
+use repartee_kernels::cpu::Tensor;
+
+fn config() -> EngineConfig {
+    EngineConfig { sessions: 8, beside: 2, session_tokens: 2048, ..EngineConfig::default() }
+}
+
+fn code2wav(stage: StageConfig) -> BTreeMap<String, StageConfig> {
+    BTreeMap::from([("code2wav".to_owned(), stage)])
+}
+
+fn engine(name: &str, config: &EngineConfig) -> (Driven<Tensor>, Expected, tempfile::TempDir) {
+    let expected = Expected::load(name);
+    let folder = greedy_copy(name, &expected);
+    (serve(folder.path(), config), expected, folder)
+}
+
+fn ask(session: &Session, expected: &Expected, request: Respond) {
+    submit(session, Command::Append(expected.tensor("turn0.audio").0));
+    submit(session, Command::Commit { item: 0 });
+    submit(session, Command::Respond(request));
+}
+
+/// One answer under these settings.
+fn answer(config: &EngineConfig, request: Respond) -> Answer {
+    let (mut engine, expected, _folder) = engine("dense", config);
+    let session = engine.open();
+    let number = request.response;
+    ask(&session, &expected, request);
+    engine.listen(&session, number).unwrap()
+}
+
+#[test]
+fn every_hand_off_gives_the_same_text_codes_and_samples() {
+    let plain = answer(&config(), Respond::new(0, 1));
+    assert!(plain.usage.output_audio_frames > 3, "{:?}", plain.usage);
+    let full = EngineConfig { hand_off: HandOff::FullPayload, ..config() };
+    let serial = EngineConfig { batch: false, deadlines: false, ..config() };
+    let chunk = |initial, steady| EngineConfig {
+        stages: code2wav(StageConfig {
+            initial_chunk: Some(initial),
+            steady_chunk: Some(steady),
+            ..StageConfig::default()
+        }),
+        ..config()
+    };
+    let prefill = EngineConfig {
+        stages: ["thinker", "talker"]
+            .map(|stage| (stage.to_owned(), StageConfig { prefill_chunk: Some(3), ..StageConfig::default() }))
+            .into(),
+        ..config()
+    };
+    for other in [full, serial, chunk(1, 2), chunk(4, 25), chunk(2, 1), prefill] {
+        let given = answer(&other, Respond::new(0, 1));
+        assert!(given.said() == plain.said(), "{other:?}: {} / {}", given.text, plain.text);
+    }
+}
+
+#[test]
+fn full_payload_speaks_only_when_all_is_written() {
+    let events = |config: &EngineConfig| {
+        let (mut engine, expected, _folder) = engine("dense", config);
+        let session = engine.open();
+        ask(&session, &expected, Respond::new(0, 1));
+        engine.settle();
+        let kinds = std::iter::from_fn(|| session.try_next_event()).map(|event| match event {
+            Event::Text { .. } => 't',
+            Event::Audio { .. } => 'a',
+            _ => 'e',
+        });
+        kinds.collect::<String>()
+    };
+    let chunked = events(&config());
+    assert!(chunked.find('a').unwrap() < chunked.rfind('t').unwrap(), "{chunked}");
+    let full = events(&EngineConfig { hand_off: HandOff::FullPayload, ..config() });
+    assert!(full.find('a').unwrap() > full.rfind('t').unwrap(), "{full}");
+}
+
+#[test]
+fn left_context_decoding_yields_as_much_sound_and_carried_state_differs_from_it() {
+    let carried = answer(&config(), Respond::new(0, 1));
+    let again = |left, steady| {
+        let stage = StageConfig { left_context: Some(left), steady_chunk: Some(steady), ..StageConfig::default() };
+        answer(&EngineConfig { stages: code2wav(stage), ..config() }, Respond::new(0, 1))
+    };
+    for (left, steady) in [(25, 1), (25, 25), (2, 3)] {
+        let decoded = again(left, steady);
+        assert_eq!(decoded.samples.len(), carried.samples.len(), "{left} + {steady}");
+        assert_eq!(decoded.text, carried.text);
+    }
+    // With everything before it a frame is what carried state makes of it; with little it is not.
+    let frames = carried.usage.output_audio_frames as usize;
+    let all = again(frames, 1);
+    let off = common::difference(&all.samples, &carried.samples);
+    assert!(off < 1e-4, "off by {off}");
+    assert!(common::difference(&again(1, 1).samples, &carried.samples) > 1e-4);
+}
+
+#[test]
+fn an_abort_at_any_moment_frees_every_stage() {
+    let (mut engine, expected, _folder) = engine("dense", &config());
+    for ticks in 0..80 {
+        let session = engine.open();
+        ask(&session, &expected, Respond::new(0, 1));
+        submit(&session, Command::Respond(Respond { outside: true, ..Respond::new(1, 2) }));
+        submit(&session, Command::Respond(Respond::new(2, 3)));
+        engine.ticks(ticks);
+        drop(session);
+        assert_eq!(engine.left_behind(), (0, 0), "after {ticks} ticks");
+    }
+    // And all the same when only the answer is cut off.
+    let session = engine.open();
+    for ticks in 0..40 {
+        ask(&session, &expected, Respond::new(0, 1));
+        engine.ticks(ticks);
+        submit(&session, Command::Cancel { response: 0 });
+        submit(&session, Command::Delete { item: 0 });
+        submit(&session, Command::Delete { item: 1 });
+        engine.settle();
+        while session.try_next_event().is_some() {}
+        let (sessions, held) = (engine.scheduler.sessions(), engine.scheduler.held());
+        assert_eq!(sessions, 1);
+        assert!(held <= 2, "after {ticks} ticks {held} blocks are left of an empty history");
+    }
+}
+
+#[test]
+fn more_sessions_than_slots_in_a_row_never_stall_admission() {
+    let (mut engine, expected, _folder) = engine("dense", &config());
+    for number in 0..508 {
+        let session = engine.open();
+        submit(&session, Command::Append(expected.tensor("turn0.audio").0[..4000].to_vec()));
+        submit(&session, Command::Commit { item: 0 });
+        submit(&session, Command::Respond(Respond { max_tokens: Some(2), ..Respond::new(0, 1) }));
+        engine.ticks(number % 7);
+        drop(session);
+        engine.ticks(1);
+    }
+    assert_eq!(engine.left_behind(), (0, 0));
+}
+
+#[test]
+fn an_answer_whose_first_token_is_a_stop_has_no_sound() {
+    let expected = Expected::load("dense");
+    let folder = greedy_copy("dense", &expected);
+    // The token with which the answer would begin is made one that ends it.
+    let (tokens, _) = expected.ids("turn0.thinker.tokens");
+    let path = folder.path().join("generation_config.json");
+    let mut generation: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for field in ["eos_token_id", "thinker_eos_token_id"] {
+        generation[field] = tokens[0].into();
+    }
+    std::fs::write(&path, generation.to_string()).unwrap();
+    let mut engine = serve(folder.path(), &config());
+    let session = engine.open();
+    ask(&session, &expected, Respond::new(0, 1));
+    let answer = engine.listen(&session, 0).unwrap();
+    assert_eq!((answer.text.as_str(), answer.samples.len()), ("", 0));
+    assert_eq!(answer.reason, Some(FinishReason::Stop));
+    assert_eq!(answer.usage.output_audio_frames, 0);
+}
+
+#[test]
+fn a_caller_who_never_reads_is_let_go_after_the_limit() {
+    let waits = Waits { unread_s: 7, ..Waits::default() };
+    let (mut engine, expected, _folder) = engine("dense", &EngineConfig { waits, ..config() });
+    let session = engine.open();
+    submit(&session, Command::Append(expected.tensor("turn0.audio").0));
+    submit(&session, Command::Commit { item: 0 });
+    for number in 0..40 {
+        submit(&session, Command::Respond(Respond::new(number, 100 + number)));
+    }
+    engine.settle();
+    assert_eq!(engine.scheduler.sessions(), 1);
+    engine.time.pass(Duration::from_secs(6));
+    engine.settle();
+    assert_eq!(engine.scheduler.sessions(), 1, "not yet");
+    engine.time.pass(Duration::from_secs(1));
+    assert_eq!(engine.left_behind(), (0, 0));
+    // What it was sent is all there, and the reason is the last of it.
+    let events: Vec<Event> = std::iter::from_fn(|| session.try_next_event()).collect();
+    assert!(events.len() > EVENT_QUEUE / 2);
+    let error = SessionError::TimedOut { what: "reading what was sent", limit_s: 7 };
+    assert!(matches!(events.last(), Some(Event::Failed { error: last, .. }) if *last == error), "{:?}", events.last());
+}
+
+#[test]
+fn reading_again_in_time_keeps_the_session() {
+    let waits = Waits { unread_s: 7, stage_s: 3, ..Waits::default() };
+    let (mut engine, expected, _folder) = engine("dense", &EngineConfig { waits, ..config() });
+    let session = engine.open();
+    submit(&session, Command::Append(expected.tensor("turn0.audio").0));
+    submit(&session, Command::Commit { item: 0 });
+    for number in 0..30 {
+        submit(&session, Command::Respond(Respond::new(number, 100 + number)));
+    }
+    for number in 0..30 {
+        engine.settle();
+        // Longer than a stage may take, but that is the caller's doing.
+        engine.time.pass(Duration::from_secs(5));
+        engine.settle();
+        engine.listen(&session, number).unwrap();
+    }
+}
+
+#[test]
+fn a_decision_that_never_comes_ends_the_session() {
+    let waits = Waits { decision_s: 3, ..Waits::default() };
+    let (mut engine, expected, _folder) = engine("dense", &EngineConfig { waits, ..config() });
+    let session = engine.open();
+    submit(&session, Command::Append(expected.tensor("turn0.audio").0));
+    submit(&session, Command::Speculate { item: 0, answer: Respond { max_tokens: Some(1), ..Respond::new(0, 1) } });
+    engine.listen(&session, 0).unwrap();
+    engine.time.pass(Duration::from_secs(3));
+    engine.settle();
+    let error = SessionError::TimedOut { what: "the decision on an answer", limit_s: 3 };
+    assert_eq!(session.try_next_event(), Some(Event::Failed { response: None, error }));
+    assert_eq!(engine.left_behind(), (0, 0));
+}
+
+#[test]
+fn settings_are_refused_by_their_names() {
+    let expected = Expected::load("dense");
+    let folder = greedy_copy("dense", &expected);
+    let source = || repartee_engine::Source::Folder(folder.path().to_path_buf());
+    let refusal = |config: EngineConfig| repartee_engine::Engine::start(source(), &config).unwrap_err().to_string();
+    let stage = |name: &str, stage| EngineConfig { stages: BTreeMap::from([(name.to_owned(), stage)]), ..config() };
+    let zero = StageConfig { steady_chunk: Some(0), ..StageConfig::default() };
+    let left = StageConfig { left_context: Some(25), ..StageConfig::default() };
+    for (config, expected) in [
+        (EngineConfig { sessions: 0, ..config() }, "engine.sessions is 0: it may be 1 to 65536"),
+        (EngineConfig { session_tokens: 5, ..config() }, "engine.session_tokens is 5: it may be 64 to 16777216"),
+        (stage("code2wav", zero), "engine.stages.code2wav.steady_chunk is 0: it may be 1 to 65536"),
+        (stage("talkr", left), "engine.stages.talkr is no stage: this model's stages are thinker, talker, code2wav"),
+        (stage("talker", left), "engine.stages.talker.left_context is 25: this stage has none"),
+        (EngineConfig { waits: Waits { unread_s: 0, ..Waits::default() }, ..config() }, "engine.waits.unread_s is 0"),
+    ] {
+        let refusal = refusal(config);
+        assert!(refusal.starts_with(expected), "{refusal}");
+    }
+}
+
+#[test]
+fn memory_that_is_too_little_for_one_session_is_refused_and_for_fewer_sessions_respected() {
+    use repartee_engine::models::lanes;
+    let config =
+        EngineConfig { sessions: 64, beside: 8, cache_mib: 10, session_tokens: 1000, ..EngineConfig::default() };
+    // 1000 positions of 1 KiB: a little less than 1 MiB each, so ten sessions and a third of them for answers beside.
+    let lanes_of = |context, bytes| lanes(&config, context, bytes);
+    let some = lanes_of(5000, 1024).unwrap();
+    assert_eq!((some.sessions, some.beside, some.context), (7, 3, 1000));
+    assert_eq!(lanes_of(500, 16).unwrap().sessions, 64);
+    assert_eq!(lanes_of(500, 16).unwrap().context, 500);
+    let error = lanes_of(5000, 1 << 20).unwrap_err().to_string();
+    assert!(error.starts_with("engine.cache_mib is 10: one session of 1000 tokens takes 1000 MiB"), "{error}");
+}
+
+#[test]
+fn a_queue_of_commands_is_worked_off_while_others_talk() {
+    let (mut engine, expected, _folder) = engine("dense", &config());
+    let (busy, other) = (engine.open(), engine.open());
+    for number in 0..COMMAND_QUEUE as u64 {
+        submit(
+            &busy,
+            Command::Insert {
+                item: number,
+                place: repartee_engine::session::Place::End,
+                content: repartee_engine::session::Content::Audio(vec![0.01; 16_000]),
+            },
+        );
+    }
+    ask(&other, &expected, Respond { max_tokens: Some(2), audio: false, ..Respond::new(0, 1) });
+    engine.ticks(10);
+    let answered =
+        std::iter::from_fn(|| other.try_next_event()).any(|event| matches!(event, Event::SegmentFinished { .. }));
+    assert!(answered, "one caller's backlog of sound held up another's answer");
+}

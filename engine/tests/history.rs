@@ -1,0 +1,410 @@
+//! Every change of a history equals a fresh session that replays the history which results.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use common::driven::{Answer, Driven, serve, submit};
+use common::{Expected, greedy_copy};
+use repartee_engine::EngineConfig;
+use repartee_engine::session::{
+    Command, Content, Event, FinishReason, Input, Place, Respond, Role, Session, SessionError, SlicePolicy,
+};
+use repartee_kernels::cpu::Tensor;
+
+struct Bed {
+    engine: Driven<Tensor>,
+    expected: Expected,
+    _folder: tempfile::TempDir,
+}
+
+fn bed() -> Bed {
+    let expected = Expected::load("dense");
+    let folder = greedy_copy("dense", &expected);
+    let config = EngineConfig { sessions: 6, beside: 3, session_tokens: 2048, ..EngineConfig::default() };
+    Bed { engine: serve(folder.path(), &config), expected, _folder: folder }
+}
+
+impl Bed {
+    fn audio(&self, turn: u64) -> Vec<f32> {
+        self.expected.tensor(&format!("turn{turn}.audio")).0
+    }
+
+    /// A session in which turn 0 was spoken as item 0 and answered as item 1000.
+    fn after_a_turn(&mut self) -> Session {
+        let session = self.engine.open();
+        self.speak(&session, 0, 0);
+        self.engine.answer(&session, respond(0)).unwrap();
+        session
+    }
+
+    fn speak(&mut self, session: &Session, turn: u64, item: u64) {
+        submit(session, Command::Append(self.audio(turn)));
+        self.engine.send(session, Command::Commit { item });
+    }
+
+    fn sound(&self, turn: u64, item: u64, place: Place) -> Command {
+        Command::Insert { item, place, content: Content::Audio(self.audio(turn)) }
+    }
+}
+
+fn respond(number: u64) -> Respond {
+    Respond { max_tokens: Some(12), ..Respond::new(number, 1000 + number) }
+}
+
+fn text(item: u64, place: Place, role: Role, text: &str) -> Command {
+    Command::Insert { item, place, content: Content::Text { role, text: text.to_owned() } }
+}
+
+#[track_caller]
+fn assert_same(a: &Answer, b: &Answer) {
+    assert_eq!(a.text, b.text);
+    assert!(a.said() == b.said(), "the same text, but other samples or another prompt");
+}
+
+#[test]
+fn a_sound_put_into_the_history_is_one_that_was_spoken() {
+    let mut bed = bed();
+    let (spoken, inserted) = (bed.engine.open(), bed.engine.open());
+    bed.speak(&spoken, 0, 0);
+    let sound = bed.sound(0, 0, Place::End);
+    bed.engine.send(&inserted, sound);
+    let (a, b) = (bed.engine.answer(&spoken, respond(0)).unwrap(), bed.engine.answer(&inserted, respond(0)).unwrap());
+    assert_same(&a, &b);
+}
+
+#[test]
+fn an_item_inserted_in_the_middle_is_as_if_it_had_been_said_there() {
+    let mut bed = bed();
+    for place in [Place::Start, Place::After(0), Place::After(1000), Place::End] {
+        let session = bed.engine.open();
+        bed.speak(&session, 0, 0);
+        submit(&session, text(1000, Place::End, Role::Assistant, "hello"));
+        bed.speak(&session, 1, 2);
+        bed.engine.answer(&session, respond(2)).unwrap();
+        submit(&session, Command::Delete { item: 1002 });
+        submit(&session, text(7, place, Role::User, "so"));
+        let edited = bed.engine.answer(&session, respond(3)).unwrap();
+
+        let fresh = bed.engine.open();
+        let mut order = vec![0, 1000, 2];
+        match place {
+            Place::Start => order.insert(0, 7),
+            Place::After(item) => order.insert(1 + order.iter().position(|&i| i == item).unwrap(), 7),
+            Place::End => order.push(7),
+        }
+        for item in order {
+            match item {
+                0 => bed.speak(&fresh, 0, 0),
+                2 => bed.speak(&fresh, 1, 2),
+                7 => submit(&fresh, text(7, Place::End, Role::User, "so")),
+                item => submit(&fresh, text(item, Place::End, Role::Assistant, "hello")),
+            }
+        }
+        assert_same(&edited, &bed.engine.answer(&fresh, respond(3)).unwrap());
+        fresh.close_with(&mut bed.engine);
+        session.close_with(&mut bed.engine);
+    }
+}
+
+#[test]
+fn an_unknown_neighbour_is_refused_by_name() {
+    let mut bed = bed();
+    let session = bed.engine.open();
+    bed.engine.send(&session, text(7, Place::After(99), Role::User, "so"));
+    let refused = Event::Failed { response: None, error: SessionError::UnknownItem(99) };
+    assert_eq!(session.try_next_event(), Some(refused));
+}
+
+#[test]
+fn deleting_an_item_is_as_if_it_had_never_been() {
+    let mut bed = bed();
+    let session = bed.after_a_turn();
+    bed.speak(&session, 1, 1);
+    bed.engine.answer(&session, respond(1)).unwrap();
+    for item in [0, 1000, 1001] {
+        submit(&session, Command::Delete { item });
+    }
+    let edited = bed.engine.answer(&session, respond(2)).unwrap();
+    let fresh = bed.engine.open();
+    bed.speak(&fresh, 1, 1);
+    assert_same(&edited, &bed.engine.answer(&fresh, respond(2)).unwrap());
+}
+
+#[test]
+fn new_instructions_hold_for_the_whole_history() {
+    let mut bed = bed();
+    let session = bed.after_a_turn();
+    submit(&session, Command::Delete { item: 1000 });
+    submit(&session, Command::Instruct("be short".to_owned()));
+    let edited = bed.engine.answer(&session, respond(1)).unwrap();
+    let fresh = bed.engine.open();
+    submit(&fresh, Command::Instruct("be short".to_owned()));
+    bed.speak(&fresh, 0, 0);
+    assert_same(&edited, &bed.engine.answer(&fresh, respond(1)).unwrap());
+    // And those of one answer hold for that answer alone.
+    let own = Respond { instructions: Some(String::new()), ..respond(2) };
+    submit(&session, Command::Delete { item: 1001 });
+    let without = bed.engine.answer(&session, own).unwrap();
+    let plain = bed.engine.open();
+    bed.speak(&plain, 0, 0);
+    assert_same(&without, &bed.engine.answer(&plain, respond(2)).unwrap());
+    submit(&session, Command::Delete { item: 1002 });
+    assert_same(&bed.engine.answer(&session, respond(1)).unwrap(), &edited);
+}
+
+#[test]
+fn an_answer_taken_back_never_was() {
+    let mut bed = bed();
+    let audio = bed.audio(1);
+    // Taken back at any moment: before anything was made of it, in the middle, and once it is complete.
+    for (ticks, cut) in (0..24).map(|ticks| (ticks, audio.len() * (1 + ticks % 5) / 6)).chain([(500, audio.len() / 2)])
+    {
+        let (doubting, sure) = (bed.after_a_turn(), bed.after_a_turn());
+        submit(&doubting, Command::Append(audio[..cut].to_vec()));
+        bed.engine.settle();
+        submit(&doubting, Command::Speculate { item: 1, answer: respond(1) });
+        bed.engine.ticks(ticks);
+        // The caller goes on before the engine knows what that means.
+        submit(&doubting, Command::Append(audio[cut..cut + 100].to_vec()));
+        bed.engine.ticks(2);
+        bed.engine.send(&doubting, Command::TakeBack { response: 1 });
+        while doubting.try_next_event().is_some() {}
+        submit(&doubting, Command::Append(audio[cut + 100..].to_vec()));
+        submit(&doubting, Command::Commit { item: 1 });
+
+        bed.speak(&sure, 1, 1);
+        let (a, b) = (bed.engine.answer(&doubting, respond(1)).unwrap(), bed.engine.answer(&sure, respond(1)).unwrap());
+        assert_same(&a, &b);
+        doubting.close_with(&mut bed.engine);
+        sure.close_with(&mut bed.engine);
+    }
+}
+
+#[test]
+fn an_answer_confirmed_is_that_of_a_turn_that_ended_there_and_what_followed_opens_the_next() {
+    let mut bed = bed();
+    let (early, late) = (bed.engine.open(), bed.engine.open());
+    submit(&early, Command::Append(bed.audio(0)));
+    submit(&early, Command::Speculate { item: 0, answer: respond(0) });
+    let next = bed.audio(1);
+    submit(&early, Command::Append(next[..2000].to_vec()));
+    let first = bed.engine.listen(&early, 0).unwrap();
+    submit(&early, Command::Confirm { response: 0 });
+    submit(&early, Command::Append(next[2000..].to_vec()));
+    submit(&early, Command::Commit { item: 1 });
+
+    bed.speak(&late, 0, 0);
+    assert_same(&first, &bed.engine.answer(&late, respond(0)).unwrap());
+    bed.speak(&late, 1, 1);
+    let (a, b) = (bed.engine.answer(&early, respond(1)).unwrap(), bed.engine.answer(&late, respond(1)).unwrap());
+    assert_same(&a, &b);
+}
+
+#[test]
+fn a_commit_decides_against_what_was_begun_on_suspicion() {
+    let mut bed = bed();
+    let (session, fresh) = (bed.engine.open(), bed.engine.open());
+    let audio = bed.audio(0);
+    submit(&session, Command::Append(audio[..3000].to_vec()));
+    bed.engine.send(&session, Command::Speculate { item: 0, answer: respond(0) });
+    submit(&session, Command::Append(audio[3000..].to_vec()));
+    bed.engine.send(&session, Command::Commit { item: 0 });
+    while session.try_next_event().is_some() {}
+    bed.speak(&fresh, 0, 0);
+    assert_same(&bed.engine.answer(&session, respond(1)).unwrap(), &bed.engine.answer(&fresh, respond(1)).unwrap());
+}
+
+#[test]
+fn an_answer_outside_of_the_conversation_leaves_no_trace() {
+    let mut bed = bed();
+    let (with, without) = (bed.after_a_turn(), bed.after_a_turn());
+    let outside = Respond { outside: true, ..respond(5) };
+    let aside = bed.engine.answer(&with, outside).unwrap();
+    assert!(!aside.text.is_empty() && !aside.samples.is_empty());
+    bed.speak(&with, 1, 1);
+    bed.speak(&without, 1, 1);
+    assert_same(&bed.engine.answer(&with, respond(1)).unwrap(), &bed.engine.answer(&without, respond(1)).unwrap());
+}
+
+#[test]
+fn an_answer_with_its_own_input_is_that_of_a_session_with_that_history() {
+    let mut bed = bed();
+    for outside in [true, false] {
+        let session = bed.after_a_turn();
+        let input = vec![
+            Input::Content(Content::Text { role: Role::User, text: "so".to_owned() }),
+            Input::Item(0),
+            Input::Content(Content::Audio(bed.audio(1))),
+        ];
+        let request = Respond { outside, input: Some(input), ..respond(5) };
+        let own = bed.engine.answer(&session, request).unwrap();
+        let fresh = bed.engine.open();
+        submit(&fresh, text(7, Place::End, Role::User, "so"));
+        bed.speak(&fresh, 0, 0);
+        bed.speak(&fresh, 1, 1);
+        assert_same(&own, &bed.engine.answer(&fresh, respond(5)).unwrap());
+        session.close_with(&mut bed.engine);
+        fresh.close_with(&mut bed.engine);
+    }
+}
+
+#[test]
+fn answers_beside_the_conversation_are_made_together_with_its_own() {
+    let mut bed = bed();
+    let session = bed.engine.open();
+    bed.speak(&session, 0, 0);
+    let alone = bed.engine.answer(&session, respond(0)).unwrap();
+    bed.engine.send(&session, Command::Delete { item: 1000 });
+    for number in [1, 2, 3] {
+        submit(&session, Command::Respond(Respond { outside: number > 1, ..respond(number) }));
+    }
+    let mut answers = vec![Answer::default(); 4];
+    let mut order = Vec::new();
+    while order.len() < 3 {
+        let Some(event) = session.try_next_event() else {
+            bed.engine.ticks(1);
+            continue;
+        };
+        let number = match &event {
+            Event::Text { response, .. } | Event::Audio { response, .. } | Event::SegmentFinished { response, .. } => {
+                *response
+            }
+            other => panic!("{other:?}"),
+        };
+        if answers[number as usize].take(number, event).unwrap() {
+            order.push(number);
+        }
+    }
+    // The talker's random numbers depend on the answer's name, its greedy text does not.
+    for answer in &answers[1..] {
+        assert_eq!(answer.text, alone.text);
+        assert_eq!(answer.samples.len(), alone.samples.len());
+    }
+    drop(session);
+    assert_eq!(bed.engine.left_behind(), (0, 0));
+}
+
+#[test]
+fn more_answers_beside_a_conversation_than_there_is_room_for_are_refused() {
+    let mut bed = bed();
+    let sessions = [bed.after_a_turn(), bed.after_a_turn()];
+    let ask = |number| Command::Respond(Respond { outside: true, ..respond(number) });
+    for number in 1..=3 {
+        submit(&sessions[0], ask(number));
+    }
+    submit(&sessions[1], ask(1));
+    submit(&sessions[1], ask(2));
+    bed.engine.settle();
+    let refusals = |session: &Session| {
+        let events = std::iter::from_fn(|| session.try_next_event());
+        let failed = |event| match event {
+            Event::Failed { error, .. } => Some(error),
+            _ => None,
+        };
+        events.filter_map(failed).collect::<Vec<_>>()
+    };
+    assert_eq!(refusals(&sessions[0]), [SessionError::TooManyAnswers { limit: 2 }]);
+    assert_eq!(refusals(&sessions[1]), [SessionError::OutOfMemory]);
+}
+
+#[test]
+fn each_slice_is_answered_before_the_next_is_read() {
+    let mut bed = bed();
+    let rate = 16_000;
+    let audio = bed.audio(0);
+    for slice in [rate * 80 / 1000, 3000, audio.len() / 2 - 300] {
+        let session = bed.engine.open();
+        submit(&session, Command::Slices(SlicePolicy::EachSlice { samples: slice, answer: Box::new(respond(0)) }));
+        for piece in audio[..slice * 2 + 500].chunks(700) {
+            submit(&session, Command::Append(piece.to_vec()));
+        }
+        submit(&session, Command::Finish);
+        let streamed: Vec<Answer> = (0..3).map(|k| bed.engine.listen(&session, k).unwrap()).collect();
+        bed.engine.settle();
+        assert_eq!(session.try_next_event(), Some(Event::Finished), "once, after the last segment");
+        assert_eq!(session.try_next_event(), None);
+
+        let fresh = bed.engine.open();
+        let slices = [&audio[..slice], &audio[slice..2 * slice], &audio[2 * slice..2 * slice + 500]];
+        for (k, (samples, streamed)) in (0..).zip(slices.into_iter().zip(&streamed)) {
+            submit(&fresh, Command::Append(samples.to_vec()));
+            submit(&fresh, Command::Commit { item: 2 * k });
+            let replayed = bed.engine.answer(&fresh, Respond { item: 1001 + 2 * k, ..respond(k) }).unwrap();
+            assert_same(streamed, &replayed);
+        }
+        session.close_with(&mut bed.engine);
+        fresh.close_with(&mut bed.engine);
+    }
+}
+
+#[test]
+fn a_slice_that_is_too_short_is_refused_with_what_it_may_be() {
+    let mut bed = bed();
+    let session = bed.engine.open();
+    let policy = SlicePolicy::EachSlice { samples: 1279, answer: Box::new(respond(0)) };
+    bed.engine.send(&session, Command::Slices(policy));
+    let error = SessionError::bad("samples", 1279, "1280 to 9600000");
+    assert_eq!(session.try_next_event(), Some(Event::Failed { response: None, error }));
+}
+
+#[test]
+fn the_stream_is_finished_once_nothing_is_left_to_answer() {
+    let mut bed = bed();
+    let session = bed.engine.open();
+    bed.speak(&session, 0, 0);
+    submit(&session, Command::Respond(respond(0)));
+    submit(&session, Command::Finish);
+    submit(&session, Command::Append(vec![0.0; 100]));
+    bed.engine.ticks(1);
+    let refused = Event::Failed { response: None, error: SessionError::AfterFinish };
+    assert_eq!(session.try_next_event(), Some(refused));
+    assert_eq!(bed.engine.listen(&session, 0).unwrap().reason, Some(FinishReason::Stop));
+    bed.engine.settle();
+    assert_eq!(session.try_next_event(), Some(Event::Finished));
+    assert_eq!(session.try_next_event(), None);
+}
+
+#[test]
+fn sessions_share_what_their_instructions_have_in_common() {
+    let mut bed = bed();
+    let instructions = "a ".repeat(200);
+    let first = bed.engine.open();
+    bed.engine.send(&first, Command::Instruct(instructions.clone()));
+    bed.speak(&first, 0, 0);
+    let alone = bed.engine.answer(&first, respond(0)).unwrap();
+    let before = bed.engine.scheduler.held();
+    let second = bed.engine.open();
+    submit(&second, Command::Instruct(instructions));
+    bed.speak(&second, 0, 0);
+    let shared = bed.engine.answer(&second, respond(0)).unwrap();
+    let added = bed.engine.scheduler.held() - before;
+    assert!(added + 10 < before, "a second session took {added} blocks, the first {before}");
+    assert_same(&alone, &shared);
+    // Whoever goes first takes nothing away from the other.
+    first.close_with(&mut bed.engine);
+    bed.engine.send(&second, Command::Delete { item: 1000 });
+    assert_same(&alone, &bed.engine.answer(&second, respond(0)).unwrap());
+}
+
+#[test]
+fn a_model_without_tools_says_so() {
+    let mut bed = bed();
+    let session = bed.engine.open();
+    let content = Content::ToolResult("1".to_owned());
+    bed.engine.send(&session, Command::Insert { item: 0, place: Place::End, content });
+    assert_eq!(session.try_next_event(), Some(Event::Failed { response: None, error: SessionError::NoTools }));
+}
+
+/// Ends a session of an engine that is ticked by hand.
+trait CloseWith {
+    fn close_with(self, engine: &mut Driven<Tensor>);
+}
+
+impl CloseWith for Session {
+    fn close_with(self, engine: &mut Driven<Tensor>) {
+        drop(self);
+        engine.settle();
+    }
+}
