@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use ring::digest;
 use serde_json::Value;
-use subtle::{Choice, ConstantTimeEq as _};
+use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
 use thiserror::Error;
 
 /// The shortest key that is taken, in characters.
@@ -31,7 +31,7 @@ fn hash(key: &str) -> Hash {
 
 /// Which of the server's keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct KeyId(usize);
+pub struct KeyId(u32);
 
 /// The keys that open the server.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -103,12 +103,13 @@ impl KeySet {
             return None;
         }
         let presented = hash(presented);
-        let mut found = (Choice::from(0), 0);
-        for (index, key) in self.0.iter().enumerate() {
+        let (mut known, mut which) = (Choice::from(0), 0);
+        for (index, key) in (0..).zip(&self.0) {
             let same = key.ct_eq(&presented);
-            found = (found.0 | same, if bool::from(same) { index } else { found.1 });
+            known |= same;
+            which = u32::conditional_select(&which, &index, same);
         }
-        bool::from(found.0).then_some(KeyId(found.1))
+        bool::from(known).then_some(KeyId(which))
     }
 }
 

@@ -147,6 +147,11 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     let model = start_model(&config)?;
     config.card = model.card;
     let https = config.is_https();
+    if config.is_bare() {
+        tracing::warn!(
+            "keys and speech cross the network unencrypted: set [tls], or listen for a proxy on this machine"
+        );
+    }
     let server = Server::bind(config, model.engine).await.map_err(|error| match error {
         BindError::Config(_) | BindError::Listen { .. } | BindError::Tls(_) => Correctable(error.into()).into(),
         other => anyhow::Error::from(other),

@@ -168,6 +168,7 @@ fn settings_that_contradict_each_other_are_refused() {
         ("[tls]\nkey = \"a.pem\"", "tls.certificate"),
         ("[tls]\ncertificate = \"a.pem\"\nkey = \"b.pem\"\ndevelopment = true", "tls.development"),
         ("[browser]\norigins = [\"app.example\"]", "browser.origins"),
+        ("[browser]\norigins = [\"*\"]", "browser.origins"),
         ("[browser]\norigins = [\"https://app.example/page\"]", "browser.origins"),
         ("[webrtc]\nmax_message_bytes = 1000000", "webrtc.max_message_bytes"),
         ("[webrtc.turn]\nurls = [\"turn:a\"]", "webrtc.turn"),

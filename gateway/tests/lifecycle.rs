@@ -11,6 +11,7 @@ use futures_util::StreamExt as _;
 use repartee::config::{Config, ConfigError};
 use repartee::server::{BindError, Server};
 use repartee::testing::{Script, ScriptedEngine};
+use repartee::transport::webrtc::{CallEvent, WebRtcSettings, offer};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -126,6 +127,40 @@ async fn going_down_lets_a_turn_end_and_nothing_new_begin() {
     client.expect("rate_limits.updated").await;
     let Some(Message::Close(Some(frame))) = client.message().await else { panic!("a farewell") };
     assert_eq!(u16::from(frame.code), 1001);
+    server.ended().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn going_down_lets_an_answer_be_heard_to_its_end() {
+    let mut server = Running::start(Script::default()).await;
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let headers = [("content-type", "application/sdp")];
+    let answer = common::http::send(server.address, "POST", "/v1/realtime/calls", &headers, sdp.as_bytes()).await;
+    let mut call = dialing.accept(&answer.body).await.unwrap();
+    let content = json!([{"type": "input_text", "text": "hello"}]);
+    let item = json!({"type": "message", "role": "user", "content": content});
+    let mut seen = Vec::new();
+    loop {
+        let event = tokio::time::timeout(common::PATIENCE, call.events.recv()).await.expect("an event in time");
+        match event.unwrap() {
+            CallEvent::Message(text) => seen.push(serde_json::from_str::<Value>(&text).unwrap()),
+            CallEvent::Closed => break,
+            _ => continue,
+        }
+        match seen.last().and_then(|event| event["type"].as_str()).unwrap() {
+            "session.created" => {
+                for event in
+                    [json!({"type": "conversation.item.create", "item": item}), json!({"type": "response.create"})]
+                {
+                    call.send_message(&event.to_string()).await.unwrap();
+                }
+            }
+            // Made, and hardly played.
+            "response.done" => server.stop(),
+            _ => {}
+        }
+    }
+    find(&seen, "output_audio_buffer.stopped");
     server.ended().await;
 }
 

@@ -270,6 +270,12 @@ impl Config {
         if !(1_024..=262_144).contains(&self.webrtc.max_message_bytes) {
             return refuse("webrtc.max_message_bytes", "goes from 1024 to 262144");
         }
+        if self.browser.origins.iter().any(|origin| origin == "*") && self.api_keys.is_empty() {
+            return refuse(
+                "browser.origins",
+                "`*` lets every page of the web call, and there are no keys: name the pages",
+            );
+        }
         for origin in &self.browser.origins {
             let named = origin.split_once("://").is_some_and(|(scheme, host)| !scheme.is_empty() && !host.is_empty());
             if origin != "*" && (!named || origin.matches('/').count() != 2) {
@@ -292,6 +298,11 @@ impl Config {
             return Ok(());
         }
         Err(ConfigError::Public(self.listen))
+    }
+
+    /// Whether keys and speech may cross a network unencrypted.
+    pub fn is_bare(&self) -> bool {
+        !self.is_https() && !self.listen.ip().is_loopback()
     }
 
     /// Whether the server speaks HTTPS.

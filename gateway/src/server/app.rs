@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use repartee_engine::session::{OpenError, Session, SpeechEngine};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::calls::Calls;
 use super::gate::Caller;
@@ -43,6 +43,8 @@ pub(crate) struct App {
     pub(super) origins: Origins,
     pub(super) admission: Arc<Admission>,
     pub(super) ephemeral: EphemeralKeys,
+    /// Room for uploads in memory.
+    pub(super) uploads: Arc<Semaphore>,
     /// When the server was started, in seconds since 1970.
     pub(super) started: u64,
     pub(super) phase: watch::Sender<Phase>,
@@ -77,20 +79,37 @@ impl Drop for Place {
 impl App {
     /// A session of the engine and a place in the server, or the answer that there is none.
     pub(super) fn admit(&self, caller: &Caller) -> Result<(Session, Place), Refusal> {
-        if *self.phase.borrow() > Phase::Serving {
-            self.metrics.refused.with_label_values(&["draining"]).inc();
-            return Err(unavailable(ErrorKind::ShuttingDown, "the server is going down"));
-        }
+        self.is_serving()?;
         let ticket = self.admission.admit(caller.asker, Instant::now()).map_err(|denied| self.denied(&denied))?;
-        let session = self.engine.open().map_err(|error| {
-            self.metrics.refused.with_label_values(&["full"]).inc();
-            match error {
-                OpenError::Full { .. } => unavailable(ErrorKind::SessionLimit, &error.to_string()),
-                OpenError::Stopped => Refusal::internal(&error.to_string()),
-            }
+        let session = self.engine.open().map_err(|error| match error {
+            OpenError::Full { .. } => self.full(&error.to_string()),
+            OpenError::Stopped => Refusal::internal(&error.to_string()),
         })?;
         self.metrics.active.inc();
         Ok((session, Place { metrics: self.metrics.clone(), _ticket: ticket, _alive: self.alive.upgrade() }))
+    }
+
+    fn is_serving(&self) -> Result<(), Refusal> {
+        if *self.phase.borrow() == Phase::Serving {
+            return Ok(());
+        }
+        self.metrics.refused.with_label_values(&["draining"]).inc();
+        Err(unavailable(ErrorKind::ShuttingDown, "the server is going down"))
+    }
+
+    /// Whether a request that takes work to read would find a place now. It may still be refused when it was read.
+    pub(super) fn has_room(&self) -> Result<(), Refusal> {
+        self.is_serving()?;
+        match self.engine.occupancy() {
+            (open, slots) if open >= slots => Err(self.full(&OpenError::Full { slots }.to_string())),
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer that there is no room.
+    pub(super) fn full(&self, message: &str) -> Refusal {
+        self.metrics.refused.with_label_values(&["full"]).inc();
+        unavailable(ErrorKind::SessionLimit, message)
     }
 
     /// Counts a request that opens a door but takes no place.

@@ -41,7 +41,7 @@ use axum::routing::{get, post};
 use repartee_engine::session::SpeechEngine;
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
@@ -125,6 +125,7 @@ impl Server {
             origins: Origins::new(&config.browser.origins, !config.api_keys.is_empty()),
             admission: Admission::new(config.limits.clone()),
             ephemeral: EphemeralKeys::new(ids.tag()),
+            uploads: Arc::new(Semaphore::new(chat::MAX_UPLOADS)),
             started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             config,
             engine,

@@ -198,13 +198,8 @@ pub struct Core {
 impl Core {
     /// A new conversation and the first things to do.
     pub fn new(setup: Setup) -> (Self, Vec<Effect>) {
-        let (id, model) = (&setup.session_id, &setup.model);
-        let begun = setup.configuration.as_ref().map(|patch| configured(id, model, patch));
-        let (config, refused) = match begun {
-            Some(Ok(config)) => (config, None),
-            Some(Err(error)) => (config::initial(id, model), Some(error)),
-            None => (config::initial(id, model), None),
-        };
+        let config = config::initial(&setup.session_id, &setup.model);
+        let configuration = setup.configuration.clone();
         let mut core = Self {
             hearing: Hearing::new(setup.model.input_rate),
             setup,
@@ -217,10 +212,8 @@ impl Core {
             counter: 0,
             effects: Vec::new(),
         };
+        let refused = configuration.and_then(|patch| core.reconfigure(&patch).err());
         core.configure();
-        if !core.config.instructions.is_empty() {
-            core.command(Command::Instruct(core.config.instructions.clone()));
-        }
         core.send(ServerEvent::SessionCreated(State { session: core.config.clone() }));
         core.config.repartee.warnings.clear();
         if let Some(error) = refused {
@@ -285,15 +278,21 @@ impl Core {
     }
 
     fn update(&mut self, patch: &Value) -> Result<(), ErrorBody> {
+        self.reconfigure(patch)?;
+        self.configure();
+        self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
+        // Said once: the next update has its own.
+        self.config.repartee.warnings.clear();
+        Ok(())
+    }
+
+    /// Takes a new configuration and tells the engine.
+    fn reconfigure(&mut self, patch: &Value) -> Result<(), ErrorBody> {
         let old = self.config.instructions.clone();
         self.config = config::updated(&self.config, patch, &self.setup.model)?;
         if self.config.instructions != old {
             self.command(Command::Instruct(self.config.instructions.clone()));
         }
-        self.configure();
-        self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
-        // Said once: the next update has its own.
-        self.config.repartee.warnings.clear();
         Ok(())
     }
 

@@ -9,13 +9,13 @@ mod reply;
 mod request;
 
 use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest as _, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
@@ -36,31 +36,35 @@ use request::Plan;
 
 /// The largest request, in bytes: some minutes of sound.
 pub(super) const MAX_BODY: usize = 20 << 20;
+/// Requests that may be read and decoded at once.
+pub(super) const MAX_UPLOADS: usize = 8;
 
-pub(super) async fn create(
-    State(app): State<Arc<App>>,
-    caller: Caller,
-    body: Result<Bytes, BytesRejection>,
-) -> Result<Response, Refusal> {
-    let body = body.map_err(|rejection| {
+pub(super) async fn create(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Refusal> {
+    // A full server does no work, and what waits in memory is bounded before anything is read.
+    app.has_room()?;
+    let upload = app.uploads.clone().try_acquire_owned().map_err(|_| app.full("too many uploads at once"))?;
+    let body = Bytes::from_request(request, &()).await.map_err(|rejection| {
         Refusal::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
     })?;
-    // The place first: reading sound is work, and a full server does none.
-    let (session, place) = app.admit(&caller)?;
     let info = app.engine.info().clone();
     // Minutes of sound take a while to decode.
-    let plan = tokio::task::spawn_blocking(move || Plan::read(&body, &info)).await;
-    let plan = plan.map_err(|error| Refusal::internal(&error.to_string()))?.map_err(Refusal::bad_request)?;
+    let plan = tokio::task::spawn_blocking(move || {
+        let plan = Plan::read(&body, &info);
+        drop((body, upload));
+        plan
+    });
+    let plan = plan.await.map_err(|error| Refusal::internal(&error.to_string()))?.map_err(Refusal::bad_request)?;
+    let (session, place) = app.admit(&caller)?;
     let label = label(&app, &plan)?;
     let answering = Answering::new(session, plan.commands);
-    let (mut answer, place) = (Answer { answering, stop: Box::pin(app.stopped()) }, place);
-    let rates = (app.engine.info().output_rate, plan.sound);
+    let mut answer = Answer { answering, stop: Box::pin(app.stopped()), _place: place };
+    let rate = app.engine.info().output_rate;
     if plan.stream {
-        let deltas = Deltas::new(label, rates.0, plan.sound.is_some(), plan.include_usage)
+        let deltas = Deltas::new(label, rate, plan.sound.is_some(), plan.include_usage)
             .map_err(|error| Refusal::internal(&error.to_string()))?;
-        return Ok(streamed(answer, deltas, place));
+        return Ok(streamed(answer, deltas));
     }
-    let mut completion = Completion::new(label, rates.0, plan.sound);
+    let mut completion = Completion::new(label, rate, plan.sound);
     loop {
         match answer.next().await? {
             Event::SegmentFinished { reason, usage, .. } => {
@@ -83,7 +87,8 @@ fn label(app: &App, plan: &Plan) -> Result<Label, Refusal> {
 struct Answer {
     answering: Answering,
     /// The server goes down and has waited long enough.
-    stop: std::pin::Pin<Box<dyn Future<Output = ()> + Send>>,
+    stop: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _place: Place,
 }
 
 impl Answer {
@@ -111,14 +116,13 @@ fn failed(error: &SessionError) -> Refusal {
 }
 
 /// The answer as server-sent events. Nothing is made ahead of the reader, and a reader who goes away frees everything.
-fn streamed(answer: Answer, deltas: Deltas, place: Place) -> Response {
+fn streamed(answer: Answer, deltas: Deltas) -> Response {
     struct State {
         answer: Answer,
         deltas: Deltas,
-        _place: Place,
         over: bool,
     }
-    let state = State { answer, deltas, _place: place, over: false };
+    let state = State { answer, deltas, over: false };
     let events = stream::unfold(state, |mut state| async move {
         if state.over {
             return None;
