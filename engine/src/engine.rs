@@ -1,7 +1,7 @@
 //! Starts the engine thread and opens sessions on it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use thiserror::Error;
@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
 use crate::models::{self, LoadError};
-use crate::scheduler::Scheduler;
+use crate::scheduler::{Gauges, Scheduler};
 use crate::session::{Command, Event, ModelInfo, OpenError, Peer, Respond, Session, SpeechEngine, Wake, link};
 
 /// Why the engine did not start.
@@ -40,7 +40,7 @@ impl From<CheckpointError> for StartError {
 pub struct Engine {
     info: ModelInfo,
     slots: usize,
-    open: Arc<AtomicUsize>,
+    gauges: Arc<Gauges>,
     /// `None` only while dropping.
     arrivals: Option<flume::Sender<Peer>>,
     wake: Wake,
@@ -63,14 +63,20 @@ impl Engine {
             frame: model.codec.frame,
             context_tokens: model.lanes.context as u32,
         };
-        let open = Arc::new(AtomicUsize::new(0));
+        let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);
         let (wake, woken) = Wake::new();
-        let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&open));
+        let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run(&woken))?;
-        let engine = Self { info, slots, open, arrivals: Some(arrivals), wake, thread: Some(thread) };
+        let engine = Self { info, slots, gauges, arrivals: Some(arrivals), wake, thread: Some(thread) };
         engine.warm_up()?;
         Ok(engine)
+    }
+
+    /// Blocks of cached positions and everything else that sessions hold, as it was when the engine last had nothing to do; 0 once
+    /// nobody is there.
+    pub fn held(&self) -> usize {
+        self.gauges.held.load(Ordering::Acquire)
     }
 
     /// One short answer through every stage, so that the first caller finds code and weights in memory.
@@ -104,13 +110,13 @@ impl SpeechEngine for Engine {
 
     fn open(&self) -> Result<Session, OpenError> {
         let arrivals = self.arrivals.as_ref().ok_or(OpenError::Stopped)?;
-        let taken = self.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));
+        let taken = self.gauges.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));
         if taken.is_err() {
             return Err(OpenError::Full { slots: self.slots });
         }
         let (session, peer) = link(self.wake.clone());
         if arrivals.try_send(peer).is_err() {
-            self.open.fetch_sub(1, Ordering::AcqRel);
+            self.gauges.open.fetch_sub(1, Ordering::AcqRel);
             return Err(OpenError::Stopped);
         }
         self.wake.signal();
@@ -118,7 +124,7 @@ impl SpeechEngine for Engine {
     }
 
     fn occupancy(&self) -> (usize, usize) {
-        (self.open.load(Ordering::Acquire), self.slots)
+        (self.gauges.open.load(Ordering::Acquire), self.slots)
     }
 }
 

@@ -10,13 +10,15 @@ mod common;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use common::driven::drive;
 use common::folder;
 use repartee_engine::EngineConfig;
+use repartee_engine::config::Waits;
 use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
-use repartee_engine::scheduler::Scheduler;
+use repartee_engine::scheduler::{Gauges, Scheduler};
 use repartee_engine::session::{Command, Event, FinishReason, Respond, Role, Session, SessionError, Wake, link};
 use repartee_engine::stage::{
     AudioRows, Codec, Element, Encoder, End, Item, Lanes, MelInput, Message, Model, Outbox, Prompt, Stage, Work,
@@ -28,11 +30,26 @@ const BEEP: usize = 3;
 /// A token at which the test's stages misbehave.
 const POISON: &str = "!";
 
+/// What a stage does at the poisonous token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Poison {
+    /// The first stage panics in its step.
+    #[default]
+    Step,
+    /// The second stage does.
+    Later,
+    /// The second stage panics as soon as it is handed over.
+    Accept,
+    /// The first stage never goes on.
+    Silent,
+}
+
 #[derive(Default)]
 struct Spelling {
     prompts: Vec<Vec<u32>>,
     left: Vec<Option<Vec<u32>>>,
     poison: u32,
+    at: Poison,
 }
 
 impl Stage<()> for Spelling {
@@ -60,7 +77,8 @@ impl Stage<()> for Spelling {
         }
     }
     fn ready(&self, slot: usize) -> usize {
-        usize::from(self.left[slot].is_some())
+        let stuck = |left: &Vec<u32>| self.at == Poison::Silent && left.last() == Some(&self.poison);
+        usize::from(self.left[slot].as_ref().is_some_and(|left| !stuck(left)))
     }
     fn max_rows(&self) -> usize {
         1
@@ -68,7 +86,7 @@ impl Stage<()> for Spelling {
     fn step(&mut self, work: &[Work], out: &mut Outbox<()>) {
         for &Work { slot, .. } in work {
             match self.left[slot].as_mut().and_then(Vec::pop) {
-                Some(id) if id == self.poison => panic!("poison"),
+                Some(id) if id == self.poison && self.at == Poison::Step => panic!("poison"),
                 Some(id) => out.push((slot, Item::Token(id))),
                 None => {
                     self.left[slot] = None;
@@ -90,6 +108,8 @@ impl Stage<()> for Spelling {
 struct Beeping {
     queues: Vec<VecDeque<u32>>,
     ends: Vec<Option<End>>,
+    poison: u32,
+    at: Poison,
 }
 
 impl Stage<()> for Beeping {
@@ -98,6 +118,7 @@ impl Stage<()> for Beeping {
     }
     fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
         match item {
+            Item::Token(id) if id == self.poison && self.at == Poison::Accept => panic!("poison"),
             Item::Token(id) => self.queues[slot].push_back(id),
             Item::End(end) if self.queues[slot].is_empty() => out.push((slot, Item::End(end))),
             Item::End(end) => self.ends[slot] = Some(end),
@@ -117,6 +138,7 @@ impl Stage<()> for Beeping {
     fn step(&mut self, work: &[Work], out: &mut Outbox<()>) {
         for &Work { slot, rows } in work {
             for id in self.queues[slot].drain(..rows) {
+                assert!(id != self.poison || self.at != Poison::Later, "poison");
                 out.push((slot, Item::Samples(vec![id as f32; BEEP])));
             }
             if self.queues[slot].is_empty()
@@ -155,8 +177,8 @@ impl Prompt<()> for LastMessage {
     }
 }
 
-/// A running engine of this family with room for `slots` sessions, and those sessions.
-fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>) {
+/// A model of this family with room for `slots` sessions.
+fn model(slots: usize, at: Poison) -> (Tokenizer, Model<()>) {
     let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
     let poison = tokenizer.encode(POISON).unwrap()[0];
@@ -166,17 +188,24 @@ fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>)
         encoder: Box::new(Deaf),
         prompt: Box::new(LastMessage),
         stages: vec![
-            Box::new(Spelling { prompts: vec![Vec::new(); slots], left: vec![None; slots], poison }),
-            Box::new(Beeping { queues: vec![VecDeque::new(); slots], ends: vec![None; slots] }),
+            Box::new(Spelling { prompts: vec![Vec::new(); slots], left: vec![None; slots], poison, at }),
+            Box::new(Beeping { queues: vec![VecDeque::new(); slots], ends: vec![None; slots], poison, at }),
         ],
         codec: Codec { sample_rate: 8000, frame: Duration::from_millis(7) },
         voices: vec!["only".to_owned()],
         lanes: Lanes { sessions: slots, beside: 0, context: 1000 },
         max_tokens: 1000,
     };
+    (tokenizer, model)
+}
+
+/// A running engine of this family with room for `slots` sessions, and those sessions.
+fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>) {
+    let (tokenizer, model) = model(slots, Poison::default());
     let (arrivals, arriving) = flume::bounded(slots);
     let (wake, woken) = Wake::new();
-    let open = Arc::new(AtomicUsize::new(slots));
+    let gauges = Arc::new(Gauges::default());
+    gauges.open.store(slots, Ordering::Relaxed);
     let sessions = (0..slots)
         .map(|_| {
             let (session, peer) = link(wake.clone());
@@ -187,7 +216,7 @@ fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>)
     let thread = std::thread::spawn(move || {
         // Held as long as the thread runs: without it the loop would end at once.
         let _arrivals = arrivals;
-        Scheduler::new(model, &EngineConfig::default(), arriving, open).run(&woken);
+        Scheduler::new(model, &EngineConfig::default(), arriving, gauges).run(&woken);
     });
     (tokenizer, sessions, thread)
 }
@@ -230,8 +259,45 @@ fn two_stages_of_another_kind_are_served_by_the_same_scheduler() {
     }
 }
 
+/// Asks everybody for something, and somebody in their midst for poison; what each got, and what it should have got.
+fn poisoned(at: Poison) -> (Vec<Result<(String, Vec<f32>), SessionError>>, Vec<(String, Vec<f32>)>) {
+    const CALLERS: usize = 5;
+    let (tokenizer, model) = model(CALLERS, at);
+    let mut engine = drive(model, &EngineConfig::default());
+    let sessions: Vec<Session> = (0..CALLERS).map(|_| engine.open()).collect();
+    let mut expected = Vec::new();
+    for (number, session) in sessions.iter().enumerate() {
+        let text = if number == 2 { format!("abc{POISON}defghijkl") } else { format!("w{number}xyz and more") };
+        ask(session, 0, &text);
+        let mut ids = tokenizer.encode(&text).unwrap();
+        ids.reverse();
+        let beeps = ids.iter().flat_map(|&id| [id as f32; BEEP]).collect();
+        expected.push((tokenizer.decode(&ids), beeps));
+    }
+    engine.settle();
+    let answers = sessions.iter().map(answer).collect();
+    drop(sessions);
+    assert_eq!(engine.left_behind(), (0, 0));
+    (answers, expected)
+}
+
 #[test]
-fn a_stage_that_panics_ends_the_sessions_of_its_batch_and_no_others() {
+fn a_panic_ends_the_session_at_fault_and_no_other_answer_misses_a_sound() {
+    for (at, stage) in [(Poison::Step, "spelling"), (Poison::Later, "beeping"), (Poison::Accept, "beeping")] {
+        let (answers, expected) = poisoned(at);
+        for (number, (answer, expected)) in answers.into_iter().zip(expected).enumerate() {
+            if number == 2 {
+                let error = answer.unwrap_err();
+                assert!(matches!(&error, SessionError::Internal { stage: at, .. } if *at == stage), "{error}");
+                continue;
+            }
+            assert_eq!(answer.unwrap(), expected, "a neighbour's panic cost caller {number} something, or said it twice");
+        }
+    }
+}
+
+#[test]
+fn a_session_that_ended_by_a_panic_is_over_and_new_ones_are_welcome() {
     let (_, sessions, _thread) = serve(2);
     ask(&sessions[0], 0, &format!("abc{POISON}def"));
     let error = answer(&sessions[0]).unwrap_err();
@@ -239,4 +305,24 @@ fn a_stage_that_panics_ends_the_sessions_of_its_batch_and_no_others() {
     assert!(sessions[0].next_event_blocking().is_none(), "a session goes on after a fatal error");
     ask(&sessions[1], 0, "abc");
     assert!(answer(&sessions[1]).is_ok());
+}
+
+#[test]
+fn a_stage_that_waits_for_input_in_vain_ends_with_an_error() {
+    let (_, model) = model(2, Poison::Silent);
+    let waits = Waits { stage_s: 9, ..Waits::default() };
+    let mut engine = drive(model, &EngineConfig { waits, ..EngineConfig::default() });
+    let (stuck, fine) = (engine.open(), engine.open());
+    ask(&stuck, 0, &format!("abc{POISON}def"));
+    engine.settle();
+    engine.time.pass(Duration::from_secs(8));
+    ask(&fine, 0, "abc");
+    engine.settle();
+    assert!(answer(&fine).is_ok());
+    engine.time.pass(Duration::from_secs(1));
+    engine.settle();
+    let error = SessionError::TimedOut { what: "the next step of an answer", limit_s: 9 };
+    assert_eq!(answer(&stuck), Err(error));
+    drop((stuck, fine));
+    assert_eq!(engine.left_behind(), (0, 0));
 }

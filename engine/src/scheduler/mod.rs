@@ -69,20 +69,29 @@ pub struct Scheduler<T> {
     /// Since when a lane's sound waits to be read silently.
     silent_since: BTreeMap<usize, Instant>,
     arrivals: flume::Receiver<Peer>,
-    open: Arc<AtomicUsize>,
+    gauges: Arc<Gauges>,
     clock: Clock,
     times: Vec<(Duration, u64)>,
 }
 
+/// What an engine holds, for anyone to read at any time.
+#[derive(Debug, Default)]
+pub struct Gauges {
+    /// Sessions that are open, those included that the thread has not seen yet.
+    pub open: AtomicUsize,
+    /// What [`Scheduler::held`] said when the thread last had nothing to do.
+    pub held: AtomicUsize,
+}
+
 impl<T> Scheduler<T> {
-    /// Drives `model` for the sessions that arrive; `open` counts them down as they go.
+    /// Drives `model` for the sessions that arrive; `gauges.open` is counted down as they go.
     pub fn new(
         model: Model<T>,
         config: &EngineConfig,
         arrivals: flume::Receiver<Peer>,
-        open: Arc<AtomicUsize>,
+        gauges: Arc<Gauges>,
     ) -> Self {
-        Self::with_clock(model, config, arrivals, open, Box::new(Instant::now))
+        Self::with_clock(model, config, arrivals, gauges, Box::new(Instant::now))
     }
 
     /// The same with a clock of its own.
@@ -90,7 +99,7 @@ impl<T> Scheduler<T> {
         model: Model<T>,
         config: &EngineConfig,
         arrivals: flume::Receiver<Peer>,
-        open: Arc<AtomicUsize>,
+        gauges: Arc<Gauges>,
         clock: Clock,
     ) -> Self {
         let (sessions, lanes) = (model.lanes.sessions, model.lanes.total());
@@ -117,7 +126,7 @@ impl<T> Scheduler<T> {
             suspects: BTreeSet::new(),
             silent_since: BTreeMap::new(),
             arrivals,
-            open,
+            gauges,
             clock,
             times: vec![(Duration::ZERO, 0); model.stages.len() + 1],
             model,
@@ -152,7 +161,11 @@ impl<T> Scheduler<T> {
         moved |= self.update_prompts(now);
         moved |= self.work(now);
         moved |= self.end_overdue(now);
-        if moved { Tick::Moved } else { Tick::Idle(self.next_limit()) }
+        if moved {
+            return Tick::Moved;
+        }
+        self.gauges.held.store(self.held(), Ordering::Release);
+        Tick::Idle(self.next_limit())
     }
 
     /// Sessions that live.
@@ -182,7 +195,7 @@ impl<T> Scheduler<T> {
                     Some(lane) => {
                         self.sessions.insert(lane, Conversation::new(peer, lane));
                     }
-                    // `open` counts lanes before a session is sent; dropping the peer ends it all the same.
+                    // `gauges.open` counts lanes before a session is sent; dropping the peer ends it all the same.
                     None => tracing::error!("a session arrived without a lane"),
                 },
                 Err(flume::TryRecvError::Empty) => return true,
@@ -271,7 +284,9 @@ impl<T> Scheduler<T> {
             self.free_beside.push(lane);
         }
         self.free_lanes.push(slot);
-        self.open.fetch_sub(1, Ordering::AcqRel);
+        // Nobody who counts on its lane may find that something is still held.
+        self.gauges.held.store(self.held(), Ordering::Release);
+        self.gauges.open.fetch_sub(1, Ordering::AcqRel);
         // Last, because who waits for the end of the session's events may count on its lane.
         drop(session);
     }

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use repartee_engine::checkpoint::Checkpoint;
-use repartee_engine::scheduler::{Scheduler, Tick};
+use repartee_engine::scheduler::{Gauges, Scheduler, Tick};
 use repartee_engine::session::{Command, Event, FinishReason, Peer, Respond, Session, SessionError, Usage, Wake, link};
 use repartee_engine::stage::Model;
 use repartee_engine::{EngineConfig, Source, models};
@@ -38,7 +38,7 @@ pub struct Driven<T> {
     pub scheduler: Scheduler<T>,
     pub time: Time,
     arrivals: flume::Sender<Peer>,
-    open: Arc<AtomicUsize>,
+    gauges: Arc<Gauges>,
     wake: Wake,
 }
 
@@ -51,20 +51,20 @@ pub fn serve(folder: &Path, config: &EngineConfig) -> Driven<repartee_kernels::c
 /// Any model.
 pub fn drive<T>(model: Model<T>, config: &EngineConfig) -> Driven<T> {
     let (arrivals, arriving) = flume::bounded(model.lanes.sessions);
-    let open = Arc::new(AtomicUsize::new(0));
+    let gauges = Arc::new(Gauges::default());
     let time = Time::new();
     let clock = time.clone();
     let clock = Box::new(move || clock.now());
-    let scheduler = Scheduler::with_clock(model, config, arriving, Arc::clone(&open), clock);
+    let scheduler = Scheduler::with_clock(model, config, arriving, Arc::clone(&gauges), clock);
     let (wake, _) = Wake::new();
-    Driven { scheduler, time, arrivals, open, wake }
+    Driven { scheduler, time, arrivals, gauges, wake }
 }
 
 impl<T> Driven<T> {
     pub fn open(&self) -> Session {
         let (session, peer) = link(self.wake.clone());
-        self.open.fetch_add(1, Ordering::Relaxed);
-        self.arrivals.send(peer).unwrap();
+        self.gauges.open.fetch_add(1, Ordering::Relaxed);
+        self.arrivals.try_send(peer).expect("tick first: more sessions arrive than there are lanes");
         session
     }
 

@@ -1,0 +1,350 @@
+//! Random conversations of several callers at once, against the plainest way to have each of them: one session alone, one
+//! command after the other, nothing begun on suspicion, nothing cancelled, nothing beside.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::driven::{Answer, Driven, serve, submit};
+use common::{Expected, folder};
+use proptest::prelude::*;
+use repartee_engine::EngineConfig;
+use repartee_engine::hand_off::HandOff;
+use repartee_engine::session::{
+    Command, Content, Event, FinishReason, Place, Respond, Role, Sampling, Session, SessionError,
+};
+use repartee_kernels::cpu::Tensor;
+
+/// Callers at once.
+const CALLERS: usize = 3;
+
+/// What is done next, and to whom; the numbers are read as each action needs.
+type Step = (u8, u8, u16);
+
+/// One caller and the plain history of what it has done.
+struct Caller {
+    session: Session,
+    /// Commands that count, in order.
+    script: Vec<Command>,
+    /// Answers outside of the conversation: how much of the script stood before each.
+    aside: Vec<(usize, Respond)>,
+    answers: BTreeMap<u64, Answer>,
+    /// Answers that are not complete.
+    open: Vec<u64>,
+    /// Answers of which nothing is to be kept.
+    void: Vec<u64>,
+    items: Vec<u64>,
+    /// Sound that was appended and not committed.
+    heard: bool,
+    number: u64,
+}
+
+struct Run {
+    engine: Driven<Tensor>,
+    audio: Vec<f32>,
+    callers: Vec<Caller>,
+}
+
+fn request(number: u64) -> Respond {
+    let sampling = Sampling { temperature: 1.2, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 };
+    Respond { seed: 3, max_tokens: Some(3), sampling: Some(sampling), ..Respond::new(number, 1000 + number) }
+}
+
+impl Run {
+    fn caller(&mut self) -> Caller {
+        Caller {
+            session: self.engine.open(),
+            script: Vec::new(),
+            aside: Vec::new(),
+            answers: BTreeMap::new(),
+            open: Vec::new(),
+            void: Vec::new(),
+            items: Vec::new(),
+            heard: false,
+            number: 0,
+        }
+    }
+
+    /// Sends a command that counts.
+    fn say(&mut self, who: usize, command: Command) {
+        submit(&self.callers[who].session, command.clone());
+        self.callers[who].script.push(command);
+    }
+
+    fn tick(&mut self, ticks: usize) {
+        self.engine.ticks(ticks);
+        for caller in &mut self.callers {
+            while let Some(event) = caller.session.try_next_event() {
+                caller.take(event);
+            }
+        }
+    }
+
+    /// Goes on until a caller has all its answers.
+    fn drain(&mut self, who: usize) {
+        for _ in 0..10_000 {
+            if self.callers[who].open.is_empty() {
+                return;
+            }
+            self.tick(1);
+        }
+        panic!("answers {:?} do not come", self.callers[who].open);
+    }
+
+    fn step(&mut self, (action, who, detail): Step) {
+        let who = usize::from(who) % CALLERS;
+        let detail = usize::from(detail);
+        let number = self.callers[who].number;
+        match action % 14 {
+            0..=2 => {
+                let from = detail % (self.audio.len() - 4000);
+                let slice = self.audio[from..from + 200 + detail % 3800].to_vec();
+                self.say(who, Command::Append(slice));
+                self.callers[who].heard = true;
+            }
+            3 if self.callers[who].heard => {
+                self.say(who, Command::Commit { item: number });
+                self.callers[who].named(number);
+                self.callers[who].heard = false;
+            }
+            4 => {
+                let text = ["so", "and then", "what"][detail % 3].to_owned();
+                let role = [Role::User, Role::Assistant, Role::System][detail % 3];
+                let content = Content::Text { role, text };
+                // In the middle only of a history that nobody waits for: what is asked for is answered as it stands then.
+                let place = match self.callers[who].items.get(detail % 7) {
+                    Some(&item) => {
+                        self.drain(who);
+                        Place::After(item)
+                    }
+                    None => Place::End,
+                };
+                self.say(who, Command::Insert { item: number, place, content });
+                self.callers[who].named(number);
+            }
+            5 if !self.callers[who].items.is_empty() => {
+                self.drain(who);
+                let at = detail % self.callers[who].items.len();
+                let item = self.callers[who].items.remove(at);
+                self.say(who, Command::Delete { item });
+            }
+            6 if !self.callers[who].answers.is_empty() => {
+                self.drain(who);
+                let answers = &self.callers[who].answers;
+                let (&response, answer) = answers.iter().nth(detail % answers.len()).unwrap();
+                let heard = answer.text.chars().take(1 + detail % 3).collect();
+                self.say(who, Command::Truncate { item: 1000 + response, text: heard });
+            }
+            7 => self.say(who, Command::Instruct(["", "be brief", "be kind"][detail % 3].to_owned())),
+            8 | 9 => {
+                self.say(who, Command::Respond(request(number)));
+                self.callers[who].asked(number);
+                self.callers[who].items.push(1000 + number);
+            }
+            10 => {
+                self.drain(who);
+                let aside = Respond { outside: true, ..request(number) };
+                submit(&self.callers[who].session, Command::Respond(aside.clone()));
+                let script = self.callers[who].script.len();
+                self.callers[who].aside.push((script, aside));
+                self.callers[who].asked(number);
+                // Whatever happens next happens after its prompt was read, as in the plain way.
+                self.tick(1);
+            }
+            11 => {
+                self.drain(who);
+                submit(&self.callers[who].session, Command::Respond(request(number)));
+                self.callers[who].number += 1;
+                self.callers[who].void.push(number);
+                self.tick(detail % 30);
+                submit(&self.callers[who].session, Command::Cancel { response: number });
+                submit(&self.callers[who].session, Command::Delete { item: 1000 + number });
+            }
+            12 if self.callers[who].heard => self.doubt(who, number, detail),
+            13 if detail % 4 == 0 => {
+                let fresh = self.caller();
+                drop(std::mem::replace(&mut self.callers[who], fresh));
+                self.tick(1);
+            }
+            _ => {}
+        }
+        self.tick(detail % 4);
+    }
+
+    /// Begins an answer on suspicion and decides later.
+    fn doubt(&mut self, who: usize, number: u64, detail: usize) {
+        self.drain(who);
+        self.tick(100);
+        let answer = request(number);
+        submit(&self.callers[who].session, Command::Speculate { item: 500 + number, answer: answer.clone() });
+        self.callers[who].number += 1;
+        self.callers[who].open.push(number);
+        self.tick(detail % 40);
+        let more = self.audio[..100 + detail % 900].to_vec();
+        let goes_on = detail % 3 > 0;
+        if goes_on {
+            submit(&self.callers[who].session, Command::Append(more.clone()));
+            self.tick(detail % 5);
+        }
+        if detail % 2 == 0 {
+            submit(&self.callers[who].session, Command::Confirm { response: number });
+            let script = &mut self.callers[who].script;
+            script.extend([Command::Commit { item: 500 + number }, Command::Respond(answer)]);
+            self.callers[who].named(500 + number);
+            self.callers[who].items.push(1000 + number);
+            self.callers[who].heard = goes_on;
+        } else {
+            submit(&self.callers[who].session, Command::TakeBack { response: number });
+            self.callers[who].open.retain(|&open| open != number);
+            self.callers[who].answers.remove(&number);
+            self.callers[who].void.push(number);
+        }
+        if goes_on {
+            self.callers[who].script.push(Command::Append(more));
+        }
+    }
+}
+
+impl Caller {
+    fn named(&mut self, item: u64) {
+        self.items.push(item);
+        self.number += 1;
+    }
+
+    fn asked(&mut self, number: u64) {
+        self.open.push(number);
+        self.number += 1;
+    }
+
+    fn take(&mut self, event: Event) {
+        let number = match &event {
+            Event::Text { response, .. } | Event::Audio { response, .. } | Event::SegmentFinished { response, .. } => {
+                *response
+            }
+            // A history without words or sound may be nothing to answer; commands of this test are never at fault.
+            other => panic!("{other:?}"),
+        };
+        if self.void.contains(&number) {
+            return;
+        }
+        if self.answers.entry(number).or_default().take(number, event).unwrap() {
+            self.open.retain(|&open| open != number);
+        }
+    }
+}
+
+/// The same conversation in the plainest way.
+fn plainly(folder: &std::path::Path, script: &[Command], last: Option<&Respond>) -> BTreeMap<u64, Answer> {
+    let config = EngineConfig { sessions: 1, beside: 0, batch: false, session_tokens: 2048, ..EngineConfig::default() };
+    let mut engine = serve(folder, &config);
+    let session = engine.open();
+    let mut answers = BTreeMap::new();
+    for command in script {
+        submit(&session, command.clone());
+        if let Command::Respond(request) = command {
+            answers.insert(request.response, engine.listen(&session, request.response).unwrap());
+        }
+        engine.settle();
+    }
+    if let Some(request) = last {
+        submit(&session, Command::Respond(Respond { outside: false, ..request.clone() }));
+        answers.insert(request.response, engine.listen(&session, request.response).unwrap());
+    }
+    answers
+}
+
+fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
+    let folder = folder("dense").join("checkpoint");
+    let audio = Expected::load("dense").tensor("turn1.audio").0;
+    let mut run = Run { engine: serve(&folder, config), audio, callers: Vec::new() };
+    for _ in 0..CALLERS {
+        let caller = run.caller();
+        run.callers.push(caller);
+    }
+    for &step in steps {
+        run.step(step);
+    }
+    for who in 0..CALLERS {
+        run.drain(who);
+    }
+    for caller in &run.callers {
+        let mut expected = plainly(&folder, &caller.script, None);
+        for (before, request) in &caller.aside {
+            let with = plainly(&folder, &caller.script[..*before], Some(request));
+            expected.insert(request.response, with[&request.response].clone());
+        }
+        prop_assert_eq!(caller.answers.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (number, answer) in &caller.answers {
+            let plain = &expected[number];
+            prop_assert_eq!(&answer.text, &plain.text, "answer {} of {:?}", number, caller.script.len());
+            prop_assert!(answer.said() == plain.said(), "answer {}: other samples, or another prompt", number);
+        }
+    }
+    run.callers.clear();
+    prop_assert_eq!(run.engine.left_behind(), (0, 0));
+    Ok(())
+}
+
+fn cases(cases: u32, mode: impl Fn() -> EngineConfig) {
+    let steps = prop::collection::vec((any::<u8>(), any::<u8>(), any::<u16>()), 1..60);
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    proptest::test_runner::TestRunner::new(config).run(&steps, |steps| check(&mode(), &steps)).unwrap();
+}
+
+fn mode(batch: bool, hand_off: HandOff) -> EngineConfig {
+    EngineConfig { sessions: CALLERS + 1, beside: 4, session_tokens: 2048, batch, hand_off, ..EngineConfig::default() }
+}
+
+#[test]
+fn any_interleaving_is_the_same_as_one_after_the_other_in_batches() {
+    cases(20, || mode(true, HandOff::AsyncChunk));
+}
+
+#[test]
+fn any_interleaving_is_the_same_as_one_after_the_other_with_full_payload() {
+    cases(10, || mode(true, HandOff::FullPayload));
+}
+
+#[test]
+fn any_interleaving_is_the_same_as_one_after_the_other_without_batches() {
+    cases(10, || mode(false, HandOff::AsyncChunk));
+}
+
+#[test]
+#[ignore = "minutes: make test-long"]
+fn very_many_interleavings_are_the_same_as_one_after_the_other() {
+    for batch in [true, false] {
+        for hand_off in [HandOff::AsyncChunk, HandOff::FullPayload] {
+            cases(250, || mode(batch, hand_off));
+        }
+    }
+}
+
+#[test]
+fn sound_that_is_no_number_ends_its_own_session_only() {
+    let folder = folder("dense").join("checkpoint");
+    let audio = Expected::load("dense").tensor("turn1.audio").0;
+    let mut engine = serve(&folder, &mode(true, HandOff::AsyncChunk));
+    let (broken, fine) = (engine.open(), engine.open());
+    let mut poisoned = audio.clone();
+    // Its power is beyond what single precision holds.
+    poisoned[1000] = 1e30;
+    for (session, audio) in [(&broken, poisoned), (&fine, audio.clone())] {
+        submit(session, Command::Append(audio));
+        submit(session, Command::Commit { item: 0 });
+        submit(session, Command::Respond(request(0)));
+    }
+    let answer = engine.listen(&fine, 0).unwrap();
+    let error = engine.listen(&broken, 0).map(|answer| answer.text).unwrap_err();
+    assert_eq!(error, SessionError::NotFinite { stage: "thinker" });
+    drop((broken, fine));
+    assert_eq!(engine.left_behind(), (0, 0));
+    let alone = engine.open();
+    submit(&alone, Command::Append(audio));
+    submit(&alone, Command::Commit { item: 0 });
+    assert!(engine.answer(&alone, request(0)).unwrap().said() == answer.said());
+    assert_ne!(answer.reason, Some(FinishReason::Cancelled));
+}
