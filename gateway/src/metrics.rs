@@ -52,8 +52,12 @@ pub struct Metrics {
     pub errors: IntCounterVec,
     /// Times that the playout clock found nothing to play within an answer.
     pub underruns: IntCounter,
-    /// Sessions refused because every slot was taken.
-    pub refused: IntCounter,
+    /// Requests for calls that were refused, by reason: `full`, `key`, `address`, `pace`, `unauthorized`, `draining`.
+    pub refused: IntCounterVec,
+    /// Connections that are open, websockets not included.
+    pub connections: IntGauge,
+    /// Sessions that the engine has room for.
+    pub slots: IntGauge,
 }
 
 impl Metrics {
@@ -78,7 +82,12 @@ impl Metrics {
                 "repartee_underruns_total",
                 "Times that the playout clock found nothing to play within an answer",
             )?,
-            refused: IntCounter::new("repartee_refused_total", "Sessions refused because every slot was taken")?,
+            refused: IntCounterVec::new(
+                Opts::new("repartee_refused_total", "Requests for calls that were refused"),
+                &["reason"],
+            )?,
+            connections: IntGauge::new("repartee_connections", "Connections that are open, websockets not included")?,
+            slots: IntGauge::new("repartee_session_slots", "Sessions that the engine has room for")?,
         };
         metrics.registry.register(Box::new(metrics.active.clone()))?;
         metrics.registry.register(Box::new(metrics.ttfp.clone()))?;
@@ -87,6 +96,8 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.errors.clone()))?;
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
         metrics.registry.register(Box::new(metrics.refused.clone()))?;
+        metrics.registry.register(Box::new(metrics.connections.clone()))?;
+        metrics.registry.register(Box::new(metrics.slots.clone()))?;
         Ok(metrics)
     }
 

@@ -123,20 +123,23 @@ pub enum Ended {
     Hangup,
     /// The caller took nothing for too long, or the line broke.
     Unreachable,
-    /// The server goes down.
+    /// The server goes down, or somebody else ended the call.
     Shutdown,
     /// A failure of ours.
     Failed,
 }
 
-/// Runs one call to its end, or until `stop`, which is when the server goes down. Dropping the future frees everything.
+/// Runs one call to its end, or until `stop`. After `drain`, which is when the server begins to go down, it goes on only as
+/// long as a turn does. Dropping the future frees everything.
 pub async fn run<L: Line>(
     mut line: L,
     session: Session,
     setup: Setup,
     metrics: Arc<Metrics>,
+    drain: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
 ) -> Ended {
+    let mut drain = pin!(drain.fuse());
     let mut stop = pin!(stop);
     let outlet = line.outlet();
     let microphone = Microphone::new(setup.model.input_rate);
@@ -166,8 +169,12 @@ pub async fn run<L: Line>(
         if call.closing && call.outbound.is_empty() {
             break Ended::Failed;
         }
+        let delivered = call.outbound.is_empty() && submitting.is_terminated();
+        if drain.is_terminated() && delivered && call.core.is_idle() {
+            break Ended::Shutdown;
+        }
         let unheard = call.microphone.has_more();
-        let listen = !call.closing && !unheard && call.outbound.is_empty() && submitting.is_terminated();
+        let listen = !call.closing && !unheard && delivered;
         tokio::select! {
             permit = outlet.reserve(), if !call.outbound.is_empty() => match permit {
                 Ok(permit) => if let Some(text) = call.outbound.pop_front() {
@@ -190,6 +197,7 @@ pub async fn run<L: Line>(
             () = tokio::task::yield_now(), if unheard && call.outbound.is_empty() && submitting.is_terminated() => {
                 call.listen(&mut line);
             }
+            () = &mut drain, if !drain.is_terminated() => {}
             () = &mut stop => break Ended::Shutdown,
         }
     };

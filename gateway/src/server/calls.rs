@@ -12,8 +12,9 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
+use super::App;
+use super::gate::Caller;
 use super::reply::Refusal;
-use super::{App, origin};
 use crate::call;
 use crate::protocol::{ErrorBody, ErrorKind};
 use crate::session::Delivery;
@@ -49,13 +50,13 @@ impl Drop for Listed {
 
 pub(super) async fn create(
     State(app): State<Arc<App>>,
+    caller: Caller,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, Refusal> {
-    origin::check(&headers)?;
     let offer = read_offer(&headers, body)?;
-    let (session, place) = app.admit()?;
-    let setup = app.setup(Delivery::Paced)?;
+    let (session, place) = app.admit(&caller)?;
+    let setup = app.setup(Delivery::Paced, &caller)?;
     let settings = WebRtcSettings::listening_on(app.config.listen.ip());
     let (answer, call) = answer(&offer, &settings).await.map_err(|error| match error {
         AnswerError::Internal(message) => Refusal::internal(&message),
@@ -70,7 +71,7 @@ pub(super) async fn create(
     app.calls.running().insert(id.clone(), hang_up);
     let listed = Listed { app: app.clone(), id };
     tokio::spawn(async move {
-        let stopped = app.stopped();
+        let (drain, stopped) = (app.draining(), app.stopped());
         let stop = async {
             tokio::select! {
                 () = stopped => {}
@@ -78,19 +79,14 @@ pub(super) async fn create(
                 _ = hung_up => {}
             }
         };
-        let ended = call::run(line, session, setup, app.metrics.clone(), stop).await;
+        let ended = call::run(line, session, setup, app.metrics.clone(), drain, stop).await;
         tracing::debug!(?ended, "a call ended");
         drop((listed, place));
     });
     Ok((StatusCode::CREATED, [(CONTENT_TYPE, SDP), (LOCATION, &location)], answer).into_response())
 }
 
-pub(super) async fn hang_up(
-    State(app): State<Arc<App>>,
-    headers: HeaderMap,
-    Path(id): Path<String>,
-) -> Result<StatusCode, Refusal> {
-    origin::check(&headers)?;
+pub(super) async fn hang_up(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode, Refusal> {
     let hang_up = app.calls.running().remove(&id).ok_or_else(|| {
         let message = "there is no such call";
         Refusal::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::CallUnknown, message))

@@ -24,9 +24,11 @@ mod tests;
 mod turns;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine::session::{Command, Event, ItemId, ModelInfo, ResponseId, SessionError};
+use serde_json::Value;
 
 use crate::media::vad::{TurnEvent, TurnSettings};
 use crate::protocol::error::Report;
@@ -165,6 +167,13 @@ pub struct Setup {
     pub model: ModelInfo,
     /// Who knows what the caller has heard.
     pub delivery: Delivery,
+    /// What the session is configured with from the start, as `session.update` has it; see [`configured`].
+    pub configuration: Option<Arc<Value>>,
+}
+
+/// The configuration that a session would begin with, or why it cannot.
+pub fn configured(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
+    config::updated(&config::initial(id, model), patch, model)
 }
 
 /// One conversation.
@@ -190,6 +199,7 @@ impl Core {
     /// A new conversation and the first things to do.
     pub fn new(setup: Setup) -> (Self, Vec<Effect>) {
         let config = config::initial(&setup.session_id, &setup.model);
+        let configuration = setup.configuration.clone();
         let mut core = Self {
             hearing: Hearing::new(setup.model.input_rate),
             setup,
@@ -202,8 +212,13 @@ impl Core {
             counter: 0,
             effects: Vec::new(),
         };
+        let refused = configuration.and_then(|patch| core.reconfigure(&patch).err());
         core.configure();
         core.send(ServerEvent::SessionCreated(State { session: core.config.clone() }));
+        core.config.repartee.warnings.clear();
+        if let Some(error) = refused {
+            core.fail(error);
+        }
         let effects = std::mem::take(&mut core.effects);
         (core, effects)
     }
@@ -228,6 +243,13 @@ impl Core {
             Input::Playout(report) => self.playout(report),
         }
         std::mem::take(&mut self.effects)
+    }
+
+    /// Whether nothing goes on: no turn, no answer, nothing to be played. Without turn detection the client alone knows
+    /// whether a turn is open, so that does not count.
+    pub fn is_idle(&self) -> bool {
+        let listening = self.config.audio.input.turn_detection.is_some() && self.hearing.has_turn();
+        !listening && self.answer.is_none() && self.deferred.is_none() && self.playing.is_empty()
     }
 
     /// The configuration in effect.
@@ -255,16 +277,22 @@ impl Core {
         }
     }
 
-    fn update(&mut self, patch: &serde_json::Value) -> Result<(), ErrorBody> {
+    fn update(&mut self, patch: &Value) -> Result<(), ErrorBody> {
+        self.reconfigure(patch)?;
+        self.configure();
+        self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
+        // Said once: the next update has its own.
+        self.config.repartee.warnings.clear();
+        Ok(())
+    }
+
+    /// Takes a new configuration and tells the engine.
+    fn reconfigure(&mut self, patch: &Value) -> Result<(), ErrorBody> {
         let old = self.config.instructions.clone();
         self.config = config::updated(&self.config, patch, &self.setup.model)?;
         if self.config.instructions != old {
             self.command(Command::Instruct(self.config.instructions.clone()));
         }
-        self.configure();
-        self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
-        // Said once: the next update has its own.
-        self.config.repartee.warnings.clear();
         Ok(())
     }
 
@@ -307,7 +335,7 @@ impl Core {
 }
 
 /// How a failure of the engine looks on the wire.
-fn engine_error(error: &SessionError) -> ErrorBody {
+pub(crate) fn engine_error(error: &SessionError) -> ErrorBody {
     let message = error.to_string();
     match error {
         SessionError::NothingToCommit => ErrorBody::invalid(ErrorKind::CommitEmpty, message),

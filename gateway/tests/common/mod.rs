@@ -1,6 +1,8 @@
 //! A real server on a free port with the scripted engine behind it, and a websocket client.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod http;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use repartee::config::Config;
 use repartee::media::pcm;
 use repartee::media::resample::Resampler;
-use repartee::server::Server;
+use repartee::server::{Reloader, Server};
 use repartee::testing::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -29,6 +31,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Running {
     pub address: SocketAddr,
     pub engine: Arc<ScriptedEngine>,
+    pub reloader: Reloader,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<std::io::Result<()>>,
 }
@@ -45,12 +48,12 @@ impl Running {
         let server = Server::bind(config, engine.clone()).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();
-        let mut ready = server.ready();
+        let (mut ready, reloader) = (server.ready(), server.reloader());
         let task = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
         ready.wait_for(|ready| *ready).await.unwrap();
-        Self { address, engine, stop: Some(stop), task }
+        Self { address, engine, reloader, stop: Some(stop), task }
     }
 
     pub fn url(&self) -> String {
@@ -65,8 +68,16 @@ impl Running {
     }
 
     pub async fn dial(&self) -> Result<Client, Error> {
+        self.dial_with(&[]).await
+    }
+
+    /// A client that sends these headers as well.
+    pub async fn dial_with(&self, headers: &[(&'static str, &str)]) -> Result<Client, Error> {
         let mut request = self.url().into_client_request().unwrap();
         request.headers_mut().insert("sec-websocket-protocol", "realtime".parse().unwrap());
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
         let (socket, response) = connect_async(request).await?;
         assert_eq!(response.headers()["sec-websocket-protocol"], "realtime");
         Ok(Client { socket })
