@@ -5,11 +5,13 @@
 //! - [`answering`]: the answers being made
 //! - [`suspicion`]: an answer begun before it is certain that the caller's turn is over
 //! - [`slices`]: sound that is answered slice by slice
+//! - [`messages`]: what callers write, as the model reads it
 //! - [`calls`]: tool calls within what the model writes
 
 pub mod answering;
 pub mod calls;
 pub mod history;
+pub mod messages;
 pub mod rounds;
 pub mod slices;
 pub mod suspicion;
@@ -21,14 +23,15 @@ use std::time::Instant;
 
 use self::answering::Active;
 use self::history::History;
+use self::messages::{check_length, system, text_error, text_message};
 use self::rounds::{Beside, Round};
 use self::slices::Slices;
 use self::suspicion::Suspicion;
 use crate::audio::log_mel::LogMel;
 use crate::hearing::{self, Hearing, Owner, PendingWindow};
-use crate::session::{Command, Content, Event, ItemId, Peer, Place, ResponseId, Role, SessionError, Tool};
+use crate::session::{Command, Content, Event, ItemId, Peer, Place, ResponseId, SessionError, Tool};
 use crate::stage::{AudioRows, Message, Prompt};
-use crate::text::{TextError, Tokenizer};
+use crate::text::Tokenizer;
 
 /// The longest sound of one item, in seconds; a caller that never commits must not fill the memory.
 pub const MAX_AUDIO_S: u32 = 600;
@@ -390,46 +393,4 @@ fn adds(command: &Command) -> bool {
             | Command::Speculate { .. }
             | Command::Slices(_)
     )
-}
-
-/// Instructions and tools as the model reads them; nothing if there are neither.
-fn system<T>(instructions: &str, tools: &[Tool], model: &Knowledge<'_, T>) -> Result<Option<Vec<u32>>, SessionError> {
-    if tools.is_empty() {
-        let ids = model.encode(instructions)?;
-        return Ok((!ids.is_empty()).then_some(ids));
-    }
-    let text = model.prompt.with_tools(instructions, tools).ok_or(SessionError::NoTools)?;
-    Ok(Some(model.encode(&text)?))
-}
-
-/// A message of anything but sound.
-fn text_message<T>(content: Content, model: &Knowledge<'_, T>) -> Result<Message<T>, SessionError> {
-    Ok(match content {
-        Content::Text { role, text } => {
-            let ids = model.encode(&text)?;
-            match role {
-                Role::System => Message::System(ids),
-                Role::User => Message::UserText(ids),
-                Role::Assistant => Message::Assistant(ids),
-            }
-        }
-        Content::ToolCall { name, arguments } => {
-            let text = model.prompt.tool_call(&name, &arguments).ok_or(SessionError::NoTools)?;
-            Message::ToolCall(model.encode(&text)?)
-        }
-        Content::ToolResult(output) => {
-            let text = model.prompt.tool_result(&output).ok_or(SessionError::NoTools)?;
-            Message::ToolResult(model.encode(&text)?)
-        }
-        Content::Audio(_) => Message::UserAudio(Vec::new()),
-    })
-}
-
-fn check_length<T>(samples: &[f32], model: &Knowledge<'_, T>) -> Result<(), SessionError> {
-    let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
-    if samples.len() > limit { Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S }) } else { Ok(()) }
-}
-
-fn text_error(error: &TextError) -> SessionError {
-    SessionError::bad("text", "not what it takes", error.to_string())
 }

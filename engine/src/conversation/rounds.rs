@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::answering::Active;
-use super::{Conversation, Knowledge, check_length, system, text_message};
+use super::messages::{check_length, system, text_message};
+use super::{Conversation, Knowledge};
 use crate::hearing::{self, Owner};
 use crate::session::{Content, Event, FinishReason, Input, ItemId, Place, Respond, ResponseId, SessionError, Usage};
 use crate::stage::{Answer, AudioRows, Element, Message};

@@ -1,0 +1,52 @@
+//! What callers write, as the model reads it.
+
+use super::{Knowledge, MAX_AUDIO_S};
+use crate::session::{Content, Role, SessionError, Tool};
+use crate::stage::Message;
+use crate::text::TextError;
+
+/// Instructions and tools as the model reads them; nothing if there are neither.
+pub(super) fn system<T>(
+    instructions: &str,
+    tools: &[Tool],
+    model: &Knowledge<'_, T>,
+) -> Result<Option<Vec<u32>>, SessionError> {
+    if tools.is_empty() {
+        let ids = model.encode(instructions)?;
+        return Ok((!ids.is_empty()).then_some(ids));
+    }
+    let text = model.prompt.with_tools(instructions, tools).ok_or(SessionError::NoTools)?;
+    Ok(Some(model.encode(&text)?))
+}
+
+/// A message of anything but sound.
+pub(super) fn text_message<T>(content: Content, model: &Knowledge<'_, T>) -> Result<Message<T>, SessionError> {
+    Ok(match content {
+        Content::Text { role, text } => {
+            let ids = model.encode(&text)?;
+            match role {
+                Role::System => Message::System(ids),
+                Role::User => Message::UserText(ids),
+                Role::Assistant => Message::Assistant(ids),
+            }
+        }
+        Content::ToolCall { name, arguments } => {
+            let text = model.prompt.tool_call(&name, &arguments).ok_or(SessionError::NoTools)?;
+            Message::ToolCall(model.encode(&text)?)
+        }
+        Content::ToolResult(output) => {
+            let text = model.prompt.tool_result(&output).ok_or(SessionError::NoTools)?;
+            Message::ToolResult(model.encode(&text)?)
+        }
+        Content::Audio(_) => Message::UserAudio(Vec::new()),
+    })
+}
+
+pub(super) fn check_length<T>(samples: &[f32], model: &Knowledge<'_, T>) -> Result<(), SessionError> {
+    let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
+    if samples.len() > limit { Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S }) } else { Ok(()) }
+}
+
+pub(super) fn text_error(error: &TextError) -> SessionError {
+    SessionError::bad("text", "not what it takes", error.to_string())
+}
