@@ -13,7 +13,7 @@ use super::{App, origin};
 use crate::call;
 use crate::protocol::{ErrorBody, ErrorKind};
 use crate::session::Delivery;
-use crate::transport::websocket::{MAX_READ, WebSocketLine};
+use crate::transport::websocket::{self, Limits, MAX_READ};
 
 /// The subprotocol that browsers must offer and see confirmed.
 const SUBPROTOCOL: &str = "realtime";
@@ -33,7 +33,8 @@ pub(super) async fn websocket(
     let setup = app.setup(Delivery::Unpaced)?;
     let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_READ).max_frame_size(MAX_READ);
     Ok(upgrade.on_upgrade(move |socket| async move {
-        let (line, writer) = WebSocketLine::new(socket, setup.model.output_rate, app.config.stalled_after);
+        let limits = Limits { stalled_after: app.config.stalled_after, ..Limits::default() };
+        let (line, writer) = websocket::open(socket, setup.model.output_rate, limits);
         let mut writer = tokio::spawn(writer);
         let ended = call::run(line, session, setup, app.metrics.clone(), app.stopped()).await;
         tracing::debug!(?ended, "a call ended");

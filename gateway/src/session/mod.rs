@@ -4,29 +4,39 @@
 //! - `config`: updates of the configuration
 //! - `hearing`: which sound belongs to a turn
 //! - `turns`: the caller's turns, found by the VAD or ended by the client
+//! - `speculation`: answers begun on suspicion, while the caller may only pause
+//! - `idle`: callers who say nothing
 //! - `history`: the conversation's items
 //! - `items`: what a client does to items
+//! - `sound`: sound inside of events
+//! - `tools`: functions that the model may call
 //! - `answer`: one answer and how it looks on the wire
-//! - `responses`: asking for answers, and what the engine says about them
+//! - `asking`: asking for answers
+//! - `responses`: what the engine says about them
 //! - `playback`: barge-in, and what the caller has heard
 //! - `estimate`: which words were heard
 
 mod answer;
+mod asking;
 mod config;
 mod estimate;
 mod hearing;
 mod history;
+mod idle;
 mod items;
 mod playback;
 mod responses;
+pub(crate) mod sound;
+mod speculation;
 #[cfg(test)]
 mod tests;
+mod tools;
 mod turns;
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use repartee_engine::session::{Command, Event, ItemId, ModelInfo, ResponseId, SessionError};
+use repartee_engine::session::{Command, Event, ModelInfo, ResponseId, SessionError, Stamps, Tool};
 
 use crate::media::vad::{TurnEvent, TurnSettings};
 use crate::protocol::error::Report;
@@ -34,11 +44,13 @@ use crate::protocol::response::{PartName, Status};
 use crate::protocol::session::{AudioFormat, Session, State};
 use crate::protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use answer::Answer;
+use asking::Asked;
 use estimate::{Proportional, WordEstimator};
 use hearing::Hearing;
 use history::History;
-use playback::Playing;
-use responses::Asked;
+use idle::Idle;
+use playback::{Playing, SoundsUntil};
+use speculation::Speculation;
 
 /// What a conversation is told.
 #[derive(Debug)]
@@ -53,6 +65,8 @@ pub enum Input {
     Turn(TurnEvent),
     /// News from the engine.
     Engine(Event),
+    /// There is room for news that were kept back; see [`Core::has_released`].
+    Release,
     /// The engine ended the session.
     EngineEnded,
     /// News from the playout clock.
@@ -102,6 +116,20 @@ pub enum Effect {
         /// When the caller's turn ended.
         since: Instant,
     },
+    /// When the parts of an answer's first sound were ready.
+    Stamped {
+        /// Whose.
+        response: ResponseId,
+        /// When.
+        stamps: Stamps,
+    },
+    /// An answer begins to sound; on a websocket it is to be written like this.
+    Begin {
+        /// Whose.
+        response: ResponseId,
+        /// How.
+        format: AudioFormat,
+    },
     /// Sound of an answer at the model's output rate: play it, or send it as a delta.
     Speak {
         /// Name of the event, if it becomes one.
@@ -122,7 +150,7 @@ pub enum Effect {
         /// Where the last delta belongs.
         name: PartName,
     },
-    /// Drop all sound that was not played yet.
+    /// Drop all sound that was not played yet; without a playout clock, the client does.
     ClearPlayout,
     /// An answer came to its end; for the statistics.
     Answered(Status),
@@ -132,13 +160,11 @@ pub enum Effect {
     Close,
 }
 
-/// How sound is read, cut into turns and written.
+/// How the caller's sound is read and cut into turns.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Wiring {
-    /// Format of the caller's sound on a websocket.
+    /// Its format on a websocket.
     pub input: AudioFormat,
-    /// Format of the model's sound on a websocket.
-    pub output: AudioFormat,
     /// How to find turns; `None` for push-to-talk.
     pub turns: Option<TurnSettings>,
 }
@@ -174,12 +200,23 @@ pub struct Core {
     config: Session,
     hearing: Hearing,
     history: History,
-    /// The answer being made.
-    answer: Option<Answer>,
-    /// An answer to begin once the one being made has ended.
-    deferred: Option<Asked>,
+    /// The answers being made: at most one that is exclusive, and a few beside it.
+    answers: Vec<Answer>,
+    /// Exclusive answers to begin once the one being made has ended: at most one of the conversation, and a few outside of it.
+    waiting: VecDeque<Asked>,
+    /// An answer that nobody has heard of.
+    speculation: Option<Speculation>,
+    /// News of an answer that was begun on suspicion, now that it was right.
+    released: VecDeque<Event>,
+    idle: Idle,
+    /// What the engine was told of tools.
+    offered: Vec<Tool>,
+    /// The model cannot call tools.
+    toolless: bool,
     /// Answers with sound that was not played yet, oldest first. Always empty without a playout clock.
     playing: VecDeque<Playing>,
+    /// Until when the client plays. Of interest only without a playout clock.
+    sounds_until: SoundsUntil,
     estimator: Box<dyn WordEstimator>,
     /// Numbers events, items and answers.
     counter: u64,
@@ -195,9 +232,15 @@ impl Core {
             setup,
             config,
             history: History::default(),
-            answer: None,
-            deferred: None,
+            answers: Vec::new(),
+            waiting: VecDeque::new(),
+            speculation: None,
+            released: VecDeque::new(),
+            idle: Idle::default(),
+            offered: Vec::new(),
+            toolless: false,
             playing: VecDeque::new(),
+            sounds_until: SoundsUntil::default(),
             estimator: Box::new(Proportional),
             counter: 0,
             effects: Vec::new(),
@@ -217,17 +260,25 @@ impl Core {
                 }
             }
             Input::Refused(error) => self.fail(error),
-            Input::Audio(samples) => self.audio(&samples),
+            Input::Audio(samples) => self.audio(&samples, now),
             Input::Turn(TurnEvent::SpeechStarted { audio_start_ms }) => self.speech_started(audio_start_ms),
+            Input::Turn(TurnEvent::Paused { audio_end_ms }) => self.suspect(audio_end_ms, now),
+            Input::Turn(TurnEvent::Resumed { .. }) => self.take_back(),
             Input::Turn(TurnEvent::SpeechStopped { audio_end_ms }) => self.speech_stopped(audio_end_ms, now),
-            Input::Engine(event) => self.engine(event),
+            Input::Engine(event) => self.engine_says(event, now),
+            Input::Release => self.release(now),
             Input::EngineEnded => {
                 self.fail(ErrorBody::server(ErrorKind::Internal, "the engine has ended this session"));
                 self.effects.push(Effect::Close);
             }
-            Input::Playout(report) => self.playout(report),
+            Input::Playout(report) => self.playout(report, now),
         }
         std::mem::take(&mut self.effects)
+    }
+
+    /// Whether there is an answer that the caller could interrupt, as far as it is known here.
+    pub fn is_answering(&self) -> bool {
+        !self.playing.is_empty() || self.answers.iter().any(|answer| answer.exclusive)
     }
 
     /// The configuration in effect.
@@ -236,6 +287,10 @@ impl Core {
     }
 
     fn client(&mut self, event: ClientEvent, now: Instant) -> Result<(), ErrorBody> {
+        if !matches!(event, ClientEvent::InputAppend(_) | ClientEvent::ItemRetrieve(_)) {
+            // What was begun on suspicion rests on how things stood.
+            self.take_back();
+        }
         match event {
             ClientEvent::SessionUpdate(update) => self.update(&update.session),
             // Decoded by the driver, which knows the format.
@@ -261,6 +316,13 @@ impl Core {
         if self.config.instructions != old {
             self.command(Command::Instruct(self.config.instructions.clone()));
         }
+        let offered = tools::chosen(tools::functions(&self.config.tools, "session.tools")?, &self.config.tool_choice);
+        if offered != self.offered {
+            self.offered.clone_from(&offered);
+            if !self.toolless {
+                self.command(Command::Tools(offered));
+            }
+        }
         self.configure();
         self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
         // Said once: the next update has its own.
@@ -269,10 +331,12 @@ impl Core {
     }
 
     fn configure(&mut self) {
-        let turns = self.config.audio.input.turn_detection.as_ref().map(config::turn_settings);
-        self.hearing.keep(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms));
-        let wiring = Wiring { input: self.config.audio.input.format, output: self.config.audio.output.format, turns };
-        self.effects.push(Effect::Configure(wiring));
+        let input = &self.config.audio.input;
+        let speculative = self.config.repartee.speculative_start;
+        let turns = input.turn_detection.as_ref().map(|turns| config::turn_settings(turns, speculative));
+        let idle_ms = self.idle_timeout_ms().unwrap_or(0);
+        self.hearing.keep(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms), idle_ms);
+        self.effects.push(Effect::Configure(Wiring { input: self.config.audio.input.format, turns }));
     }
 
     fn send(&mut self, event: ServerEvent) {
@@ -299,10 +363,16 @@ impl Core {
         self.counter
     }
 
-    /// A new item's name on the wire and in the engine.
-    fn new_item(&mut self) -> (String, ItemId) {
-        let item = self.number();
-        (format!("item_{}_{item}", self.setup.stem), item)
+    /// A new item's name on the wire.
+    fn new_item_id(&mut self) -> String {
+        let number = self.number();
+        format!("item_{}_{number}", self.setup.stem)
+    }
+
+    /// A new function call's name on the wire.
+    fn new_call_id(&mut self) -> String {
+        let number = self.number();
+        format!("call_{}_{number}", self.setup.stem)
     }
 }
 

@@ -239,6 +239,11 @@ impl Line for WebRtcLine {
         self.outlet.clone()
     }
 
+    fn begin(&mut self, _: ResponseId, _: AudioFormat) -> Result<(), LineError> {
+        // Formats are a matter of websockets: here it is Opus.
+        Ok(())
+    }
+
     fn speak(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, LineError> {
         let filter = match &mut self.filter {
             Some(filter) => filter,
@@ -265,11 +270,6 @@ impl Line for WebRtcLine {
 
     fn has_room(&self) -> bool {
         !self.playout.is_full()
-    }
-
-    fn configure(&mut self, _: AudioFormat) -> Result<(), LineError> {
-        // Formats are a matter of websockets: here it is Opus.
-        Ok(())
     }
 
     fn heard(&self) -> Option<(ResponseId, Duration)> {
