@@ -173,7 +173,10 @@ fn simulate(order: Order, callers: usize, rate: f64, (long_every, long): (usize,
 
 #[test]
 fn deadlines_beat_arrival_order_in_first_packets_and_underruns() {
-    println!("{:<47} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}", "", "p50 ms", "p95 ms", "p99 ms", "max ms", "underruns", "silence s");
+    println!(
+        "{:<47} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
+        "", "p50 ms", "p95 ms", "p99 ms", "max ms", "underruns", "silence s"
+    );
     for (load, rate) in [("half loaded", 6.0), ("nearly full", 10.0), ("overloaded for a while", 13.0)] {
         let run = |order| simulate(order, 2000, rate, (9, 2000));
         let (deadline, arrival) = (run(Order::Deadline), run(Order::Arrival));

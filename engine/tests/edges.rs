@@ -260,7 +260,8 @@ fn settings_are_refused_by_their_names() {
 #[test]
 fn memory_that_is_too_little_for_one_session_is_refused_and_for_fewer_sessions_respected() {
     use repartee_engine::models::lanes;
-    let config = EngineConfig { sessions: 64, beside: 8, cache_mib: 10, session_tokens: 1000, ..EngineConfig::default() };
+    let config =
+        EngineConfig { sessions: 64, beside: 8, cache_mib: 10, session_tokens: 1000, ..EngineConfig::default() };
     // 1000 positions of 1 KiB: a little less than 1 MiB each, so ten sessions and a third of them for answers beside.
     let lanes_of = |context, bytes| lanes(&config, context, bytes);
     let some = lanes_of(5000, 1024).unwrap();
@@ -276,14 +277,18 @@ fn a_queue_of_commands_is_worked_off_while_others_talk() {
     let (mut engine, expected, _folder) = engine("dense", &config());
     let (busy, other) = (engine.open(), engine.open());
     for number in 0..COMMAND_QUEUE as u64 {
-        submit(&busy, Command::Insert {
-            item: number,
-            place: repartee_engine::session::Place::End,
-            content: repartee_engine::session::Content::Audio(vec![0.01; 16_000]),
-        });
+        submit(
+            &busy,
+            Command::Insert {
+                item: number,
+                place: repartee_engine::session::Place::End,
+                content: repartee_engine::session::Content::Audio(vec![0.01; 16_000]),
+            },
+        );
     }
     ask(&other, &expected, Respond { max_tokens: Some(2), audio: false, ..Respond::new(0, 1) });
     engine.ticks(10);
-    let answered = std::iter::from_fn(|| other.try_next_event()).any(|event| matches!(event, Event::SegmentFinished { .. }));
+    let answered =
+        std::iter::from_fn(|| other.try_next_event()).any(|event| matches!(event, Event::SegmentFinished { .. }));
     assert!(answered, "one caller's backlog of sound held up another's answer");
 }

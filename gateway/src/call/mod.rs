@@ -206,6 +206,7 @@ pub async fn run<L: Line>(
                 call.input(news, &mut line);
             }
             () = std::future::ready(()), if room && call.core.has_released() => call.input(Input::Release, &mut line),
+            () = until(call.core.deadline()), if open => call.input(Input::Time, &mut line),
             heard = line.next(listen) => {
                 if matches!(heard, Heard::Closed) {
                     break Ended::Hangup;
@@ -437,6 +438,13 @@ impl Call {
 
     fn close(&mut self) {
         self.closing.get_or_insert(Ended::Failed);
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
     }
 }
 

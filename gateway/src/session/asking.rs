@@ -7,7 +7,6 @@ use serde_json::{Map, Value};
 
 use super::answer::Answer;
 use super::config::MAX_INSTRUCTIONS;
-use super::items::contents;
 use super::{Core, Delivery, Effect, tools};
 use crate::protocol::item::Item;
 use crate::protocol::response::{InputItem, Overrides, Reason, ResponseOutput, State};
@@ -18,8 +17,8 @@ use crate::protocol::{ErrorBody, ErrorKind, ServerEvent};
 const MAX_METADATA: usize = 16 << 10;
 /// The most items of an answer's own input.
 const MAX_INPUT: usize = 1_024;
-/// Answers outside of the conversation that may be made or wait at a time.
-const MAX_OUTSIDE: usize = 4;
+/// Answers outside of the conversation that may be made or wait at a time: as many as the engine makes beside the others.
+const MAX_OUTSIDE: usize = 2;
 
 /// An answer that was asked for, checked and not begun.
 #[derive(Debug)]
@@ -181,7 +180,7 @@ impl Core {
                 InputItem::FunctionCall(call) => Item::FunctionCall(call.clone()),
                 InputItem::FunctionCallOutput(output) => Item::FunctionCallOutput(output.clone()),
             };
-            let contents = contents(&item, self.config.audio.input.format, self.setup.model.input_rate, &at)?;
+            let contents = self.contents(&item, &at)?;
             inputs.extend(contents.into_iter().map(EngineInput::Content));
         }
         Ok(inputs)
@@ -213,7 +212,8 @@ impl Core {
     }
 
     /// Tells the client of an answer that the engine was told of.
-    pub(super) fn begin(&mut self, answer: Answer, since: Instant) {
+    pub(super) fn begin(&mut self, mut answer: Answer, since: Instant) {
+        answer.follows = self.history.last_id().map(str::to_owned);
         if answer.is_remembered() {
             self.effects.push(Effect::Asked { response: answer.response, since });
         }
@@ -231,6 +231,7 @@ impl Core {
             id: format!("resp_{}_{response}", self.setup.stem),
             item,
             conversation_id: (!asked.outside).then(|| format!("conv_{}", self.setup.stem)),
+            follows: None,
             exclusive: asked.exclusive,
             modality: asked.modality,
             max_tokens: asked.max_tokens,

@@ -52,8 +52,10 @@ impl Entry {
 pub(super) fn text_bytes(item: &Item) -> usize {
     match item {
         Item::Message(message) => message.content.iter().map(content_bytes).sum(),
-        Item::FunctionCall(call) => call.name.len() + call.arguments.len(),
-        Item::FunctionCallOutput(output) => output.output.len(),
+        Item::FunctionCall(call) => {
+            call.call_id.as_ref().map_or(0, String::len) + call.name.len() + call.arguments.len()
+        }
+        Item::FunctionCallOutput(output) => output.call_id.len() + output.output.len(),
     }
 }
 

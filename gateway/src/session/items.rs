@@ -22,15 +22,20 @@ impl Core {
         }
     }
 
-    /// Puts an item of the talk itself at the end. When a talk outgrows the gateway's memory its oldest items are forgotten.
-    pub(super) fn remember(&mut self, entry: Entry) {
+    /// Puts an item of the talk itself behind `previous`, or at the end. When a talk outgrows the gateway's memory its oldest
+    /// items are forgotten.
+    pub(super) fn remember(&mut self, entry: Entry, previous: Option<&str>) {
         while !self.history.has_room(text_bytes(&entry.item))
             && let Some(oldest) = self.history.first_id().map(str::to_owned)
             && let Some(oldest) = self.history.remove(&oldest)
         {
             self.forget(oldest);
         }
-        self.history.push(entry);
+        let index = previous.and_then(|previous| self.history.index_after(Some(previous)));
+        match index {
+            Some(index) => self.history.insert(index, entry),
+            None => self.history.push(entry),
+        }
     }
 
     fn forget(&mut self, entry: Entry) {
@@ -42,7 +47,7 @@ impl Core {
 
     pub(super) fn create_item(&mut self, create: Create) -> Result<(), ErrorBody> {
         let mut item = create.item;
-        let contents = contents(&item, self.config.audio.input.format, self.setup.model.input_rate, "item")?;
+        let contents = self.contents(&item, "item")?;
         let Some(index) = self.history.index_after(create.previous_item_id.as_deref()) else {
             let message = "there is no item with this id to insert after";
             return Err(ErrorBody::invalid(ErrorKind::PreviousUnknown, message).at("previous_item_id"));
@@ -71,6 +76,19 @@ impl Core {
         self.history.insert(index, Entry::new(id.clone(), item, engine));
         self.show_item(&id);
         Ok(())
+    }
+
+    /// What an item says, in the engine's words; `at` is put before the path of a field that is wrong.
+    pub(super) fn contents(&self, item: &Item, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
+        Ok(match item {
+            Item::Message(message) => parts(message, self.config.audio.input.format, self.setup.model.input_rate, at)?,
+            // Nothing that such a model could read.
+            Item::FunctionCall(_) | Item::FunctionCallOutput(_) if self.toolless => Vec::new(),
+            Item::FunctionCall(call) => {
+                vec![EngineContent::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }]
+            }
+            Item::FunctionCallOutput(output) => vec![EngineContent::ToolResult(output.output.clone())],
+        })
     }
 
     /// The name that the client gave the item, or a new one.
@@ -178,17 +196,6 @@ impl Core {
             repartee,
         }));
     }
-}
-
-/// What an item says, in the engine's words; `at` is put before the path of a field that is wrong.
-pub(super) fn contents(item: &Item, format: AudioFormat, rate: u32, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
-    Ok(match item {
-        Item::Message(message) => parts(message, format, rate, at)?,
-        Item::FunctionCall(call) => {
-            vec![EngineContent::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }]
-        }
-        Item::FunctionCallOutput(output) => vec![EngineContent::ToolResult(output.output.clone())],
-    })
 }
 
 /// Texts that follow each other are one; empty ones are none.

@@ -67,6 +67,8 @@ pub enum Input {
     Engine(Event),
     /// There is room for news that were kept back; see [`Core::has_released`].
     Release,
+    /// It is [`Core::deadline`].
+    Time,
     /// The engine ended the session.
     EngineEnded,
     /// News from the playout clock.
@@ -267,6 +269,7 @@ impl Core {
             Input::Turn(TurnEvent::SpeechStopped { audio_end_ms }) => self.speech_stopped(audio_end_ms, now),
             Input::Engine(event) => self.engine_says(event, now),
             Input::Release => self.release(now),
+            Input::Time => self.time(now),
             Input::EngineEnded => {
                 self.fail(ErrorBody::server(ErrorKind::Internal, "the engine has ended this session"));
                 self.effects.push(Effect::Close);
@@ -386,6 +389,8 @@ fn engine_error(error: &SessionError) -> ErrorBody {
         SessionError::UnknownVoice { .. } => {
             ErrorBody::invalid(ErrorKind::InvalidValue, message).at("session.audio.output.voice")
         }
+        SessionError::TooManyAnswers { .. } => ErrorBody::invalid(ErrorKind::ActiveResponse, message),
+        SessionError::NoTools => ErrorBody::invalid(ErrorKind::InvalidValue, message).at("response.tools"),
         _ => ErrorBody::server(ErrorKind::Internal, message),
     }
 }

@@ -2,7 +2,7 @@
 //! the pause lasts it was the turn's end, and the answer is ahead by the waiting time; if the caller goes on, it was never begun.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use repartee_engine::session::{Command, Event, ItemId, ResponseId};
 
@@ -14,12 +14,17 @@ use crate::protocol::session::TurnDetection;
 /// enough for any pause, and it waits.
 const MOST_HELD: usize = 96;
 
+/// The longest that a decision is waited for; a caller may send no more sound at all.
+const UNDECIDED: Duration = Duration::from_secs(10);
+
 /// An answer that was begun on suspicion.
 #[derive(Debug)]
 pub(super) struct Speculation {
     /// The engine's name of the turn, if it was one.
     pub item: ItemId,
     pub answer: Answer,
+    /// Until when the decision is waited for.
+    until: Instant,
     held: VecDeque<Event>,
 }
 
@@ -51,7 +56,7 @@ impl Core {
         let asked = self.usual_answer(now);
         let (answer, respond) = self.compose(asked);
         self.command(Command::Speculate { item, answer: respond });
-        self.speculation = Some(Speculation { item, answer, held: VecDeque::new() });
+        self.speculation = Some(Speculation { item, answer, until: now + UNDECIDED, held: VecDeque::new() });
     }
 
     /// The suspicion was wrong, or something else has changed: the answer was never begun.
@@ -64,7 +69,7 @@ impl Core {
 
     /// The suspicion was right: returns the turn's name in the engine and the answer, whose news come as the line takes them.
     pub(super) fn confirm(&mut self) -> Option<(ItemId, Answer)> {
-        let Speculation { item, answer, held } = self.speculation.take()?;
+        let Speculation { item, answer, held, .. } = self.speculation.take()?;
         self.command(Command::Confirm { response: answer.response });
         self.released.extend(held);
         Some((item, answer))
@@ -92,6 +97,18 @@ impl Core {
     pub(super) fn release(&mut self, now: Instant) {
         if let Some(event) = self.released.pop_front() {
             self.engine(event, now);
+        }
+    }
+
+    /// When [`super::Input::Time`] is due.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.speculation.as_ref().map(|speculation| speculation.until)
+    }
+
+    /// Some time has passed.
+    pub(super) fn time(&mut self, now: Instant) {
+        if self.deadline().is_some_and(|deadline| deadline <= now) {
+            self.take_back();
         }
     }
 

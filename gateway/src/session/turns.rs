@@ -115,7 +115,7 @@ impl Core {
             content: vec![Content::InputAudio { audio: None, transcript: None }],
         };
         let previous_item_id = self.history.last_id().map(str::to_owned);
-        self.remember(Entry::new(item_id.clone(), Item::Message(message), vec![item]));
+        self.remember(Entry::new(item_id.clone(), Item::Message(message), vec![item]), None);
         self.send(ServerEvent::InputCommitted(Committed { previous_item_id, item_id: item_id.clone() }));
         self.show_item(&item_id);
     }

@@ -72,6 +72,22 @@ fn an_item_behind_one_of_which_nothing_was_heard_follows_the_one_before() {
 }
 
 #[test]
+fn an_answer_stands_where_it_was_asked_for() {
+    let mut talk = Talk::new(Delivery::Unpaced);
+    talk.message("a", "one");
+    let response = talk.ask();
+    talk.message("b", "two");
+    talk.says(response, "An answer.");
+    assert_eq!(talk.find("conversation.item.added")["previous_item_id"], "a");
+    let answer = talk.find("conversation.item.added")["item"]["id"].clone();
+    talk.finished(response, FinishReason::Stop);
+    let item = talk.asked().unwrap().item;
+    let b = talk.events.iter().position(|event| event["item"]["id"] == "b").unwrap();
+    assert_eq!(talk.events[b]["previous_item_id"], "a", "the answer was not known yet");
+    assert_eq!(place(&mut talk, answer, "c"), Some(Place::After(item)));
+}
+
+#[test]
 fn sound_that_a_client_writes_becomes_history() {
     use base64::Engine as _;
     let mut talk = Talk::new(Delivery::Unpaced);

@@ -1,5 +1,7 @@
 //! Answers begun on suspicion.
 
+use std::time::Duration;
+
 use repartee_engine::session::{Command, Event, FinishReason, SessionError};
 use serde_json::json;
 
@@ -76,13 +78,30 @@ fn a_caller_who_goes_on_has_never_been_answered() {
 fn an_engine_that_cannot_speculate_answers_at_the_turns_end() {
     let mut talk = pausing();
     let response = talk.asked().unwrap().response;
-    talk.input(Input::Engine(Event::Failed { response: Some(response), error: SessionError::Busy }));
+    talk.input(Input::Engine(Event::Failed { response: Some(response), error: SessionError::Busy("x") }));
     talk.sound(300);
     talk.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
     assert_eq!(talk.submitted(), 1_300 * 16);
     assert!(talk.commands.iter().any(|command| matches!(command, Command::Commit { .. })));
     assert_ne!(talk.asked().unwrap().response, response);
     assert!(!talk.kinds().contains(&"error"));
+}
+
+#[test]
+fn a_caller_who_falls_silent_altogether_is_not_waited_for_without_end() {
+    let mut talk = pausing();
+    let response = talk.asked().unwrap().response;
+    let deadline = talk.core.deadline().unwrap();
+    assert_eq!(deadline, talk.now + Duration::from_secs(10));
+    talk.now = deadline;
+    talk.input(Input::Time);
+    assert_eq!(talk.commands.last(), Some(&Command::TakeBack { response }));
+    assert_eq!(talk.core.deadline(), None);
+    // When the sound comes after all, the turn ends as usual.
+    talk.sound(300);
+    talk.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
+    assert_eq!(talk.submitted(), 1_300 * 16);
+    assert_eq!(talk.kinds().last(), Some(&"response.created"));
 }
 
 #[test]
