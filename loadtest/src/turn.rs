@@ -59,6 +59,8 @@ pub struct CallLog {
     pub setup: Vec<Duration>,
     /// Answered turns.
     pub turns: Vec<TurnTimes>,
+    /// From the first voiced frame of an interruption to the last audible packet of the answer.
+    pub interruptions: Vec<Duration>,
     /// What went wrong, and how often.
     pub errors: BTreeMap<String, u64>,
     /// How late our own frames left: above some ms this machine, not the server, is the limit.
@@ -83,6 +85,7 @@ impl CallLog {
     pub fn merge(&mut self, other: Self) {
         self.setup.extend(other.setup);
         self.turns.extend(other.turns);
+        self.interruptions.extend(other.interruptions);
         self.lateness.extend(other.lateness);
         for (error, count) in other.errors {
             *self.errors.entry(error).or_default() += count;
