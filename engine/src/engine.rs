@@ -110,7 +110,8 @@ impl SpeechEngine for Engine {
 
     fn open(&self) -> Result<Session, OpenError> {
         let arrivals = self.arrivals.as_ref().ok_or(OpenError::Stopped)?;
-        let taken = self.gauges.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));
+        let taken =
+            self.gauges.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));
         if taken.is_err() {
             return Err(OpenError::Full { slots: self.slots });
         }

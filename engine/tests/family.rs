@@ -16,8 +16,8 @@ use std::time::Duration;
 use common::driven::drive;
 use common::folder;
 use repartee_engine::EngineConfig;
-use repartee_engine::config::Waits;
 use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
+use repartee_engine::config::Waits;
 use repartee_engine::scheduler::{Gauges, Scheduler};
 use repartee_engine::session::{Command, Event, FinishReason, Respond, Role, Session, SessionError, Wake, link};
 use repartee_engine::stage::{
@@ -291,7 +291,11 @@ fn a_panic_ends_the_session_at_fault_and_no_other_answer_misses_a_sound() {
                 assert!(matches!(&error, SessionError::Internal { stage: at, .. } if *at == stage), "{error}");
                 continue;
             }
-            assert_eq!(answer.unwrap(), expected, "a neighbour's panic cost caller {number} something, or said it twice");
+            assert_eq!(
+                answer.unwrap(),
+                expected,
+                "a neighbour's panic cost caller {number} something, or said it twice"
+            );
         }
     }
 }

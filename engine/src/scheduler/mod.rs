@@ -85,12 +85,7 @@ pub struct Gauges {
 
 impl<T> Scheduler<T> {
     /// Drives `model` for the sessions that arrive; `gauges.open` is counted down as they go.
-    pub fn new(
-        model: Model<T>,
-        config: &EngineConfig,
-        arrivals: flume::Receiver<Peer>,
-        gauges: Arc<Gauges>,
-    ) -> Self {
+    pub fn new(model: Model<T>, config: &EngineConfig, arrivals: flume::Receiver<Peer>, gauges: Arc<Gauges>) -> Self {
         Self::with_clock(model, config, arrivals, gauges, Box::new(Instant::now))
     }
 
