@@ -4,7 +4,7 @@
 # Usage: setup.sh PART...
 #   build      a C compiler and cmake, for libopus
 #   lint       rustfmt and clippy
-#   tests      Python with tests/requirements.txt, Node packages of tests/browser, Chromium
+#   tests      Python with tests/requirements.txt, Node packages of tests/browser, Chromium, nginx
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #
 # Debian packages go to the system, everything else under target/tools and tests/browser/node_modules.
@@ -58,6 +58,18 @@ node_packages() {
   cp "$folder/package-lock.json" "$folder/node_modules/installed.json"
 }
 
+# A program out of a Debian package, without installing the package: that would start a service.
+unpacked_nginx() {
+  local home=$TOOLS/nginx
+  [ -x "$home/usr/sbin/nginx" ] && return
+  command -v apt-get >/dev/null || die "missing for the proxy tests: nginx. Install it with your system's own tool."
+  say "unpacking nginx into $home"
+  mkdir -p "$home"
+  # Lists older than the package in them point nowhere; only root may renew them.
+  (cd "$home" && apt-get download -qq --print-uris nginx >/dev/null 2>&1) || need_packages "nginx's own needs" libpcre2-8-0 libssl3
+  (cd "$home" && apt-get download -qq nginx && dpkg -x nginx_*.deb . && rm nginx_*.deb) >&2
+}
+
 build() {
   command -v cargo >/dev/null || die "there is no Rust: install rustup, then try again"
   local missing=()
@@ -78,6 +90,7 @@ tests() {
   python_tools python tests/requirements.txt
   node_packages tests/browser
   command -v "${REPARTEE_CHROMIUM:-chromium}" >/dev/null || need_packages "the browser tests" chromium
+  command -v nginx >/dev/null || unpacked_nginx
 }
 
 reference() {

@@ -1,6 +1,8 @@
 // The demo page: one button, the conversation as it happens, how fast it was.
 
-import { Call, CallError, openMicrophone } from "./call.js";
+import { Call, CallError, iceServers, openMicrophone } from "./call.js";
+import { remember } from "./key.js";
+import { Memory } from "./memory.js";
 import { Ear } from "./sound.js";
 import { Turn } from "./turns.js";
 
@@ -9,10 +11,15 @@ const $ = (id) => document.getElementById(id);
 const READ_EVERY_MS = 20;
 /** The meters tell a screen reader their value this often. */
 const TELL_EVERY_MS = 1000;
+/** A lost connection is called again for so long, with growing pauses. */
+const REDIAL_FOR_MS = 30000;
+const FIRST_PAUSE_MS = 500;
+const LONGEST_PAUSE_MS = 5000;
 
 const WORDS = {
   idle: "Not connected",
   connecting: "Connecting…",
+  redialling: "Connection lost, calling again…",
   listening: "Listening",
   hearing: "Hearing you",
   thinking: "Thinking…",
@@ -22,10 +29,14 @@ const WORDS = {
 /** The conversation in progress, or null. */
 let talk = null;
 
-/** Everything that lives for one call. */
+/** Everything that lives for one conversation: mostly one call, more if connections are lost. */
 class Talk {
   #context;
   #call = null;
+  #microphone = null;
+  /** When the connection was lost, until there is a new one; on the clock of performance.now(). */
+  #lostAt = null;
+  #memory = new Memory();
   #ears = [];
   #reader = 0;
   #told = 0;
@@ -50,25 +61,72 @@ class Talk {
 
   async start() {
     show("connecting");
+    // First, because a server that wants a key says so here, before anything is asked of the person.
+    const relays = await iceServers();
     const microphone = await openMicrophone();
-    if (this.#over) {
-      for (const track of microphone.getTracks()) track.stop();
-      return;
+    this.#microphone = microphone;
+    if (this.#over) return this.#letGo();
+    for (const track of microphone.getAudioTracks()) {
+      track.addEventListener("ended", () => {
+        if (!this.#over) end(new CallError("The microphone went away, so the call was ended."));
+      });
     }
-    this.#call = new Call(microphone);
-    this.#call.addEventListener("event", ({ detail }) => this.#handle(detail));
-    this.#call.addEventListener("open", () => show("listening"));
-    this.#call.addEventListener("lost", ({ detail }) => end(detail));
-    this.#call.addEventListener("sound", ({ detail }) => this.#play(detail));
     this.#ears = [new Ear(this.#context, microphone)];
     this.#reader = setInterval(() => this.#read(), READ_EVERY_MS);
-    await this.#call.connect();
+    await this.#dial(relays);
+  }
+
+  async #dial(relays) {
+    const call = new Call(this.#microphone, relays);
+    this.#call = call;
+    call.addEventListener("event", ({ detail }) => this.#handle(detail));
+    call.addEventListener("open", () => this.#opened());
+    call.addEventListener("lost", ({ detail }) => this.#redial(detail));
+    call.addEventListener("sound", ({ detail }) => this.#play(detail));
+    await call.connect();
+  }
+
+  #opened() {
+    if (this.#lostAt !== null) {
+      this.#lostAt = null;
+      alertText("");
+      // A model that does not follow a conversation needs none of it.
+      if (this.#remembers) for (const event of this.#memory.events()) this.#call.send(event);
+    }
+    show("listening");
+  }
+
+  /** Calls again after the connection was lost for a reason that may pass; ends if it does not. */
+  async #redial(problem) {
+    this.#lostAt ??= performance.now();
+    this.#turn?.finish("The connection was lost.");
+    this.#turn = null;
+    this.#committedAt = null;
+    this.#answers.clear();
+    this.#items = [];
+    show("redialling");
+    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
+      await new Promise((resolve) => setTimeout(resolve, pause));
+      if (this.#over) return;
+      try {
+        return await this.#dial(await iceServers());
+      } catch (error) {
+        if (this.#over) return;
+        if (!error.passing) return end(error);
+        if (performance.now() - this.#lostAt > REDIAL_FOR_MS) return end(problem);
+      }
+    }
+  }
+
+  #letGo() {
+    for (const track of this.#microphone?.getTracks() ?? []) track.stop();
   }
 
   end() {
     this.#over = true;
     clearInterval(this.#reader);
     this.#call?.hangUp();
+    this.#letGo();
     this.#turn?.finish();
     for (const ear of this.#ears) ear.close();
     this.#context.close();
@@ -81,6 +139,7 @@ class Talk {
     // The element first: without it some browsers give an analyser nothing.
     $("voice").srcObject = stream;
     $("voice").play().catch(() => alertText("The browser blocked the sound: tap the button twice to start again."));
+    this.#ears[1]?.close();
     this.#ears[1] = new Ear(this.#context, stream);
   }
 
@@ -114,6 +173,7 @@ class Talk {
         break;
       case "input_audio_buffer.speech_stopped":
         this.#turn = new Turn($("turns"));
+        this.#memory.asked();
         this.#turn.lasted(event.audio_end_ms - this.#speechStartMs);
         show("thinking");
         break;
@@ -122,6 +182,7 @@ class Talk {
         break;
       case "conversation.item.input_audio_transcription.completed":
         this.#turn?.said(event.transcript);
+        this.#memory.heard(event.transcript);
         break;
       case "conversation.item.done":
         this.#items.push(event.item.id);
@@ -129,10 +190,12 @@ class Talk {
       case "response.created":
         this.#turn ??= new Turn($("turns"));
         this.#answers.set(event.response.id, this.#turn);
+        this.#memory.answers(event.response.id);
         break;
       case "response.output_audio_transcript.delta":
       case "response.output_text.delta":
         this.#answers.get(event.response_id)?.add(event.delta);
+        this.#memory.add(event.response_id, event.delta);
         break;
       case "response.done":
         this.#answered(event.response);
@@ -193,6 +256,8 @@ function end(problem) {
   talk?.end();
   talk = null;
   show("idle");
+  $("key-form").hidden = !problem?.needsKey;
+  if (problem?.needsKey) $("key").focus();
   if (problem) alertText(problem instanceof CallError ? problem.message : `Something went wrong: ${problem.message}`);
 }
 
@@ -210,9 +275,15 @@ function showAbout({ name, ask = [], note = "" }) {
   $("hints").hidden = ask.length === 0;
 }
 
+$("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  remember($("key").value.trim());
+  $("call").click();
+});
 $("call").addEventListener("click", async () => {
   if (talk) return end();
   alertText("");
+  $("key-form").hidden = true;
   const mine = new Talk(remembers);
   talk = mine;
   try {

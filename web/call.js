@@ -1,12 +1,41 @@
 // One call over WebRTC, as the Realtime wire has it: an offer posted to /v1/realtime/calls, sound on the peer connection,
 // events on its data channel. Knows nothing of the page.
 
+import { authorization } from "./key.js";
+
 const CALLS = "/v1/realtime/calls";
+const ICE_SERVERS = "/v1/realtime/ice_servers";
 /** How long a connection may stay interrupted before the call counts as lost. */
 const LOST_AFTER_MS = 5000;
 
 /** Why a call could not be made or went on no longer; `message` is written for the person who called. */
-export class CallError extends Error {}
+export class CallError extends Error {
+  /** Whether it may pass by itself, so that calling again makes sense. */
+  passing = false;
+  /** Whether a key would help. */
+  needsKey = false;
+
+  static passing(message) {
+    return Object.assign(new CallError(message), { passing: true });
+  }
+}
+
+/** Relays for callers that no direct path reaches, as the server names them. Throws a CallError if it does not let this page in. */
+export async function iceServers() {
+  const reply = await ask(ICE_SERVERS);
+  if (reply.status === 401 || reply.status === 403) throw await refusal(reply);
+  if (!reply.ok) return [];
+  return (await reply.json().catch(() => ({}))).ice_servers ?? [];
+}
+
+/** A request to the server, with the key if there is one. */
+async function ask(path, { headers, ...options } = {}) {
+  try {
+    return await fetch(path, { ...options, headers: { ...headers, ...authorization() } });
+  } catch {
+    throw CallError.passing("The server does not answer. Is it still running?");
+  }
+}
 
 /** Asks for the microphone. Throws a CallError that says in plain words why there is none. */
 export async function openMicrophone() {
@@ -45,25 +74,25 @@ function microphoneProblem(error) {
  * - `event`: detail is one server event, parsed;
  * - `sound`: detail is the remote MediaStream, once;
  * - `open`: events can be sent;
- * - `lost`: the call ended without hangUp(); detail is a CallError.
+ * - `lost`: the call ended without hangUp(); detail is a CallError that may pass.
  */
 export class Call extends EventTarget {
-  #peer = new RTCPeerConnection();
-  #channel = this.#peer.createDataChannel("oai-events");
-  #microphone;
+  #peer;
+  #channel;
   /** Where the server keeps this call; null until it has answered. */
   #location = null;
   #over = false;
   #lostTimer = 0;
 
-  /** @param {MediaStream} microphone belongs to the call from here on: the call stops it when it ends */
-  constructor(microphone) {
+  /**
+   * @param {MediaStream} microphone what is sent; the call does not stop it
+   * @param {RTCIceServer[]} iceServers relays
+   */
+  constructor(microphone, iceServers) {
     super();
-    this.#microphone = microphone;
-    for (const track of microphone.getAudioTracks()) {
-      this.#peer.addTrack(track, microphone);
-      track.addEventListener("ended", () => this.#lose("The microphone went away, so the call was ended."));
-    }
+    this.#peer = new RTCPeerConnection({ iceServers });
+    this.#channel = this.#peer.createDataChannel("oai-events");
+    for (const track of microphone.getAudioTracks()) this.#peer.addTrack(track, microphone);
     this.#peer.addEventListener("track", ({ track, streams }) => {
       this.dispatchEvent(new CustomEvent("sound", { detail: streams[0] ?? new MediaStream([track]) }));
     });
@@ -101,13 +130,8 @@ export class Call extends EventTarget {
   }
 
   async #exchange(offer) {
-    let reply;
-    try {
-      reply = await fetch(CALLS, { method: "POST", headers: { "Content-Type": "application/sdp" }, body: offer });
-    } catch {
-      throw new CallError("The server does not answer. Is it still running?");
-    }
-    if (!reply.ok) throw new CallError(await refusal(reply));
+    const reply = await ask(CALLS, { method: "POST", headers: { "Content-Type": "application/sdp" }, body: offer });
+    if (!reply.ok) throw await refusal(reply);
     this.#location = reply.headers.get("Location");
     return reply.text();
   }
@@ -125,29 +149,44 @@ export class Call extends EventTarget {
     if (this.#over) return;
     this.#tellServer();
     this.#takeDown();
-    this.dispatchEvent(new CustomEvent("lost", { detail: new CallError(message) }));
+    this.dispatchEvent(new CustomEvent("lost", { detail: CallError.passing(message) }));
   }
 
   #tellServer() {
     if (!this.#location) return;
     // The page may be closing: keepalive lets the request outlive it. A server that is gone needs no hang-up.
-    fetch(`${this.#location}/hangup`, { method: "POST", keepalive: true }).catch(() => {});
+    ask(`${this.#location}/hangup`, { method: "POST", keepalive: true }).catch(() => {});
     this.#location = null;
   }
 
   #takeDown() {
     this.#over = true;
     clearTimeout(this.#lostTimer);
-    for (const track of this.#microphone.getTracks()) track.stop();
     this.#channel.close();
     this.#peer.close();
   }
 }
 
-/** What a refused call says to the caller. */
+/** What a refused request means for the person who called. */
 async function refusal(reply) {
-  const said = await reply.json().then((body) => body.error?.message, () => null);
-  if (reply.status === 503) return `The server is busy: every place is taken. Try again in a moment.`;
-  if (reply.status === 401 || reply.status === 403) return `The server did not let this page in${said ? `: ${said}` : "."}`;
-  return `The server refused the call${said ? `: ${said}` : ` (status ${reply.status}).`}`;
+  const { code, message: said } = await reply.json().then(({ error }) => error ?? {}, () => ({}));
+  const because = said ? `: ${said}` : ".";
+  switch (reply.status) {
+    case 401:
+      return Object.assign(
+        new CallError(code === "missing_api_key" ? "This server needs a key." : "The server does not know this key."),
+        { needsKey: true },
+      );
+    case 403:
+      return new CallError(`The server did not let this page in${because}`);
+    case 429:
+      return CallError.passing(`The server takes no more calls from here at the moment${because}`);
+    case 503:
+      return CallError.passing("The server is busy: every place is taken. Try again in a moment.");
+    default: {
+      const error = new CallError(`The server refused the call${said ? because : ` (status ${reply.status}).`}`);
+      error.passing = reply.status >= 500;
+      return error;
+    }
+  }
 }

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::deadline::Order;
 use crate::hand_off::{Chunks, HandOff};
 
 /// How much the engine may take, and how its stages work together.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
     /// Sessions at once; fewer if the memory is not enough for as many.
@@ -36,7 +36,7 @@ pub struct EngineConfig {
 }
 
 /// Limits of waiting, in seconds. A session that waits longer ends with an error that says for what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Waits {
     /// For a caller to read what it was sent.
@@ -48,7 +48,7 @@ pub struct Waits {
 }
 
 /// Settings of one stage; what is left out is the model's own choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StageConfig {
     /// Rows of all sessions in one step.

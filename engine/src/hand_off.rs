@@ -4,12 +4,12 @@
 //! stage has finished. The end is a mark of its own: it never carries a piece again, also when the last piece filled a
 //! chunk.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::stage::Item;
 
 /// How stages hand over.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HandOff {
     /// Chunk by chunk.

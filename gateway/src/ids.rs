@@ -14,6 +14,11 @@ impl Ids {
         Ok(Self { tag: hex(&tag) })
     }
 
+    /// What tells this process from others.
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+
     /// `sess_<tag>_<128 random bits>`.
     pub fn session(&self) -> Result<String, getrandom::Error> {
         self.name("sess")
@@ -24,6 +29,13 @@ impl Ids {
         self.name("rtc")
     }
 
+    /// `chatcmpl-<128 random bits>`. A completion belongs to nobody once it is answered.
+    pub fn completion(&self) -> Result<String, getrandom::Error> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random)?;
+        Ok(format!("chatcmpl-{}", hex(&random)))
+    }
+
     fn name(&self, kind: &str) -> Result<String, getrandom::Error> {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
@@ -31,7 +43,8 @@ impl Ids {
     }
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Two digits a byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 

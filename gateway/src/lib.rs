@@ -7,14 +7,22 @@
 //! - [`transport`]: websocket and WebRTC lines
 //! - [`server`]: HTTP routes, admission, health, shutdown
 //! - [`ask`]: one turn without a server
+//! - [`auth`], [`admission`]: keys, and how much each caller may have
+//! - [`wav`]: files of sound
 //! - [`config`], [`metrics`], [`ids`]: settings, what is counted, names
+//! - [`lan`]: what a server for the phones in the house needs
 //!
 //! Dependencies point one way: transport -> call -> session -> protocol.
 
+pub mod admission;
 pub mod ask;
+pub mod auth;
 pub mod call;
 pub mod config;
+#[cfg(test)]
+mod fuzzing;
 pub mod ids;
+pub mod lan;
 pub mod media;
 pub mod metrics;
 pub mod protocol;
@@ -23,3 +31,4 @@ pub mod session;
 #[doc(hidden)]
 pub mod testing;
 pub mod transport;
+pub mod wav;

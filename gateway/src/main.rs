@@ -3,19 +3,21 @@
 mod model;
 
 use std::future::Future;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
 use repartee::ask::ask;
-use repartee::config::{Config, DEFAULT_LISTEN};
+use repartee::auth::KeySet;
+use repartee::config::{Config, load};
+use repartee::lan;
 use repartee::server::{BindError, Server};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// Exit code for what the person at the terminal can put right: a checkpoint, an address, an argument.
+/// Exit code for what the person at the terminal can put right: a checkpoint, an address, a setting, an argument.
 const USAGE: u8 = 2;
 
 /// Realtime voice gateway with its speech engine in the same process.
@@ -32,17 +34,22 @@ struct Cli {
 enum Action {
     /// Answer calls (what `repartee` alone does)
     Serve(Serve),
+    /// Say what is wrong with the settings, or print those that hold in the end
+    Check(Serve),
     /// Put one spoken question to the model, without a server
     Ask(Ask),
 }
 
 #[derive(Debug, Args)]
 struct Serve {
-    /// Where to listen
-    #[arg(long, default_value_t = DEFAULT_LISTEN, env = "REPARTEE_LISTEN")]
-    listen: SocketAddr,
+    /// Where to listen [default: 127.0.0.1:8080]
+    #[arg(long, value_name = "ADDRESS")]
+    listen: Option<String>,
+    /// Let the phones of this network call: listen everywhere, with a new key and a certificate for this machine's addresses
+    #[arg(long)]
+    lan: bool,
     #[command(flatten)]
-    model: Model,
+    settings: Settings,
 }
 
 #[derive(Debug, Args)]
@@ -52,14 +59,59 @@ struct Ask {
     /// Where to write the spoken answer, as a wav file
     answer: PathBuf,
     #[command(flatten)]
-    model: Model,
+    settings: Settings,
 }
 
 #[derive(Debug, Args)]
-struct Model {
+struct Settings {
+    /// A file with settings; repartee.example.toml describes all
+    #[arg(long, value_name = "FILE", env = "REPARTEE_CONFIG")]
+    config: Option<PathBuf>,
     /// Folder of a checkpoint in its published format; without it, the embedded demo
-    #[arg(long = "model", value_name = "DIR", env = "REPARTEE_MODEL")]
-    folder: Option<PathBuf>,
+    #[arg(long, value_name = "DIR")]
+    model: Option<PathBuf>,
+    /// One setting, such as limits.calls_per_key=4; can be repeated
+    #[arg(long, value_name = "SETTING=VALUE", value_parser = assignment)]
+    set: Vec<(String, String)>,
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (path, value) = text.split_once('=').ok_or("write SETTING=VALUE")?;
+    Ok((path.trim().to_owned(), value.trim().to_owned()))
+}
+
+impl Settings {
+    /// What holds in the end; `listen` is from the command line.
+    fn load(&self, listen: Option<&str>) -> anyhow::Result<Config> {
+        let mut set = self.set.clone();
+        set.extend(listen.map(|listen| ("listen".to_owned(), listen.to_owned())));
+        let config = load(self.config.as_deref(), |name| std::env::var(name).ok(), &set);
+        let mut config = config.map_err(|error| Correctable(error.into()))?;
+        // Paths need not be text, settings are.
+        config.model = self.model.clone().or(config.model);
+        Ok(config)
+    }
+}
+
+impl Serve {
+    /// The settings, and the key that `--lan` made.
+    fn load(&self) -> anyhow::Result<(Config, Option<String>)> {
+        let mut config = self.settings.load(self.listen.as_deref())?;
+        let mut made = None;
+        if self.lan {
+            if config.listen.ip().is_loopback() {
+                config.listen.set_ip(Ipv4Addr::UNSPECIFIED.into());
+            }
+            config.tls.development = config.tls.certificate.is_none();
+            if config.api_keys.is_empty() {
+                let key = lan::new_key().context("no random numbers")?;
+                config.api_keys = KeySet::parse(&key)?;
+                made = Some(key);
+            }
+        }
+        config.check().map_err(|error| Correctable(error.into()))?;
+        Ok((config, made))
+    }
 }
 
 /// A failure that ends the command with [`USAGE`].
@@ -73,6 +125,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let done = match cli.command.unwrap_or(Action::Serve(cli.serve)) {
         Action::Serve(serve) => run(serve_calls(&serve)),
+        Action::Check(serve) => serve.load().map(|(config, _)| print!("{config}")),
         Action::Ask(ask) => run(ask_once(&ask)),
     };
     match done {
@@ -90,17 +143,22 @@ fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
 }
 
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
-    let mut config = Config { listen: serve.listen, ..Config::default() };
-    config.check().map_err(|error| Correctable(error.into()))?;
-    let model = model::start(serve.model.folder.as_deref()).map_err(|error| Correctable(error.into()))?;
+    let (mut config, key) = serve.load()?;
+    let model = start_model(&config)?;
     config.card = model.card;
+    let https = config.is_https();
+    if config.is_bare() {
+        tracing::warn!(
+            "keys and speech cross the network unencrypted: set [tls], or listen for a proxy on this machine"
+        );
+    }
     let server = Server::bind(config, model.engine).await.map_err(|error| match error {
-        BindError::Config(_) | BindError::Listen { .. } => Correctable(error.into()).into(),
+        BindError::Config(_) | BindError::Listen { .. } | BindError::Tls(_) => Correctable(error.into()).into(),
         other => anyhow::Error::from(other),
     })?;
     // Handlers first: a signal that comes while the URL is printed must find them.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    println!("Talk to it at http://{}/", server.local_addr());
+    welcome(server.local_addr(), https, key.as_deref());
     let shutdown = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -111,8 +169,30 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     server.run(shutdown).await.context("the server failed")
 }
 
+/// Says where to call, and with which key if this start made it.
+fn welcome(listen: SocketAddr, https: bool, key: Option<&str>) {
+    let scheme = if https { "https" } else { "http" };
+    let mut reached = lan::reached_at(listen);
+    if reached.is_empty() {
+        reached.push(listen);
+    }
+    for address in &reached {
+        println!("Talk to it at {scheme}://{address}/");
+    }
+    let Some(key) = key else { return };
+    println!("Its key, until it ends: {key}");
+    if let Some(code) = reached.first().and_then(|address| lan::qr(&format!("{scheme}://{address}/#key={key}"))) {
+        println!("\n{code}\nScan this with a phone of the same network.");
+    }
+    println!("The certificate was made by this machine, so the browser asks before it goes on.");
+}
+
+fn start_model(config: &Config) -> anyhow::Result<model::Model> {
+    model::start(config.model.as_deref(), &config.engine).map_err(|error| Correctable(error.into()).into())
+}
+
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
-    let model = model::start(arguments.model.folder.as_deref()).map_err(|error| Correctable(error.into()))?;
+    let model = start_model(&arguments.settings.load(None)?)?;
     let mut out = std::io::stdout();
     let answered = ask(&*model.engine, &arguments.question, &arguments.answer, &mut out)
         .await

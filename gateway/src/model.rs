@@ -36,12 +36,12 @@ pub struct Model {
 }
 
 /// Loads the checkpoint in `folder`, or the demo, and warms it up. Takes seconds and blocks.
-pub fn start(folder: Option<&Path>) -> Result<Model, StartError> {
+pub fn start(folder: Option<&Path>, config: &EngineConfig) -> Result<Model, StartError> {
     let (source, card) = match folder {
         Some(folder) => (Source::Folder(folder.to_owned()), read_card(folder)),
         None => (Source::Embedded { name: "demo", files: DEMO }, Some(DEMO_CARD.to_owned())),
     };
-    let engine = Engine::start(source, &EngineConfig::default())?;
+    let engine = Engine::start(source, config)?;
     Ok(Model { engine: Arc::new(engine), card })
 }
 

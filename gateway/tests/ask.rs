@@ -6,6 +6,7 @@ mod common;
 use repartee::ask::{AskError, ask};
 use repartee::media::pcm::from_i16;
 use repartee::testing::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine};
+use repartee::wav::WavError;
 
 fn write(path: &std::path::Path, spec: hound::WavSpec, frames: usize) {
     let mut writer = hound::WavWriter::create(path, spec).unwrap();
@@ -65,12 +66,12 @@ async fn what_is_no_question_is_said() {
     assert!(missing.to_string().contains("question.wav"), "{missing}");
 
     std::fs::write(&question, "RIFF of nonsense").unwrap();
-    assert!(matches!(ask().await, AskError::Read { .. }));
+    assert!(matches!(ask().await, AskError::Sound { error: WavError::Format(_), .. }));
 
     let sample_format = hound::SampleFormat::Int;
     let spec = hound::WavSpec { channels: 1, sample_rate: 16_000, bits_per_sample: 16, sample_format };
     write(&question, spec, 0);
-    assert!(matches!(ask().await, AskError::Empty(_)));
+    assert!(matches!(ask().await, AskError::Sound { error: WavError::Empty, .. }));
 
     write(&question, hound::WavSpec { sample_rate: 4_000, ..spec }, 4_000);
     assert!(ask().await.to_string().contains("8000 to 48000"));

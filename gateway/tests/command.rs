@@ -43,6 +43,48 @@ fn an_address_in_use_is_said() {
 }
 
 #[test]
+fn check_prints_the_settings_that_hold_in_the_end() {
+    let output = repartee(&["check", "--set", "limits.calls_per_key=7", "--listen", "127.0.0.1:9999"]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    for line in ["listen = \"127.0.0.1:9999\"", "calls_per_key = 7", "# model is unset", "# API keys: unset"] {
+        assert!(said.contains(line), "{line} in {said}");
+    }
+}
+
+#[test]
+fn check_refuses_what_the_server_would_refuse() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("repartee.toml");
+    let path = file.to_str().unwrap();
+    refused(&["check", "--listen", "0.0.0.0:0"], &["0.0.0.0:0", "no keys"]);
+    refused(&["check", "--config", path], &[path]);
+    std::fs::write(&file, "[limits]\ncalls_per_kee = 1\n").unwrap();
+    refused(&["check", "--config", path], &[path, "limits", "calls_per_kee"]);
+    refused(&["--config", path], &["calls_per_kee"]);
+    std::fs::write(&file, "[tls]\ncertificate = \"/no/such.pem\"\nkey = \"/no/such.key\"\n").unwrap();
+    refused(&["--config", path, "--listen", "127.0.0.1:0"], &["/no/such.pem"]);
+}
+
+#[test]
+fn for_the_local_network_it_makes_a_key_and_a_certificate_and_a_code_to_scan() {
+    let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))
+        .args(["--lan", "--listen", "127.0.0.1:0"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut said = String::new();
+    while !said.contains("The certificate") {
+        said += &lines.next().expect("it goes on until the certificate is mentioned");
+        said.push('\n');
+    }
+    assert!(said.contains("https://") && said.contains("rp_"), "{said}");
+    Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
 fn it_prints_its_address_and_ends_well_when_told_to() {
     for signal in ["-TERM", "-INT"] {
         let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))

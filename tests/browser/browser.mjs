@@ -31,8 +31,8 @@ export const MICROPHONE = {
   beeps: ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"],
 };
 
-/** Opens a page in a browser of its own and hands it to `use`; closes both whatever happens. */
-export async function withPage(microphone, use) {
+/** Opens a page in a browser of its own and hands it to `use`; closes both whatever happens. `options` are of the browser's context. */
+export async function withPage(microphone, use, options = {}) {
   if (!existsSync(EXECUTABLE)) throw new Error(`${EXECUTABLE} is missing: run \`make setup-test\` first`);
   const browser = await chromium.launch({
     executablePath: EXECUTABLE,
@@ -40,7 +40,7 @@ export async function withPage(microphone, use) {
     args: [...QUIET, ...microphone, ...(process.getuid() === 0 ? ["--no-sandbox"] : [])],
   });
   try {
-    const context = await browser.newContext({ bypassCSP: true, viewport: { width: 390, height: 780 } });
+    const context = await browser.newContext({ bypassCSP: true, viewport: { width: 390, height: 780 }, ...options });
     const page = await context.newPage();
     page.on("pageerror", (error) => console.error(`page: ${error.stack}`));
     return await use(page);

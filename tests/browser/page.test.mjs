@@ -17,11 +17,13 @@ const alertText = async (page) => {
   return page.textContent("#alert");
 };
 
-/** A page in a call with the stand-in. */
-function inCall(use) {
+/** A page in a call with the stand-in; `card` is what the model says of itself, if not what the server says. */
+function inCall(use, card) {
   return withPage(MICROPHONE.beeps, async (page) => {
     await page.addInitScript({ path: STANDIN });
+    if (card) await page.route("**/model.json", (route) => route.fulfill({ json: card }));
     await page.goto(URL_OF_PAGE);
+    if (card) await page.waitForFunction((name) => document.querySelector("#model").textContent === name, card.name);
     await page.click("#call");
     await state(page, "listening");
     await page.evaluate(() => standin.opened);
@@ -120,14 +122,7 @@ test("an answer without sound ends the wait", () =>
 
 for (const remembers of [false, true]) {
   test(`a model that ${remembers ? "follows" : "does not follow"} a conversation ${remembers ? "keeps" : "forgets"} earlier turns`, () =>
-    withPage(MICROPHONE.beeps, async (page) => {
-      await page.addInitScript({ path: STANDIN });
-      await page.route("**/model.json", (route) => route.fulfill({ json: { name: "stand-in", remembers } }));
-      await page.goto(URL_OF_PAGE);
-      await page.waitForFunction(() => document.querySelector("#model").textContent === "stand-in");
-      await page.click("#call");
-      await state(page, "listening");
-      await page.evaluate(() => standin.opened);
+    inCall(async (page) => {
       const items = ["item_1", "item_2"].map((id) => ({ type: "conversation.item.done", item: { id } }));
       const played = { type: "output_audio_buffer.stopped", response_id: "resp_1" };
       await send(page, ...SPOKEN, ...items, ANSWERED, played);
@@ -138,7 +133,7 @@ for (const remembers of [false, true]) {
       const deleted = await page.evaluate(() => standin.events.map(({ type, item_id: item }) => `${type} ${item}`));
       const forgotten = ["conversation.item.delete item_1", "conversation.item.delete item_2"];
       assert.deepEqual(deleted, remembers ? [] : forgotten);
-    }));
+    }, { name: "stand-in", remembers }));
 }
 
 test("hanging up tells the server and lets the microphone go", () =>
@@ -164,15 +159,78 @@ test("hanging up tells the server and lets the microphone go", () =>
     assert.equal(await page.isHidden("#alert"), true);
   }));
 
-test("a connection that goes away is said, and the button starts again", () =>
+test("a connection that goes away is called again, and the new call is told what was said", () =>
   inCall(async (page) => {
+    await send(page, ...SPOKEN);
+    await send(page, { type: "conversation.item.input_audio_transcription.completed", transcript: "Two and two?" });
+    await send(page, { type: "response.output_audio_transcript.delta", response_id: "resp_1", delta: "It is " });
+    await send(page, { type: "response.output_audio_transcript.delta", response_id: "resp_1", delta: "four." });
+    await send(page, ANSWERED, { type: "output_audio_buffer.stopped", response_id: "resp_1" });
+    await state(page, "listening");
     await page.evaluate(() => standin.close());
-    assert.match(await alertText(page), /ended the call|connection was lost/);
+    await page.waitForFunction(() => standin.calls === 2);
+    await page.waitForFunction(() => standin.events.length === 2);
+    await state(page, "listening");
+    const told = await page.evaluate(() => standin.events.map(({ item }) => `${item.role}: ${item.content[0].text}`));
+    assert.deepEqual(told, ["user: Two and two?", "assistant: It is four."]);
+    assert.equal(await page.isHidden("#alert"), true);
+    assert.equal(await page.textContent(".answer"), "It is four.", "what was said stays on the page");
+    // The conversation goes on below it.
+    await send(page, ...SPOKEN.slice(0, 3), { type: "response.created", response: { id: "resp_2" } });
+    await send(page, { type: "response.output_audio_transcript.delta", response_id: "resp_2", delta: "Five." });
+    await page.waitForFunction(() => document.querySelectorAll("#turns li").length === 2);
+    await page.click("#call");
     await state(page, "idle");
+  }, { name: "stand-in", remembers: true }));
+
+test("a connection that goes away and may not come back is said, and the button starts again", () =>
+  inCall(async (page) => {
+    await page.evaluate(() => { standin.refuse = { status: 403, error: { message: "keys have changed" } }; });
+    await page.evaluate(() => standin.close());
+    assert.match(await alertText(page), /did not let this page in: keys have changed/);
+    await state(page, "idle");
+    await page.evaluate(() => { standin.refuse = null; });
     await page.click("#call");
     await state(page, "listening");
     assert.equal(await page.isHidden("#alert"), true);
   }));
+
+test("hanging up ends the wait for a connection", () =>
+  inCall(async (page) => {
+    await page.evaluate(() => { standin.refuse = { status: 503, error: {} }; });
+    await page.evaluate(() => standin.close());
+    await state(page, "redialling");
+    await page.click("#call");
+    await state(page, "idle");
+    assert.equal(await page.isHidden("#alert"), true);
+  }));
+
+for (const [name, address] of [["typed in", ""], ["brought along in the address", "#key=the-key-of-the-house"]]) {
+  test(`a key that is ${name} opens a server that wants one`, () =>
+    withPage(MICROPHONE.beeps, async (page) => {
+      const keyless = { status: 401, json: { error: { code: "missing_api_key", message: "this server needs a key" } } };
+      const seen = [];
+      await page.route("**/v1/realtime/**", async (route) => {
+        const key = route.request().headers().authorization;
+        seen.push(route.request().url());
+        if (key !== "Bearer the-key-of-the-house") return route.fulfill(keyless);
+        // Good enough to tell that the key was right.
+        return route.fulfill({ status: 503, json: { error: { message: "full" } } });
+      });
+      await page.goto(URL_OF_PAGE + address);
+      assert.equal(await page.evaluate(() => location.hash), "", "the key does not stay in the address");
+      await page.click("#call");
+      if (!address) {
+        assert.match(await alertText(page), /needs a key/);
+        assert.equal(await page.evaluate(() => document.activeElement.id), "key");
+        await page.fill("#key", "the-key-of-the-house");
+        await page.press("#key", "Enter");
+      }
+      await page.waitForFunction(() => /every place is taken/.test(document.querySelector("#alert").textContent));
+      assert.equal(await page.isHidden("#key-form"), true);
+      assert.ok(seen.every((url) => !url.includes("the-key")));
+    }));
+}
 
 test("an error event is shown and the call goes on", () =>
   inCall(async (page) => {

@@ -1,15 +1,17 @@
 // Runs in the page before its own scripts: a call's other end inside the page, so that a test decides what it does and when.
 // Only the network is replaced; microphone, peer connections, data channel and sound are the browser's own.
 //
-// window.standin: { events: what the page sent, hangups: posted hang-ups, send(event), sound(on), close() }.
+// window.standin: { events: what the page sent, calls: posted offers, hangups: posted hang-ups, send(event), sound(on), close(),
+// refuse: what offers are refused with, if anything }.
 
 {
   const fetched = window.fetch;
   const location = "/v1/realtime/calls/rtc_standin";
-  const standin = { events: [], hangups: 0 };
+  const standin = { events: [], calls: 0, hangups: 0 };
   window.standin = standin;
 
   async function answer(offer) {
+    standin.calls += 1;
     const peer = new RTCPeerConnection();
     const context = new AudioContext();
     const voice = context.createMediaStreamDestination();
@@ -37,7 +39,11 @@
   }
 
   window.fetch = async (url, options) => {
-    if (url === "/v1/realtime/calls") return answer(options.body);
+    if (url === "/v1/realtime/calls") {
+      const { refuse } = standin;
+      if (refuse) return Response.json({ error: refuse.error }, { status: refuse.status });
+      return answer(options.body);
+    }
     if (url === `${location}/hangup`) {
       standin.hangups += 1;
       return new Response(null, { status: 200 });

@@ -141,20 +141,23 @@ pub enum Ended {
     Unreachable,
     /// The caller sent more than can be read.
     Overflow,
-    /// The server goes down.
+    /// The server goes down, or somebody else ended the call.
     Shutdown,
     /// A failure of ours.
     Failed,
 }
 
-/// Runs one call to its end, or until `stop`, which is when the server goes down. Dropping the future frees everything.
+/// Runs one call to its end, or until `stop`. After `drain`, which is when the server begins to go down, it goes on only as
+/// long as a turn does. Dropping the future frees everything.
 pub async fn run<L: Line>(
     mut line: L,
     session: Session,
     setup: Setup,
     metrics: Arc<Metrics>,
+    drain: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
 ) -> Ended {
+    let mut drain = pin!(drain.fuse());
     let mut stop = pin!(stop);
     let outlet = line.outlet();
     let microphone = Microphone::new(setup.model.input_rate);
@@ -188,9 +191,13 @@ pub async fn run<L: Line>(
         if let Some(ended) = call.closing.filter(|_| call.outbound.is_empty()) {
             break ended;
         }
+        let delivered = call.outbound.is_empty() && submitting.is_terminated();
+        if drain.is_terminated() && delivered && call.core.is_idle() {
+            break Ended::Shutdown;
+        }
         let unheard = call.microphone.has_more();
         let open = call.closing.is_none();
-        let listen = open && !unheard && call.outbound.is_empty() && submitting.is_terminated();
+        let listen = open && !unheard && delivered;
         let room = open && call.outbound.len() < BACKLOG && line.has_room();
         tokio::select! {
             permit = outlet.reserve(), if !call.outbound.is_empty() => match permit {
@@ -217,6 +224,7 @@ pub async fn run<L: Line>(
             () = tokio::task::yield_now(), if unheard && call.outbound.is_empty() && submitting.is_terminated() => {
                 call.listen(&mut line);
             }
+            () = &mut drain, if !drain.is_terminated() => {}
             () = &mut stop => break Ended::Shutdown,
         }
     };

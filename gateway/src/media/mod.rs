@@ -14,7 +14,11 @@
 //! Samples are mono `f32` in -1..1 everywhere.
 
 pub mod end_of_turn;
+#[cfg(test)]
+mod fuzz_tests;
 pub mod jitter;
+#[cfg(test)]
+mod network_tests;
 pub mod opus;
 pub mod own_voice;
 pub mod pcm;

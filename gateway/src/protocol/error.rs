@@ -70,6 +70,22 @@ pub enum ErrorKind {
     InvalidOffer,
     /// A page of another site asked.
     ForeignOrigin,
+    /// No key where one is needed.
+    MissingKey,
+    /// A key that is not ours.
+    InvalidKey,
+    /// An ephemeral key whose time is over.
+    ExpiredKey,
+    /// A key that is not good for this.
+    KeyInsufficient,
+    /// Too many ephemeral keys are valid.
+    TooManyKeys,
+    /// One caller has as many calls as it may have.
+    CallLimit,
+    /// One caller asks too fast.
+    RateLimit,
+    /// No model of this name.
+    UnknownModel,
     /// Not a websocket request, or no such path.
     NotFound,
     /// The server is shutting down.
@@ -102,6 +118,14 @@ impl ErrorKind {
             Self::CallUnknown => "call_not_found",
             Self::InvalidOffer => "invalid_offer",
             Self::ForeignOrigin => "origin_not_allowed",
+            Self::MissingKey => "missing_api_key",
+            Self::InvalidKey => "invalid_api_key",
+            Self::ExpiredKey => "expired_api_key",
+            Self::KeyInsufficient => "insufficient_permissions",
+            Self::TooManyKeys => "client_secret_limit_reached",
+            Self::CallLimit => "call_limit_reached",
+            Self::RateLimit => "rate_limit_exceeded",
+            Self::UnknownModel => "model_not_found",
             Self::NotFound => "not_found",
             Self::ShuttingDown => "shutting_down",
             Self::Internal => "internal_error",

@@ -1,42 +1,71 @@
 //! The HTTP server: routes, admission, health, and the way down.
 //!
+//! - `app`: what every request shares, and the way into the server
+//! - `listen`, `tls`: connections, plain and encrypted
+//! - `gate`: who asks, with which key, from which page; `via` and `origin` are what it goes by
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`: `POST /v1/realtime/calls`, WebRTC
+//! - `chat`: `POST /v1/chat/completions`, one question in one upload
+//! - `client_secrets`: ephemeral keys
+//! - `models`: the model that is served
+//! - `offer`: the body of a call
+//! - `ice_servers`: short-lived TURN credentials
 //! - `page`: the demo page
-//! - `origin`: which web pages may call
 //! - `reply`: errors as HTTP answers
 
+mod app;
 mod calls;
+mod chat;
+mod client_secrets;
+mod gate;
+mod ice_servers;
+mod listen;
+mod models;
+mod offer;
 mod origin;
 mod page;
 mod realtime;
 mod reply;
+mod tls;
+mod via;
 
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
-use axum::serve::ListenerExt as _;
-use repartee_engine::session::{OpenError, Session, SpeechEngine};
+use repartee_engine::session::SpeechEngine;
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
 
+use crate::admission::Admission;
+use crate::auth::EphemeralKeys;
 use crate::config::{Config, ConfigError};
 use crate::ids::Ids;
+use crate::lan;
 use crate::metrics::Metrics;
-use crate::protocol::{ErrorBody, ErrorKind};
-use crate::session::{Delivery, Setup};
+use crate::transport::webrtc::{Port, WebRtcSettings};
+pub(crate) use app::App;
+use app::Phase;
 use calls::Calls;
+use listen::Doors;
+use origin::Origins;
 use reply::Refusal;
+pub use tls::{Certificate, TlsError, development_certificate};
+
+/// How long calls may take to say good-bye, once they have to end.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Why a server could not be made.
 #[derive(Debug, Error)]
@@ -47,6 +76,17 @@ pub enum BindError {
     /// The address cannot be used.
     #[error("cannot listen on {address}: {error}")]
     Listen {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
+    /// There is no HTTPS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The UDP port of the calls cannot be used.
+    #[error("cannot use the UDP address {address} for calls: {error}")]
+    Udp {
         /// Where.
         address: SocketAddr,
         /// Why not.
@@ -65,6 +105,7 @@ pub enum BindError {
 pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
+    tls: Option<Tls>,
     app: Arc<App>,
     /// Every call holds a clone.
     alive: mpsc::Sender<()>,
@@ -72,80 +113,11 @@ pub struct Server {
     calls_ended: mpsc::Receiver<()>,
 }
 
-/// What every request shares.
-pub(crate) struct App {
-    config: Config,
-    engine: Arc<dyn SpeechEngine>,
-    metrics: Arc<Metrics>,
-    ids: Ids,
-    /// True once the server goes down.
-    stop: watch::Sender<bool>,
-    /// True while calls are taken. The engine is warm before there is a server.
-    ready: watch::Sender<bool>,
-    /// WebRTC calls by name.
-    calls: Calls,
-    /// Cloned by every call. Weak, because requests outlive it.
-    alive: mpsc::WeakSender<()>,
-}
-
-impl std::fmt::Debug for App {
+/// A [`TlsAcceptor`] that can be printed.
+struct Tls(TlsAcceptor);
+impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("App").field("config", &self.config).finish_non_exhaustive()
-    }
-}
-
-/// A place in the server: counts as an active call as long as it lives, and keeps the server from exiting.
-#[derive(Debug)]
-pub(crate) struct Place {
-    metrics: Arc<Metrics>,
-    _alive: Option<mpsc::Sender<()>>,
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.metrics.active.dec();
-    }
-}
-
-impl App {
-    /// A session of the engine and a place in the server, or the answer that there is none.
-    fn admit(&self) -> Result<(Session, Place), Refusal> {
-        let unavailable =
-            |kind, message: String| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorBody::server(kind, message));
-        if *self.stop.borrow() {
-            return Err(unavailable(ErrorKind::ShuttingDown, "the server is going down".into()));
-        }
-        let session = self.engine.open().map_err(|error| {
-            let kind = match error {
-                OpenError::Full { .. } => ErrorKind::SessionLimit,
-                OpenError::Stopped => ErrorKind::Internal,
-            };
-            self.metrics.refused.inc();
-            unavailable(kind, error.to_string())
-        })?;
-        self.metrics.active.inc();
-        Ok((session, Place { metrics: self.metrics.clone(), _alive: self.alive.upgrade() }))
-    }
-
-    /// Returns when the server goes down.
-    fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut stop = self.stop.subscribe();
-        async move {
-            // An error means that the server is gone already.
-            let _ = stop.wait_for(|stop| *stop).await;
-        }
-    }
-
-    /// What a new conversation has to know.
-    fn setup(&self, delivery: Delivery) -> Result<Setup, Refusal> {
-        let random = |error: getrandom::Error| Refusal::internal(&error.to_string());
-        let session_id = self.ids.session().map_err(random)?;
-        let mut seed = [0; 8];
-        getrandom::fill(&mut seed).map_err(random)?;
-        // The end of a session's id is random; half of it is enough to tell items of different sessions apart.
-        let stem = session_id[session_id.len() - 16..].to_owned();
-        let model = self.engine.info().clone();
-        Ok(Setup { session_id, stem, seed: u64::from_le_bytes(seed), model, delivery })
+        f.write_str("Tls")
     }
 }
 
@@ -153,22 +125,34 @@ impl Server {
     /// Listens. Calls are answered by [`Self::run`].
     pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, BindError> {
         config.check()?;
+        let tls = tls::acceptor(&config.tls, lan::names)?.map(Tls);
         let metrics = Arc::new(Metrics::new(engine.info().frame)?);
+        metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
         let address = config.listen;
         let listener = TcpListener::bind(address).await.map_err(|error| BindError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| BindError::Listen { address, error })?;
+        let webrtc = WebRtcSettings::of(&config.webrtc, address.ip());
+        let udp = webrtc.udp;
+        let port = Port::bind(webrtc).map_err(|error| BindError::Udp { address: udp, error })?;
         let (alive, calls_ended) = mpsc::channel(1);
+        let ids = Ids::new()?;
         let app = App {
+            origins: Origins::new(&config.browser.origins, !config.api_keys.is_empty()),
+            admission: Admission::new(config.limits.clone()),
+            ephemeral: EphemeralKeys::new(ids.tag()),
+            uploads: Arc::new(Semaphore::new(chat::MAX_UPLOADS)),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             config,
             engine,
             metrics,
-            ids: Ids::new()?,
-            stop: watch::Sender::new(false),
+            ids,
+            phase: watch::Sender::new(Phase::Serving),
             ready: watch::Sender::new(false),
+            port,
             calls: Calls::default(),
             alive: alive.downgrade(),
         };
-        Ok(Self { listener, address, app: Arc::new(app), alive, calls_ended })
+        Ok(Self { listener, address, tls, app: Arc::new(app), alive, calls_ended })
     }
 
     /// Where it listens.
@@ -181,50 +165,63 @@ impl Server {
         self.app.ready.subscribe()
     }
 
-    /// Answers until `shutdown`; then takes no new calls, says good-bye to those that run, and waits for them, but not
-    /// longer than [`Config::drain`].
+    /// Answers until `shutdown`. Then it is not ready any more and takes no new calls; turns that run may end, but not take
+    /// longer than [`Config::drain`]; then everybody hears good-bye.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
-        let Self { listener, app, alive, mut calls_ended, .. } = self;
+        let Self { listener, tls, app, alive, mut calls_ended, .. } = self;
+        let doors = Doors {
+            router: router(app.clone()),
+            tls: tls.map(|Tls(acceptor)| acceptor),
+            trusted: app.config.proxy.trusted.clone(),
+            patience: app.config.limits.request,
+            stalled_after: app.config.stalled_after,
+            metrics: app.metrics.clone(),
+        };
         app.ready.send_replace(true);
-        let listener = listener.tap_io(|socket| {
-            // Packets of speech are small and late ones are worthless.
-            if let Err(error) = socket.set_nodelay(true) {
-                tracing::debug!(%error, "TCP_NODELAY");
-            }
-        });
-        let stopping = app.clone();
-        let stopped = app.stopped();
-        let serving = axum::serve(listener, router(app.clone())).with_graceful_shutdown(async move {
-            shutdown.await;
-            stopping.ready.send_replace(false);
-            stopping.stop.send_replace(true);
-        });
-        let drain = async {
-            stopped.await;
-            tokio::time::sleep(app.config.drain).await;
+        let (connections_end, end) = watch::channel(false);
+        let ended = async move {
+            let mut end = end;
+            // An error means that nobody waits any more.
+            let _ = end.wait_for(|end| *end).await;
         };
-        let result = tokio::select! {
-            result = serving => result,
-            // A request that never ends does not keep the server from ending.
-            () = drain => Ok(()),
-        };
+        let serving = tokio::spawn(listen::serve(listener, doors, app.config.limits.connections, ended));
+        shutdown.await;
+        // While turns end, connections are still taken: to hear that the server is not ready, and that there are no new calls.
+        app.ready.send_replace(false);
+        app.phase.send_replace(Phase::Draining);
         drop(alive);
         if timeout(app.config.drain, calls_ended.recv()).await.is_err() {
+            tracing::warn!("some turns did not end in time");
+        }
+        app.phase.send_replace(Phase::Stopping);
+        if timeout(FAREWELL, calls_ended.recv()).await.is_err() {
             tracing::warn!("some calls did not end in time");
         }
-        result
+        connections_end.send_replace(true);
+        serving.await.map_err(io::Error::other)
     }
 }
 
 fn router(app: Arc<App>) -> Router {
-    Router::new()
+    let guarded = Router::new()
         .route("/v1/realtime", get(realtime::websocket))
-        .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(calls::MAX_OFFER)))
+        .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(offer::MAX_BODY)))
         .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
+        .route(
+            client_secrets::PATH,
+            post(client_secrets::create).layer(DefaultBodyLimit::max(client_secrets::MAX_BODY)),
+        )
+        .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))
+        .route("/v1/realtime/ice_servers", get(ice_servers::list))
+        .route("/v1/models", get(models::list))
+        .route("/v1/models/{id}", get(models::show))
+        .route("/metrics", get(metrics))
+        .layer(middleware::from_fn_with_state(app.clone(), gate::gate));
+    Router::new()
+        .merge(guarded)
         .route("/model.json", get(card))
         .route("/healthz", get(|| async { "ok\n" }))
         .route("/readyz", get(readiness))
-        .route("/metrics", get(metrics))
         .route("/", get(page::index))
         .route("/{file}", get(page::file))
         .fallback(|| async { Refusal::not_found("there is nothing here") })

@@ -55,6 +55,11 @@ impl Hearing {
         self.trim();
     }
 
+    /// Whether a turn is open.
+    pub fn has_turn(&self) -> bool {
+        self.turn.is_some()
+    }
+
     /// The open turn.
     pub fn turn(&mut self) -> Option<&mut Turn> {
         self.turn.as_mut()

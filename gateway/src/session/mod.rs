@@ -34,9 +34,11 @@ mod tools;
 mod turns;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine::session::{Command, Event, ModelInfo, ResponseId, SessionError, Stamps, Tool};
+use serde_json::Value;
 
 use crate::media::vad::{TurnEvent, TurnSettings};
 use crate::protocol::error::Report;
@@ -193,6 +195,13 @@ pub struct Setup {
     pub model: ModelInfo,
     /// Who knows what the caller has heard.
     pub delivery: Delivery,
+    /// What the session is configured with from the start, as `session.update` has it; see [`configured`].
+    pub configuration: Option<Arc<Value>>,
+}
+
+/// The configuration that a session would begin with, or why it cannot.
+pub fn configured(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
+    config::updated(&config::initial(id, model), patch, model)
 }
 
 /// One conversation.
@@ -229,6 +238,7 @@ impl Core {
     /// A new conversation and the first things to do.
     pub fn new(setup: Setup) -> (Self, Vec<Effect>) {
         let config = config::initial(&setup.session_id, &setup.model);
+        let configuration = setup.configuration.clone();
         let mut core = Self {
             hearing: Hearing::new(setup.model.input_rate),
             setup,
@@ -247,8 +257,13 @@ impl Core {
             counter: 0,
             effects: Vec::new(),
         };
+        let refused = configuration.and_then(|patch| core.reconfigure(&patch).err());
         core.configure();
         core.send(ServerEvent::SessionCreated(State { session: core.config.clone() }));
+        core.config.repartee.warnings.clear();
+        if let Some(error) = refused {
+            core.fail(error);
+        }
         let effects = std::mem::take(&mut core.effects);
         (core, effects)
     }
@@ -284,6 +299,13 @@ impl Core {
         !self.playing.is_empty() || self.answers.iter().any(|answer| answer.exclusive)
     }
 
+    /// Whether nothing goes on: no turn, no answer, nothing to be played. Without turn detection the client alone knows
+    /// whether a turn is open, so that does not count.
+    pub fn is_idle(&self) -> bool {
+        let listening = self.config.audio.input.turn_detection.is_some() && self.hearing.has_turn();
+        !listening && self.answers.is_empty() && self.waiting.is_empty() && self.playing.is_empty()
+    }
+
     /// The configuration in effect.
     pub fn config(&self) -> &Session {
         &self.config
@@ -313,7 +335,17 @@ impl Core {
         }
     }
 
-    fn update(&mut self, patch: &serde_json::Value) -> Result<(), ErrorBody> {
+    fn update(&mut self, patch: &Value) -> Result<(), ErrorBody> {
+        self.reconfigure(patch)?;
+        self.configure();
+        self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
+        // Said once: the next update has its own.
+        self.config.repartee.warnings.clear();
+        Ok(())
+    }
+
+    /// Takes a new configuration and tells the engine.
+    fn reconfigure(&mut self, patch: &Value) -> Result<(), ErrorBody> {
         let old = self.config.instructions.clone();
         self.config = config::updated(&self.config, patch, &self.setup.model)?;
         if self.config.instructions != old {
@@ -326,10 +358,6 @@ impl Core {
                 self.command(Command::Tools(offered));
             }
         }
-        self.configure();
-        self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
-        // Said once: the next update has its own.
-        self.config.repartee.warnings.clear();
         Ok(())
     }
 
@@ -380,7 +408,7 @@ impl Core {
 }
 
 /// How a failure of the engine looks on the wire.
-fn engine_error(error: &SessionError) -> ErrorBody {
+pub(crate) fn engine_error(error: &SessionError) -> ErrorBody {
     let message = error.to_string();
     match error {
         SessionError::NothingToCommit => ErrorBody::invalid(ErrorKind::CommitEmpty, message),

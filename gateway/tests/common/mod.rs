@@ -1,6 +1,8 @@
 //! A real server on a free port with the scripted engine behind it, and a websocket client.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub mod http;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,11 +67,25 @@ impl Running {
     }
 
     pub async fn dial(&self) -> Result<Client, Error> {
+        self.dial_with(&[]).await
+    }
+
+    /// A client that sends these headers as well.
+    pub async fn dial_with(&self, headers: &[(&'static str, &str)]) -> Result<Client, Error> {
         let mut request = self.url().into_client_request().unwrap();
         request.headers_mut().insert("sec-websocket-protocol", "realtime".parse().unwrap());
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
         let (socket, response) = connect_async(request).await?;
         assert_eq!(response.headers()["sec-websocket-protocol"], "realtime");
         Ok(Client { socket })
+    }
+
+    /// One more client of the call with this id.
+    pub async fn attach(&self, id: &str) -> Result<Client, Error> {
+        let url = format!("ws://{}/v1/realtime?call_id={id}", self.address);
+        Ok(Client { socket: connect_async(url).await?.0 })
     }
 
     /// Returns once so many sessions are open.
@@ -106,6 +122,7 @@ impl Running {
 }
 
 /// A websocket client.
+#[derive(Debug)]
 pub struct Client {
     pub socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
 }

@@ -39,7 +39,8 @@ impl Talk {
             frame: Duration::from_millis(80),
             context_tokens: 100,
         };
-        let setup = Setup { session_id: "sess_1".into(), stem: "s".into(), seed: 7, model, delivery };
+        let setup =
+            Setup { session_id: "sess_1".into(), stem: "s".into(), seed: 7, model, delivery, configuration: None };
         let (core, effects) = Core::new(setup);
         let mut talk = Self { core, now: Instant::now(), events: Vec::new(), commands: Vec::new(), others: Vec::new() };
         talk.sort(effects);

@@ -1,3 +1,4 @@
+use std::future::pending;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
@@ -132,9 +133,10 @@ async fn a_client_that_does_not_read_is_closed_and_its_neighbours_notice_nothing
             seed: 1,
             model: engine.info().clone(),
             delivery: Delivery::Unpaced,
+            configuration: None,
         };
         let session = engine.open().unwrap();
-        let ended = tokio::spawn(call::run(line, session, setup, metrics.clone(), std::future::pending()));
+        let ended = tokio::spawn(call::run(line, session, setup, metrics.clone(), pending(), pending()));
         let content = json!([{"type": "input_text", "text": "Tell me everything."}]);
         let item = json!({"type": "message", "role": "user", "content": content});
         client.try_send(event(&json!({"type": "conversation.item.create", "item": item}))).unwrap();

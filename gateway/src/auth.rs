@@ -1,0 +1,309 @@
+//! API keys and ephemeral keys. Only SHA-256 hashes are kept; a key itself is seen while a request is read and never again.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ring::digest;
+use serde_json::Value;
+use subtle::{Choice, ConditionallySelectable as _, ConstantTimeEq as _};
+use thiserror::Error;
+
+/// The shortest key that is taken, in characters.
+pub const MIN_KEY: usize = 16;
+/// The longest key that is looked at, in bytes.
+const MAX_KEY: usize = 512;
+/// How every ephemeral key begins.
+const EPHEMERAL: &str = "ek_";
+/// Ephemeral keys that may be valid at once.
+const MAX_EPHEMERAL: usize = 4_096;
+/// What the session configurations of all ephemeral keys may hold together, in bytes.
+const MAX_BOUND: usize = 16 << 20;
+
+type Hash = [u8; digest::SHA256_OUTPUT_LEN];
+
+fn hash(key: &str) -> Hash {
+    let mut hash = Hash::default();
+    hash.copy_from_slice(digest::digest(&digest::SHA256, key.as_bytes()).as_ref());
+    hash
+}
+
+/// Which of the server's keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct KeyId(u32);
+
+/// The keys that open the server.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct KeySet(Vec<Hash>);
+
+/// A line that holds no key. It says which line, never what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum KeyError {
+    /// A key that could be guessed.
+    #[error("line {line}: a key has at least {MIN_KEY} characters")]
+    Short {
+        /// From 1.
+        line: usize,
+    },
+    /// More than a name and a key.
+    #[error("line {line}: a line holds a key, or a name and a key")]
+    Words {
+        /// From 1.
+        line: usize,
+    },
+    /// A hash that is none.
+    #[error("line {line}: after `sha256:` come 64 hex digits")]
+    Hash {
+        /// From 1.
+        line: usize,
+    },
+}
+
+impl KeySet {
+    /// Reads one key a line: `KEY` or `NAME KEY`, where KEY may be `sha256:` and its hash in hex. Empty lines and those that
+    /// begin with `#` say nothing.
+    pub fn parse(text: &str) -> Result<Self, KeyError> {
+        let mut keys = Vec::new();
+        for (index, text) in text.lines().enumerate() {
+            let line = index + 1;
+            let mut words = text.split_whitespace().take_while(|word| !word.starts_with('#'));
+            let Some(first) = words.next() else { continue };
+            let key = words.next().unwrap_or(first);
+            if words.next().is_some() {
+                return Err(KeyError::Words { line });
+            }
+            keys.push(match key.strip_prefix("sha256:") {
+                Some(hex) => from_hex(hex).ok_or(KeyError::Hash { line })?,
+                None if key.chars().count() < MIN_KEY => return Err(KeyError::Short { line }),
+                None => hash(key),
+            });
+        }
+        Ok(Self(keys))
+    }
+
+    /// Adds keys.
+    pub fn extend(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are none: then nobody needs one.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Which key this is. Takes the same time whichever it is, and if it is none.
+    pub fn find(&self, presented: &str) -> Option<KeyId> {
+        if presented.len() > MAX_KEY {
+            return None;
+        }
+        let presented = hash(presented);
+        let (mut known, mut which) = (Choice::from(0), 0);
+        for (index, key) in (0..).zip(&self.0) {
+            let same = key.ct_eq(&presented);
+            known |= same;
+            which = u32::conditional_select(&which, &index, same);
+        }
+        bool::from(known).then_some(KeyId(which))
+    }
+}
+
+impl fmt::Debug for KeySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "KeySet({} keys)", self.0.len())
+    }
+}
+
+fn from_hex(text: &str) -> Option<Hash> {
+    let mut hash = Hash::default();
+    if text.len() != 2 * hash.len() {
+        return None;
+    }
+    for (byte, digits) in hash.iter_mut().zip(text.as_bytes().chunks(2)) {
+        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
+    }
+    Some(hash)
+}
+
+/// Keys for one client, for minutes: what a page may hold. They open calls and nothing else.
+#[derive(Debug)]
+pub struct EphemeralKeys {
+    /// Tells our keys from other servers': `ek_<tag>_`.
+    prefix: String,
+    valid: Mutex<HashMap<Hash, Bound>>,
+}
+
+/// What an ephemeral key stands for.
+#[derive(Clone)]
+struct Bound {
+    until: Instant,
+    /// What calls with it are configured with.
+    session: Arc<Value>,
+    /// Size of the configuration.
+    bytes: usize,
+    /// Who asked for it.
+    owner: Option<KeyId>,
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("until", &self.until).finish_non_exhaustive()
+    }
+}
+
+/// Why there is no ephemeral key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum IssueError {
+    /// The bound is reached; it says when the first of them ends.
+    #[error("too many ephemeral keys are valid at the moment")]
+    Full {
+        /// When there is room again, at the latest.
+        retry_after: Duration,
+    },
+    /// The system has no random numbers.
+    #[error("no random numbers: {0}")]
+    Random(getrandom::Error),
+}
+
+/// What a presented key is worth.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Presented {
+    /// Not one of our ephemeral keys.
+    Foreign,
+    /// One of ours, but over, or never given out.
+    Expired,
+    /// Opens calls with this configuration, for whoever asked for the key.
+    Valid {
+        /// A `session.update` patch.
+        session: Arc<Value>,
+        /// Whose limits count.
+        owner: Option<KeyId>,
+    },
+}
+
+impl EphemeralKeys {
+    /// None yet; `tag` is the process's own.
+    pub fn new(tag: &str) -> Self {
+        Self { prefix: format!("{EPHEMERAL}{tag}_"), valid: Mutex::default() }
+    }
+
+    /// A new key that is valid for `lifetime`.
+    pub fn issue(
+        &self,
+        now: Instant,
+        lifetime: Duration,
+        session: Arc<Value>,
+        owner: Option<KeyId>,
+    ) -> Result<String, IssueError> {
+        let mut random = [0; 16];
+        getrandom::fill(&mut random).map_err(IssueError::Random)?;
+        let key = format!("{}{}", self.prefix, crate::ids::hex(&random));
+        let bytes = session.to_string().len();
+        let mut valid = self.valid();
+        valid.retain(|_, bound| bound.until > now);
+        let held: usize = valid.values().map(|bound| bound.bytes).sum();
+        if valid.len() >= MAX_EPHEMERAL || held + bytes > MAX_BOUND {
+            let first = valid.values().map(|bound| bound.until).min().unwrap_or(now);
+            return Err(IssueError::Full { retry_after: first.saturating_duration_since(now) });
+        }
+        valid.insert(hash(&key), Bound { until: now + lifetime, session, bytes, owner });
+        Ok(key)
+    }
+
+    /// What `key` is worth at `now`. Found by its hash, so the time that takes tells nothing about the keys that there are.
+    pub fn look_up(&self, key: &str, now: Instant) -> Presented {
+        if !key.starts_with(&self.prefix) || key.len() > MAX_KEY {
+            return Presented::Foreign;
+        }
+        match self.valid().get(&hash(key)) {
+            Some(bound) if bound.until > now => Presented::Valid { session: bound.session.clone(), owner: bound.owner },
+            _ => Presented::Expired,
+        }
+    }
+
+    fn valid(&self) -> MutexGuard<'_, HashMap<Hash, Bound>> {
+        // Insertions and removals leave nothing half done.
+        self.valid.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const KEY: &str = "a-key-of-some-length";
+
+    #[test]
+    fn keys_are_lines_with_or_without_a_name() {
+        let text = format!("# ours\n\n{KEY}\nphone  another-key-of-length # the phone\n");
+        let keys = KeySet::parse(&text).unwrap();
+        assert_eq!(keys.len(), 2);
+        assert_eq!(keys.find(KEY), Some(KeyId(0)));
+        assert_eq!(keys.find("another-key-of-length"), Some(KeyId(1)));
+        for wrong in ["", "a-key-of-some-lengt", "a-key-of-some-length ", "phone", &KEY.repeat(100)] {
+            assert_eq!(keys.find(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_hash_stands_for_a_key_that_is_not_written_down() {
+        let hashed = format!("sha256:{}", crate::ids::hex(&hash(KEY)));
+        assert_eq!(KeySet::parse(&hashed).unwrap().find(KEY), Some(KeyId(0)));
+        assert_eq!(KeySet::parse(&hashed).unwrap().find(&hashed), None);
+    }
+
+    #[test]
+    fn what_is_no_key_is_refused_by_its_line_and_never_repeated() {
+        for (text, error) in [
+            ("short", KeyError::Short { line: 1 }),
+            ("\na b c-is-a-key-of-some-length", KeyError::Words { line: 2 }),
+            ("sha256:12", KeyError::Hash { line: 1 }),
+            (&format!("sha256:{}", "é".repeat(32)), KeyError::Hash { line: 1 }),
+        ] {
+            assert_eq!(KeySet::parse(text), Err(error));
+            assert!(!error.to_string().contains("short") && !error.to_string().contains("c-is"));
+        }
+        assert_eq!(format!("{:?}", KeySet::parse(KEY).unwrap()), "KeySet(1 keys)");
+    }
+
+    #[test]
+    fn an_ephemeral_key_is_good_for_its_time_and_its_session() {
+        let keys = EphemeralKeys::new("0a1b");
+        let start = Instant::now();
+        let session = Arc::new(json!({"instructions": "secret"}));
+        let owner = Some(KeyId(3));
+        let key = keys.issue(start, Duration::from_secs(10), session.clone(), owner).unwrap();
+        assert!(key.starts_with("ek_0a1b_"));
+        let valid = Presented::Valid { session, owner };
+        assert_eq!(keys.look_up(&key, start + Duration::from_secs(9)), valid);
+        assert_eq!(keys.look_up(&key, start + Duration::from_secs(10)), Presented::Expired);
+        assert_eq!(keys.look_up("ek_0a1b_0000", start), Presented::Expired);
+        assert_eq!(keys.look_up("ek_of_another_server", start), Presented::Foreign);
+        assert!(!format!("{keys:?}").contains("secret"));
+    }
+
+    #[test]
+    fn ephemeral_keys_are_bounded_in_number_and_size_and_make_room_when_they_end() {
+        let keys = EphemeralKeys::new("t");
+        let start = Instant::now();
+        let issue = |now, session: &Arc<Value>| keys.issue(now, Duration::from_secs(60), session.clone(), None);
+        let empty = Arc::new(json!({}));
+        for _ in 0..MAX_EPHEMERAL {
+            issue(start, &empty).unwrap();
+        }
+        let later = start + Duration::from_secs(20);
+        assert_eq!(issue(later, &empty), Err(IssueError::Full { retry_after: Duration::from_secs(40) }));
+        let large = Arc::new(json!({"instructions": "x".repeat(MAX_BOUND / 2)}));
+        let over = start + Duration::from_secs(60);
+        issue(over, &large).unwrap();
+        assert!(matches!(issue(over, &large), Err(IssueError::Full { .. })));
+        issue(over, &empty).unwrap();
+    }
+}

@@ -1,0 +1,339 @@
+//! The server's settings: what there is, its defaults, and what cannot be.
+//!
+//! - `load`: from a file, the environment and the command line
+//! - `print`: as text
+//! - `secret`: settings that nobody may read back
+//!
+//! `repartee.example.toml` describes every setting for the person who sets it.
+
+mod load;
+mod print;
+mod secret;
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use repartee_engine::EngineConfig;
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::auth::KeySet;
+pub use load::{LoadError, load};
+pub use secret::Secret;
+
+/// Where the server listens if nothing else is said.
+pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
+
+/// Every setting, described: the file to copy.
+pub const EXAMPLE: &str = include_str!("../../../repartee.example.toml");
+
+/// The server's settings.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// Where to listen; port 0 takes any free one. Addresses that other machines reach need keys.
+    pub listen: SocketAddr,
+    /// Folder of the checkpoint; `None` for the demo.
+    pub model: Option<PathBuf>,
+    /// A socket that takes nothing for so long is closed.
+    #[serde(rename = "stalled_after_s", with = "seconds")]
+    pub stalled_after: Duration,
+    /// How often a websocket is pinged.
+    #[serde(rename = "ping_every_s", with = "seconds")]
+    pub ping_every: Duration,
+    /// How long turns that run may take to end when the server goes down.
+    #[serde(rename = "drain_s", with = "seconds")]
+    pub drain: Duration,
+    /// Who may call.
+    pub keys: Keys,
+    /// Which web pages may call.
+    pub browser: Browser,
+    /// How much one caller may ask for.
+    pub limits: Limits,
+    /// HTTPS.
+    pub tls: Tls,
+    /// The reverse proxy in front.
+    pub proxy: Proxy,
+    /// Calls over WebRTC.
+    pub webrtc: WebRtc,
+    /// The engine.
+    pub engine: EngineConfig,
+    /// The keys that open the server, from [`Keys::file`] and the environment.
+    #[serde(skip)]
+    pub api_keys: KeySet,
+    /// What the checkpoint says of itself to people, as JSON for the demo page: `name`, `ask` (questions), `note`,
+    /// `remembers`; every field may be missing.
+    #[serde(skip)]
+    pub card: Option<String>,
+}
+
+/// Who may call. The keys themselves are no settings: see [`Config::api_keys`].
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Keys {
+    /// A file with one key a line.
+    pub file: Option<PathBuf>,
+    /// Whether `/metrics` needs a key as well, once there are keys.
+    pub metrics: bool,
+}
+
+/// Which web pages may call.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Browser {
+    /// Origins such as `https://app.example`, beside the server's own and those of the caller's own machine; `*` for all.
+    pub origins: Vec<String>,
+}
+
+/// How much one caller may ask for. 0 stands for no limit.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Limits {
+    /// Calls at once with one key.
+    pub calls_per_key: u32,
+    /// Calls at once from one address; this machine's own are not counted.
+    pub calls_per_address: u32,
+    /// Calls and ephemeral keys asked for from one address in a minute; this machine's own are not counted.
+    pub opens_per_minute: u32,
+    /// Connections at once, of any kind.
+    pub connections: u32,
+    /// How long a request may take to arrive, its head and its body each.
+    #[serde(rename = "request_s", with = "seconds")]
+    pub request: Duration,
+}
+
+/// HTTPS. Without a certificate the server speaks plain HTTP.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tls {
+    /// The certificate chain, PEM.
+    pub certificate: Option<PathBuf>,
+    /// Its private key, PEM.
+    pub key: Option<PathBuf>,
+    /// Make a certificate at start that nobody vouches for.
+    pub development: bool,
+}
+
+/// The reverse proxy in front.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Proxy {
+    /// Whose `X-Forwarded-For`, `-Proto` and `-Host` are believed.
+    pub trusted: Vec<IpNet>,
+}
+
+/// Calls over WebRTC.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct WebRtc {
+    /// The UDP socket of all calls; `None` for a free port of the address that HTTP is served on.
+    pub udp: Option<SocketAddr>,
+    /// Addresses to announce instead of this machine's own.
+    pub advertised: Vec<IpAddr>,
+    /// The longest message taken from a caller, in bytes.
+    pub max_message_bytes: u32,
+    /// An offer that was answered but not taken up for so long frees its place.
+    #[serde(rename = "connect_within_s", with = "seconds")]
+    pub connect_within: Duration,
+    /// What the caller's own buffer is assumed to hold: sound that was received but not heard yet.
+    #[serde(rename = "receiver_buffer_s", with = "seconds")]
+    pub receiver_buffer: Duration,
+    /// Relays for callers that no direct path reaches.
+    pub turn: Turn,
+}
+
+/// TURN relays.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Turn {
+    /// Such as `turn:turn.example:3478?transport=udp`.
+    pub urls: Vec<String>,
+    /// Shared with the relay; callers get credentials made of it.
+    pub secret: Option<Secret>,
+    /// How long such credentials hold.
+    #[serde(rename = "ttl_s", with = "seconds")]
+    pub ttl: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            listen: DEFAULT_LISTEN,
+            model: None,
+            stalled_after: Duration::from_secs(10),
+            ping_every: Duration::from_secs(20),
+            drain: Duration::from_secs(25),
+            keys: Keys::default(),
+            browser: Browser::default(),
+            limits: Limits::default(),
+            tls: Tls::default(),
+            proxy: Proxy::default(),
+            webrtc: WebRtc::default(),
+            engine: EngineConfig::default(),
+            api_keys: KeySet::default(),
+            card: None,
+        }
+    }
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self { file: None, metrics: true }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            calls_per_key: 0,
+            calls_per_address: 16,
+            opens_per_minute: 120,
+            connections: 2_048,
+            request: Duration::from_secs(15),
+        }
+    }
+}
+
+impl Default for Proxy {
+    fn default() -> Self {
+        let loopback = [
+            IpNet::new_assert(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
+            IpNet::new_assert(IpAddr::V6(std::net::Ipv6Addr::LOCALHOST), 128),
+        ];
+        Self { trusted: loopback.to_vec() }
+    }
+}
+
+impl Default for WebRtc {
+    fn default() -> Self {
+        Self {
+            udp: None,
+            advertised: Vec::new(),
+            max_message_bytes: 256 << 10,
+            connect_within: Duration::from_secs(30),
+            receiver_buffer: Duration::from_millis(60),
+            turn: Turn::default(),
+        }
+    }
+}
+
+impl Default for Turn {
+    fn default() -> Self {
+        Self { urls: Vec::new(), secret: None, ttl: Duration::from_secs(3_600) }
+    }
+}
+
+/// Settings that are refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum ConfigError {
+    /// The address can be reached from other machines.
+    #[error(
+        "listen: {0} can be reached from other machines, and there are no keys to keep strangers out: listen on \
+         127.0.0.1 or [::1], or set keys.file or REPARTEE_API_KEYS"
+    )]
+    Public(SocketAddr),
+    /// The engine's settings are out of range.
+    #[error(transparent)]
+    Engine(#[from] repartee_engine::config::ConfigError),
+    /// A value that has no meaning.
+    #[error("{path}: {problem}")]
+    Value {
+        /// Which setting.
+        path: &'static str,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+impl Config {
+    /// Says what is wrong with the settings, before anything is loaded.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let refuse = |path, problem: &str| Err(ConfigError::Value { path, problem: problem.into() });
+        for (path, duration) in [
+            ("stalled_after_s", self.stalled_after),
+            ("ping_every_s", self.ping_every),
+            ("limits.request_s", self.limits.request),
+            ("webrtc.connect_within_s", self.webrtc.connect_within),
+            ("webrtc.turn.ttl_s", self.webrtc.turn.ttl),
+        ] {
+            if duration.is_zero() {
+                return refuse(path, "takes more than 0 seconds");
+            }
+        }
+        if self.limits.connections == 0 {
+            return refuse("limits.connections", "without connections there is no server");
+        }
+        self.engine.check()?;
+        if !(1_024..=262_144).contains(&self.webrtc.max_message_bytes) {
+            return refuse("webrtc.max_message_bytes", "goes from 1024 to 262144");
+        }
+        if self.browser.origins.iter().any(|origin| origin == "*") && self.api_keys.is_empty() {
+            return refuse(
+                "browser.origins",
+                "`*` lets every page of the web call, and there are no keys: name the pages",
+            );
+        }
+        for origin in &self.browser.origins {
+            let named = origin.split_once("://").is_some_and(|(scheme, host)| !scheme.is_empty() && !host.is_empty());
+            if origin != "*" && (!named || origin.matches('/').count() != 2) {
+                let problem = format!("`{origin}` is no origin: write https://host or https://host:port, or * for all");
+                return Err(ConfigError::Value { path: "browser.origins", problem });
+            }
+        }
+        match (&self.tls.certificate, &self.tls.key, self.tls.development) {
+            (Some(_), None, _) => return refuse("tls.key", "a certificate needs its key"),
+            (None, Some(_), _) => return refuse("tls.certificate", "a key needs its certificate"),
+            (Some(_), Some(_), true) => {
+                return refuse("tls.development", "there is a certificate already: remove one of the two");
+            }
+            _ => {}
+        }
+        if self.webrtc.turn.urls.is_empty() != self.webrtc.turn.secret.is_none() {
+            return refuse("webrtc.turn", "urls and secret go together");
+        }
+        if self.listen.ip().is_loopback() || !self.api_keys.is_empty() {
+            return Ok(());
+        }
+        Err(ConfigError::Public(self.listen))
+    }
+
+    /// Whether keys and speech may cross a network unencrypted.
+    pub fn is_bare(&self) -> bool {
+        !self.is_https() && !self.listen.ip().is_loopback()
+    }
+
+    /// Whether the server speaks HTTPS.
+    pub fn is_https(&self) -> bool {
+        self.tls.certificate.is_some() || self.tls.development
+    }
+}
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        print::settings(self, f)
+    }
+}
+
+/// Durations as a number of seconds.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        if duration.subsec_nanos() == 0 {
+            serializer.serialize_u64(duration.as_secs())
+        } else {
+            serializer.serialize_f64(duration.as_secs_f64())
+        }
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        let seconds = f64::deserialize(deserializer)?;
+        Duration::try_from_secs_f64(seconds)
+            .map_err(|_| de::Error::custom(format!("{seconds} is no number of seconds from 0 up")))
+    }
+}

@@ -1,0 +1,34 @@
+//! The effective settings as text, for `repartee check`. Secrets are shown as set or unset.
+
+use std::fmt::{Formatter, Result};
+
+use serde_json::{Map, Value};
+
+use super::Config;
+
+/// Writes every setting as TOML; what is not set is a comment.
+pub(super) fn settings(config: &Config, f: &mut Formatter<'_>) -> Result {
+    let Ok(Value::Object(fields)) = serde_json::to_value(config) else { return Err(std::fmt::Error) };
+    table("", &fields, f)?;
+    let keys = config.api_keys.len();
+    writeln!(f, "\n# API keys: {}", if keys == 0 { "unset".to_owned() } else { format!("{keys} set") })
+}
+
+fn table(path: &str, fields: &Map<String, Value>, f: &mut Formatter<'_>) -> Result {
+    for (name, value) in fields {
+        match value {
+            Value::Object(_) => {}
+            Value::Null => writeln!(f, "# {name} is unset")?,
+            // A JSON value of these kinds is written the same way in TOML.
+            value => writeln!(f, "{name} = {value}")?,
+        }
+    }
+    for (name, value) in fields {
+        if let Value::Object(fields) = value {
+            let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+            writeln!(f, "\n[{path}]")?;
+            table(&path, fields, f)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! What `--lan` needs: the machine's own addresses, a key, and a code that a phone can scan.
+
+use std::net::{IpAddr, SocketAddr};
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use qrcodegen::{QrCode, QrCodeEcc};
+
+/// This machine's addresses that others may reach: of interfaces that are up, IPv4 first. Loopback and link-local ones are left
+/// out. Empty where the system does not tell.
+pub fn addresses() -> Vec<IpAddr> {
+    let Ok(interfaces) = getifaddrs() else { return Vec::new() };
+    let up = interfaces.filter(|interface| interface.flags.contains(InterfaceFlags::IFF_UP));
+    let mut addresses: Vec<IpAddr> = up
+        .filter_map(|interface| interface.address)
+        .filter_map(|address| {
+            let v4 = address.as_sockaddr_in().map(|v4| IpAddr::from(v4.ip()));
+            v4.or_else(|| address.as_sockaddr_in6().map(|v6| IpAddr::from(v6.ip())))
+        })
+        .filter(|address| match address {
+            IpAddr::V4(v4) => !v4.is_loopback() && !v4.is_link_local(),
+            IpAddr::V6(v6) => !v6.is_loopback() && !v6.is_unicast_link_local(),
+        })
+        .collect();
+    addresses.sort_unstable();
+    addresses.dedup();
+    addresses
+}
+
+/// What a development certificate is for: every name that this machine is called by.
+pub fn names() -> Vec<String> {
+    let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
+    own.into_iter().chain(addresses().iter().map(IpAddr::to_string)).collect()
+}
+
+/// The addresses under which a server that listens on `listen` is reached from elsewhere.
+pub fn reached_at(listen: SocketAddr) -> Vec<SocketAddr> {
+    if !listen.ip().is_unspecified() {
+        return vec![listen];
+    }
+    let reachable = addresses().into_iter().filter(|address| address.is_ipv4() || listen.is_ipv6());
+    reachable.map(|address| SocketAddr::new(address, listen.port())).collect()
+}
+
+/// A key that nobody guesses.
+pub fn new_key() -> Result<String, getrandom::Error> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)?;
+    Ok(format!("rp_{}", crate::ids::hex(&random)))
+}
+
+/// `text` as a QR code for a terminal, two rows of modules a line; `None` if it is too long for one.
+pub fn qr(text: &str) -> Option<String> {
+    /// Modules of white around the code, as the standard wants.
+    const QUIET: i32 = 4;
+    let code = QrCode::encode_text(text, QrCodeEcc::Low).ok()?;
+    let mut drawn = String::new();
+    for y in (-QUIET..code.size() + QUIET).step_by(2) {
+        for x in -QUIET..code.size() + QUIET {
+            // Light modules are drawn, because terminals are mostly dark; outside of the code everything is light.
+            drawn.push(match (code.get_module(x, y), code.get_module(x, y + 1)) {
+                (false, false) => '█',
+                (false, true) => '▀',
+                (true, false) => '▄',
+                (true, true) => ' ',
+            });
+        }
+        drawn.push('\n');
+    }
+    Some(drawn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_has_its_quiet_zone_and_its_corners() {
+        let drawn = qr("https://192.168.1.5:8080/#key=rp_0123456789abcdef0123456789abcdef").unwrap();
+        let lines: Vec<Vec<char>> = drawn.lines().map(|line| line.chars().collect()).collect();
+        let width = lines[0].len();
+        assert!(lines.iter().all(|line| line.len() == width));
+        assert!(lines[0].iter().all(|module| *module == '█'), "the first two rows are quiet");
+        // The finder in the corner: a dark frame of seven modules around a light one.
+        assert_eq!(lines[2][4..11].iter().collect::<String>(), " ▄▄▄▄▄ ");
+        assert_eq!(qr(&"x".repeat(3_000)), None);
+    }
+
+    #[test]
+    fn an_address_that_is_listened_on_is_where_it_is_reached() {
+        let listen = SocketAddr::from(([192, 0, 2, 1], 80));
+        assert_eq!(reached_at(listen), [listen]);
+        let ports: Vec<_> = reached_at(SocketAddr::from(([0, 0, 0, 0], 81))).iter().map(SocketAddr::port).collect();
+        assert!(ports.iter().all(|port| *port == 81));
+    }
+
+    #[test]
+    fn keys_differ_and_can_be_used() {
+        let (a, b) = (new_key().unwrap(), new_key().unwrap());
+        assert_ne!(a, b);
+        assert_eq!(crate::auth::KeySet::parse(&a).unwrap().len(), 1);
+    }
+}

@@ -1,0 +1,317 @@
+//! What a completion answers: whole ([`Completion`]) or piece by piece ([`Deltas`]).
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use repartee_engine::session::{Event, FinishReason, Usage as EngineUsage};
+use serde::Serialize;
+
+use super::request::Format;
+use crate::media::pcm;
+use crate::media::resample::{ResampleError, Resampler};
+
+/// Samples a second of `pcm16`.
+const PCM_RATE: u32 = 24_000;
+
+/// Names of one answer.
+#[derive(Debug, Clone)]
+pub(super) struct Label {
+    pub id: String,
+    /// In seconds since 1970.
+    pub created: u64,
+    pub model: String,
+    /// What is served differently from what was asked.
+    pub warnings: Vec<String>,
+}
+
+impl Label {
+    fn audio_id(&self) -> String {
+        self.id.replacen("chatcmpl", "audio", 1)
+    }
+
+    fn extension(&self) -> Option<Extension> {
+        (!self.warnings.is_empty()).then(|| Extension { warnings: self.warnings.clone() })
+    }
+}
+
+/// What Repartee adds to the API.
+#[derive(Debug, Serialize)]
+struct Extension {
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Usage {
+    prompt_tokens: u32,
+    completion_tokens: u32,
+    total_tokens: u32,
+    prompt_tokens_details: PromptDetails,
+    completion_tokens_details: CompletionDetails,
+}
+
+#[derive(Debug, Serialize)]
+struct PromptDetails {
+    cached_tokens: u32,
+    text_tokens: u32,
+    audio_tokens: u32,
+}
+
+#[derive(Debug, Serialize)]
+struct CompletionDetails {
+    text_tokens: u32,
+    audio_tokens: u32,
+    reasoning_tokens: u32,
+}
+
+impl From<&EngineUsage> for Usage {
+    fn from(engine: &EngineUsage) -> Self {
+        let prompt_tokens = engine.input_text_tokens + engine.input_audio_tokens;
+        let completion_tokens = engine.output_text_tokens + engine.output_audio_frames;
+        Self {
+            prompt_tokens,
+            completion_tokens,
+            total_tokens: prompt_tokens + completion_tokens,
+            prompt_tokens_details: PromptDetails {
+                cached_tokens: engine.cached_tokens,
+                text_tokens: engine.input_text_tokens,
+                audio_tokens: engine.input_audio_tokens,
+            },
+            completion_tokens_details: CompletionDetails {
+                text_tokens: engine.output_text_tokens,
+                audio_tokens: engine.output_audio_frames,
+                reasoning_tokens: 0,
+            },
+        }
+    }
+}
+
+fn finish_reason(reason: FinishReason) -> &'static str {
+    match reason {
+        FinishReason::Length => "length",
+        // Nobody cancels a completion but by going away.
+        FinishReason::Stop | FinishReason::Cancelled => "stop",
+    }
+}
+
+/// Why an answer cannot be written: a defect of ours.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    #[error(transparent)]
+    Wav(#[from] hound::Error),
+    #[error(transparent)]
+    Resample(#[from] ResampleError),
+}
+
+/// An answer that is sent when it is whole.
+#[derive(Debug)]
+pub(super) struct Completion {
+    label: Label,
+    rate: u32,
+    sound: Option<Format>,
+    text: String,
+    samples: Vec<f32>,
+}
+
+/// The whole answer on the wire.
+#[derive(Debug, Serialize)]
+pub(super) struct Whole {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: [Choice; 1],
+    usage: Usage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repartee: Option<Extension>,
+}
+
+#[derive(Debug, Serialize)]
+struct Choice {
+    index: u32,
+    message: Message,
+    finish_reason: &'static str,
+    logprobs: Option<()>,
+}
+
+#[derive(Debug, Serialize)]
+struct Message {
+    role: &'static str,
+    /// `null` for an answer with sound, which has a transcript.
+    content: Option<String>,
+    refusal: Option<()>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audio: Option<Audio>,
+}
+
+#[derive(Debug, Serialize)]
+struct Audio {
+    id: String,
+    data: String,
+    transcript: String,
+    /// At once: the sound is not kept.
+    expires_at: u64,
+}
+
+impl Completion {
+    pub fn new(label: Label, rate: u32, sound: Option<Format>) -> Self {
+        Self { label, rate, sound, text: String::new(), samples: Vec::new() }
+    }
+
+    /// Takes what the engine says.
+    pub fn add(&mut self, event: Event) {
+        match event {
+            Event::Text { text, .. } => self.text.push_str(&text),
+            Event::Audio { samples, .. } => self.samples.extend(samples),
+            // No tools were offered, and the end is for the caller.
+            _ => {}
+        }
+    }
+
+    /// The answer, now that it is whole.
+    pub fn finish(self, reason: FinishReason, usage: &EngineUsage) -> Result<Whole, WriteError> {
+        let Self { label, rate, sound, text, samples } = self;
+        let (content, audio) = match sound {
+            None => (Some(text), None),
+            Some(format) => {
+                let bytes = match format {
+                    Format::Wav => crate::wav::encode(&samples, rate)?,
+                    Format::Pcm16 => {
+                        let mut filter = Resampler::new(rate, PCM_RATE)?;
+                        let mut sound = filter.push(&samples)?;
+                        sound.extend(filter.flush()?);
+                        pcm::encode_i16le(&sound)
+                    }
+                };
+                let data = STANDARD.encode(bytes);
+                (None, Some(Audio { id: label.audio_id(), data, transcript: text, expires_at: label.created }))
+            }
+        };
+        let repartee = label.extension();
+        let message = Message { role: "assistant", content, refusal: None, audio };
+        let choice = Choice { index: 0, message, finish_reason: finish_reason(reason), logprobs: None };
+        let Label { id, created, model, .. } = label;
+        let usage = usage.into();
+        Ok(Whole { id, object: "chat.completion", created, model, choices: [choice], usage, repartee })
+    }
+}
+
+/// An answer that is sent as it is made.
+#[derive(Debug)]
+pub(super) struct Deltas {
+    label: Label,
+    /// Brings the model's sound to the rate of `pcm16`.
+    filter: Option<Resampler>,
+    include_usage: bool,
+    /// Whether the first chunk is out.
+    begun: bool,
+}
+
+/// One piece on the wire.
+#[derive(Debug, Serialize)]
+pub(super) struct Chunk {
+    id: String,
+    object: &'static str,
+    created: u64,
+    model: String,
+    choices: Vec<ChunkChoice>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Usage>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    repartee: Option<Extension>,
+}
+
+#[derive(Debug, Serialize)]
+struct ChunkChoice {
+    index: u32,
+    delta: Delta,
+    finish_reason: Option<&'static str>,
+    logprobs: Option<()>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Delta {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    role: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    content: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audio: Option<AudioDelta>,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct AudioDelta {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transcript: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_at: Option<u64>,
+}
+
+impl Deltas {
+    pub fn new(label: Label, rate: u32, spoken: bool, include_usage: bool) -> Result<Self, ResampleError> {
+        let filter = if spoken { Some(Resampler::new(rate, PCM_RATE)?) } else { None };
+        Ok(Self { label, filter, include_usage, begun: false })
+    }
+
+    /// What to send for an event of the engine.
+    pub fn add(&mut self, event: Event) -> Result<Vec<Chunk>, WriteError> {
+        Ok(match event {
+            Event::Text { text, .. } if self.filter.is_some() => {
+                vec![self.audio(|audio| audio.transcript = Some(text))]
+            }
+            Event::Text { text, .. } => vec![self.chunk(Delta { content: Some(text), ..Delta::default() })],
+            Event::Audio { samples, .. } => match &mut self.filter {
+                Some(filter) => {
+                    let sound = filter.push(&samples)?;
+                    self.sound(&sound).into_iter().collect()
+                }
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
+        })
+    }
+
+    /// The last chunks.
+    pub fn finish(&mut self, reason: FinishReason, usage: &EngineUsage) -> Result<Vec<Chunk>, WriteError> {
+        let mut chunks = Vec::new();
+        if let Some(filter) = &mut self.filter {
+            let rest = filter.flush()?;
+            chunks.extend(self.sound(&rest));
+            let expires_at = Some(self.label.created);
+            chunks.push(self.audio(|audio| audio.expires_at = expires_at));
+        }
+        let mut last = self.chunk(Delta::default());
+        if let Some(choice) = last.choices.first_mut() {
+            choice.finish_reason = Some(finish_reason(reason));
+        }
+        chunks.push(last);
+        if self.include_usage {
+            let mut chunk = self.chunk(Delta::default());
+            chunk.choices.clear();
+            chunk.usage = Some(usage.into());
+            chunks.push(chunk);
+        }
+        Ok(chunks)
+    }
+
+    fn sound(&mut self, samples: &[f32]) -> Option<Chunk> {
+        let data = STANDARD.encode(pcm::encode_i16le(samples));
+        (!data.is_empty()).then(|| self.audio(|audio| audio.data = Some(data)))
+    }
+
+    fn audio(&mut self, fill: impl FnOnce(&mut AudioDelta)) -> Chunk {
+        let mut audio = AudioDelta { id: self.label.audio_id(), ..AudioDelta::default() };
+        fill(&mut audio);
+        self.chunk(Delta { audio: Some(audio), ..Delta::default() })
+    }
+
+    fn chunk(&mut self, mut delta: Delta) -> Chunk {
+        let first = !std::mem::replace(&mut self.begun, true);
+        delta.role = first.then_some("assistant");
+        let Label { id, created, model, .. } = self.label.clone();
+        let choices = vec![ChunkChoice { index: 0, delta, finish_reason: None, logprobs: None }];
+        let repartee = if first { self.label.extension() } else { None };
+        Chunk { id, object: "chat.completion.chunk", created, model, choices, usage: None, repartee }
+    }
+}

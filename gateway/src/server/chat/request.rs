@@ -1,0 +1,317 @@
+//! What a completion is asked for. Stock clients send a great deal: what cannot be served but does no harm is left out with a
+//! warning, and only the rest is an error.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use repartee_engine::session::{Command, ModelInfo, Respond, Role, Sampling};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::protocol::{ErrorBody, ErrorKind};
+use crate::wav;
+
+/// The sound that one request may hold, all messages together.
+const LONGEST: Duration = Duration::from_secs(600);
+/// How much sound is submitted at once, in seconds.
+const SLICE_S: usize = 1;
+/// Warnings that one request may cause.
+const MOST_WARNINGS: usize = 32;
+
+#[derive(Debug, Deserialize)]
+struct Request {
+    #[serde(default)]
+    model: Option<String>,
+    messages: Vec<Message>,
+    #[serde(default)]
+    modalities: Option<Vec<Modality>>,
+    #[serde(default)]
+    audio: Option<AudioWanted>,
+    #[serde(default)]
+    stream: Option<bool>,
+    #[serde(default)]
+    stream_options: Option<StreamOptions>,
+    #[serde(default)]
+    temperature: Option<f32>,
+    #[serde(default)]
+    top_p: Option<f32>,
+    #[serde(default)]
+    max_tokens: Option<u32>,
+    #[serde(default)]
+    max_completion_tokens: Option<u32>,
+    #[serde(default)]
+    seed: Option<i64>,
+    #[serde(default)]
+    n: Option<u32>,
+    #[serde(flatten)]
+    rest: Map<String, Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Modality {
+    Text,
+    Audio,
+}
+
+#[derive(Debug, Deserialize)]
+struct AudioWanted {
+    #[serde(default)]
+    voice: Option<Value>,
+    #[serde(default)]
+    format: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct StreamOptions {
+    include_usage: bool,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "role", rename_all = "snake_case")]
+enum Message {
+    #[serde(alias = "developer")]
+    System {
+        content: Content,
+    },
+    User {
+        content: Content,
+    },
+    Assistant {
+        #[serde(default)]
+        content: Option<Content>,
+        #[serde(default)]
+        audio: Option<Value>,
+    },
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Content {
+    Text(String),
+    Parts(Vec<Part>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Part {
+    Text { text: String },
+    Refusal { refusal: String },
+    InputAudio { input_audio: InputAudio },
+}
+
+#[derive(Debug, Deserialize)]
+struct InputAudio {
+    data: String,
+    format: String,
+}
+
+/// How the sound of an answer is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Format {
+    /// A whole wav file at the model's rate.
+    Wav,
+    /// 16-bit little-endian samples at 24 kHz.
+    Pcm16,
+}
+
+/// What to do for a request.
+#[derive(Debug)]
+pub(super) struct Plan {
+    /// For the engine, in order.
+    pub commands: Vec<Command>,
+    /// How to write the sound; `None` for text alone.
+    pub sound: Option<Format>,
+    /// Whether to answer piece by piece.
+    pub stream: bool,
+    /// Whether a stream ends with what it took.
+    pub include_usage: bool,
+    /// What is served differently from what was asked.
+    pub warnings: Vec<String>,
+}
+
+fn refuse<T>(param: impl Into<String>, message: impl Into<String>) -> Result<T, ErrorBody> {
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
+}
+
+impl Plan {
+    /// Reads a request. Decodes all of its sound, so it takes a while.
+    pub fn read(body: &[u8], info: &ModelInfo) -> Result<Self, ErrorBody> {
+        let reader = &mut serde_json::Deserializer::from_slice(body);
+        let request: Request =
+            serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))?;
+        let mut plan = Self {
+            commands: Vec::new(),
+            sound: None,
+            stream: request.stream.unwrap_or(false),
+            include_usage: request.stream_options.as_ref().is_some_and(|options| options.include_usage),
+            warnings: Vec::new(),
+        };
+        if let Some(model) = request.model.as_ref().filter(|model| **model != info.name && model.len() <= 64) {
+            plan.warn(format!("model: `{model}` is served as `{}`", info.name));
+        }
+        for (field, value) in &request.rest {
+            if !value.is_null() && field.len() <= 64 {
+                plan.warn(format!("{field} is not known here and was ignored"));
+            }
+        }
+        if request.n.is_some_and(|n| n != 1) {
+            return refuse("n", "there is one answer to a question");
+        }
+        plan.sound = sound(&request, plan.stream)?;
+        let sampling = sampling(&request)?;
+        let voice = plan.voice(request.audio.as_ref(), info);
+        let items = plan.converse(request.messages, info)?;
+        plan.commands.push(Command::Respond(Respond {
+            voice,
+            audio: plan.sound.is_some(),
+            max_tokens: request.max_completion_tokens.or(request.max_tokens),
+            sampling,
+            seed: request.seed.unwrap_or(0).cast_unsigned(),
+            ..Respond::new(1, items + 1)
+        }));
+        Ok(plan)
+    }
+
+    fn warn(&mut self, sentence: String) {
+        if self.warnings.len() < MOST_WARNINGS {
+            self.warnings.push(sentence);
+        }
+    }
+
+    fn voice(&mut self, wanted: Option<&AudioWanted>, info: &ModelInfo) -> Option<String> {
+        let voice = wanted.and_then(|wanted| wanted.voice.as_ref())?;
+        let name = voice.as_str().or_else(|| voice.get("id")?.as_str())?;
+        if info.voices.iter().any(|voice| voice == name) {
+            return Some(name.to_owned());
+        }
+        if name.len() <= 64 {
+            self.warn(format!("audio.voice: `{name}` is served as `{}`", info.default_voice));
+        }
+        None
+    }
+
+    /// The conversation so far, as commands; returns how many items it has.
+    fn converse(&mut self, messages: Vec<Message>, info: &ModelInfo) -> Result<u64, ErrorBody> {
+        if !messages.iter().any(|message| matches!(message, Message::User { .. })) {
+            return refuse("messages", "there is nothing to answer: send a message of the user");
+        }
+        let (mut item, mut left) = (0, LONGEST);
+        let mut instructions: Vec<String> = Vec::new();
+        for (index, message) in messages.into_iter().enumerate() {
+            let at = format!("messages[{index}].content");
+            let (role, content) = match message {
+                Message::System { content } => (Role::System, content),
+                Message::User { content } => (Role::User, content),
+                Message::Assistant { content, audio } => {
+                    if audio.is_some_and(|audio| !audio.is_null()) {
+                        self.warn(format!(
+                            "messages[{index}].audio: earlier sound is not kept, only text is remembered"
+                        ));
+                    }
+                    match content {
+                        Some(content) => (Role::Assistant, content),
+                        None => continue,
+                    }
+                }
+            };
+            for piece in pieces(content, &at)? {
+                match piece {
+                    Piece::Text(text) if role == Role::System && item == 0 => instructions.push(text),
+                    Piece::Text(text) => {
+                        item += 1;
+                        self.commands.push(Command::text(item, role, text));
+                    }
+                    Piece::Sound { .. } if role != Role::User => {
+                        return refuse(at, "only the user's messages hold sound");
+                    }
+                    Piece::Sound { data, at } => {
+                        let samples = decode(&data, &at, info.input_rate, left)?;
+                        left =
+                            left.saturating_sub(Duration::from_secs(samples.len() as u64 / u64::from(info.input_rate)));
+                        item += 1;
+                        let slices = samples.chunks(info.input_rate as usize * SLICE_S);
+                        self.commands.extend(slices.map(|slice| Command::Append(slice.to_vec())));
+                        self.commands.push(Command::Commit { item });
+                    }
+                }
+            }
+        }
+        if !instructions.is_empty() {
+            self.commands.insert(0, Command::Instruct(instructions.join("\n")));
+        }
+        Ok(item)
+    }
+}
+
+/// Text or sound of one message, in order.
+enum Piece {
+    Text(String),
+    Sound { data: String, at: String },
+}
+
+fn pieces(content: Content, at: &str) -> Result<Vec<Piece>, ErrorBody> {
+    let parts = match content {
+        Content::Text(text) => return Ok(vec![Piece::Text(text)]),
+        Content::Parts(parts) => parts,
+    };
+    let mut pieces = Vec::new();
+    for (index, part) in parts.into_iter().enumerate() {
+        match part {
+            // Parts of one text belong together.
+            Part::Text { text } | Part::Refusal { refusal: text } => match pieces.last_mut() {
+                Some(Piece::Text(before)) => *before = format!("{before}\n{text}"),
+                _ => pieces.push(Piece::Text(text)),
+            },
+            Part::InputAudio { input_audio } => {
+                let at = format!("{at}[{index}].input_audio");
+                if input_audio.format != "wav" {
+                    return refuse(format!("{at}.format"), "sound comes as wav");
+                }
+                pieces.push(Piece::Sound { data: input_audio.data, at: format!("{at}.data") });
+            }
+        }
+    }
+    Ok(pieces)
+}
+
+fn decode(data: &str, at: &str, rate: u32, longest: Duration) -> Result<Vec<f32>, ErrorBody> {
+    let wrong = |message: String| ErrorBody::invalid(ErrorKind::InvalidAudio, message).at(at);
+    let bytes = STANDARD.decode(data).map_err(|error| wrong(format!("this is not base64: {error}")))?;
+    wav::read(&bytes[..], rate, longest).map_err(|error| wrong(error.to_string()))
+}
+
+fn sound(request: &Request, stream: bool) -> Result<Option<Format>, ErrorBody> {
+    let spoken = request.modalities.as_ref().is_some_and(|wanted| wanted.contains(&Modality::Audio));
+    if !spoken {
+        return Ok(None);
+    }
+    let format = request.audio.as_ref().and_then(|audio| audio.format.as_deref());
+    match (format, stream) {
+        (Some("pcm16"), _) | (None, true) => Ok(Some(Format::Pcm16)),
+        (Some("wav"), false) | (None, false) => Ok(Some(Format::Wav)),
+        (Some("wav"), true) => refuse("audio.format", "a stream carries pcm16: a wav file begins with its length"),
+        (Some(_), _) => refuse("audio.format", "sound is written as wav or pcm16"),
+    }
+}
+
+fn sampling(request: &Request) -> Result<Option<Sampling>, ErrorBody> {
+    let (temperature, top_p) = (request.temperature, request.top_p);
+    if temperature.is_some_and(|temperature| !(0.0..=2.0).contains(&temperature)) {
+        return refuse("temperature", "a temperature is 0 to 2");
+    }
+    if top_p.is_some_and(|top_p| !(0.0..=1.0).contains(&top_p)) {
+        return refuse("top_p", "top_p is 0 to 1");
+    }
+    if temperature.is_none() && top_p.is_none() {
+        return Ok(None);
+    }
+    Ok(Some(Sampling {
+        temperature: temperature.unwrap_or(1.0),
+        top_k: 0,
+        top_p: top_p.unwrap_or(1.0),
+        repetition_penalty: 1.0,
+    }))
+}

@@ -1,0 +1,87 @@
+//! HTTPS: a certificate of one's own, or one made at start for development.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::pki_types::pem::{self, PemObject as _};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use thiserror::Error;
+use tokio_rustls::TlsAcceptor;
+
+use crate::config::Tls;
+
+/// Why there is no HTTPS.
+#[derive(Debug, Error)]
+pub enum TlsError {
+    /// A file that cannot be read, or holds something else.
+    #[error("{path} holds no {what} in PEM: {error}")]
+    File {
+        /// Which file.
+        path: PathBuf,
+        /// What should be in it.
+        what: &'static str,
+        /// Why it is not.
+        error: pem::Error,
+    },
+    /// A certificate and a key that do not go together, or that cannot be used.
+    #[error("the certificate cannot be used: {0}")]
+    Unusable(#[from] rustls::Error),
+    /// No certificate could be made.
+    #[error("no certificate could be made: {0}")]
+    Making(#[from] rcgen::Error),
+}
+
+/// A certificate and its key, both PEM.
+#[derive(Clone)]
+pub struct Certificate {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Certificate")
+    }
+}
+
+/// A new certificate for these names and addresses, signed by itself.
+pub fn development_certificate(names: Vec<String>) -> Result<Certificate, TlsError> {
+    let made = rcgen::generate_simple_self_signed(names)?;
+    Ok(Certificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
+}
+
+/// What makes connections into HTTPS, if that is wanted. `names` are what a development certificate is for.
+pub(super) fn acceptor(tls: &Tls, names: impl FnOnce() -> Vec<String>) -> Result<Option<TlsAcceptor>, TlsError> {
+    let (chain, key) = match (&tls.certificate, &tls.key) {
+        (Some(certificate), Some(key)) => {
+            let no_certificate = |error| TlsError::File { path: certificate.clone(), what: "certificate", error };
+            let chain = CertificateDer::pem_file_iter(certificate)
+                .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+                .map_err(no_certificate)?;
+            if chain.is_empty() {
+                return Err(no_certificate(pem::Error::NoItemsFound));
+            }
+            let key = PrivateKeyDer::from_pem_file(key).map_err(|error| TlsError::File {
+                path: key.clone(),
+                what: "private key",
+                error,
+            })?;
+            (chain, key)
+        }
+        _ if tls.development => {
+            let made = rcgen::generate_simple_self_signed(names())?;
+            (vec![made.cert.der().clone()], PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into()))
+        }
+        _ => return Ok(None),
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+}

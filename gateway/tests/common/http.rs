@@ -1,0 +1,85 @@
+//! Plain HTTP requests, one a connection.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::PATIENCE;
+
+/// What came back.
+#[derive(Debug)]
+pub struct Reply {
+    pub status: u16,
+    pub head: String,
+    pub body: String,
+}
+
+impl Reply {
+    /// A header's value.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let lines = self.head.lines().skip(1).filter_map(|line| line.split_once(':'));
+        lines.into_iter().find(|(found, _)| found.eq_ignore_ascii_case(name)).map(|(_, value)| value.trim())
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The error's code, for a refusal.
+    pub fn code(&self) -> String {
+        self.json()["error"]["code"].as_str().unwrap().to_owned()
+    }
+}
+
+/// Sends one request and reads what comes back.
+pub async fn send(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Reply {
+    let socket = TcpStream::connect(address).await.unwrap();
+    send_over(socket, &address.to_string(), method, path, headers, body).await
+}
+
+/// The same over a connection that there is.
+pub async fn send_over(
+    mut socket: impl AsyncRead + AsyncWrite + Unpin,
+    host: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Reply {
+    let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
+    if !headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
+        head += &format!("host: {host}\r\n");
+    }
+    for (name, value) in headers {
+        head += &format!("{name}: {value}\r\n");
+    }
+    socket.write_all(format!("{head}\r\n").as_bytes()).await.unwrap();
+    // A server that refuses early may close before it has read everything.
+    let _ = socket.write_all(body).await;
+    read(socket).await
+}
+
+/// Reads an answer up to the end of the connection.
+pub async fn read(mut socket: impl AsyncRead + Unpin) -> Reply {
+    let mut bytes = Vec::new();
+    // A reset after the answer is an end too.
+    let _ = timeout(PATIENCE, socket.read_to_end(&mut bytes)).await.expect("an answer in time");
+    let text = String::from_utf8(bytes).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("an answer, not {text:?}"));
+    let status = head.split(' ').nth(1).unwrap().parse().unwrap();
+    let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
+    Reply { status, head: head.to_owned(), body: if chunked { unchunked(body) } else { body.to_owned() } }
+}
+
+fn unchunked(mut body: &str) -> String {
+    let mut text = String::new();
+    while let Some((size, rest)) = body.split_once("\r\n") {
+        let size = usize::from_str_radix(size, 16).unwrap();
+        text += &rest[..size];
+        body = &rest[size + 2.min(rest.len() - size)..];
+    }
+    text
+}

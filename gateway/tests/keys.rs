@@ -1,0 +1,236 @@
+//! Who may call: keys, ephemeral keys, pages of other sites.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod common;
+
+use common::http::{Reply, send};
+use common::{Running, find};
+use repartee::auth::KeySet;
+use repartee::config::Config;
+use repartee::testing::Script;
+use repartee_engine::session::Command;
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Error;
+
+const KEY: &str = "the-key-of-the-house";
+
+fn keyed(config: &mut Config) {
+    config.api_keys = KeySet::parse(KEY).unwrap();
+}
+
+async fn guarded() -> Running {
+    Running::start_with(Script::default(), keyed).await
+}
+
+fn bearer(key: &str) -> String {
+    format!("Bearer {key}")
+}
+
+async fn get(server: &Running, path: &str, key: Option<&str>) -> Reply {
+    let authorization = key.map(bearer);
+    let headers: Vec<_> = authorization.iter().map(|value| ("authorization", value.as_str())).collect();
+    send(server.address, "GET", path, &headers, b"").await
+}
+
+/// Asks for an ephemeral key.
+async fn client_secret(server: &Running, key: &str, body: &Value) -> Reply {
+    let headers = [("authorization", &*bearer(key)), ("content-type", "application/json")];
+    send(server.address, "POST", "/v1/realtime/client_secrets", &headers, body.to_string().as_bytes()).await
+}
+
+/// The status and the error's code of a websocket that was refused.
+fn refusal<T>(dialled: Result<T, Error>) -> (u16, String) {
+    let Err(Error::Http(response)) = dialled else { panic!("it is refused") };
+    let body: Value = serde_json::from_slice(response.body().as_ref().unwrap()).unwrap();
+    (response.status().as_u16(), body["error"]["code"].as_str().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn without_the_key_nothing_is_done() {
+    let server = guarded().await;
+    for path in ["/v1/models", "/metrics", "/v1/realtime"] {
+        let reply = get(&server, path, None).await;
+        assert_eq!((reply.status, &*reply.code()), (401, "missing_api_key"), "{path}");
+        assert_eq!(reply.header("www-authenticate"), Some("Bearer"));
+        let reply = get(&server, path, Some("some-other-key-of-length")).await;
+        assert_eq!((reply.status, &*reply.code()), (401, "invalid_api_key"), "{path}");
+        assert_eq!(reply.json()["error"]["type"], "invalid_request_error");
+        assert!(!reply.body.contains("some-other-key"));
+    }
+    assert_eq!(refusal(server.dial().await), (401, "missing_api_key".into()));
+    assert_eq!(send(server.address, "POST", "/v1/realtime/calls", &[], b"v=0").await.status, 401);
+    let in_the_url = format!("/v1/models?api_key={KEY}");
+    assert_eq!(get(&server, &in_the_url, None).await.status, 401, "a URL ends up in logs");
+    server.sessions(0).await;
+    // The page and whoever watches the process need none.
+    for path in ["/", "/model.json", "/healthz", "/readyz"] {
+        assert_eq!(get(&server, path, None).await.status, 200, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_key_opens_the_server_as_a_header_or_as_a_browsers_subprotocol() {
+    let server = guarded().await;
+    assert_eq!(get(&server, "/v1/models", Some(KEY)).await.status, 200);
+    assert_eq!(get(&server, "/metrics", Some(KEY)).await.status, 200);
+    let mut client = server.dial_with(&[("authorization", &bearer(KEY))]).await.unwrap();
+    client.expect("session.created").await;
+    let protocols = format!("realtime, openai-insecure-api-key.{KEY}");
+    let mut client = server.dial_with(&[("sec-websocket-protocol", &protocols)]).await.unwrap();
+    client.expect("session.created").await;
+    let wrong = "realtime, openai-insecure-api-key.something-else-of-length";
+    assert_eq!(refusal(server.dial_with(&[("sec-websocket-protocol", wrong)]).await).0, 401);
+}
+
+#[tokio::test]
+async fn metrics_can_be_left_open() {
+    let server = Running::start_with(Script::default(), |config| {
+        keyed(config);
+        config.keys.metrics = false;
+    })
+    .await;
+    assert_eq!(get(&server, "/metrics", None).await.status, 200);
+    assert_eq!(get(&server, "/v1/models", None).await.status, 401);
+}
+
+#[tokio::test]
+async fn an_ephemeral_key_opens_calls_with_its_configuration_and_nothing_else() {
+    let server = guarded().await;
+    let session = json!({
+        "type": "realtime", "instructions": "Answer like a pirate.", "audio": {"output": {"voice": "bob"}},
+    });
+    let wanted = json!({"expires_after": {"anchor": "created_at", "seconds": 60}, "session": session});
+    let reply = client_secret(&server, KEY, &wanted).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let secret = reply.json();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    assert!((now + 50..=now + 60).contains(&secret["expires_at"].as_u64().unwrap()));
+    assert_eq!(secret["session"]["instructions"], session["instructions"]);
+    assert_eq!(secret["session"]["type"], "realtime");
+    let ephemeral = secret["value"].as_str().unwrap();
+    assert!(ephemeral.starts_with("ek_"));
+
+    let protocols = format!("realtime, openai-insecure-api-key.{ephemeral}");
+    let mut client = server.dial_with(&[("sec-websocket-protocol", &protocols)]).await.unwrap();
+    let created = client.expect("session.created").await;
+    assert_eq!(created["session"]["instructions"], session["instructions"]);
+    assert_eq!(created["session"]["audio"]["output"]["voice"], "bob");
+    client.ask("hello").await;
+    let told = server.engine.commands();
+    assert_eq!(told[0], Command::Instruct("Answer like a pirate.".into()));
+
+    for (method, path) in [("GET", "/v1/models"), ("GET", "/metrics"), ("POST", "/v1/realtime/client_secrets")] {
+        let reply = send(server.address, method, path, &[("authorization", &bearer(ephemeral))], b"").await;
+        assert_eq!((reply.status, &*reply.code()), (403, "insufficient_permissions"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn an_ephemeral_key_that_was_never_given_out_is_refused_even_where_no_key_is_needed() {
+    let server = Running::start(Script::default()).await;
+    let reply = client_secret(&server, "anything", &json!({})).await;
+    let value = reply.json()["value"].as_str().unwrap().to_owned();
+    let (known, random) = value.rsplit_once('_').unwrap();
+    let forged = format!("{known}_{}", "0".repeat(random.len()));
+    let refused = refusal(server.dial_with(&[("authorization", &bearer(&forged))]).await);
+    assert_eq!(refused, (401, "expired_api_key".into()));
+    // Keys of other servers are none of its business.
+    server.dial_with(&[("authorization", &bearer("ek_of_another_server"))]).await.unwrap();
+    server.dial_with(&[("authorization", &bearer(&value))]).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_client_secret_that_makes_no_sense_is_refused_by_its_field() {
+    let server = guarded().await;
+    for (body, param) in [
+        (json!({"expires_after": {"seconds": 9}}), "expires_after.seconds"),
+        (json!({"expires_after": {"seconds": 7201}}), "expires_after.seconds"),
+        (json!({"expires_after": {"seconds": "long"}}), "expires_after.seconds"),
+        (json!({"expires_after": {"anchor": "now"}}), "expires_after.anchor"),
+        (json!({"session": {"type": "transcription"}}), "session.type"),
+        (json!({"session": 3}), "session"),
+        (
+            json!({"session": {"audio": {"input": {"turn_detection": {"type": "server_vad", "threshold": 2}}}}}),
+            "session.audio.input.turn_detection.threshold",
+        ),
+    ] {
+        let reply = client_secret(&server, KEY, &body).await;
+        assert_eq!((reply.status, &reply.json()["error"]["param"]), (400, &json!(param)), "{body}");
+    }
+    let large = json!({"session": {"instructions": "x".repeat(2 << 20)}});
+    assert_eq!(client_secret(&server, KEY, &large).await.status, 413);
+    assert_eq!(client_secret(&server, KEY, &json!({})).await.status, 200);
+}
+
+#[tokio::test]
+async fn models_that_clients_ask_for_are_listed_or_named_as_missing() {
+    let server = Running::start(Script::default()).await;
+    let list = get(&server, "/v1/models", None).await.json();
+    assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("scripted")));
+    let model = get(&server, "/v1/models/scripted", None).await.json();
+    assert_eq!(model, list["data"][0]);
+    let missing = get(&server, "/v1/models/gpt-realtime", None).await;
+    assert_eq!((missing.status, &*missing.code()), (404, "model_not_found"));
+}
+
+const CALLS: &str = "/v1/realtime/calls";
+
+/// What a browser asks before a page of `origin` may post with these headers.
+async fn preflight(server: &Running, path: &str, origin: &str) -> Reply {
+    let headers = [
+        ("origin", origin),
+        ("access-control-request-method", "POST"),
+        ("access-control-request-headers", "authorization,content-type,x-openai-agents-sdk"),
+    ];
+    send(server.address, "OPTIONS", path, &headers, b"").await
+}
+
+#[tokio::test]
+async fn listed_pages_and_those_of_the_callers_machine_may_call_and_read_the_location() {
+    let server = Running::start_with(Script::default(), |config| {
+        keyed(config);
+        config.browser.origins = vec!["https://app.example".into()];
+    })
+    .await;
+    for origin in ["https://app.example", "http://localhost:3000"] {
+        for path in [CALLS, "/v1/realtime/client_secrets"] {
+            let reply = preflight(&server, path, origin).await;
+            assert_eq!(reply.status, 204, "{reply:?}");
+            assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
+            assert!(reply.header("access-control-allow-headers").unwrap().contains("x-openai-agents-sdk"));
+            assert!(reply.header("access-control-allow-methods").unwrap().contains("POST"));
+        }
+        // A page can read why it was refused as well.
+        let reply = send(server.address, "POST", CALLS, &[("origin", origin)], b"").await;
+        assert_eq!(reply.status, 401);
+        assert_eq!(reply.header("access-control-allow-origin"), Some(origin));
+        assert!(reply.header("access-control-expose-headers").unwrap().contains("Location"));
+        assert_eq!(reply.header("vary"), Some("Origin"));
+    }
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_may_not_call() {
+    let server = Running::start(Script::default()).await;
+    for path in [CALLS, "/v1/realtime/client_secrets", "/v1/models"] {
+        let reply = preflight(&server, path, "https://evil.example").await;
+        assert_eq!((reply.status, &*reply.code()), (403, "origin_not_allowed"));
+        assert_eq!(reply.header("access-control-allow-origin"), None);
+    }
+    let refused = refusal(server.dial_with(&[("origin", "https://evil.example")]).await);
+    assert_eq!(refused, (403, "origin_not_allowed".into()));
+    // A name that its owner lets resolve to this machine.
+    let rebound = [("origin", "http://evil.example:80"), ("host", "evil.example:80")];
+    assert_eq!(send(server.address, "GET", "/v1/models", &rebound, b"").await.status, 403);
+    server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn the_servers_own_page_may_call() {
+    let server = Running::start(Script::default()).await;
+    let own = format!("http://{}", server.address);
+    let mut client = server.dial_with(&[("origin", &own)]).await.unwrap();
+    client.expect("session.created").await;
+    let events = client.ask("hello").await;
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+}

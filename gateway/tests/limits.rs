@@ -1,0 +1,96 @@
+//! How much one caller may have, told by where it comes from behind a proxy; and requests that never end.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::http::{self, Reply, send};
+use common::{PATIENCE, Running};
+use repartee::testing::Script;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Error;
+
+const PHONE: [(&str, &str); 1] = [("x-forwarded-for", "203.0.113.7")];
+const LAPTOP: [(&str, &str); 1] = [("x-forwarded-for", "203.0.113.8")];
+
+/// Status, code and `Retry-After` of a websocket that was refused.
+fn refusal<T>(dialled: Result<T, Error>) -> (u16, String, u64) {
+    let Err(Error::Http(response)) = dialled else { panic!("it is refused") };
+    let body: Value = serde_json::from_slice(response.body().as_ref().unwrap()).unwrap();
+    let retry = response.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+    (response.status().as_u16(), body["error"]["code"].as_str().unwrap().to_owned(), retry)
+}
+
+#[tokio::test]
+async fn one_caller_cannot_take_every_slot() {
+    let server = Running::start_with(Script::default(), |config| config.limits.calls_per_address = 2).await;
+    let first = server.dial_with(&PHONE).await.unwrap();
+    let _second = server.dial_with(&PHONE).await.unwrap();
+    let (status, code, retry) = refusal(server.dial_with(&PHONE).await);
+    assert_eq!((status, &*code), (429, "call_limit_reached"));
+    assert!(retry > 0);
+    let mut other = server.dial_with(&LAPTOP).await.unwrap();
+    other.expect("session.created").await;
+    drop(first);
+    server.sessions(2).await;
+    server.dial_with(&PHONE).await.unwrap();
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_refused_total{reason=\"address\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
+async fn asking_too_fast_is_refused_with_the_time_to_wait() {
+    let server = Running::start_with(Script::default(), |config| config.limits.opens_per_minute = 3).await;
+    let secret = async || send(server.address, "POST", "/v1/realtime/client_secrets", &PHONE, b"").await;
+    for _ in 0..3 {
+        assert_eq!(secret().await.status, 200);
+    }
+    let reply: Reply = secret().await;
+    assert_eq!((reply.status, &*reply.code()), (429, "rate_limit_exceeded"));
+    let wait: u64 = reply.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=20).contains(&wait), "{wait}");
+    assert_eq!(refusal(server.dial_with(&PHONE).await).0, 429);
+    server.dial_with(&LAPTOP).await.unwrap();
+    server.dial().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_full_server_says_when_to_try_again() {
+    let server = Running::start(Script { slots: 0, ..Script::default() }).await;
+    let (status, code, retry) = refusal(server.dial().await);
+    assert_eq!((status, &*code), (503, "session_limit_reached"));
+    assert!(retry > 0);
+}
+
+#[tokio::test]
+async fn a_request_that_never_ends_is_given_up() {
+    let patience = Duration::from_millis(200);
+    let server = Running::start_with(Script::default(), |config| config.limits.request = patience).await;
+    // A head that stops in the middle: the connection is closed.
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ").await.unwrap();
+    let mut said = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut said)).await;
+    ended.expect("the connection is closed").unwrap();
+    // A body that does not come: the request is refused.
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let head = "POST /v1/realtime/client_secrets HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{";
+    socket.write_all(head.as_bytes()).await.unwrap();
+    assert_eq!(http::read(socket).await.status, 400);
+    assert_eq!(server.get("/healthz").await.0, 200);
+}
+
+#[tokio::test]
+async fn connections_beyond_the_limit_wait_for_room() {
+    let server = Running::start_with(Script::default(), |config| {
+        config.limits.connections = 1;
+        config.limits.request = Duration::from_millis(300);
+    })
+    .await;
+    // Holds the only place until it is given up for saying nothing.
+    let _silent = TcpStream::connect(server.address).await.unwrap();
+    assert_eq!(server.get("/healthz").await.0, 200);
+}

@@ -1,0 +1,35 @@
+// The key of a server that wants one: typed in, or brought along in the page's address after `#key=`, which no server ever sees
+// and which is taken out at once. Kept for as long as this tab is open.
+
+const NAME = "repartee.key";
+
+function stored() {
+  try {
+    return sessionStorage.getItem(NAME);
+  } catch {
+    // Storage can be switched off: then the key lasts until the page is closed.
+    return null;
+  }
+}
+
+let key = stored();
+
+const brought = new URLSearchParams(location.hash.slice(1)).get("key");
+if (brought) {
+  remember(brought);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+
+export function remember(text) {
+  key = text;
+  try {
+    sessionStorage.setItem(NAME, text);
+  } catch {
+    // See above.
+  }
+}
+
+/** Headers that show the key, if there is one. */
+export function authorization() {
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
