@@ -65,9 +65,13 @@ unpacked_nginx() {
   command -v apt-get >/dev/null || die "missing for the proxy tests: nginx. Install it with your system's own tool."
   say "unpacking nginx into $home"
   mkdir -p "$home"
-  # Lists older than the package in them point nowhere; only root may renew them.
-  (cd "$home" && apt-get download -qq --print-uris nginx >/dev/null 2>&1) || need_packages "nginx's own needs" libpcre2-8-0 libssl3
-  (cd "$home" && apt-get download -qq nginx && dpkg -x nginx_*.deb . && rm nginx_*.deb) >&2
+  (cd "$home" && apt-get download -qq nginx >/dev/null 2>&1) || {
+    # Old package lists lead nowhere; installing anything renews them, and this it needs anyway.
+    need_packages "nginx's own needs" libpcre2-8-0 openssl
+    (cd "$home" && apt-get download -qq nginx >&2)
+  }
+  (cd "$home" && dpkg -x nginx_*.deb . && rm nginx_*.deb) >&2
+  "$home/usr/sbin/nginx" -v 2>/dev/null || need_packages "nginx's own needs" libpcre2-8-0 openssl
 }
 
 build() {

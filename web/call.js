@@ -42,7 +42,7 @@ export async function openMicrophone() {
   if (!window.isSecureContext || !navigator.mediaDevices) {
     throw new CallError(
       "Browsers give the microphone only to pages on https:// or on this machine itself. " +
-        "Open this page as http://127.0.0.1 with the server's port, or put the server behind https.",
+        "Open this page as http://127.0.0.1 with the server's port, or start the server with --lan or behind https.",
     );
   }
   try {

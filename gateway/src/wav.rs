@@ -102,6 +102,44 @@ mod tests {
         assert!(samples.iter().zip(&read).all(|(a, b)| (a - b).abs() < 1e-4) && read.len() == samples.len());
     }
 
+    /// Files that begin like wav files: whatever they claim, they are read or refused.
+    #[test]
+    fn broken_files_are_refused_and_nothing_panics() {
+        let mut random = Seeded(1);
+        let longest = Duration::from_secs(5);
+        let seeds = [encode(&[0.5; 300], 8_000), encode(&[0.5; 300], 48_000)].map(Result::unwrap);
+        let (mut taken, mut refused) = (0, 0);
+        for round in 0..10_000 {
+            let mut bytes = seeds[round % seeds.len()].clone();
+            for _ in 0..1 + random.below(4) {
+                // Mostly in the header.
+                let at = if random.below(4) > 0 { random.below(44) } else { random.below(bytes.len()) };
+                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, random.below(256) as u8][random.below(6)];
+            }
+            bytes.truncate(bytes.len() - if random.below(3) == 0 { random.below(bytes.len()) } else { 0 });
+            match read(&bytes[..], 16_000, longest) {
+                Ok(samples) => {
+                    assert!(samples.len() <= 16_000 * 6, "no more than the longest");
+                    taken += 1;
+                }
+                Err(_) => refused += 1,
+            }
+        }
+        assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
+    }
+
+    /// Numbers that are the same in every run (an xorshift).
+    struct Seeded(u64);
+
+    impl Seeded {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            (self.0 % limit as u64) as usize
+        }
+    }
+
     #[test]
     fn a_file_that_is_too_long_is_refused_by_its_header() {
         let mut bytes = encode(&[0.0; 48_000], 8_000).unwrap();

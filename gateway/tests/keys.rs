@@ -126,6 +126,25 @@ async fn an_ephemeral_key_opens_calls_with_its_configuration_and_nothing_else() 
 }
 
 #[tokio::test]
+async fn calls_with_an_ephemeral_key_count_for_the_key_that_asked_for_it() {
+    let server = Running::start_with(Script::default(), |config| {
+        keyed(config);
+        config.limits.calls_per_key = 1;
+    })
+    .await;
+    let reply = client_secret(&server, KEY, &json!({})).await;
+    let ephemeral = reply.json()["value"].as_str().unwrap().to_owned();
+    let call = server.dial_with(&[("authorization", &bearer(&ephemeral))]).await.unwrap();
+    for key in [KEY, &ephemeral] {
+        let refused = refusal(server.dial_with(&[("authorization", &bearer(key))]).await);
+        assert_eq!(refused, (429, "call_limit_reached".into()));
+    }
+    drop(call);
+    server.sessions(0).await;
+    server.dial_with(&[("authorization", &bearer(KEY))]).await.unwrap();
+}
+
+#[tokio::test]
 async fn an_ephemeral_key_that_was_never_given_out_is_refused_even_where_no_key_is_needed() {
     let server = Running::start(Script::default()).await;
     let reply = client_secret(&server, "anything", &json!({})).await;
@@ -169,6 +188,8 @@ async fn models_that_clients_ask_for_are_listed_or_named_as_missing() {
     assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("scripted")));
     let model = get(&server, "/v1/models/scripted", None).await.json();
     assert_eq!(model, list["data"][0]);
+    let posted = send(server.address, "POST", "/v1/models", &[], b"").await;
+    assert_eq!((posted.status, &*posted.code()), (405, "method_not_allowed"));
     let missing = get(&server, "/v1/models/gpt-realtime", None).await;
     assert_eq!((missing.status, &*missing.code()), (404, "model_not_found"));
 }

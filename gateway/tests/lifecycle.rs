@@ -9,6 +9,7 @@ use std::time::Duration;
 use common::{Running, find, question};
 use futures_util::StreamExt as _;
 use repartee::config::{Config, ConfigError};
+use repartee::media::opus::OpusDecoder;
 use repartee::server::{BindError, Server};
 use repartee::testing::{Script, ScriptedEngine};
 use repartee::transport::webrtc::{CallEvent, WebRtcSettings, offer};
@@ -139,15 +140,19 @@ async fn going_down_lets_an_answer_be_heard_to_its_end() {
     let mut call = dialing.accept(&answer.body).await.unwrap();
     let content = json!([{"type": "input_text", "text": "hello"}]);
     let item = json!({"type": "message", "role": "user", "content": content});
-    let mut seen = Vec::new();
+    let (mut decoder, mut heard) = (OpusDecoder::new(24_000).unwrap(), Vec::new());
     loop {
         let event = tokio::time::timeout(common::PATIENCE, call.events.recv()).await.expect("an event in time");
-        match event.unwrap() {
-            CallEvent::Message(text) => seen.push(serde_json::from_str::<Value>(&text).unwrap()),
+        let event: Value = match event.unwrap() {
+            CallEvent::Message(text) => serde_json::from_str(&text).unwrap(),
+            CallEvent::Audio { payload, .. } => {
+                heard.extend(decoder.decode(&payload).unwrap());
+                continue;
+            }
             CallEvent::Closed => break,
             _ => continue,
-        }
-        match seen.last().and_then(|event| event["type"].as_str()).unwrap() {
+        };
+        match event["type"].as_str().unwrap() {
             "session.created" => {
                 for event in
                     [json!({"type": "conversation.item.create", "item": item}), json!({"type": "response.create"})]
@@ -160,7 +165,9 @@ async fn going_down_lets_an_answer_be_heard_to_its_end() {
             _ => {}
         }
     }
-    find(&seen, "output_audio_buffer.stopped");
+    // All of its 400 ms.
+    let loud = heard.chunks(480).filter(|frame| frame.iter().any(|sample: &f32| sample.abs() > 0.2)).count();
+    assert!((18..=22).contains(&loud), "{loud} frames of 20 ms");
     server.ended().await;
 }
 

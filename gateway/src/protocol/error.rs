@@ -86,6 +86,8 @@ pub enum ErrorKind {
     RateLimit,
     /// No model of this name.
     UnknownModel,
+    /// An address that is asked with another method.
+    WrongMethod,
     /// Not a websocket request, or no such path.
     NotFound,
     /// The server is shutting down.
@@ -126,6 +128,7 @@ impl ErrorKind {
             Self::CallLimit => "call_limit_reached",
             Self::RateLimit => "rate_limit_exceeded",
             Self::UnknownModel => "model_not_found",
+            Self::WrongMethod => "method_not_allowed",
             Self::NotFound => "not_found",
             Self::ShuttingDown => "shutting_down",
             Self::Internal => "internal_error",

@@ -55,6 +55,7 @@ use crate::config::{Config, ConfigError};
 use crate::ids::Ids;
 use crate::lan;
 use crate::metrics::Metrics;
+use crate::protocol::{ErrorBody, ErrorKind};
 use crate::transport::webrtc::{Dropped, Port, WebRtcSettings};
 pub(crate) use app::App;
 use app::Phase;
@@ -216,6 +217,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::show))
         .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(app.clone(), gate::gate));
     Router::new()
         .merge(guarded)
@@ -226,6 +228,11 @@ fn router(app: Arc<App>) -> Router {
         .route("/{file}", get(page::file))
         .fallback(|| async { Refusal::not_found("there is nothing here") })
         .with_state(app)
+}
+
+async fn wrong_method() -> Refusal {
+    let error = ErrorBody::invalid(ErrorKind::WrongMethod, "this address is not asked with this method");
+    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
 async fn readiness(State(app): State<Arc<App>>) -> Response {
