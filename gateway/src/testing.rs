@@ -249,11 +249,11 @@ impl Actor {
             let response = respond.response;
             let text = match respond.input {
                 Some(inputs) => {
-                    let contents = inputs.into_iter().filter_map(|input| match input {
+                    let mut contents = inputs.into_iter().filter_map(|input| match input {
                         Input::Content(content) => Some(content),
                         Input::Item(_) => None,
                     });
-                    contents.last().map_or_else(|| "You gave me nothing.".into(), |content| self.reply_to(content))
+                    contents.next_back().map_or_else(|| "You gave me nothing.".into(), |content| self.reply_to(content))
                 }
                 None => self.last.clone(),
             };

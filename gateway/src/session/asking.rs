@@ -157,8 +157,9 @@ impl Core {
             None => tools::functions(&self.config.tools, "session.tools")?,
         };
         let chosen = tools::chosen(functions, overrides.tool_choice.as_ref().unwrap_or(&self.config.tool_choice));
-        // A model that has none is not to be asked for none.
-        Ok(Some(chosen).filter(|chosen| !self.toolless && !(chosen.is_empty() && self.offered.is_empty())))
+        // A model that cannot call is not to be told so, nor a session without tools that there are none.
+        let told = !self.toolless && (!chosen.is_empty() || !self.offered.is_empty());
+        Ok(told.then_some(chosen))
     }
 
     fn own_input(&self, items: &[InputItem]) -> Result<Vec<EngineInput>, ErrorBody> {
