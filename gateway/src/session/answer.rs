@@ -21,8 +21,8 @@ pub(super) struct Answer {
     pub item: ItemId,
     /// The conversation that it belongs to; `None` if it leaves nothing behind.
     pub conversation_id: Option<String>,
-    /// The conversation's last item when it was begun, behind which its own come.
-    pub follows: Option<String>,
+    /// The conversation's last item when it was begun (`root` if there was none), behind which its own come.
+    pub follows: String,
     /// Whether no other answer can be spoken beside it.
     pub exclusive: bool,
     /// Sound with a transcript, or text.

@@ -214,7 +214,7 @@ impl Core {
 
     /// Tells the client of an answer that the engine was told of.
     pub(super) fn begin(&mut self, mut answer: Answer, since: Instant) {
-        answer.follows = self.history.last_id().map(str::to_owned);
+        answer.follows = self.history.last_id().unwrap_or("root").to_owned();
         if answer.is_remembered() {
             self.effects.push(Effect::Asked { response: answer.response, since });
         }
@@ -232,7 +232,7 @@ impl Core {
             id: format!("resp_{}_{response}", self.setup.stem),
             item,
             conversation_id: (!asked.outside).then(|| format!("conv_{}", self.setup.stem)),
-            follows: None,
+            follows: String::new(),
             exclusive: asked.exclusive,
             modality: asked.modality,
             max_tokens: asked.max_tokens,

@@ -126,7 +126,7 @@ impl Core {
         let said = matches!(body, Body::Said(_));
         let engine = if said || answer.outputs.is_empty() { vec![answer.item] } else { Vec::new() };
         let calls: Vec<_> = answer.outputs.iter().filter(|_| said).map(|output| output.id.clone()).collect();
-        let previous = answer.outputs.last().map(|output| output.id.clone()).or_else(|| answer.follows.clone());
+        let previous = answer.outputs.last().map_or(&answer.follows, |output| &output.id).clone();
         answer.outputs.push(Output { id: id.clone(), body, status: ItemStatus::InProgress });
         let output_index = answer.outputs.len() as u32 - 1;
         let Some(item) = answer.outputs.last().map(|output| answer.output_item(output)) else { return };
@@ -136,7 +136,7 @@ impl Core {
             for call in calls {
                 self.history.change(&call, |entry| entry.engine.clear());
             }
-            self.remember(Entry::new(id.clone(), item, engine), previous.as_deref());
+            self.remember(Entry::new(id.clone(), item, engine), Some(&previous));
             if let Some(placed) = self.history.placed(&id) {
                 self.send(ServerEvent::ItemAdded(placed));
             }

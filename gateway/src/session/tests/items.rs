@@ -74,6 +74,11 @@ fn an_item_behind_one_of_which_nothing_was_heard_follows_the_one_before() {
 #[test]
 fn an_answer_stands_where_it_was_asked_for() {
     let mut talk = Talk::new(Delivery::Unpaced);
+    let response = talk.ask();
+    talk.message("a", "one");
+    talk.says(response, "An answer.");
+    assert_eq!(talk.find("conversation.item.added")["previous_item_id"], Value::Null);
+    let mut talk = Talk::new(Delivery::Unpaced);
     talk.message("a", "one");
     let response = talk.ask();
     talk.message("b", "two");
