@@ -360,7 +360,7 @@ fn the_stream_is_finished_once_nothing_is_left_to_answer() {
     bed.engine.ticks(1);
     let refused = Event::Failed { response: None, error: SessionError::AfterFinish };
     assert_eq!(session.try_next_event(), Some(refused));
-    assert_eq!(bed.engine.listen(&session, 0).unwrap().reason, Some(FinishReason::Stop));
+    assert_eq!(bed.engine.listen(&session, 0).unwrap().reason, Some(FinishReason::Length));
     bed.engine.settle();
     assert_eq!(session.try_next_event(), Some(Event::Finished));
     assert_eq!(session.try_next_event(), None);

@@ -290,12 +290,21 @@ fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
 
 fn cases(cases: u32, mode: impl Fn() -> EngineConfig) {
     let steps = prop::collection::vec((any::<u8>(), any::<u8>(), any::<u16>()), 1..60);
-    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    let config = ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() };
     proptest::test_runner::TestRunner::new(config).run(&steps, |steps| check(&mode(), &steps)).unwrap();
 }
 
 fn mode(batch: bool, hand_off: HandOff) -> EngineConfig {
     EngineConfig { sessions: CALLERS + 1, beside: 4, session_tokens: 2048, batch, hand_off, ..EngineConfig::default() }
+}
+
+#[test]
+fn a_speech_that_ends_before_its_text_cuts_no_word_off() {
+    // The talker stops early here, while the thinker has two more tokens to write.
+    let steps = [(0, 0, 11400), (0, 0, 15280), (7, 0, 37594), (3, 0, 0), (8, 0, 0)];
+    for hand_off in [HandOff::FullPayload, HandOff::AsyncChunk] {
+        check(&mode(true, hand_off), &steps).unwrap();
+    }
 }
 
 #[test]

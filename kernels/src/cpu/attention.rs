@@ -1,50 +1,80 @@
 //! Attention over blocks of cached keys and values, and attention within segments.
 //!
-//! Each row's sums run over its own positions in ascending order, so that its result depends on its own sequence
-//! alone: not on the block size, the batch or how the sequence was cut into chunks.
+//! Keys lie transposed in chunks of sixteen positions, so that a query meets sixteen keys at once without a sum across lanes.
+//! Each score is summed over the head's numbers, and each result over its own positions, in ascending order: a row's
+//! result depends on its own sequence alone, not on the block size, the batch or how the sequence was cut into chunks.
 
 use super::math::{exp, sum_by};
 use super::simd::{dispatch, multiply_add};
 use crate::ops::{Attention, AttentionBatch};
 
-/// Keys and values of one layer: `[block][position][width]` each.
+/// Positions whose keys lie side by side.
+const LANES: usize = 16;
+/// Queries that meet a chunk of keys, or a value, together.
+const TILE: usize = 4;
+/// Numbers of a value that are summed up in registers.
+const WIDTH: usize = 32;
+/// Queries that go over keys and values together: few enough that their scores stay in the nearest caches.
+const TOGETHER: usize = 16;
+
+/// Keys and values of one layer.
 #[derive(Debug)]
 pub struct Cache {
     /// Positions in a block.
-    pub block_len: usize,
+    block_len: usize,
     /// Numbers in one position's keys.
-    pub width: usize,
-    /// Keys.
-    pub keys: Vec<f32>,
-    /// Values.
-    pub values: Vec<f32>,
+    width: usize,
+    /// `[block][chunk of sixteen positions][width][position]`
+    keys: Vec<f32>,
+    /// `[block][position][width]`
+    values: Vec<f32>,
 }
 
 impl Cache {
-    /// Where `position` of the sequence with `table` lies; a short table is a ring.
+    /// Zeroed memory for so many blocks; the system gives it as it is used.
+    pub fn new(blocks: usize, block_len: usize, width: usize) -> Self {
+        let padded = block_len.next_multiple_of(LANES);
+        Self {
+            block_len,
+            width,
+            keys: vec![0.0; blocks * padded * width],
+            values: vec![0.0; blocks * block_len * width],
+        }
+    }
+
+    /// The block that holds `position` of the sequence with `table`; a short table is a ring.
     #[inline(always)]
-    fn offset(&self, table: &[u32], position: usize) -> usize {
-        let block = table[position / self.block_len % table.len()] as usize;
-        (block * self.block_len + position % self.block_len) * self.width
+    fn block(&self, table: &[u32], position: usize) -> usize {
+        table[position / self.block_len % table.len()] as usize
+    }
+
+    /// Where the keys of a chunk begin.
+    #[inline(always)]
+    fn chunk(&self, block: usize, chunk: usize) -> usize {
+        (block * self.block_len.div_ceil(LANES) + chunk) * self.width * LANES
     }
 
     /// Stores the rows' keys and values at their positions.
     pub fn store(&mut self, k: &[f32], v: &[f32], batch: &AttentionBatch) {
         for sequence in &batch.sequences {
+            let table = &batch.tables[sequence.table.clone()];
             for i in 0..sequence.rows {
-                let at = self.offset(&batch.tables[sequence.table.clone()], sequence.position + i);
+                let position = sequence.position + i;
+                let (block, within) = (self.block(table, position), position % self.block_len);
                 let from = (sequence.row + i) * self.width;
-                self.keys[at..at + self.width].copy_from_slice(&k[from..from + self.width]);
+                let at = self.chunk(block, within / LANES) + within % LANES;
+                let lanes = self.keys[at..].iter_mut().step_by(LANES);
+                for (to, &key) in lanes.zip(&k[from..from + self.width]) {
+                    *to = key;
+                }
+                let at = (block * self.block_len + within) * self.width;
                 self.values[at..at + self.width].copy_from_slice(&v[from..from + self.width]);
             }
         }
     }
 }
 
-/// Queries that go over keys and values together: few enough that their scores and sums stay in the nearest caches.
-const TOGETHER: usize = 16;
-
-/// One query and the positions that it sees: `from .. to` of the list of offsets.
+/// One query and the positions that it sees: `from .. to` of those listed in [`Seen`].
 #[derive(Clone, Copy)]
 struct Query {
     /// Where its numbers and its result lie.
@@ -53,8 +83,34 @@ struct Query {
     to: usize,
 }
 
-/// Attention of several queries that share a head of keys and values, whose positions begin at `offsets`. Each key and
-/// value is fetched once for all queries; each query's sums run over its positions in ascending order, whichever queries are beside it.
+/// Sixteen keys side by side.
+#[derive(Clone, Copy)]
+struct Chunk {
+    /// Where the first number of the first key lies.
+    at: usize,
+    /// Which of the listed positions the lane `lane` is.
+    first: usize,
+    lane: usize,
+    /// How many lanes are listed, from that one on.
+    count: usize,
+}
+
+/// The positions that some queries see, in ascending order.
+#[derive(Default)]
+struct Seen {
+    chunks: Vec<Chunk>,
+    /// Where the value of each lies.
+    values: Vec<usize>,
+}
+
+/// Room for what lies between scores and results.
+#[derive(Default)]
+struct Scratch {
+    scores: Vec<f32>,
+    totals: Vec<f32>,
+}
+
+/// Attention of several queries that share a head of keys and values. `keys` and `values` begin with that head.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
 fn attend<const FUSED: bool>(
@@ -63,50 +119,148 @@ fn attend<const FUSED: bool>(
     queries: &[Query],
     keys: &[f32],
     values: &[f32],
-    offsets: &[usize],
-    scores: &mut Vec<f32>,
+    seen: &Seen,
+    scratch: &mut Scratch,
     out: &mut [f32],
 ) {
     let scale = 1.0 / (dim as f32).sqrt();
-    let n = offsets.len();
+    let n = seen.values.len();
+    let Scratch { scores, totals } = scratch;
     scores.clear();
     scores.resize(queries.len() * n, 0.0);
-    for (p, &at) in offsets.iter().enumerate() {
-        let key = &keys[at..at + dim];
-        for (i, query) in queries.iter().enumerate() {
-            if (query.from..query.to).contains(&p) {
-                let q = &q[query.at..query.at + dim];
-                scores[i * n + p] = scale * sum_by::<FUSED>(dim, |i, s| multiply_add::<FUSED>(q[i], key[i], s));
+    for chunk in &seen.chunks {
+        let keys = &keys[chunk.at..chunk.at + dim * LANES];
+        for (t, tile) in queries.chunks(TILE).enumerate() {
+            let mut sums = [[0.0f32; LANES]; TILE];
+            match tile {
+                [a, b, c, d] => {
+                    let q = [a, b, c, d].map(|query| &q[query.at..query.at + dim]);
+                    score::<FUSED, TILE>(q, keys, &mut sums);
+                }
+                _ => {
+                    for (query, sums) in tile.iter().zip(&mut sums) {
+                        score::<FUSED, 1>([&q[query.at..query.at + dim]], keys, std::array::from_mut(sums));
+                    }
+                }
+            }
+            for (i, sums) in (t * TILE..).zip(&sums[..tile.len()]) {
+                let to = &mut scores[i * n + chunk.first..][..chunk.count];
+                for (score, sum) in to.iter_mut().zip(&sums[chunk.lane..]) {
+                    *score = scale * sum;
+                }
             }
         }
     }
-    let mut totals = [0.0f32; TOGETHER];
-    for ((query, scores), total) in queries.iter().zip(scores.chunks_exact_mut(n)).zip(&mut totals) {
+    totals.clear();
+    for (query, scores) in queries.iter().zip(scores.chunks_exact_mut(n)) {
         let scores = &mut scores[query.from..query.to];
         let top = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         for score in scores.iter_mut() {
             *score = exp::<FUSED>(*score - top);
         }
         let scores = &*scores;
-        *total = sum_by::<FUSED>(scores.len(), |i, s| s + scores[i]);
-        out[query.at..query.at + dim].fill(0.0);
+        totals.push(sum_by::<FUSED>(scores.len(), |i, s| s + scores[i]));
     }
-    for (p, &at) in offsets.iter().enumerate() {
-        let value = &values[at..at + dim];
-        for (i, query) in queries.iter().enumerate() {
-            if (query.from..query.to).contains(&p) {
-                let score = scores[i * n + p];
-                for (o, &v) in out[query.at..query.at + dim].iter_mut().zip(value) {
-                    *o = multiply_add::<FUSED>(score, v, *o);
+    for (t, tile) in queries.chunks(TILE).enumerate() {
+        for column in (0..dim).step_by(WIDTH) {
+            let scores = &scores[t * TILE * n..];
+            let values = &values[column..];
+            let mut sums = [[0.0f32; WIDTH]; TILE];
+            if column + WIDTH <= dim {
+                weigh::<FUSED>(tile, n, scores, values, &seen.values, &mut sums);
+            } else {
+                let width = dim - column;
+                for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(&mut sums) {
+                    for p in query.from..query.to {
+                        let value = &values[seen.values[p]..][..width];
+                        for (sum, &v) in sums.iter_mut().zip(value) {
+                            *sum = multiply_add::<FUSED>(scores[p], v, *sum);
+                        }
+                    }
+                }
+            }
+            for ((query, sums), total) in tile.iter().zip(&sums).zip(&totals[t * TILE..]) {
+                let end = dim.min(column + WIDTH);
+                for (o, sum) in out[query.at + column..query.at + end].iter_mut().zip(sums) {
+                    *o = sum / total;
                 }
             }
         }
     }
-    for (query, total) in queries.iter().zip(totals) {
-        for o in &mut out[query.at..query.at + dim] {
-            *o /= total;
+}
+
+/// The products of some queries with sixteen keys.
+#[inline(always)]
+fn score<const FUSED: bool, const N: usize>(q: [&[f32]; N], keys: &[f32], sums: &mut [[f32; LANES]; N]) {
+    let mut in_registers = [[0.0f32; LANES]; N];
+    for (d, keys) in keys.as_chunks::<LANES>().0.iter().enumerate() {
+        for (q, sums) in q.iter().zip(&mut in_registers) {
+            let q = q[d];
+            for (sum, key) in sums.iter_mut().zip(keys) {
+                *sum = multiply_add::<FUSED>(q, *key, *sum);
+            }
         }
     }
+    *sums = in_registers;
+}
+
+/// The first [`WIDTH`] numbers of the values, weighed by each query's scores.
+#[inline(always)]
+fn weigh<const FUSED: bool>(
+    tile: &[Query],
+    n: usize,
+    scores: &[f32],
+    values: &[f32],
+    offsets: &[usize],
+    sums: &mut [[f32; WIDTH]; TILE],
+) {
+    // What all of a full tile see is fetched once; the rest of each before it and after it.
+    let lowest = tile.iter().map(|query| query.from).max().unwrap_or(0);
+    let highest = tile.iter().map(|query| query.to).min().unwrap_or(0);
+    let common = if tile.len() == TILE && lowest < highest { lowest..highest } else { 0..0 };
+    for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(&mut *sums) {
+        let end = if common.is_empty() { query.to } else { common.start };
+        weigh_one::<FUSED>(scores, query.from..end, values, offsets, sums);
+    }
+    if common.is_empty() {
+        return;
+    }
+    let mut in_registers = *sums;
+    let (s0, rest) = scores.split_at(n);
+    let (s1, rest) = rest.split_at(n);
+    let (s2, s3) = rest.split_at(n);
+    let common_scores = s0[common.clone()].iter().zip(&s1[common.clone()]).zip(&s2[common.clone()]).zip(&s3[common.clone()]);
+    for (&at, (((a, b), c), d)) in offsets[common.clone()].iter().zip(common_scores) {
+        let value = &values[at..at + WIDTH];
+        for (sums, score) in in_registers.iter_mut().zip([*a, *b, *c, *d]) {
+            for (sum, &v) in sums.iter_mut().zip(value) {
+                *sum = multiply_add::<FUSED>(score, v, *sum);
+            }
+        }
+    }
+    *sums = in_registers;
+    for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(sums) {
+        weigh_one::<FUSED>(scores, common.end..query.to, values, offsets, sums);
+    }
+}
+
+/// The same of one query and some of its positions.
+#[inline(always)]
+fn weigh_one<const FUSED: bool>(
+    scores: &[f32],
+    range: std::ops::Range<usize>,
+    values: &[f32],
+    offsets: &[usize],
+    sums: &mut [f32; WIDTH],
+) {
+    let mut in_registers = *sums;
+    for (&at, &score) in offsets[range.clone()].iter().zip(&scores[range]) {
+        let value = &values[at..at + WIDTH];
+        for (sum, &v) in in_registers.iter_mut().zip(value) {
+            *sum = multiply_add::<FUSED>(score, v, *sum);
+        }
+    }
+    *sums = in_registers;
 }
 
 #[inline(always)]
@@ -114,7 +268,7 @@ fn cached_loop<const FUSED: bool>(q: &[f32], cache: &Cache, batch: &AttentionBat
     let (width, dim) = (shape.heads * shape.head_dim, shape.head_dim);
     let group = shape.heads / shape.kv_heads;
     let rows_together = (TOGETHER / group).max(1);
-    let (mut offsets, mut shifted, mut queries, mut scores) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut seen, mut scratch, mut queries) = (Seen::default(), Scratch::default(), Vec::new());
     for sequence in &batch.sequences {
         let table = &batch.tables[sequence.table.clone()];
         for first in (0..sequence.rows).step_by(rows_together) {
@@ -124,23 +278,34 @@ fn cached_loop<const FUSED: bool>(q: &[f32], cache: &Cache, batch: &AttentionBat
                 (shape.window.map_or(0, |w| (position + 1).saturating_sub(w)), position + 1)
             };
             let (start, end) = (sees(rows.start).0, sees(rows.end - 1).1);
-            offsets.clear();
-            offsets.extend((start..end).map(|p| cache.offset(table, p)));
+            seen.chunks.clear();
+            seen.values.clear();
+            let mut position = start;
+            while position < end {
+                let (block, within) = (cache.block(table, position), position % cache.block_len);
+                let lane = within % LANES;
+                let count = (LANES - lane).min(cache.block_len - within).min(end - position);
+                let at = cache.chunk(block, within / LANES);
+                seen.chunks.push(Chunk { at, first: position - start, lane, count });
+                let value = (block * cache.block_len + within) * cache.width;
+                seen.values.extend((0..count).map(|i| value + i * cache.width));
+                position += count;
+            }
             for kv in 0..shape.kv_heads {
-                shifted.clear();
-                shifted.extend(offsets.iter().map(|at| at + kv * dim));
+                let (keys, values) = (&cache.keys[kv * dim * LANES..], &cache.values[kv * dim..]);
                 // A group wider than the limit goes in parts.
-                for heads in (kv * group..(kv + 1) * group).collect::<Vec<_>>().chunks(TOGETHER) {
+                for from in (kv * group..(kv + 1) * group).step_by(TOGETHER) {
+                    let heads = from..((kv + 1) * group).min(from + TOGETHER);
                     queries.clear();
                     for i in rows.clone() {
                         let (from, to) = sees(i);
-                        queries.extend(heads.iter().map(|h| Query {
+                        queries.extend(heads.clone().map(|h| Query {
                             at: (sequence.row + i) * width + h * dim,
                             from: from - start,
                             to: to - start,
                         }));
                     }
-                    attend::<FUSED>(q, dim, &queries, &cache.keys, &cache.values, &shifted, &mut scores, out);
+                    attend::<FUSED>(q, dim, &queries, keys, values, &seen, &mut scratch, out);
                 }
             }
         }
@@ -159,16 +324,32 @@ fn segments_loop<const FUSED: bool>(
     let rows: usize = segments.iter().sum();
     let width = q.len() / rows.max(1);
     let dim = width / heads;
-    let (mut offsets, mut queries, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut seen, mut scratch, mut queries, mut keys) = (Seen::default(), Scratch::default(), Vec::new(), Vec::new());
     let mut first = 0;
     for &n in segments {
         for h in 0..heads {
-            offsets.clear();
-            offsets.extend((first..first + n).map(|row| row * width + h * dim));
-            for together in offsets.chunks(TOGETHER) {
+            let at = |row: usize| (first + row) * width + h * dim;
+            keys.clear();
+            keys.resize(n.next_multiple_of(LANES) * dim, 0.0f32);
+            for row in 0..n {
+                let to = keys[row / LANES * dim * LANES + row % LANES..].iter_mut().step_by(LANES);
+                for (to, &key) in to.zip(&k[at(row)..at(row) + dim]) {
+                    *to = key;
+                }
+            }
+            seen.chunks.clear();
+            seen.chunks.extend((0..n).step_by(LANES).map(|first| Chunk {
+                at: first * dim,
+                first,
+                lane: 0,
+                count: LANES.min(n - first),
+            }));
+            seen.values.clear();
+            seen.values.extend((0..n).map(at));
+            for from in (0..n).step_by(TOGETHER) {
                 queries.clear();
-                queries.extend(together.iter().map(|&at| Query { at, from: 0, to: n }));
-                attend::<FUSED>(q, dim, &queries, k, v, &offsets, &mut scores, out);
+                queries.extend((from..n.min(from + TOGETHER)).map(|row| Query { at: at(row), from: 0, to: n }));
+                attend::<FUSED>(q, dim, &queries, &keys, v, &seen, &mut scratch, out);
             }
         }
         first += n;

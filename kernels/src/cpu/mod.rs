@@ -110,8 +110,7 @@ impl Ops for Cpu {
         // Zeroed allocations of this size come from the system untouched: memory is taken as positions are used.
         match spec {
             StateSpec::KeyValue { blocks, block_len, width } => {
-                let size = blocks * block_len * width;
-                State::KeyValue(attention::Cache { block_len, width, keys: vec![0.0; size], values: vec![0.0; size] })
+                State::KeyValue(attention::Cache::new(blocks, block_len, width))
             }
             StateSpec::Tail { slots, rows, columns } => State::Tail(conv::Tail {
                 rows,

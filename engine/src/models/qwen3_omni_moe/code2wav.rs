@@ -14,7 +14,7 @@ use crate::models::weights::Weights;
 /// Frames that one slot may decode in one call, unless its state was made for more.
 pub const MAX_FRAMES: usize = 32;
 /// Positions in a block of the attention window's ring.
-const BLOCK: usize = 8;
+const BLOCK: usize = 16;
 /// Taps of the causal convolutions.
 const KERNEL: usize = 7;
 /// Dilations of a block's residual units.

@@ -81,6 +81,8 @@ struct Speaking<T> {
     tokens: Vec<u32>,
     /// Whether that is all.
     complete: Option<End>,
+    /// How the speech ended, while text still comes: it is written to its end all the same.
+    over: Option<End>,
     /// Whether the first text token, with which the prompt ends, was queued.
     begun: bool,
     /// Frames made.
@@ -108,12 +110,34 @@ impl<T> Slot<T> {
         }
     }
 
+    /// The speech is over: the answer is, once its text is.
+    fn end<I>(&mut self, slot: usize, end: End, pool: &mut BlockPool, out: &mut Outbox<I>) {
+        let Some(speaking) = &mut self.speaking else { return };
+        if let Some(text) = speaking.complete {
+            self.finish(pool);
+            out.push((slot, Item::End(shorter(text, end))));
+            return;
+        }
+        speaking.over = Some(end);
+        speaking.last = None;
+        self.forget_answer(pool);
+    }
+
     /// Forgets the answer and every row that is not the user's; the user's unread rows stay queued.
     fn finish(&mut self, pool: &mut BlockPool) {
         self.speaking = None;
+        self.forget_answer(pool);
+    }
+
+    fn forget_answer(&mut self, pool: &mut BlockPool) {
         self.queue.truncate(self.origins.len().saturating_sub(self.sequence.len()));
         self.sequence.truncate(pool, self.origins.len());
     }
+}
+
+/// How an answer ended whose text and speech ended so: at a limit if either did.
+fn shorter(text: End, speech: End) -> End {
+    if text == End::Length { text } else { speech }
 }
 
 impl<O: Ops> TalkerStage<O> {
@@ -242,8 +266,7 @@ impl<O: Ops> TalkerStage<O> {
             let state = &mut self.slots[slot];
             let Some(speaking) = state.speaking.as_mut() else { continue };
             if frame[0] == self.ids.codec_eos {
-                state.finish(&mut self.pool);
-                out.push((slot, Item::End(End::Stop)));
+                state.end(slot, End::Stop, &mut self.pool, out);
             } else if frame.contains(&NOT_FINITE) {
                 state.finish(&mut self.pool);
                 out.push((slot, Item::Fail(SessionError::NotFinite { stage: "talker" })));
@@ -251,8 +274,7 @@ impl<O: Ops> TalkerStage<O> {
                 speaking.frames += 1;
                 out.push((slot, Item::Frame(frame)));
                 if speaking.frames >= self.max_frames || state.sequence.len() >= self.context {
-                    state.finish(&mut self.pool);
-                    out.push((slot, Item::End(End::Length)));
+                    state.end(slot, End::Length, &mut self.pool, out);
                 } else {
                     speaking.last = Some(self.ops.take(&completed.embedding, &[row]));
                 }
@@ -300,6 +322,7 @@ where
                         answer: answer.clone(),
                         tokens: Vec::new(),
                         complete: None,
+                        over: None,
                         begun: false,
                         frames: 0,
                         last: None,
@@ -308,12 +331,17 @@ where
                 out.push((slot, Item::Begin(answer)));
             }
             Item::Token(id) => {
-                if let Some(speaking) = &mut state.speaking {
+                if let Some(speaking) = state.speaking.as_mut().filter(|speaking| speaking.over.is_none()) {
                     speaking.tokens.push(id);
                     self.begin(slot);
                 }
             }
             Item::End(end) => match &mut state.speaking {
+                Some(Speaking { over: Some(speech), .. }) => {
+                    let end = shorter(end, *speech);
+                    state.speaking = None;
+                    out.push((slot, Item::End(end)));
+                }
                 Some(speaking) if !speaking.tokens.is_empty() => speaking.complete = Some(end),
                 // Nothing to say: an answer whose first token is a stop has no audio.
                 _ => {

@@ -1,0 +1,134 @@
+//! An engine without a thread: the benchmark ticks it until nothing is left to do.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+use repartee_engine::checkpoint::Checkpoint;
+use repartee_engine::scheduler::{Gauges, Scheduler, Tick, Times};
+use repartee_engine::session::{Command, Event, Peer, Respond, Session, Wake, link};
+use repartee_engine::{EngineConfig, Source, models};
+use repartee_kernels::cpu::Tensor;
+use repartee_tests::questions;
+
+/// Samples a second that the demo hears.
+pub const RATE: usize = 16_000;
+
+/// See the module's description.
+pub struct Bed {
+    scheduler: Scheduler<Tensor>,
+    arrivals: flume::Sender<Peer>,
+    gauges: Arc<Gauges>,
+    wake: Wake,
+    /// Samples a second that the model speaks.
+    pub output_rate: u32,
+}
+
+/// What came of one answer.
+#[derive(Debug, Clone, Copy)]
+pub struct Timing {
+    /// From the commit to the first samples.
+    pub first: Duration,
+    /// From the commit to the end.
+    pub whole: Duration,
+    /// Duration of the sound.
+    pub sound: Duration,
+}
+
+impl Bed {
+    /// The model in `folder`, set up like this, warmed up by one answer.
+    pub fn new(folder: &Path, config: &EngineConfig) -> Result<Self> {
+        let checkpoint = Checkpoint::open(Source::Folder(folder.to_owned()))?;
+        let model = models::load(&checkpoint, config)?;
+        let output_rate = model.codec.sample_rate;
+        let (arrivals, arriving) = flume::bounded(model.lanes.sessions);
+        let gauges = Arc::new(Gauges::default());
+        let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
+        let (wake, _) = Wake::new();
+        let mut bed = Self { scheduler, arrivals, gauges, wake, output_rate };
+        let question = sound("three-plus-four.wav")?;
+        let session = bed.prefilled(&question)?;
+        bed.answers(&[&session], Respond::new(0, 1))?;
+        drop(session);
+        bed.settle();
+        Ok(bed)
+    }
+
+    /// A new session.
+    pub fn open(&self) -> Result<Session> {
+        let (session, peer) = link(self.wake.clone());
+        self.gauges.open.fetch_add(1, Ordering::AcqRel);
+        self.arrivals.try_send(peer).context("no lane is free")?;
+        Ok(session)
+    }
+
+    /// Works until nothing is left to do.
+    pub fn settle(&mut self) {
+        while self.scheduler.tick() == Tick::Moved {}
+    }
+
+    /// A session that has heard `samples` in slices of 100 ms, as fast as they are read silently.
+    pub fn prefilled(&mut self, samples: &[f32]) -> Result<Session> {
+        let session = self.open()?;
+        for slice in samples.chunks(RATE / 10) {
+            session.submit(Command::Append(slice.to_vec()))?;
+            self.settle();
+        }
+        Ok(session)
+    }
+
+    /// Commits what every session has heard, asks all of them for an answer at once, and times each.
+    pub fn answers(&mut self, sessions: &[&Session], request: Respond) -> Result<Vec<Timing>> {
+        let begun = Instant::now();
+        for session in sessions {
+            session.submit(Command::Commit { item: 2 * request.item })?;
+            session.submit(Command::Respond(Respond { item: 2 * request.item + 1, ..request.clone() }))?;
+        }
+        let mut timings: Vec<(Option<Duration>, Option<Duration>, usize)> = vec![(None, None, 0); sessions.len()];
+        while timings.iter().any(|(_, whole, _)| whole.is_none()) {
+            let moved = self.scheduler.tick() == Tick::Moved;
+            let mut read = false;
+            for (session, (first, whole, samples)) in sessions.iter().zip(&mut timings) {
+                while let Some(event) = session.try_next_event() {
+                    read = true;
+                    match event {
+                        Event::Audio { samples: more, .. } => {
+                            first.get_or_insert_with(|| begun.elapsed());
+                            *samples += more.len();
+                        }
+                        Event::SegmentFinished { .. } => *whole = Some(begun.elapsed()),
+                        Event::Failed { error, .. } => return Err(error.into()),
+                        _ => {}
+                    }
+                }
+            }
+            ensure!(moved || read, "an answer does not come");
+        }
+        let timing = |(first, whole, samples): (Option<Duration>, Option<Duration>, usize)| {
+            let (Some(first), Some(whole)) = (first, whole) else { bail!("an answer has no sound") };
+            let sound = Duration::from_secs_f64(samples as f64 / f64::from(self.output_rate));
+            Ok(Timing { first, whole, sound })
+        };
+        timings.into_iter().map(timing).collect()
+    }
+
+    /// What each stage has computed so far.
+    pub fn times(&self) -> Times {
+        self.scheduler.times()
+    }
+}
+
+/// The sound of one of the questions in `tests/questions`.
+pub fn sound(file: &str) -> Result<Vec<f32>> {
+    let mut wav = hound::WavReader::open(questions::named(file)?.path())?;
+    ensure!(wav.spec().sample_rate as usize == RATE && wav.spec().channels == 1, "{file}: not 16 kHz mono");
+    Ok(wav.samples::<i16>().map(|s| s.map(|s| f32::from(s) / 32_768.0)).collect::<Result<_, _>>()?)
+}
+
+/// The middle one.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or_default()
+}

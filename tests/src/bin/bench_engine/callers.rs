@@ -1,0 +1,198 @@
+//! One and several callers: hand-off modes, batches, length of the input, memory, and where the time goes.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use repartee_engine::EngineConfig;
+use repartee_engine::hand_off::HandOff;
+use repartee_engine::session::{Command, Respond, Session};
+use repartee_loadtest::report::Row;
+
+use crate::bed::{Bed, RATE, Timing, median, sound};
+
+/// A question whose answer takes about three seconds to say.
+const LONG: &str = "who-are-you.wav";
+/// Timed repetitions.
+const REPEATS: usize = 5;
+
+fn config() -> EngineConfig {
+    EngineConfig { sessions: 16, beside: 0, session_tokens: 4096, ..EngineConfig::default() }
+}
+
+/// `callers` sessions that ask the same at the same moment, repeated.
+fn together(bed: &mut Bed, callers: usize, question: &[f32]) -> Result<Vec<Timing>> {
+    let mut timings = Vec::new();
+    for _ in 0..REPEATS {
+        let sessions: Vec<Session> = (0..callers).map(|_| bed.prefilled(question)).collect::<Result<_>>()?;
+        timings.extend(bed.answers(&sessions.iter().collect::<Vec<_>>(), Respond::new(0, 1))?);
+        drop(sessions);
+        bed.settle();
+    }
+    Ok(timings)
+}
+
+fn ms(durations: impl Iterator<Item = Duration>) -> f64 {
+    median(durations.map(|d| d.as_secs_f64() * 1e3).collect())
+}
+
+pub fn hand_off(folder: &Path) -> Result<Vec<Row>> {
+    let question = sound(LONG)?;
+    let full = EngineConfig { hand_off: HandOff::FullPayload, ..config() };
+    let (mut chunked, mut full) = (Bed::new(folder, &config())?, Bed::new(folder, &full)?);
+    let mut rows = Vec::new();
+    for callers in [1, 2, 4, 8] {
+        let (ours, peer) = (together(&mut chunked, callers, &question)?, together(&mut full, callers, &question)?);
+        let sound = ours.first().context("nobody called")?.sound.as_secs_f64();
+        let note = format!("{callers} at once, {sound:.1} s of speech each; commit to first samples; peer: full_payload");
+        let first = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.first));
+        let whole = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.whole));
+        rows.push(Row::less_than(format!("async_vs_full_ttfp_{callers}"), first(&ours), first(&peer), "ms", note));
+        let note = format!("{callers} at once; commit to the end of the answer; peer: full_payload");
+        rows.push(Row::less_than(format!("async_vs_full_end_{callers}"), whole(&ours), whole(&peer), "ms", note));
+    }
+    Ok(rows)
+}
+
+pub fn batches(folder: &Path) -> Result<Vec<Row>> {
+    const CALLERS: usize = 8;
+    let question = sound(LONG)?;
+    let alone = EngineConfig { batch: false, ..config() };
+    let (mut batched, mut serial) = (Bed::new(folder, &config())?, Bed::new(folder, &alone)?);
+    // Seconds of every stage and of everything, for each second of speech.
+    let run = |bed: &mut Bed| -> Result<(Vec<f64>, f64)> {
+        let before = bed.times();
+        let timings = together(bed, CALLERS, &question)?;
+        let speech: f64 = timings.iter().map(|timing| timing.sound.as_secs_f64()).sum();
+        let stages = bed.times().into_iter().zip(before).map(|(after, before)| (after.1 - before.1).as_secs_f64());
+        let whole = timings.chunks(CALLERS).map(|all| all.iter().map(|timing| timing.whole).max());
+        let whole: f64 = whole.flatten().map(|duration| duration.as_secs_f64()).sum();
+        Ok((stages.map(|seconds| seconds * 1e3 / speech).collect(), whole * 1e3 / speech))
+    };
+    let ((ours, ours_all), (peer, peer_all)) = (run(&mut batched)?, run(&mut serial)?);
+    let note = format!("{CALLERS} at once; a second of speech; peer: the same, each stepped alone");
+    let mut rows = Vec::new();
+    for (at, (name, ..)) in batched.times().into_iter().enumerate().skip(1) {
+        rows.push(Row::less_than(format!("batch8_vs_serial_{name}"), ours[at], peer[at], "ms", note.clone()));
+    }
+    rows.push(Row::less_than("batch8_vs_serial_everything", ours_all, peer_all, "ms", note));
+    Ok(rows)
+}
+
+pub fn input_length(folder: &Path) -> Result<Vec<Row>> {
+    let question = sound("three-plus-four.wav")?;
+    let mut bed = Bed::new(folder, &config())?;
+    let window = RATE;
+    let mut rows = Vec::new();
+    for seconds in [1, 10, 60] {
+        // The question stands at the end of the turn, behind near silence; half a window stays open, whatever the length.
+        let length = seconds * RATE + window / 2;
+        let noise = |i: usize| ((i * 7919) % 1000) as f32 * 2e-6;
+        let mut turn: Vec<f32> = (0..length.saturating_sub(question.len())).map(noise).collect();
+        turn.extend(&question[question.len() - (length - turn.len()).min(question.len())..]);
+        let open = turn.len() % window;
+        let mut time = |silently: bool| -> Result<f64> {
+            let mut firsts = Vec::new();
+            for _ in 0..REPEATS {
+                let session = if silently {
+                    bed.prefilled(&turn)?
+                } else {
+                    let session = bed.open()?;
+                    session.submit(Command::Append(turn.clone()))?;
+                    session
+                };
+                let timing = bed.answers(&[&session], Respond { max_tokens: Some(2), ..Respond::new(0, 1) })?;
+                firsts.push(timing[0].first);
+                drop(session);
+                bed.settle();
+            }
+            Ok(ms(firsts.into_iter()))
+        };
+        let note = format!(
+            "{:.1} s of sound, window of {} ms open at the commit; peer: all of it read after the commit",
+            turn.len() as f64 / RATE as f64,
+            open * 1000 / RATE
+        );
+        rows.push(Row::less_than(format!("ttfp_by_input_length_{seconds}s"), time(true)?, time(false)?, "ms", note));
+    }
+    Ok(rows)
+}
+
+/// Resident memory of this process, in bytes.
+fn resident() -> Result<f64> {
+    let statm = std::fs::read_to_string("/proc/self/statm")?;
+    let pages: f64 = statm.split_whitespace().nth(1).context("statm has no resident pages")?.parse()?;
+    Ok(pages * 4096.0)
+}
+
+pub fn memory(folder: &Path) -> Result<Vec<Row>> {
+    const SESSIONS: usize = 16;
+    let mut bed = Bed::new(folder, &config())?;
+    let before = resident()?;
+    let sessions: Vec<Session> = (0..SESSIONS).map(|_| bed.open()).collect::<Result<_>>()?;
+    bed.settle();
+    let each = |bytes: f64| bytes.max(0.0) / SESSIONS as f64 / 1024.0;
+    let mut rows =
+        vec![Row::alone("session_at_rest", each(resident()? - before), "KiB", "resident memory, mean of 16 sessions")];
+    let minute: Vec<f32> = (0..60 * RATE).map(|i| ((i * 7919) % 1000) as f32 * 2e-5).collect();
+    for session in &sessions {
+        for slice in minute.chunks(RATE) {
+            session.submit(Command::Append(slice.to_vec()))?;
+            bed.settle();
+        }
+        session.submit(Command::Commit { item: 0 })?;
+    }
+    bed.settle();
+    let note = "resident memory, mean of 16 sessions: keys and values of two stages, and the encoded windows";
+    rows.push(Row::alone("session_after_a_60_s_turn", each(resident()? - before), "KiB", note));
+    drop(sessions);
+    bed.settle();
+
+    let question = sound("thank-you.wav")?;
+    let session = bed.open()?;
+    let mut settled = 0.0;
+    const TURNS: u64 = 1000;
+    for turn in 1..=TURNS {
+        session.submit(Command::Append(question.clone()))?;
+        bed.answers(&[&session], Respond { max_tokens: Some(1), ..Respond::new(turn, turn) })?;
+        for item in [2 * turn, 2 * turn + 1] {
+            session.submit(Command::Delete { item })?;
+        }
+        if turn == 100 {
+            settled = resident()?;
+        }
+    }
+    let note = format!("resident memory of the process after {TURNS} turns of one session, over that after 100");
+    rows.push(Row::alone("growth_over_1000_turns", (resident()? - settled) / 1024.0, "KiB", note));
+    Ok(rows)
+}
+
+pub fn profile(folder: &Path) -> Result<Vec<Row>> {
+    let question = sound(LONG)?;
+    let mut bed = Bed::new(folder, &config())?;
+    let before = bed.times();
+    let mut wall = Duration::ZERO;
+    for _ in 0..REPEATS {
+        let begun = Instant::now();
+        let session = bed.prefilled(&question)?;
+        bed.answers(&[&session], Respond::new(0, 1))?;
+        wall += begun.elapsed();
+        drop(session);
+        bed.settle();
+    }
+    let mut rows = Vec::new();
+    let mut computed = Duration::ZERO;
+    for (after, before) in bed.times().into_iter().zip(before) {
+        let spent = after.1 - before.1;
+        computed += spent;
+        let note = format!("{} steps, {:.2} ms each", after.2 - before.2, spent.as_secs_f64() * 1e3 / (after.2 - before.2).max(1) as f64);
+        rows.push(Row::alone(format!("share_{}", after.0), share(spent, wall), "%", note));
+    }
+    let note = "log-mel, commands, prompts, planning, routing, events";
+    rows.push(Row::alone("share_outside_of_stages", share(wall.saturating_sub(computed), wall), "%", note));
+    Ok(rows)
+}
+
+fn share(part: Duration, whole: Duration) -> f64 {
+    part.as_secs_f64() * 100.0 / whole.as_secs_f64()
+}

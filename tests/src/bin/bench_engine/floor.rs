@@ -1,0 +1,200 @@
+//! Each stage against the physical floor of this machine: its weights read once at the measured memory bandwidth, or its
+//! multiply-adds at the measured peak of one core, whichever takes longer.
+
+use std::hint::black_box;
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::Result;
+use repartee_engine::Source;
+use repartee_engine::checkpoint::Checkpoint;
+use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::models::qwen3_omni_moe::audio_tower::Window;
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
+use repartee_kernels::{Ops, Pick, Run, SequenceRows, StateSpec};
+use repartee_loadtest::report::Row;
+use safetensors::SafeTensors;
+
+use crate::bed::median;
+
+/// Timed repetitions.
+const REPEATS: usize = 9;
+
+/// What a step has to do at least.
+#[derive(Debug, Clone, Copy, Default)]
+struct Work {
+    /// Bytes of weights, each read once.
+    bytes: f64,
+    /// Multiply-adds.
+    multiplies: f64,
+}
+
+/// What one core of this machine does at best.
+#[derive(Debug, Clone, Copy)]
+struct Machine {
+    /// Bytes a second.
+    bandwidth: f64,
+    /// Multiply-adds a second.
+    peak: f64,
+}
+
+impl Machine {
+    fn measure() -> Self {
+        // Far beyond every cache.
+        let large = vec![1u64; 32 << 20];
+        let copy = |into: &mut Vec<u64>| {
+            into.copy_from_slice(black_box(&large));
+            black_box(&into);
+        };
+        let mut other = vec![0u64; large.len()];
+        let bytes = (large.len() * 8) as f64;
+        // A copy reads and writes.
+        let bandwidth = (0..5).map(|_| 2.0 * bytes / timed(|| copy(black_box(&mut other)))).fold(0.0, f64::max);
+        const N: usize = 512;
+        let level = Cpu::default().level();
+        let weight = Packed::new(N, N, |row, column| (row * 31 + column * 17) as f32 * 1e-4);
+        let x: Vec<f32> = (0..N * N).map(|i| i as f32 * 1e-5).collect();
+        let mut out = vec![0.0; N * N];
+        let run = |out: &mut Vec<f32>| multiply(level, Rows::dense(&x, N), &weight, None, out);
+        let peak = (0..9).map(|_| (N * N * N) as f64 / timed(|| run(black_box(&mut out)))).fold(0.0, f64::max);
+        Self { bandwidth, peak }
+    }
+
+    /// The least time for so much work, in ms.
+    fn floor(&self, work: Work) -> f64 {
+        (work.bytes / self.bandwidth).max(work.multiplies / self.peak) * 1e3
+    }
+}
+
+fn timed(run: impl FnOnce()) -> f64 {
+    let begun = Instant::now();
+    run();
+    begun.elapsed().as_secs_f64()
+}
+
+/// The median of several runs, in ms for each of `parts`.
+fn each(parts: usize, mut run: impl FnMut()) -> f64 {
+    run();
+    median((0..REPEATS).map(|_| timed(&mut run) * 1e3 / parts as f64).collect())
+}
+
+pub fn rows(folder: &Path) -> Result<Vec<Row>> {
+    let machine = Machine::measure();
+    let bytes = std::fs::read(folder.join("model.safetensors"))?;
+    let tensors = SafeTensors::deserialize(&bytes)?;
+    // Every tensor below `prefix`, used on so many rows.
+    let work = |uses: &[(&str, f64)]| -> Work {
+        let mut work = Work::default();
+        for (name, tensor) in tensors.tensors() {
+            if let Some((_, rows)) = uses.iter().find(|(prefix, _)| name.starts_with(prefix)) {
+                work.bytes += tensor.data().len() as f64;
+                work.multiplies += tensor.shape().iter().product::<usize>() as f64 * rows;
+            }
+        }
+        work
+    };
+    let ops = Cpu::default();
+    let model = Qwen3Omni::load(&ops, &Checkpoint::open(Source::Folder(folder.to_owned()))?)?;
+    let greedy = Pick { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
+    let batch = |position| ops.batch(&[SequenceRows { table: &[0], position, rows: 1 }]);
+    const STEPS: usize = 20;
+
+    let mut cache = model.thinker.model.cache(&ops, 1, STEPS);
+    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let thinker = each(STEPS, || {
+        let mut ids = ops.ids(&[20]);
+        for step in 0..STEPS {
+            let x = model.thinker.embed(&ops, &ids, &[], None);
+            let (x, _) = model.thinker.forward(&ops, x, &mut cache, &batch(step));
+            ids = model.thinker.sample(&ops, &model.thinker.logits(&ops, &x, &[0]), &[greedy], &mut seen);
+        }
+    });
+    let thinker_work = work(&[("thinker.model.layers", 1.0), ("thinker.lm_head", 1.0)]);
+
+    let mut cache = model.talker.model.cache(&ops, 1, STEPS);
+    let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
+    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.talker.text.vocab_size });
+    let talker = each(STEPS, || {
+        let mut x = model.talker.codec_rows(&ops, &ops.ids(&[20]));
+        for step in 0..STEPS {
+            let hidden = model.talker.forward(&ops, x, &mut cache, &batch(step), &[0]);
+            let logits = model.talker.logits(&ops, &hidden);
+            let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed), Some(&mut seen));
+            let first = model.talker.codec_rows(&ops, &first);
+            let predictor = &model.talker.code_predictor;
+            x = predictor.complete(&ops, &hidden, first, &mut predictor_cache, |_| vec![greedy], false).embedding;
+        }
+    });
+    let groups = model.config.talker.code_predictor.num_code_groups as f64;
+    let talker_work = work(&[
+        ("talker.model.layers", 1.0),
+        ("talker.codec_head", 1.0),
+        // Two rows first, then one for each further codebook.
+        ("talker.code_predictor.model.layers", groups),
+        ("talker.code_predictor.lm_head", 1.0),
+    ]);
+
+    let codec = &model.config.code2wav;
+    let frame: Vec<Vec<u32>> = (0..codec.num_quantizers).map(|q| vec![q as u32 * 7]).collect();
+    let mut state = model.code2wav.state(&ops, 1);
+    let code2wav = each(STEPS, || {
+        for step in 0..STEPS {
+            let run = Run { slot: 0, rows: 1, first: step == 0 };
+            model.code2wav.forward(&ops, &frame, &mut state, &[run]);
+        }
+    });
+    // Rows of a frame grow with every upsampling; a transposed convolution works on its input's rows.
+    let mut uses: Vec<(String, f64)> = vec![("code2wav.pre_transformer.layers".to_owned(), 1.0)];
+    let mut rows_now = 1.0;
+    for (i, &factor) in codec.upsampling_ratios.iter().enumerate() {
+        uses.push((format!("code2wav.upsample.{i}.0."), rows_now));
+        rows_now *= factor as f64;
+        uses.push((format!("code2wav.upsample.{i}.1."), rows_now));
+    }
+    uses.push(("code2wav.decoder.0.".to_owned(), rows_now));
+    for (i, &rate) in codec.upsample_rates.iter().enumerate() {
+        uses.push((format!("code2wav.decoder.{}.block.1.", i + 1), rows_now));
+        rows_now *= rate as f64;
+        uses.push((format!("code2wav.decoder.{}.block.", i + 1), rows_now));
+    }
+    uses.push((format!("code2wav.decoder.{}.conv", codec.upsample_rates.len() + 2), rows_now));
+    let code2wav_work = work(&uses.iter().map(|(name, rows)| (name.as_str(), *rows)).collect::<Vec<_>>());
+
+    let bins = model.config.thinker.audio.num_mel_bins;
+    let frames = model.config.thinker.audio.n_window_infer;
+    let mel: Vec<f32> = (0..frames * bins).map(|i| (i % 97) as f32 * 0.01).collect();
+    let tower = each(1, || {
+        model.audio_tower.forward(&ops, &[Window { mel: &mel, follows_full_chunk: true }]);
+    });
+    let (half, quarter) = ((frames * bins) as f64 / 4.0, (frames * bins) as f64 / 16.0);
+    let tokens = frames as f64 / 100.0 * 13.0;
+    let tower_work = work(&[
+        ("thinker.audio_tower.conv2d1", half),
+        ("thinker.audio_tower.conv2d2", quarter),
+        ("thinker.audio_tower.conv2d3", quarter / 4.0),
+        ("thinker.audio_tower.conv_out", tokens),
+        ("thinker.audio_tower.layers", tokens),
+        ("thinker.audio_tower.proj", tokens),
+    ]);
+
+    let mut made = vec![
+        Row::alone("machine_bandwidth", machine.bandwidth / 1e9, "GB/s", "one core, copying 256 MB, bytes read and written"),
+        Row::alone("machine_peak", 2.0 * machine.peak / 1e9, "GFLOP/s", "one core, our product of 512 by 512 matrices"),
+    ];
+    for (name, took, work, what) in [
+        ("floor_audio_window", tower, tower_work, format!("{frames} mel frames")),
+        ("floor_thinker_token", thinker, thinker_work, "one token of one session".to_owned()),
+        ("floor_codec_frame", talker, talker_work, "talker step and code predictor, one session".to_owned()),
+        ("floor_code2wav_frame", code2wav, code2wav_work, "one frame with carried state".to_owned()),
+    ] {
+        let bound = if work.bytes / machine.bandwidth > work.multiplies / machine.peak { "memory" } else { "arithmetic" };
+        let note = format!(
+            "{what}; peer: the floor, {:.1} MB of weights and {:.1} M multiply-adds, bound by {bound}",
+            work.bytes / 1e6,
+            work.multiplies / 1e6
+        );
+        made.push(Row::less_than(name, took, machine.floor(work), "ms", note));
+    }
+    Ok(made)
+}

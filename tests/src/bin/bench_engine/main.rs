@@ -1,0 +1,60 @@
+//! `make bench`: what the engine's ways of working bring, each against its alternative in the same run, on the demo
+//! checkpoint and one thread; and how far each stage is from what the machine could do at best. An argument chooses the parts
+//! whose title holds it; the file is written only when all of them ran.
+//!
+//! - `bed`: an engine that is ticked by hand, so that nothing but its own work is timed
+//! - `codec`: carried state against left-context decoding
+//! - `callers`: hand-off modes, batches, input length, memory
+//! - `floor`: stages against the physical floor
+
+mod bed;
+mod callers;
+mod codec;
+mod floor;
+
+use anyhow::Result;
+use repartee_loadtest::report::{Report, Row};
+use repartee_tests::tools;
+
+fn main() -> Result<()> {
+    let model = tools::root().join("models/demo");
+    let mut rows: Vec<Row> = Vec::new();
+    let only = std::env::args().nth(1);
+    let mut part = |title: &str, run: &mut dyn FnMut() -> Result<Vec<Row>>| -> Result<()> {
+        if only.as_ref().is_some_and(|only| !title.contains(only)) {
+            return Ok(());
+        }
+        println!("\n{title}");
+        let made = run()?;
+        for row in &made {
+            let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));
+            println!(
+                "  {:<48} {:>10.2} {:>10} {:>7} {:<6} {}",
+                row.measure,
+                row.ours,
+                number(row.peer),
+                number(row.ratio),
+                row.unit,
+                row.note
+            );
+        }
+        rows.extend(made);
+        Ok(())
+    };
+    println!("  {:<48} {:>10} {:>10} {:>7} {:<6}", "", "ours", "peer", "ratio", "unit");
+    part("code2wav: carried state against left-context decoding", &mut || codec::rows(&model))?;
+    part("hand-off: async_chunk against full_payload", &mut || callers::hand_off(&model))?;
+    part("batches of 8 sessions against one after another", &mut || callers::batches(&model))?;
+    part("time to first samples by length of the input", &mut || callers::input_length(&model))?;
+    part("memory", &mut || callers::memory(&model))?;
+    part("where an answer's time goes", &mut || callers::profile(&model))?;
+    part("stages against the physical floor", &mut || floor::rows(&model))?;
+
+    if only.is_some() {
+        return Ok(());
+    }
+    let path = tools::root().join("target/report/engine.json");
+    Report::new("engine", rows).write(&path)?;
+    println!("\n{}", path.display());
+    Ok(())
+}
