@@ -13,8 +13,8 @@ use repartee::ask::ask;
 use repartee::auth::KeySet;
 use repartee::config::{Config, load};
 use repartee::lan;
-use repartee::server::{BindError, Server};
-use tokio::signal::unix::{SignalKind, signal};
+use repartee::server::{BindError, Reloader, Server};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 /// Exit code for what the person at the terminal can put right: a checkpoint, an address, a setting, an argument.
@@ -40,7 +40,7 @@ enum Action {
     Ask(Ask),
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Serve {
     /// Where to listen [default: 127.0.0.1:8080]
     #[arg(long, value_name = "ADDRESS")]
@@ -62,7 +62,7 @@ struct Ask {
     settings: Settings,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 struct Settings {
     /// A file with settings; repartee.example.toml describes all
     #[arg(long, value_name = "FILE", env = "REPARTEE_CONFIG")]
@@ -158,6 +158,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     })?;
     // Handlers first: a signal that comes while the URL is printed must find them.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    tokio::spawn(reload(signal(SignalKind::hangup())?, serve.clone(), server.reloader()));
     welcome(server.local_addr(), https, key.as_deref());
     let shutdown = async move {
         tokio::select! {
@@ -167,6 +168,18 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
         tracing::info!("going down");
     };
     server.run(shutdown).await.context("the server failed")
+}
+
+/// On each SIGHUP reads the settings again and takes their keys and certificate.
+async fn reload(mut hangup: Signal, serve: Serve, reloader: Reloader) {
+    while hangup.recv().await.is_some() {
+        // With `--lan` keys and certificate are this start's own.
+        let done = if serve.lan { Ok(()) } else { serve.load().and_then(|(config, _)| Ok(reloader.reload(&config)?)) };
+        match done {
+            Ok(()) => tracing::info!("keys and certificate were read again"),
+            Err(error) => tracing::error!("nothing was changed: {error:#}"),
+        }
+    }
 }
 
 /// Says where to call, and with which key if this start made it.

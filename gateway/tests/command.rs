@@ -85,6 +85,32 @@ fn for_the_local_network_it_makes_a_key_and_a_certificate_and_a_code_to_scan() {
 }
 
 #[test]
+fn told_to_it_reads_its_keys_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let keys = folder.path().join("keys");
+    std::fs::write(&keys, "the-first-of-the-keys\n").unwrap();
+    let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))
+        .args(["--listen", "127.0.0.1:0", "--set", &format!("keys.file={}", keys.display())])
+        .env("REPARTEE_LOG", "info")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(server.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let mut log = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut hang_up = |words: &str| {
+        Command::new("kill").args(["-HUP", &server.id().to_string()]).status().unwrap();
+        assert!(log.any(|line| line.contains(words)), "{words}");
+    };
+    hang_up("read again");
+    std::fs::write(&keys, "short\n").unwrap();
+    hang_up("nothing was changed");
+    Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(server.wait().unwrap().success());
+}
+
+#[test]
 fn it_prints_its_address_and_ends_well_when_told_to() {
     for signal in ["-TERM", "-INT"] {
         let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))

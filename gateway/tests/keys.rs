@@ -83,6 +83,23 @@ async fn the_key_opens_the_server_as_a_header_or_as_a_browsers_subprotocol() {
 }
 
 #[tokio::test]
+async fn keys_change_while_calls_go_on() {
+    let server = guarded().await;
+    let mut call = server.dial_with(&[("authorization", &bearer(KEY))]).await.unwrap();
+    call.expect("session.created").await;
+    let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+    let refused = server.reloader.reload(&config).unwrap_err();
+    assert!(refused.to_string().contains("start it again"), "{refused}");
+    assert_eq!(get(&server, "/v1/models", Some(KEY)).await.status, 200);
+    config.api_keys = KeySet::parse("another-key-of-the-house").unwrap();
+    server.reloader.reload(&config).unwrap();
+    assert_eq!(get(&server, "/v1/models", Some(KEY)).await.status, 401);
+    assert_eq!(get(&server, "/v1/models", Some("another-key-of-the-house")).await.status, 200);
+    let events = call.ask("still there?").await;
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+}
+
+#[tokio::test]
 async fn metrics_can_be_left_open() {
     let server = Running::start_with(Script::default(), |config| {
         keyed(config);

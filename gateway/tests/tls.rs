@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use common::Running;
 use common::http::{Reply, send, send_over};
-use repartee::config::Config;
-use repartee::server::{BindError, Certificate, Server, TlsError, development_certificate};
+use repartee::config::{Config, Tls};
+use repartee::server::{BindError, Certificate, ReloadError, Server, TlsError, development_certificate};
 use repartee::testing::{Script, ScriptedEngine};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -35,7 +35,8 @@ async fn connect(server: &Running, connector: &TlsConnector) -> std::io::Result<
 struct Own {
     server: Running,
     connector: TlsConnector,
-    _folder: tempfile::TempDir,
+    config: Config,
+    folder: tempfile::TempDir,
 }
 
 /// A server with a certificate from a file.
@@ -45,13 +46,31 @@ async fn own(change: impl FnOnce(&mut Config)) -> Own {
     let path = |name: &str| folder.path().join(name);
     std::fs::write(path("cert.pem"), &certificate).unwrap();
     std::fs::write(path("key.pem"), key).unwrap();
+    let mut settings = Config::default();
     let server = Running::start_with(Script::default(), |config| {
         config.tls.certificate = Some(path("cert.pem"));
         config.tls.key = Some(path("key.pem"));
         change(config);
+        settings = config.clone();
     })
     .await;
-    Own { server, connector: trusting(&certificate), _folder: folder }
+    Own { server, connector: trusting(&certificate), config: settings, folder }
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_is_taken_without_a_new_start() {
+    let Own { server, connector, config, folder } = own(|_| {}).await;
+    let Certificate { certificate, key } = development_certificate(vec!["localhost".into()]).unwrap();
+    std::fs::write(folder.path().join("cert.pem"), &certificate).unwrap();
+    // Half of a renewal: the certificate is new and the key is not.
+    assert!(matches!(server.reloader.reload(&config), Err(ReloadError::Tls(_))));
+    connect(&server, &connector).await.unwrap();
+    std::fs::write(folder.path().join("key.pem"), key).unwrap();
+    server.reloader.reload(&config).unwrap();
+    connect(&server, &trusting(&certificate)).await.unwrap();
+    connect(&server, &connector).await.unwrap_err();
+    let plain = Config { tls: Tls::default(), ..config };
+    assert!(matches!(server.reloader.reload(&plain), Err(ReloadError::Restart("HTTPS"))));
 }
 
 #[tokio::test]

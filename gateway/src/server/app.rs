@@ -1,7 +1,7 @@
 //! What every request shares, and the way into the server.
 
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
@@ -13,7 +13,7 @@ use super::gate::Caller;
 use super::origin::Origins;
 use super::reply::Refusal;
 use crate::admission::{Admission, Denied, Ticket};
-use crate::auth::EphemeralKeys;
+use crate::auth::{EphemeralKeys, KeySet};
 use crate::config::Config;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
@@ -43,6 +43,8 @@ pub(crate) struct App {
     pub(super) ids: Ids,
     pub(super) origins: Origins,
     pub(super) admission: Arc<Admission>,
+    /// The keys that open the server. They may change; that there are some does not.
+    pub(super) keys: RwLock<KeySet>,
     pub(super) ephemeral: EphemeralKeys,
     /// Room for uploads in memory.
     pub(super) uploads: Arc<Semaphore>,

@@ -1,7 +1,7 @@
 //! What stands before every route that does something: who asks ([`Caller`]), whether it has a key, and whether its page may
 //! ask at all (CORS).
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use std::time::Instant;
 
 use axum::extract::{FromRequestParts, Request, State};
@@ -20,7 +20,7 @@ use super::App;
 use super::reply::Refusal;
 use super::via::{Peer, Via};
 use crate::admission::Asker;
-use crate::auth::Presented;
+use crate::auth::{KeySet, Presented};
 use crate::protocol::{ErrorBody, ErrorKind};
 
 /// How a browser, which cannot set headers on a websocket, names its key.
@@ -114,7 +114,7 @@ impl App {
                 Err(Refusal::new(StatusCode::FORBIDDEN, error))
             }
             Presented::Expired => Err(unauthorized(ErrorKind::ExpiredKey)),
-            Presented::Foreign => match self.config.api_keys.find(key) {
+            Presented::Foreign => match self.keys().find(key) {
                 Some(key) => known(Some(key), None),
                 // Stock clients always send something.
                 None if !self.needs_key(path) => known(None, None),
@@ -123,8 +123,13 @@ impl App {
         }
     }
 
+    fn keys(&self) -> RwLockReadGuard<'_, KeySet> {
+        // They are replaced whole, so nothing is ever half done.
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn needs_key(&self, path: &str) -> bool {
-        !self.config.api_keys.is_empty() && (path != "/metrics" || self.config.keys.metrics)
+        !self.keys().is_empty() && (path != "/metrics" || self.config.keys.metrics)
     }
 }
 

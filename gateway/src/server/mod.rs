@@ -11,6 +11,7 @@
 //! - `offer`: the body of a call
 //! - `ice_servers`: short-lived TURN credentials
 //! - `page`: the demo page
+//! - `reload`: new keys and a new certificate while calls go on
 //! - `reply`: errors as HTTP answers
 
 mod app;
@@ -25,6 +26,7 @@ mod offer;
 mod origin;
 mod page;
 mod realtime;
+mod reload;
 mod reply;
 mod tls;
 mod via;
@@ -32,7 +34,7 @@ mod via;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Router;
@@ -62,7 +64,9 @@ use app::Phase;
 use calls::Calls;
 use listen::Doors;
 use origin::Origins;
+pub use reload::{ReloadError, Reloader};
 use reply::Refusal;
+use tls::Certificates;
 pub use tls::{Certificate, TlsError, development_certificate};
 
 /// How long calls may take to say good-bye, once they have to end.
@@ -107,6 +111,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     tls: Option<Tls>,
+    certificates: Option<Arc<Certificates>>,
     app: Arc<App>,
     /// Every call holds a clone.
     alive: mpsc::Sender<()>,
@@ -126,7 +131,8 @@ impl Server {
     /// Listens. Calls are answered by [`Self::run`].
     pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, BindError> {
         config.check()?;
-        let tls = tls::acceptor(&config.tls, lan::names)?.map(Tls);
+        let certificate = tls::certificate(&config.tls, lan::names)?;
+        let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
         let metrics = Arc::new(Metrics::new(engine.info().frame)?);
         metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
         let address = config.listen;
@@ -140,6 +146,7 @@ impl Server {
         let app = App {
             origins: Origins::new(&config.browser.origins, !config.api_keys.is_empty()),
             admission: Admission::new(config.limits.clone()),
+            keys: RwLock::new(config.api_keys.clone()),
             ephemeral: EphemeralKeys::new(ids.tag()),
             uploads: Arc::new(Semaphore::new(chat::MAX_UPLOADS)),
             started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
@@ -153,7 +160,12 @@ impl Server {
             calls: Calls::default(),
             alive: alive.downgrade(),
         };
-        Ok(Self { listener, address, tls, app: Arc::new(app), alive, calls_ended })
+        Ok(Self { listener, address, tls: tls.map(Tls), certificates, app: Arc::new(app), alive, calls_ended })
+    }
+
+    /// What exchanges keys and certificate while the server runs.
+    pub fn reloader(&self) -> Reloader {
+        Reloader { app: self.app.clone(), certificates: self.certificates.clone() }
     }
 
     /// Where it listens.

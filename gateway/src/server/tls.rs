@@ -1,11 +1,14 @@
 //! HTTPS: a certificate of one's own, or one made at start for development.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::ServerConfig;
+use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject as _};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
@@ -53,8 +56,29 @@ pub fn development_certificate(names: Vec<String>) -> Result<Certificate, TlsErr
     Ok(Certificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
 }
 
-/// What makes connections into HTTPS, if that is wanted. `names` are what a development certificate is for.
-pub(super) fn acceptor(tls: &Tls, names: impl FnOnce() -> Vec<String>) -> Result<Option<TlsAcceptor>, TlsError> {
+/// The certificate in use; it can be exchanged while connections go on.
+#[derive(Debug)]
+pub(super) struct Certificates(RwLock<Arc<CertifiedKey>>);
+
+impl Certificates {
+    /// Uses another from the next connection on.
+    pub fn exchange(&self, other: Arc<CertifiedKey>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = other;
+    }
+}
+
+impl ResolvesServerCert for Certificates {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        // It is replaced whole, so nothing is ever half done.
+        Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
+    }
+}
+
+/// The certificate that the settings name, if there is to be HTTPS. `names` are what a development certificate is for.
+pub(super) fn certificate(
+    tls: &Tls,
+    names: impl FnOnce() -> Vec<String>,
+) -> Result<Option<Arc<CertifiedKey>>, TlsError> {
     let (chain, key) = match (&tls.certificate, &tls.key) {
         (Some(certificate), Some(key)) => {
             let no_certificate = |error| TlsError::File { path: certificate.clone(), what: "certificate", error };
@@ -77,11 +101,16 @@ pub(super) fn acceptor(tls: &Tls, names: impl FnOnce() -> Vec<String>) -> Result
         }
         _ => return Ok(None),
     };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ServerConfig::builder_with_provider(provider)
+    Ok(Some(Arc::new(CertifiedKey::from_der(chain, key, &ring::default_provider())?)))
+}
+
+/// What makes connections into HTTPS with this certificate, and where the certificate can be exchanged.
+pub(super) fn acceptor(certificate: Arc<CertifiedKey>) -> Result<(TlsAcceptor, Arc<Certificates>), TlsError> {
+    let certificates = Arc::new(Certificates(RwLock::new(certificate)));
+    let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+        .with_cert_resolver(certificates.clone());
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+    Ok((TlsAcceptor::from(Arc::new(config)), certificates))
 }

@@ -13,7 +13,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use repartee::config::Config;
 use repartee::media::pcm;
 use repartee::media::resample::Resampler;
-use repartee::server::Server;
+use repartee::server::{Reloader, Server};
 use repartee::testing::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -31,6 +31,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Running {
     pub address: SocketAddr,
     pub engine: Arc<ScriptedEngine>,
+    pub reloader: Reloader,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<std::io::Result<()>>,
 }
@@ -47,12 +48,12 @@ impl Running {
         let server = Server::bind(config, engine.clone()).await.unwrap();
         let address = server.local_addr();
         let (stop, stopped) = oneshot::channel();
-        let mut ready = server.ready();
+        let (mut ready, reloader) = (server.ready(), server.reloader());
         let task = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
         ready.wait_for(|ready| *ready).await.unwrap();
-        Self { address, engine, stop: Some(stop), task }
+        Self { address, engine, reloader, stop: Some(stop), task }
     }
 
     pub fn url(&self) -> String {
