@@ -290,7 +290,8 @@ fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
 
 fn cases(cases: u32, mode: impl Fn() -> EngineConfig) {
     let steps = prop::collection::vec((any::<u8>(), any::<u8>(), any::<u16>()), 1..60);
-    let config = ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() };
+    let config =
+        ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() };
     proptest::test_runner::TestRunner::new(config).run(&steps, |steps| check(&mode(), &steps)).unwrap();
 }
 

@@ -50,6 +50,8 @@ pub struct Metrics {
     stages: HistogramVec,
     /// Answers by how they ended.
     pub turns: IntCounterVec,
+    /// Answers begun in a pause, by what the pause was: `confirmed` (the turn's end) or `taken_back`.
+    pub suspected: IntCounterVec,
     /// Errors sent to clients, by code.
     pub errors: IntCounterVec,
     /// Times that the playout clock found nothing to play within an answer.
@@ -162,6 +164,13 @@ impl Metrics {
             ttfp: Histogram::with_opts(ttfp.buckets(buckets.clone()))?,
             stages: HistogramVec::new(stages.buckets(buckets), &["stage"])?,
             turns: IntCounterVec::new(Opts::new("repartee_turns_total", "Answers by how they ended"), &["status"])?,
+            suspected: IntCounterVec::new(
+                Opts::new(
+                    "repartee_suspected_ends_total",
+                    "Answers begun in a pause, by whether it was the turn's end",
+                ),
+                &["outcome"],
+            )?,
             errors: IntCounterVec::new(Opts::new("repartee_errors_total", "Errors sent to clients"), &["code"])?,
             underruns: IntCounter::new(
                 "repartee_underruns_total",
@@ -179,6 +188,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.ttfp.clone()))?;
         metrics.registry.register(Box::new(metrics.stages.clone()))?;
         metrics.registry.register(Box::new(metrics.turns.clone()))?;
+        metrics.registry.register(Box::new(metrics.suspected.clone()))?;
         metrics.registry.register(Box::new(metrics.errors.clone()))?;
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
         metrics.registry.register(Box::new(metrics.refused.clone()))?;

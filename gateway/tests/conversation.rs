@@ -83,6 +83,8 @@ async fn an_answer_begun_in_a_pause_is_taken_back_when_the_caller_goes_on() {
     assert_eq!(count(|command| matches!(command, Command::TakeBack { .. })), begun - 1);
     assert_eq!(count(|command| matches!(command, Command::Confirm { .. })), 1);
     assert_eq!(count(|command| matches!(command, Command::Respond(_))), 0);
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_suspected_ends_total{outcome=\"confirmed\"} 1"), "{metrics}");
     // The same sound without suspicion has one answer, too, to the same turn.
     let (start, end) =
         (find(&events, "input_audio_buffer.speech_started"), find(&events, "input_audio_buffer.speech_stopped"));

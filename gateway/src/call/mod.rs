@@ -302,6 +302,10 @@ impl Call {
                     line.clear();
                 }
                 Effect::Answered(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
+                Effect::Suspected(right) => {
+                    let outcome = if right { "confirmed" } else { "taken_back" };
+                    self.metrics.suspected.with_label_values(&[outcome]).inc();
+                }
                 Effect::Erred(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
                 Effect::Close => self.close(),
             }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use repartee_engine::session::{Command, Event, ItemId, ResponseId};
 
-use super::Core;
 use super::answer::Answer;
+use super::{Core, Effect};
 use crate::protocol::session::TurnDetection;
 
 /// Events of a suspected answer that are kept back; about 6 s of speech. Beyond that the engine is not read: what it has made is
@@ -63,6 +63,7 @@ impl Core {
     pub(super) fn take_back(&mut self) {
         let Some(speculation) = self.speculation.take() else { return };
         self.command(Command::TakeBack { response: speculation.answer.response });
+        self.effects.push(Effect::Suspected(false));
         let slices = self.hearing.go_on();
         self.append(slices);
     }
@@ -71,6 +72,7 @@ impl Core {
     pub(super) fn confirm(&mut self) -> Option<(ItemId, Answer)> {
         let Speculation { item, answer, held, .. } = self.speculation.take()?;
         self.command(Command::Confirm { response: answer.response });
+        self.effects.push(Effect::Suspected(true));
         self.released.extend(held);
         Some((item, answer))
     }

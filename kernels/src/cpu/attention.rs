@@ -229,7 +229,8 @@ fn weigh<const FUSED: bool>(
     let (s0, rest) = scores.split_at(n);
     let (s1, rest) = rest.split_at(n);
     let (s2, s3) = rest.split_at(n);
-    let common_scores = s0[common.clone()].iter().zip(&s1[common.clone()]).zip(&s2[common.clone()]).zip(&s3[common.clone()]);
+    let common_scores =
+        s0[common.clone()].iter().zip(&s1[common.clone()]).zip(&s2[common.clone()]).zip(&s3[common.clone()]);
     for (&at, (((a, b), c), d)) in offsets[common.clone()].iter().zip(common_scores) {
         let value = &values[at..at + WIDTH];
         for (sums, score) in in_registers.iter_mut().zip([*a, *b, *c, *d]) {

@@ -44,7 +44,8 @@ pub fn hand_off(folder: &Path) -> Result<Vec<Row>> {
     for callers in [1, 2, 4, 8] {
         let (ours, peer) = (together(&mut chunked, callers, &question)?, together(&mut full, callers, &question)?);
         let sound = ours.first().context("nobody called")?.sound.as_secs_f64();
-        let note = format!("{callers} at once, {sound:.1} s of speech each; commit to first samples; peer: full_payload");
+        let note =
+            format!("{callers} at once, {sound:.1} s of speech each; commit to first samples; peer: full_payload");
         let first = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.first));
         let whole = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.whole));
         rows.push(Row::less_than(format!("async_vs_full_ttfp_{callers}"), first(&ours), first(&peer), "ms", note));
@@ -185,7 +186,11 @@ pub fn profile(folder: &Path) -> Result<Vec<Row>> {
     for (after, before) in bed.times().into_iter().zip(before) {
         let spent = after.1 - before.1;
         computed += spent;
-        let note = format!("{} steps, {:.2} ms each", after.2 - before.2, spent.as_secs_f64() * 1e3 / (after.2 - before.2).max(1) as f64);
+        let note = format!(
+            "{} steps, {:.2} ms each",
+            after.2 - before.2,
+            spent.as_secs_f64() * 1e3 / (after.2 - before.2).max(1) as f64
+        );
         rows.push(Row::alone(format!("share_{}", after.0), share(spent, wall), "%", note));
     }
     let note = "log-mel, commands, prompts, planning, routing, events";

@@ -179,7 +179,12 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     ]);
 
     let mut made = vec![
-        Row::alone("machine_bandwidth", machine.bandwidth / 1e9, "GB/s", "one core, copying 256 MB, bytes read and written"),
+        Row::alone(
+            "machine_bandwidth",
+            machine.bandwidth / 1e9,
+            "GB/s",
+            "one core, copying 256 MB, bytes read and written",
+        ),
         Row::alone("machine_peak", 2.0 * machine.peak / 1e9, "GFLOP/s", "one core, our product of 512 by 512 matrices"),
     ];
     for (name, took, work, what) in [
@@ -188,7 +193,8 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
         ("floor_codec_frame", talker, talker_work, "talker step and code predictor, one session".to_owned()),
         ("floor_code2wav_frame", code2wav, code2wav_work, "one frame with carried state".to_owned()),
     ] {
-        let bound = if work.bytes / machine.bandwidth > work.multiplies / machine.peak { "memory" } else { "arithmetic" };
+        let bound =
+            if work.bytes / machine.bandwidth > work.multiplies / machine.peak { "memory" } else { "arithmetic" };
         let note = format!(
             "{what}; peer: the floor, {:.1} MB of weights and {:.1} M multiply-adds, bound by {bound}",
             work.bytes / 1e6,
