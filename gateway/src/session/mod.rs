@@ -44,7 +44,7 @@ use serde_json::Value;
 use crate::media::vad::TurnEvent;
 use crate::protocol::error::Report;
 use crate::protocol::session::{Session, State};
-use crate::protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
+use crate::protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use answer::Answer;
 use asking::Asked;
 use estimate::{Proportional, WordEstimator};
