@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint bench loadtest setup-test
+.PHONY: help run test test-long lint bench loadtest setup-test bench-engine
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,10 +30,14 @@ lint:  ## Format, clippy and documentation, warnings denied
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
 
-bench:  ## Measure against the reference implementation; writes target/report/first_path.json
+bench: bench-engine  ## Measure everything, also against the reference; writes target/report/{engine,first_path}.json
 	@$(SETUP) build tests reference
 	REPARTEE_REFERENCE_PYTHON=target/tools/reference/bin/python \
 	  $(CARGO) run --release -p repartee-tests --bin bench_first_path
+
+bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
+	@$(SETUP) build
+	$(CARGO) run --release -p repartee-tests --bin bench_engine
 
 loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
 	@$(SETUP) build

@@ -68,7 +68,7 @@ impl Default for EngineConfig {
         Self {
             sessions: 64,
             beside: 8,
-            cache_mib: 2048,
+            cache_mib: 4096,
             session_tokens: 8192,
             hand_off: HandOff::default(),
             batch: true,

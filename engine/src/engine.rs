@@ -62,6 +62,7 @@ impl Engine {
             output_rate: model.codec.sample_rate,
             frame: model.codec.frame,
             context_tokens: model.lanes.context as u32,
+            tools: model.prompt.call_marks().is_some(),
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);

@@ -259,8 +259,11 @@ fn two_stages_of_another_kind_are_served_by_the_same_scheduler() {
     }
 }
 
+/// Text and samples.
+type Spoken = (String, Vec<f32>);
+
 /// Asks everybody for something, and somebody in their midst for poison; what each got, and what it should have got.
-fn poisoned(at: Poison) -> (Vec<Result<(String, Vec<f32>), SessionError>>, Vec<(String, Vec<f32>)>) {
+fn poisoned(at: Poison) -> (Vec<Result<Spoken, SessionError>>, Vec<Spoken>) {
     const CALLERS: usize = 5;
     let (tokenizer, model) = model(CALLERS, at);
     let mut engine = drive(model, &EngineConfig::default());

@@ -184,12 +184,12 @@ impl Run {
         self.callers[who].open.push(number);
         self.tick(detail % 40);
         let more = self.audio[..100 + detail % 900].to_vec();
-        let goes_on = detail % 3 > 0;
+        let goes_on = !detail.is_multiple_of(3);
         if goes_on {
             submit(&self.callers[who].session, Command::Append(more.clone()));
             self.tick(detail % 5);
         }
-        if detail % 2 == 0 {
+        if detail.is_multiple_of(2) {
             submit(&self.callers[who].session, Command::Confirm { response: number });
             let script = &mut self.callers[who].script;
             script.extend([Command::Commit { item: 500 + number }, Command::Respond(answer)]);

@@ -27,14 +27,9 @@ impl<T> Default for History<T> {
 }
 
 impl<T> History<T> {
-    /// How many items.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// All items up to position `end`.
-    pub fn before(&self, end: usize) -> &[Entry<T>] {
-        &self.entries[..end]
+    /// All items, the oldest first.
+    pub fn items(&self) -> &[Entry<T>] {
+        &self.entries
     }
 
     /// Whether an item is there.

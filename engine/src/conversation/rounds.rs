@@ -240,7 +240,7 @@ impl<T> Conversation<T> {
         let elements = match &round.input {
             Some(parts) => self.render(model, system, self.messages(parts), None, true),
             None if round.request.outside => {
-                let spoken = self.history.before(self.history.len()).iter();
+                let spoken = self.history.items().iter();
                 let spoken = spoken.filter(|entry| !self.is_unfinished(entry.id));
                 self.render(model, system, spoken.map(|entry| entry.message.clone()).collect(), None, true)
             }
@@ -281,7 +281,7 @@ impl<T> Conversation<T> {
                 _ => None,
             });
             let open = session.hearing.as_ref().filter(|_| half.is_none()).map(|hearing| &hearing.encoded[..]);
-            let end = half.unwrap_or(session.history.len());
+            let end = half.unwrap_or(session.history.items().len());
             Some((end, session.render(model, session.system.as_ref(), session.until(end), open, false)))
         })
     }
@@ -308,7 +308,7 @@ impl<T> Conversation<T> {
     }
 
     fn until(&self, end: usize) -> Vec<Message<T>> {
-        self.history.before(end).iter().map(|entry| entry.message.clone()).collect()
+        self.history.items()[..end].iter().map(|entry| entry.message.clone()).collect()
     }
 
     /// An answer's own input; items that were deleted since are left out.

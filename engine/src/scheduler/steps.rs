@@ -181,11 +181,7 @@ impl<T> Scheduler<T> {
             session.moved(lane, now);
             match &item {
                 // A token of a tool call is nothing to be spoken.
-                Item::Token(id) => {
-                    if !session.token(lane, *id, now) {
-                        continue;
-                    }
-                }
+                Item::Token(id) if !session.token(lane, *id, now) => continue,
                 Item::Frame(_) => session.frame(lane, now),
                 Item::Fail(error) => {
                     let error = error.clone();

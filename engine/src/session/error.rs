@@ -123,8 +123,8 @@ pub enum OpenError {
 pub enum SubmitError {
     /// The session has not taken the commands before it yet.
     #[error("the session's command queue is full")]
-    Full(Command),
+    Full(Box<Command>),
     /// The session has ended.
     #[error("the session has ended")]
-    Ended(Command),
+    Ended(Box<Command>),
 }

@@ -49,8 +49,8 @@ impl Session {
     /// Hands a command over without waiting.
     pub fn submit(&self, command: Command) -> Result<(), SubmitError> {
         let sent = self.commands.try_send(command).map_err(|error| match error {
-            flume::TrySendError::Full(command) => SubmitError::Full(command),
-            flume::TrySendError::Disconnected(command) => SubmitError::Ended(command),
+            flume::TrySendError::Full(command) => SubmitError::Full(Box::new(command)),
+            flume::TrySendError::Disconnected(command) => SubmitError::Ended(Box::new(command)),
         });
         self.wake.signal();
         sent
@@ -60,9 +60,9 @@ impl Session {
     pub fn submit_blocking(&self, command: Command) -> Result<(), SubmitError> {
         match self.submit(command) {
             Err(SubmitError::Full(command)) => {
-                let sent = self.commands.send(command);
+                let sent = self.commands.send(*command);
                 self.wake.signal();
-                sent.map_err(|error| SubmitError::Ended(error.into_inner()))
+                sent.map_err(|error| SubmitError::Ended(Box::new(error.into_inner())))
             }
             done => done,
         }
@@ -72,9 +72,9 @@ impl Session {
     pub async fn submit_async(&self, command: Command) -> Result<(), SubmitError> {
         match self.submit(command) {
             Err(SubmitError::Full(command)) => {
-                let sent = self.commands.send_async(command).await;
+                let sent = self.commands.send_async(*command).await;
                 self.wake.signal();
-                sent.map_err(|error| SubmitError::Ended(error.into_inner()))
+                sent.map_err(|error| SubmitError::Ended(Box::new(error.into_inner())))
             }
             done => done,
         }

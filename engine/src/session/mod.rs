@@ -46,6 +46,8 @@ pub struct ModelInfo {
     pub frame: Duration,
     /// Tokens that a history may hold.
     pub context_tokens: u32,
+    /// Whether its prompts have a place for tools.
+    pub tools: bool,
 }
 
 /// An engine as its callers see it; a scripted one stands in for it in tests.

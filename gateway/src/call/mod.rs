@@ -95,7 +95,7 @@ pub async fn run<L: Line>(
             && let Some(command) = call.commands.pop_front()
         {
             if let Err(SubmitError::Full(command)) = session.submit(command) {
-                submitting.set(session.submit_async(command).fuse());
+                submitting.set(session.submit_async(*command).fuse());
             }
         }
         if let Some(ended) = call.closing.filter(|_| call.outbound.is_empty()) {

@@ -10,7 +10,7 @@ use crate::ops::{Attention, AttentionBatch};
 
 /// Positions whose keys lie side by side.
 const LANES: usize = 16;
-/// Queries that meet a chunk of keys, or a value, together.
+/// Queries that meet a value together.
 const TILE: usize = 4;
 /// Numbers of a value that are summed up in registers.
 const WIDTH: usize = 32;
@@ -130,25 +130,13 @@ fn attend<const FUSED: bool>(
     scores.resize(queries.len() * n, 0.0);
     for chunk in &seen.chunks {
         let keys = &keys[chunk.at..chunk.at + dim * LANES];
-        for (t, tile) in queries.chunks(TILE).enumerate() {
-            let mut sums = [[0.0f32; LANES]; TILE];
-            match tile {
-                [a, b, c, d] => {
-                    let q = [a, b, c, d].map(|query| &q[query.at..query.at + dim]);
-                    score::<FUSED, TILE>(q, keys, &mut sums);
-                }
-                _ => {
-                    for (query, sums) in tile.iter().zip(&mut sums) {
-                        score::<FUSED, 1>([&q[query.at..query.at + dim]], keys, std::array::from_mut(sums));
-                    }
-                }
-            }
-            for (i, sums) in (t * TILE..).zip(&sums[..tile.len()]) {
-                let to = &mut scores[i * n + chunk.first..][..chunk.count];
-                for (score, sum) in to.iter_mut().zip(&sums[chunk.lane..]) {
-                    *score = scale * sum;
-                }
-            }
+        let mut from = 0;
+        while from < queries.len() {
+            let scores = &mut scores[from * n..];
+            from += match queries.len() - from {
+                4.. => meet::<FUSED, 4>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
+                _ => meet::<FUSED, 1>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
+            };
         }
     }
     totals.clear();
@@ -189,9 +177,32 @@ fn attend<const FUSED: bool>(
     }
 }
 
-/// The products of some queries with sixteen keys.
+/// The scores of the first `N` queries with sixteen keys, one row of `n` for each. Returns `N`.
 #[inline(always)]
-fn score<const FUSED: bool, const N: usize>(q: [&[f32]; N], keys: &[f32], sums: &mut [[f32; LANES]; N]) {
+fn meet<const FUSED: bool, const N: usize>(
+    q: &[f32],
+    dim: usize,
+    queries: &[Query],
+    keys: &[f32],
+    chunk: &Chunk,
+    (scale, n): (f32, usize),
+    scores: &mut [f32],
+) -> usize {
+    let q: [&[f32]; N] = std::array::from_fn(|i| &q[queries[i].at..queries[i].at + dim]);
+    let mut sums = [[0.0f32; LANES]; N];
+    products::<FUSED, N>(q, keys, &mut sums);
+    for (i, sums) in sums.iter().enumerate() {
+        let to = &mut scores[i * n + chunk.first..][..chunk.count];
+        for (score, sum) in to.iter_mut().zip(&sums[chunk.lane..]) {
+            *score = scale * sum;
+        }
+    }
+    N
+}
+
+/// The products of some queries with sixteen keys. Its sums are copied out at the end: without that they stay in memory.
+#[inline(always)]
+fn products<const FUSED: bool, const N: usize>(q: [&[f32]; N], keys: &[f32], sums: &mut [[f32; LANES]; N]) {
     let mut in_registers = [[0.0f32; LANES]; N];
     for (d, keys) in keys.as_chunks::<LANES>().0.iter().enumerate() {
         for (q, sums) in q.iter().zip(&mut in_registers) {
@@ -232,10 +243,10 @@ fn weigh<const FUSED: bool>(
     let common_scores =
         s0[common.clone()].iter().zip(&s1[common.clone()]).zip(&s2[common.clone()]).zip(&s3[common.clone()]);
     for (&at, (((a, b), c), d)) in offsets[common.clone()].iter().zip(common_scores) {
-        let value = &values[at..at + WIDTH];
-        for (sums, score) in in_registers.iter_mut().zip([*a, *b, *c, *d]) {
-            for (sum, &v) in sums.iter_mut().zip(value) {
-                *sum = multiply_add::<FUSED>(score, v, *sum);
+        let (value, scores) = (first_numbers(values, at), [*a, *b, *c, *d]);
+        for t in 0..TILE {
+            for i in 0..WIDTH {
+                in_registers[t][i] = multiply_add::<FUSED>(scores[t], value[i], in_registers[t][i]);
             }
         }
     }
@@ -243,6 +254,12 @@ fn weigh<const FUSED: bool>(
     for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(sums) {
         weigh_one::<FUSED>(scores, common.end..query.to, values, offsets, sums);
     }
+}
+
+/// The first [`WIDTH`] numbers of the value at `at`, of known length so that they go into registers.
+#[inline(always)]
+fn first_numbers(values: &[f32], at: usize) -> &[f32; WIDTH] {
+    values[at..].first_chunk().expect("a value has at least as many numbers: the caller checked the width")
 }
 
 /// The same of one query and some of its positions.
@@ -256,9 +273,9 @@ fn weigh_one<const FUSED: bool>(
 ) {
     let mut in_registers = *sums;
     for (&at, &score) in offsets[range.clone()].iter().zip(&scores[range]) {
-        let value = &values[at..at + WIDTH];
-        for (sum, &v) in in_registers.iter_mut().zip(value) {
-            *sum = multiply_add::<FUSED>(score, v, *sum);
+        let value = first_numbers(values, at);
+        for i in 0..WIDTH {
+            in_registers[i] = multiply_add::<FUSED>(score, value[i], in_registers[i]);
         }
     }
     *sums = in_registers;

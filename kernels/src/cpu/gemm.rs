@@ -139,12 +139,12 @@ fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[N], out: &mut [f3
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
     unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[N], out: &mut [f32]) {
         // 32 registers: 16 sums, and numbers of the weight.
-        unsafe { tiles::<Wide, N, 4, 4, 8, 8, 8>(task, weight, out) }
+        unsafe { tiles::<Wide, N, 2, 4, 4, 8, 8, 8>(task, weight, out) }
     }
     #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[N], out: &mut [f32]) {
         // 16 registers, two for each sum.
-        unsafe { tiles::<Pair, N, 1, 1, 2, 4, 6>(task, weight, out) }
+        unsafe { tiles::<Pair, N, 0, 1, 1, 2, 4, 6>(task, weight, out) }
     }
     match level {
         // SAFETY: `Level::detect` asked the processor; `multiply` checked the bounds.
@@ -152,14 +152,15 @@ fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[N], out: &mut [f3
         // SAFETY: as above.
         Level::Avx2 => unsafe { avx2(task, weight, out) },
         // SAFETY: no special instruction; `multiply` checked the bounds.
-        Level::Baseline => unsafe { tiles::<Plain, N, 1, 1, 2, 4, 2>(task, weight, out) },
+        Level::Baseline => unsafe { tiles::<Plain, N, 0, 1, 1, 2, 4, 2>(task, weight, out) },
     }
 }
 
 /// Rows that share one pass over the panels: few enough that they stay in the nearest cache beside a group of panels.
 const ROW_BLOCK: usize = 64;
 
-/// Cuts the output into tiles whose sums fit the registers: four, three, two rows or one by `P4`, `P3`, `P2` or `P1` panels.
+/// Cuts the output into tiles whose sums fit the registers: eight, four, three, two rows or one by `P8`, `P4`, `P3`, `P2` or `P1`
+/// panels. Eight rows widen each number of the weight half as often as four; `P8` is 0 where the registers are too few.
 /// Where the weight has fewer panels than `P4`, `TALL` rows by one panel.
 ///
 /// Panels are outermost, so that each is read once for a whole block of rows.
@@ -170,6 +171,7 @@ const ROW_BLOCK: usize = 64;
 unsafe fn tiles<
     L: Lanes,
     N: Number,
+    const P8: usize,
     const P4: usize,
     const P3: usize,
     const P2: usize,
@@ -189,6 +191,7 @@ unsafe fn tiles<
                 1 => panels::<L, N, 1, P1>(task, weight, out, first, end),
                 2 => panels::<L, N, 2, P2>(task, weight, out, first, end),
                 3 => panels::<L, N, 3, P3>(task, weight, out, first, end),
+                8.. if P8 > 0 && task.panels >= P8 => panels::<L, N, 8, P8>(task, weight, out, first, end),
                 _ if task.panels < P4 => panels::<L, N, TALL, 1>(task, weight, out, first, end),
                 _ => panels::<L, N, 4, P4>(task, weight, out, first, end),
             }
@@ -197,7 +200,7 @@ unsafe fn tiles<
     }
 }
 
-/// Rows `first .. end` by all panels, `P` panels at a time, `R` rows at a time and what is left one by one.
+/// Rows `first .. end` by all panels, `P` panels at a time, `R` rows at a time, and what is left four by four and one by one.
 ///
 /// # Safety
 /// As [`tiles`], and `end <= task.x.count`.
@@ -239,6 +242,10 @@ unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize>(
         while end - row >= R {
             tile::<L, N, R, P>(task, weight, out, row, panel);
             row += R;
+        }
+        while R > 4 && end - row >= 4 {
+            tile::<L, N, 4, P>(task, weight, out, row, panel);
+            row += 4;
         }
         while row < end {
             tile::<L, N, 1, P>(task, weight, out, row, panel);

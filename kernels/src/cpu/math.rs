@@ -8,7 +8,8 @@ use super::simd::{dispatch, multiply_add};
 pub fn exp<const FUSED: bool>(x: f32) -> f32 {
     // e^x = 2^n e^r with |r| <= ln 2 / 2, ln 2 in two parts so that r keeps its digits.
     let x = x.clamp(-87.3, 88.0);
-    let n = multiply_add::<FUSED>(x, std::f32::consts::LOG2_E, ROUND) - ROUND;
+    let rounded = multiply_add::<FUSED>(x, std::f32::consts::LOG2_E, ROUND);
+    let n = rounded - ROUND;
     let r = multiply_add::<FUSED>(n, -0.693_359_4, x);
     let r = multiply_add::<FUSED>(n, 2.121_944_4e-4, r);
     let mut p = 1.987_569_1e-4;
@@ -16,7 +17,9 @@ pub fn exp<const FUSED: bool>(x: f32) -> f32 {
         p = multiply_add::<FUSED>(p, r, c);
     }
     let e = multiply_add::<FUSED>(p * r, r, r) + 1.0;
-    e * f32::from_bits((((n as i32) + 127) << 23) as u32)
+    // The lowest bits of `rounded` are n: moved to the exponent, without a conversion or a check that would keep the loop from
+    // being vectorised.
+    e * f32::from_bits((rounded.to_bits() << 23).wrapping_add(127 << 23))
 }
 
 /// Adding and taking it away rounds to a whole number: 1.5 * 2^23.

@@ -26,7 +26,7 @@ impl Answering {
                 match self.session.submit(command) {
                     Ok(()) => {}
                     Err(SubmitError::Full(command)) => {
-                        self.commands.push_front(command);
+                        self.commands.push_front(*command);
                         break;
                     }
                     // Its last events say why.

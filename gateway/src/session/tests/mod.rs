@@ -38,6 +38,7 @@ impl Talk {
             output_rate: 24_000,
             frame: Duration::from_millis(80),
             context_tokens: 100,
+            tools: true,
         };
         let setup =
             Setup { session_id: "sess_1".into(), stem: "s".into(), seed: 7, model, delivery, configuration: None };

@@ -20,16 +20,24 @@ fn config() -> EngineConfig {
     EngineConfig { sessions: 16, beside: 0, session_tokens: 4096, ..EngineConfig::default() }
 }
 
-/// `callers` sessions that ask the same at the same moment, repeated.
+/// `callers` sessions that ask the same at the same moment.
 fn together(bed: &mut Bed, callers: usize, question: &[f32]) -> Result<Vec<Timing>> {
-    let mut timings = Vec::new();
-    for _ in 0..REPEATS {
-        let sessions: Vec<Session> = (0..callers).map(|_| bed.prefilled(question)).collect::<Result<_>>()?;
-        timings.extend(bed.answers(&sessions.iter().collect::<Vec<_>>(), Respond::new(0, 1))?);
-        drop(sessions);
-        bed.settle();
-    }
+    let sessions: Vec<Session> = (0..callers).map(|_| bed.prefilled(question)).collect::<Result<_>>()?;
+    let timings = bed.answers(&sessions.iter().collect::<Vec<_>>(), Respond::new(0, 1))?;
+    drop(sessions);
+    bed.settle();
     Ok(timings)
+}
+
+/// Two engines by turns, so that whatever else the machine does falls on both.
+fn by_turns<R>(beds: [&mut Bed; 2], mut run: impl FnMut(&mut Bed) -> Result<R>) -> Result<[Vec<R>; 2]> {
+    let mut results = [Vec::new(), Vec::new()];
+    let [ours, peer] = beds;
+    for _ in 0..REPEATS {
+        results[0].push(run(ours)?);
+        results[1].push(run(peer)?);
+    }
+    Ok(results)
 }
 
 fn ms(durations: impl Iterator<Item = Duration>) -> f64 {
@@ -42,7 +50,8 @@ pub fn hand_off(folder: &Path) -> Result<Vec<Row>> {
     let (mut chunked, mut full) = (Bed::new(folder, &config())?, Bed::new(folder, &full)?);
     let mut rows = Vec::new();
     for callers in [1, 2, 4, 8] {
-        let (ours, peer) = (together(&mut chunked, callers, &question)?, together(&mut full, callers, &question)?);
+        let timings = by_turns([&mut chunked, &mut full], |bed| together(bed, callers, &question))?;
+        let [ours, peer] = timings.map(|runs| runs.into_iter().flatten().collect::<Vec<Timing>>());
         let sound = ours.first().context("nobody called")?.sound.as_secs_f64();
         let note =
             format!("{callers} at once, {sound:.1} s of speech each; commit to first samples; peer: full_payload");
@@ -60,23 +69,27 @@ pub fn batches(folder: &Path) -> Result<Vec<Row>> {
     let question = sound(LONG)?;
     let alone = EngineConfig { batch: false, ..config() };
     let (mut batched, mut serial) = (Bed::new(folder, &config())?, Bed::new(folder, &alone)?);
-    // Seconds of every stage and of everything, for each second of speech.
-    let run = |bed: &mut Bed| -> Result<(Vec<f64>, f64)> {
+    // Milliseconds of every stage, and last of everything, for each second of speech.
+    let run = |bed: &mut Bed| -> Result<Vec<f64>> {
         let before = bed.times();
         let timings = together(bed, CALLERS, &question)?;
         let speech: f64 = timings.iter().map(|timing| timing.sound.as_secs_f64()).sum();
-        let stages = bed.times().into_iter().zip(before).map(|(after, before)| (after.1 - before.1).as_secs_f64());
-        let whole = timings.chunks(CALLERS).map(|all| all.iter().map(|timing| timing.whole).max());
-        let whole: f64 = whole.flatten().map(|duration| duration.as_secs_f64()).sum();
-        Ok((stages.map(|seconds| seconds * 1e3 / speech).collect(), whole * 1e3 / speech))
+        let stages = bed.times().into_iter().zip(before).map(|(after, before)| after.1 - before.1);
+        let whole = timings.iter().map(|timing| timing.whole).max().unwrap_or_default();
+        Ok(stages.chain([whole]).map(|duration| duration.as_secs_f64() * 1e3 / speech).collect())
     };
-    let ((ours, ours_all), (peer, peer_all)) = (run(&mut batched)?, run(&mut serial)?);
+    let runs = by_turns([&mut batched, &mut serial], run)?;
+    let [ours, peer] = runs.map(|runs| {
+        let column = |at: usize| median(runs.iter().map(|run| run[at]).collect());
+        (0..runs[0].len()).map(column).collect::<Vec<f64>>()
+    });
     let note = format!("{CALLERS} at once; a second of speech; peer: the same, each stepped alone");
     let mut rows = Vec::new();
     for (at, (name, ..)) in batched.times().into_iter().enumerate().skip(1) {
         rows.push(Row::less_than(format!("batch8_vs_serial_{name}"), ours[at], peer[at], "ms", note.clone()));
     }
-    rows.push(Row::less_than("batch8_vs_serial_everything", ours_all, peer_all, "ms", note));
+    let last = ours.len() - 1;
+    rows.push(Row::less_than("batch8_vs_serial_everything", ours[last], peer[last], "ms", note));
     Ok(rows)
 }
 
