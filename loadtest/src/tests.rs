@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee::media::opus::{FRAME, OpusEncoder};
 use repartee::media::pcm;
-use repartee::transport::webrtc::{Call, CallEvent, WebRtcSettings, answer};
+use repartee::transport::webrtc::{Call, CallEvent, Port, WebRtcSettings, answer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -135,8 +135,9 @@ async fn serve_call(mut call: Call) {
 
 #[tokio::test]
 async fn a_webrtc_caller_measures_from_the_servers_commit() {
-    let route = post(|offer: String| async move {
-        let (sdp, call) = answer(&offer, &WebRtcSettings::default()).await.unwrap();
+    let port = Arc::new(Port::bind(WebRtcSettings::default()).unwrap());
+    let route = post(move |offer: String| async move {
+        let (sdp, call) = answer(&offer, &port).await.unwrap();
         tokio::spawn(serve_call(call));
         (StatusCode::CREATED, sdp)
     });

@@ -4,6 +4,7 @@
 //! the data channel. One more task, the supervisor, owns the end: whoever notices it first calls [`Shared::end`], and the
 //! supervisor closes the connection, since one that is merely dropped would keep its driver running.
 
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,7 +32,10 @@ use webrtc::peer_connection::{
 };
 
 use super::call::CallEvent;
-use super::{CHANNEL, CONNECT_TIMEOUT, VANISHED, WebRtcSettings};
+use super::port::Place;
+use super::reports::{Reports, Watch};
+use super::view::PlaceRuntime;
+use super::{CHANNEL, VANISHED, WebRtcSettings};
 
 /// Events that wait for the owner of a call.
 const EVENT_QUEUE: usize = 256;
@@ -118,6 +122,10 @@ pub(super) struct Connection {
     pub track: Arc<TrackLocalStaticRTP>,
     pub ssrc: u32,
     pub shared: Arc<Shared>,
+    /// What the peer reports of our sound.
+    pub reports: Arc<Reports>,
+    /// The call's place at the shared port, if it has one.
+    pub place: Option<Arc<Place>>,
     /// Taken by the owner of the call.
     pub events: Option<mpsc::Receiver<CallEvent>>,
     supervisor: Option<JoinHandle<()>>,
@@ -130,8 +138,8 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// A connection that can carry one call.
-    pub(super) async fn new(settings: &WebRtcSettings) -> Result<Self> {
+    /// A connection that can carry one call: at its place of the shared port, or on a socket of its own.
+    pub(super) async fn new(settings: &WebRtcSettings, place: Option<Arc<Place>>) -> Result<Self> {
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let (phase, watched) = watch::channel(Phase::Connecting);
         let shared = Arc::new(Shared {
@@ -142,10 +150,13 @@ impl Connection {
             dropped_audio: AtomicU64::new(0),
         });
         let ssrc = getrandom::u32().map_err(|error| Error::Other(error.to_string()))?;
-        let pc = build(settings, Callbacks(Arc::clone(&shared))).await?;
-        let supervisor = tokio::spawn(supervise(Arc::clone(&pc), Arc::clone(&shared), watched));
+        let reports = Arc::new(Reports::new(ssrc));
+        let pc = build(settings, place.clone(), reports.clone(), Callbacks(Arc::clone(&shared))).await?;
+        let within = settings.connect_within;
+        let supervisor = tokio::spawn(supervise(Arc::clone(&pc), Arc::clone(&shared), watched, within));
         let track = Arc::new(TrackLocalStaticRTP::new(voice_track(ssrc)));
-        Ok(Self { pc, track, ssrc, shared, events: Some(receiver), supervisor: Some(supervisor) })
+        let (events, supervisor) = (Some(receiver), Some(supervisor));
+        Ok(Self { pc, track, ssrc, shared, reports, place, events, supervisor })
     }
 
     /// Adds our voice.
@@ -184,35 +195,52 @@ impl Drop for Connection {
 }
 
 /// Every choice about sockets, codecs and timing.
-async fn build(settings: &WebRtcSettings, callbacks: Callbacks) -> Result<Arc<dyn PeerConnection>> {
+async fn build(
+    settings: &WebRtcSettings,
+    place: Option<Arc<Place>>,
+    reports: Arc<Reports>,
+    callbacks: Callbacks,
+) -> Result<Arc<dyn PeerConnection>> {
     let mut media_engine = MediaEngine::default();
     let codec = RTCRtpCodecParameters { rtp_codec: opus(), payload_type: OPUS_PAYLOAD_TYPE };
     media_engine.register_codec(codec, RtpCodecKind::Audio)?;
-    // One socket a call. A single port for all calls would be a `Runtime` whose `wrap_udp_socket` demultiplexes.
-    let pc = PeerConnectionBuilder::new()
+    let bind = match place {
+        // Closed again at once, see `view`.
+        Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        None => SocketAddr::new(settings.udp.ip(), 0),
+    };
+    let registry = configure_rtcp_reports(Registry::new()).with(Watch::SLOT, Watch::new(reports));
+    let builder = PeerConnectionBuilder::new()
         .with_configuration(RTCConfigurationBuilder::new().build())
         .with_media_engine(media_engine)
-        .with_setting_engine(setting_engine(settings))
-        .with_interceptor_registry(configure_rtcp_reports(Registry::new()))
+        .with_setting_engine(setting_engine(settings, bind, place.as_deref()))
+        .with_interceptor_registry(registry)
         .with_handler(Arc::new(callbacks))
-        .with_udp_addrs(settings.bind.clone())
-        .with_data_channel_send_buffer_limit(SEND_BUFFER)
-        .build()
-        .await?;
-    Ok(Arc::new(pc))
+        .with_udp_addrs(vec![bind])
+        .with_data_channel_send_buffer_limit(SEND_BUFFER);
+    let builder = match place {
+        Some(place) => builder.with_runtime(Arc::new(PlaceRuntime(place))),
+        None => builder,
+    };
+    Ok(Arc::new(builder.build().await?))
 }
 
-fn setting_engine(settings: &WebRtcSettings) -> SettingEngine {
-    SettingEngineBuilder::new()
+fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, place: Option<&Place>) -> SettingEngine {
+    let builder = SettingEngineBuilder::new()
         .with_ice_timeouts(Some(VANISHED), Some(VANISHED), Some(KEEPALIVE))
         .with_ice_connection_attempts(Some(CHECK_INTERVAL), Some(MAX_CHECKS))
         // The peer then starts the handshake, right after the check that connects it.
         .with_answering_dtls_role(RTCDtlsRole::Server)
         // Browsers hide their addresses behind mDNS names; they are found as peer-reflexive ones all the same.
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
-        .with_include_loopback_candidate(settings.bind.iter().any(|address| address.ip().is_loopback()))
-        .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(settings.max_message_size))
-        .build()
+        .with_include_loopback_candidate(bind.ip().is_loopback())
+        .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(settings.max_message_size));
+    match place.map(Place::credentials) {
+        Some(ours) => {
+            builder.with_lite(true).with_ice_credentials(ours.fragment.clone(), ours.password.clone()).build()
+        }
+        None => builder.build(),
+    }
 }
 
 fn opus() -> RTCRtpCodec {
@@ -236,9 +264,14 @@ fn voice_track(ssrc: u32) -> MediaStreamTrack {
 }
 
 /// Waits for the end of a call, then frees it.
-async fn supervise(pc: Arc<dyn PeerConnection>, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
+async fn supervise(
+    pc: Arc<dyn PeerConnection>,
+    shared: Arc<Shared>,
+    mut phase: watch::Receiver<Phase>,
+    connect_within: Duration,
+) {
     let taken_up = phase.wait_for(|phase| *phase != Phase::Connecting);
-    let taken_up = tokio::time::timeout(CONNECT_TIMEOUT, taken_up).await.is_ok();
+    let taken_up = tokio::time::timeout(connect_within, taken_up).await.is_ok();
     if taken_up {
         // Cannot fail: the sender lives in `shared`.
         let _ = phase.wait_for(|phase| *phase == Phase::Ended).await;
