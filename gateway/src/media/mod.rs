@@ -11,7 +11,11 @@
 //!
 //! Samples are mono `f32` in -1..1 everywhere.
 
+#[cfg(test)]
+mod fuzz_tests;
 pub mod jitter;
+#[cfg(test)]
+mod network_tests;
 pub mod opus;
 pub mod pcm;
 pub mod playout;

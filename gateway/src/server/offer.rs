@@ -105,3 +105,7 @@ fn unreadable(error: multer::Error) -> Refusal {
 fn bad(message: String) -> Refusal {
     Refusal::new(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidOffer, message))
 }
+
+#[cfg(test)]
+#[path = "offer_tests.rs"]
+mod tests;

@@ -47,6 +47,8 @@ const SEND_BUFFER: usize = 1 << 20;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_CHECKS: u16 = 70;
 const KEEPALIVE: Duration = Duration::from_secs(2);
+/// What the closing of the data channel may take before the rest is closed, too.
+const FAREWELL: Duration = Duration::from_millis(200);
 /// Opus in RTP is always announced so (RFC 7587), and we ask the peer for error correction.
 const OPUS_CHANNELS: u16 = 2;
 const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
@@ -66,6 +68,8 @@ pub(super) struct Shared {
     events: mpsc::Sender<CallEvent>,
     phase: watch::Sender<Phase>,
     gathered: Notify,
+    /// The data channel is closed on both sides, or was never there.
+    channel_closed: Notify,
     /// The open data channel. It holds the connection: taken out at the end to free both.
     channel: Mutex<Option<Arc<dyn DataChannel>>>,
     dropped_audio: AtomicU64,
@@ -146,6 +150,7 @@ impl Connection {
             events,
             phase,
             gathered: Notify::new(),
+            channel_closed: Notify::new(),
             channel: Mutex::new(None),
             dropped_audio: AtomicU64::new(0),
         });
@@ -277,8 +282,15 @@ async fn supervise(
         let _ = phase.wait_for(|phase| *phase == Phase::Ended).await;
     }
     shared.end();
-    drop(shared.lock_channel().take());
     let told = shared.events.try_send(CallEvent::Closed).is_ok();
+    let channel = shared.lock_channel().take();
+    // Browsers report an error if the association ends while the channel is open.
+    if let Some(channel) = channel
+        && channel.close().await.is_ok()
+    {
+        // Longer, and the peer is out of reach.
+        let _ = tokio::time::timeout(FAREWELL, shared.channel_closed.notified()).await;
+    }
     if let Err(error) = pc.close().await {
         tracing::debug!(%error, "closing a peer connection");
     }
@@ -375,6 +387,7 @@ async fn read_channel(channel: Arc<dyn DataChannel>, shared: Arc<Shared>) {
             break;
         }
     }
+    shared.channel_closed.notify_one();
     // The connection's own state would tell only seconds later.
     shared.end();
 }

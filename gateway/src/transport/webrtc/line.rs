@@ -170,6 +170,9 @@ impl WebRtcLine {
             self.counted.1 = reports;
             self.metrics.network.reported(round_trip, jitter, loss);
             self.account();
+            if let Some(Err(error)) = loss.map(|share| self.encoder.expect_loss(share)) {
+                tracing::error!(%error, "the encoder does not adapt to the network");
+            }
         }
     }
 
@@ -398,3 +401,7 @@ async fn speak(call: Arc<Call>, mut packets: mpsc::Receiver<Packet>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

@@ -161,4 +161,6 @@ fn unusable(error: webrtc::error::Error) -> AnswerError {
 }
 
 #[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
 mod tests;

@@ -154,6 +154,12 @@ impl Port {
         self.shared.seats().by_fragment.len()
     }
 
+    /// Takes a datagram as if it had come from the network.
+    #[cfg(test)]
+    pub(super) fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
+        self.shared.receive(route, datagram, now);
+    }
+
     /// How many addresses and SSRCs belong to calls.
     #[cfg(test)]
     pub(super) fn routes(&self) -> (usize, usize) {

@@ -114,5 +114,7 @@ fn candidate(index: usize, address: SocketAddr) -> String {
 }
 
 fn is_candidate(line: &str) -> bool {
-    line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates")
+    // The library takes any number of carriage returns for the end of the line before.
+    let line = line.trim_start_matches('\r');
+    line.starts_with("a=candidate") || line.starts_with("a=end-of-candidates")
 }
