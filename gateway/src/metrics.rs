@@ -71,6 +71,7 @@ pub struct Network {
     jitter: Histogram,
     loss: Histogram,
     packets: IntCounterVec,
+    dropped: IntCounterVec,
     /// Times that a caller's address changed within a call.
     pub moves: IntCounter,
 }
@@ -85,12 +86,14 @@ impl Network {
             "repartee_rtp_loss_ratio",
             "Share of our packets that a caller missed between two of its reports",
         );
+        let dropped = Opts::new("repartee_udp_dropped_total", "Datagrams of calls that were dropped, by reason");
         let packets = Opts::new("repartee_rtp_packets_total", "Packets of callers' voices by what became of them");
         Ok(Self {
             round_trip: seconds("repartee_round_trip_seconds", "Round trip to callers, at each of their reports")?,
             jitter: seconds("repartee_rtp_jitter_seconds", "Jitter of our packets that callers report")?,
             loss: Histogram::with_opts(loss.buckets(vec![0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5]))?,
             packets: IntCounterVec::new(packets, &["fate"])?,
+            dropped: IntCounterVec::new(dropped, &["reason"])?,
             moves: IntCounter::new(
                 "repartee_address_changes_total",
                 "Times that a caller's address changed within a call",
@@ -103,6 +106,7 @@ impl Network {
         registry.register(Box::new(self.jitter.clone()))?;
         registry.register(Box::new(self.loss.clone()))?;
         registry.register(Box::new(self.packets.clone()))?;
+        registry.register(Box::new(self.dropped.clone()))?;
         registry.register(Box::new(self.moves.clone()))
     }
 
@@ -116,6 +120,12 @@ impl Network {
         observe(&self.round_trip, round_trip.map(|time| time.as_secs_f64()));
         observe(&self.jitter, jitter.map(|time| time.as_secs_f64()));
         observe(&self.loss, loss);
+    }
+
+    /// So many datagrams were dropped for this reason since the start.
+    pub fn dropped(&self, reason: &str, total: u64) {
+        let counter = self.dropped.with_label_values(&[reason]);
+        counter.inc_by(total.saturating_sub(counter.get()));
     }
 
     /// Counts packets of a caller's voice since `before`.

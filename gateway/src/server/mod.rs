@@ -58,7 +58,7 @@ use crate::ids::Ids;
 use crate::lan;
 use crate::metrics::Metrics;
 use crate::protocol::{ErrorBody, ErrorKind};
-use crate::transport::webrtc::{Port, WebRtcSettings};
+use crate::transport::webrtc::{Dropped, Port, WebRtcSettings};
 pub(crate) use app::App;
 use app::Phase;
 use calls::Calls;
@@ -263,6 +263,10 @@ async fn card(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let Dropped { strangers, unread, unsent } = app.port.dropped();
+    for (reason, total) in [("stranger", strangers), ("unread", unread), ("unsent", unsent)] {
+        app.metrics.network.dropped(reason, total);
+    }
     match app.metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => Refusal::internal(&error.to_string()).into_response(),

@@ -32,8 +32,8 @@ use webrtc::peer_connection::{
 };
 
 use super::call::CallEvent;
-use super::port::Place;
 use super::reports::{Reports, Watch};
+use super::seats::Place;
 use super::view::PlaceRuntime;
 use super::{CHANNEL, VANISHED, WebRtcSettings};
 

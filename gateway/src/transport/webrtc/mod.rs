@@ -12,6 +12,8 @@
 //! | `ice` | our side of ICE: which of the caller's addresses is in use, also when it changes |
 //! | `stun` | the messages of ICE |
 //! | `port` | [`Port`]: the one UDP socket of all calls |
+//! | `seats` | which datagram belongs to which call |
+//! | `addresses` | those of this machine |
 //! | `view` | that socket as the library wants to see it |
 //! | `reports` | RTCP: what the peer says about our sound |
 //! | `line` | [`WebRtcLine`]: jitter buffer, playout clock and data channel as the call's task sees them |
@@ -23,6 +25,7 @@
 //! A call ends when its owner closes or drops it, or when the peer hangs up or vanishes: the data channel or the
 //! connection closes, or ICE hears nothing for [`VANISHED`]. However it ends, the sockets and every task of it are freed.
 
+mod addresses;
 mod call;
 mod connection;
 mod ice;
@@ -30,6 +33,7 @@ mod line;
 mod port;
 mod reports;
 mod sdp;
+mod seats;
 mod settings;
 mod stun;
 mod view;
@@ -81,7 +85,7 @@ pub enum AnswerError {
 /// Cancel safe: if the future is dropped, whatever was set up is freed.
 pub async fn answer(offer: &str, port: &Port) -> Result<(String, Call), AnswerError> {
     let wanted = sdp::read_offer(offer)?;
-    let offer = sdp::without_candidates(offer);
+    let offer = wanted.unaddressed;
     let (settings, candidates) = (port.settings().clone(), port.candidates());
     let place =
         port.take_seat(wanted.credentials, wanted.voices).map_err(|error| AnswerError::Internal(error.to_string()))?;
@@ -162,5 +166,7 @@ fn unusable(error: webrtc::error::Error) -> AnswerError {
 
 #[cfg(test)]
 mod fuzz_tests;
+#[cfg(test)]
+mod port_tests;
 #[cfg(test)]
 mod tests;

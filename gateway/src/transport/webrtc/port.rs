@@ -1,34 +1,30 @@
 //! The one UDP socket of all calls.
 //!
 //! A datagram belongs to the call that its STUN request names, else to the call that knows its source address, else to
-//! the call whose voice has its SSRC; anything else is dropped and counted. Each call has a *seat*: its [`LiteAgent`] and
-//! a bounded queue from which the call's connection reads (see `view`).
+//! the call whose voice has its SSRC; anything else is dropped and counted. See `seats` for the tables, and `view` for the
+//! call's side.
 //!
 //! Overflow: a full queue drops the newest datagram, and a socket that takes nothing at the moment drops what is sent, as
 //! the network does; both are counted.
 
-use std::collections::{HashMap, VecDeque};
 use std::io::{self, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use futures_util::task::AtomicWaker;
 use rtc::crypto::{RTCCryptoProvider, default_provider};
-use rtc::shared::ifaces::ifaces;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::JoinHandle;
 use webrtc::runtime::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use super::WebRtcSettings;
+use super::addresses::interfaces;
 use super::ice::{Credentials, LiteAgent, Output, Route};
-use super::stun::{self, Binding, Kind};
+use super::seats::{Place, Seat, Seats};
+use super::stun;
 
-/// Datagrams that wait for one call.
-const INBOX: usize = 512;
 /// A coalesced read holds up to 64 datagrams of one Ethernet frame each.
 const READ_BUFFER: usize = 64 * 1_500;
 /// What the system is asked to hold for the socket, each way.
@@ -65,53 +61,13 @@ pub(super) struct Shared {
     crypto: Arc<dyn RTCCryptoProvider>,
     seats: Mutex<Seats>,
     strangers: AtomicU64,
-    unread: AtomicU64,
+    pub(super) unread: AtomicU64,
     unsent: AtomicU64,
 }
 
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").field("address", &self.address).finish_non_exhaustive()
-    }
-}
-
-/// Which datagram belongs to which call.
-#[derive(Default)]
-struct Seats {
-    by_fragment: HashMap<String, Arc<Seat>>,
-    by_route: HashMap<Route, Arc<Seat>>,
-    by_voice: HashMap<u32, Arc<Seat>>,
-}
-
-/// One call's place at the port.
-struct Seat {
-    fragment: String,
-    agent: Mutex<LiteAgent>,
-    inbox: Mutex<VecDeque<Vec<u8>>>,
-    waiting: AtomicWaker,
-}
-
-impl Seat {
-    fn agent(&self) -> MutexGuard<'_, LiteAgent> {
-        // A datagram is taken wholly or not at all.
-        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn inbox(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
-        // Only moves happen under the lock.
-        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether there was room.
-    fn deliver(&self, datagram: Vec<u8>) -> bool {
-        let mut inbox = self.inbox();
-        let room = inbox.len() < INBOX;
-        if room {
-            inbox.push_back(datagram);
-        }
-        drop(inbox);
-        self.waiting.wake();
-        room
     }
 }
 
@@ -151,7 +107,7 @@ impl Port {
 
     /// How many calls have a place here.
     pub fn calls(&self) -> usize {
-        self.shared.seats().by_fragment.len()
+        self.shared.seats().calls()
     }
 
     /// Takes a datagram as if it had come from the network.
@@ -163,8 +119,7 @@ impl Port {
     /// How many addresses and SSRCs belong to calls.
     #[cfg(test)]
     pub(super) fn routes(&self) -> (usize, usize) {
-        let seats = self.shared.seats();
-        (seats.by_route.len(), seats.by_voice.len())
+        self.shared.seats().routes()
     }
 
     /// What was dropped so far.
@@ -191,21 +146,10 @@ impl Port {
     /// A place for a call whose caller is known by `theirs` and has announced the SSRCs `voices`.
     pub(super) fn take_seat(&self, theirs: Credentials, voices: Vec<u32>) -> Result<Place, getrandom::Error> {
         let ours = Credentials { fragment: random_text(12)?, password: random_text(28)? };
-        let crypto = self.shared.crypto.clone();
-        let seat = Arc::new(Seat {
-            fragment: ours.fragment.clone(),
-            agent: Mutex::new(LiteAgent::new(ours.clone(), theirs, voices, crypto)),
-            inbox: Mutex::default(),
-            waiting: AtomicWaker::new(),
-        });
-        {
-            let mut seats = self.shared.seats();
-            for voice in seat.agent().voices() {
-                seats.by_voice.entry(*voice).or_insert_with(|| seat.clone());
-            }
-            seats.by_fragment.insert(ours.fragment.clone(), seat.clone());
-        }
-        Ok(Place { shared: self.shared.clone(), seat, ours })
+        let agent = LiteAgent::new(ours.clone(), theirs, voices, self.shared.crypto.clone());
+        let seat = Arc::new(Seat::new(ours.fragment.clone(), agent));
+        self.shared.seats().add(&seat);
+        Ok(Place::new(self.shared.clone(), seat, ours))
     }
 }
 
@@ -216,97 +160,8 @@ impl Drop for Port {
     }
 }
 
-/// A call's end of the port. Dropping it gives the place up.
-pub(super) struct Place {
-    shared: Arc<Shared>,
-    seat: Arc<Seat>,
-    ours: Credentials,
-}
-
-impl std::fmt::Debug for Place {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Place").field("agent", &*self.seat.agent()).finish_non_exhaustive()
-    }
-}
-
-impl Place {
-    /// What the caller has to know.
-    pub fn credentials(&self) -> &Credentials {
-        &self.ours
-    }
-
-    /// The round trip to the caller, as STUN measures it.
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.seat.agent().round_trip()
-    }
-
-    /// How often the caller's address has changed.
-    pub fn moves(&self) -> u64 {
-        self.seat.agent().moves()
-    }
-
-    /// Sends a datagram of the call's connection to wherever the caller is.
-    pub fn send(&self, datagram: &[u8]) {
-        if stun::is_stun(datagram) {
-            let replies = self.seat.agent().inner(datagram);
-            for reply in replies {
-                self.deliver(reply);
-            }
-            return;
-        }
-        let active = self.seat.agent().active();
-        if let Some(route) = active {
-            self.shared.send(route, datagram);
-        }
-    }
-
-    /// The next datagram for the call's connection.
-    pub fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
-        if let Some(datagram) = self.seat.inbox().pop_front() {
-            return Poll::Ready(datagram);
-        }
-        // A probe must not take the place of whoever waits.
-        if !cx.waker().will_wake(Waker::noop()) {
-            self.seat.waiting.register(cx.waker());
-        }
-        match self.seat.inbox().pop_front() {
-            Some(datagram) => Poll::Ready(datagram),
-            None => Poll::Pending,
-        }
-    }
-
-    fn deliver(&self, datagram: Vec<u8>) {
-        if !self.seat.deliver(datagram) {
-            self.shared.unread.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let (routes, voices): (Vec<_>, Vec<_>) = {
-            let agent = self.seat.agent();
-            (agent.routes().collect(), agent.voices().to_vec())
-        };
-        let mut seats = self.shared.seats();
-        let ours = |seat: Option<&Arc<Seat>>| seat.is_some_and(|seat| Arc::ptr_eq(seat, &self.seat));
-        seats.by_fragment.remove(&self.seat.fragment);
-        for route in routes {
-            // Another call may have come from there since.
-            if ours(seats.by_route.get(&route)) {
-                seats.by_route.remove(&route);
-            }
-        }
-        for voice in voices {
-            if ours(seats.by_voice.get(&voice)) {
-                seats.by_voice.remove(&voice);
-            }
-        }
-    }
-}
-
 impl Shared {
-    fn seats(&self) -> MutexGuard<'_, Seats> {
+    pub(super) fn seats(&self) -> MutexGuard<'_, Seats> {
         // Insertions and removals leave nothing half done.
         self.seats.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -331,24 +186,14 @@ impl Shared {
                         self.unread.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                Output::Learn(route) => {
-                    // The newest call from an address owns it: a caller may dial again from the same socket.
-                    self.seats().by_route.insert(route, seat.clone());
-                }
-                Output::Forget(route) => {
-                    let mut seats = self.seats();
-                    if seats.by_route.get(&route).is_some_and(|owner| Arc::ptr_eq(owner, &seat)) {
-                        seats.by_route.remove(&route);
-                    }
-                }
-                Output::Voice(voice) => {
-                    self.seats().by_voice.entry(voice).or_insert_with(|| seat.clone());
-                }
+                Output::Learn(route) => self.seats().learn(route, &seat),
+                Output::Forget(route) => self.seats().forget(route, &seat),
+                Output::Voice(voice) => self.seats().recognise(voice, &seat),
             }
         }
     }
 
-    fn send(&self, route: Route, datagram: &[u8]) {
+    pub(super) fn send(&self, route: Route, datagram: &[u8]) {
         let transmit = Transmit {
             destination: route.remote,
             ecn: None,
@@ -360,20 +205,6 @@ impl Shared {
         if self.system.try_send(UdpSockRef::from(&self.socket), &transmit).is_err() {
             self.unsent.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-impl Seats {
-    fn owner(&self, route: Route, datagram: &[u8], voice: Option<u32>) -> Option<Arc<Seat>> {
-        // A request says for whom it is, whoever owned the address before.
-        if stun::is_stun(datagram)
-            && let Some(binding) = Binding::parse(datagram)
-            && binding.kind() == Kind::Request
-        {
-            let (fragment, _) = binding.fragments()?;
-            return self.by_fragment.get(&fragment).cloned();
-        }
-        self.by_route.get(&route).or_else(|| self.by_voice.get(&voice?)).cloned()
     }
 }
 
@@ -423,27 +254,6 @@ fn enlarge(system: &UdpSocketState, socket: &UdpSocket) {
 fn is_remote(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable};
     matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | Interrupted | NetworkUnreachable)
-}
-
-/// The machine's own addresses, loopback last.
-fn interfaces(v6_too: bool) -> Vec<IpAddr> {
-    let mut addresses: Vec<IpAddr> = ifaces()
-        .unwrap_or_default()
-        .into_iter()
-        .filter_map(|interface| interface.addr)
-        .map(|address| address.ip())
-        .filter(|address| match address {
-            IpAddr::V4(address) => !address.is_unspecified(),
-            // Link-local addresses mean nothing without the name of an interface.
-            IpAddr::V6(address) => v6_too && !address.is_unspecified() && !address.is_unicast_link_local(),
-        })
-        .collect();
-    addresses.sort_by_key(|address| (address.is_loopback(), address.is_ipv6()));
-    addresses.dedup();
-    if addresses.is_empty() {
-        addresses.push(Ipv4Addr::LOCALHOST.into());
-    }
-    addresses
 }
 
 /// Random characters that ICE allows, six bits each.

@@ -12,6 +12,9 @@ const DEFAULT_MAX_MESSAGE_SIZE: usize = 65_536;
 /// More sections than any client sends; each costs memory.
 const MAX_SECTIONS: usize = 16;
 
+/// The attribute that holds an address.
+const CANDIDATE: &str = "candidate";
+
 /// What we need to know of a peer's description.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Wanted {
@@ -23,13 +26,16 @@ pub(super) struct Wanted {
     pub voices: Vec<u32>,
     /// Whether the peer wants to speak over a data channel.
     pub has_channel: bool,
+    /// The description without the peer's addresses. We send only to addresses from which we were called, so those are of
+    /// no use, and nobody can make us send anything elsewhere.
+    pub unaddressed: String,
 }
 
 /// Checks that `text` describes a call with Opus.
 pub(super) fn read_offer(text: &str) -> Result<Wanted, AnswerError> {
     let not_sdp = |error: webrtc::error::Error| AnswerError::NotSdp(error.to_string());
     let description = RTCSessionDescription::offer(text.to_owned()).map_err(not_sdp)?;
-    let parsed = description.unmarshal().map_err(not_sdp)?;
+    let mut parsed = description.unmarshal().map_err(not_sdp)?;
     let sections = &parsed.media_descriptions;
     if sections.len() > MAX_SECTIONS {
         return Err(AnswerError::Unusable(format!("{} media sections, at most {MAX_SECTIONS}", sections.len())));
@@ -74,14 +80,12 @@ pub(super) fn read_offer(text: &str) -> Result<Wanted, AnswerError> {
     });
     let mut voices: Vec<u32> = announced.collect();
     voices.dedup();
-    Ok(Wanted { max_message_size, credentials, voices, has_channel: used("application").next().is_some() })
-}
-
-/// A description without the addresses of whoever made it. We send only to addresses from which we were called, so those
-/// in an offer are of no use, and nobody can make us send anything elsewhere.
-pub(super) fn without_candidates(description: &str) -> String {
-    let kept = description.lines().filter(|line| !is_candidate(line));
-    kept.flat_map(|line| [line, "\r\n"]).collect()
+    let has_channel = used("application").next().is_some();
+    for section in &mut parsed.media_descriptions {
+        section.attributes.retain(|attribute| attribute.key != CANDIDATE);
+    }
+    parsed.attributes.retain(|attribute| attribute.key != CANDIDATE);
+    Ok(Wanted { max_message_size, credentials, voices, has_channel, unaddressed: parsed.marshal() })
 }
 
 /// Our description with `candidates` in place of its own: the library knows nothing of the shared port.
@@ -114,7 +118,5 @@ fn candidate(index: usize, address: SocketAddr) -> String {
 }
 
 fn is_candidate(line: &str) -> bool {
-    // The library takes any number of carriage returns for the end of the line before.
-    let line = line.trim_start_matches('\r');
-    line.starts_with("a=candidate") || line.starts_with("a=end-of-candidates")
+    line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates")
 }

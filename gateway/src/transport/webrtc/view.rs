@@ -15,7 +15,7 @@ use webrtc::runtime::{
     Transmit,
 };
 
-use super::port::Place;
+use super::seats::Place;
 
 /// The library's name for the caller.
 fn peer() -> SocketAddr {
