@@ -115,6 +115,7 @@ pub(super) async fn create(
         stalled_after: app.config.stalled_after,
         receiver_buffer: app.port.settings().receiver_buffer,
     };
+    let freed = call.freed();
     let line =
         WebRtcLine::new(call, settings, app.metrics.clone()).map_err(|error| Refusal::internal(&error.to_string()))?;
     let id = app.ids.call().map_err(|error| Refusal::internal(&error.to_string()))?;
@@ -133,7 +134,10 @@ pub(super) async fn create(
         };
         let ended = call::run(line, session, setup, app.metrics.clone(), drain, stop).await;
         tracing::debug!(?ended, "a call ended");
-        drop((listed, place));
+        drop(listed);
+        // The last events are still on their way.
+        freed.await;
+        drop(place);
     });
     Ok((StatusCode::CREATED, [(CONTENT_TYPE, MEDIA_TYPE), (LOCATION, &location)], answer).into_response())
 }

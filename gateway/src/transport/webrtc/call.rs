@@ -176,6 +176,12 @@ impl Call {
         self.connection.place.as_ref().map_or(0, |place| place.moves())
     }
 
+    /// Returns once the call has ended and everything of it is freed: what was sent before has arrived, or the peer is out of
+    /// reach.
+    pub fn freed(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.connection.freed()
+    }
+
     /// Hangs up and waits until everything is freed. If the future is dropped, it is freed in the background.
     pub async fn close(self) {
         let Self { events, connection, .. } = self;

@@ -5,7 +5,7 @@
 //! supervisor closes the connection, since one that is merely dropped would keep its driver running.
 
 use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -47,8 +47,14 @@ const SEND_BUFFER: usize = 1 << 20;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_CHECKS: u16 = 70;
 const KEEPALIVE: Duration = Duration::from_secs(2);
-/// What the closing of the data channel may take before the rest is closed, too.
+/// What the last messages may take to arrive when we end a call: a lost packet is sent again after a second.
+const DRAIN: Duration = Duration::from_secs(2);
+/// How often their arrival is looked at.
+const DRAIN_STEP: Duration = Duration::from_millis(5);
+/// What the closing of the data channel may take before the rest is closed, too, and the last messages to be read.
 const FAREWELL: Duration = Duration::from_millis(200);
+/// A caller that is silent for longer than [`KEEPALIVE`] is looked after this often.
+const LOOK: Duration = Duration::from_millis(250);
 /// Opus in RTP is always announced so (RFC 7587), and we ask the peer for error correction.
 const OPUS_CHANNELS: u16 = 2;
 const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
@@ -73,12 +79,20 @@ pub(super) struct Shared {
     /// The open data channel. It holds the connection: taken out at the end to free both.
     channel: Mutex<Option<Arc<dyn DataChannel>>>,
     dropped_audio: AtomicU64,
+    /// It was us who ended the call.
+    hung_up: AtomicBool,
 }
 
 impl Shared {
     /// Ends the call; the supervisor does the rest.
     pub(super) fn end(&self) {
         self.phase.send_replace(Phase::Ended);
+    }
+
+    /// Ends the call, which the peer still has to be told.
+    fn hang_up(&self) {
+        self.hung_up.store(true, Ordering::Relaxed);
+        self.end();
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -133,6 +147,8 @@ pub(super) struct Connection {
     /// Taken by the owner of the call.
     pub events: Option<mpsc::Receiver<CallEvent>>,
     supervisor: Option<JoinHandle<()>>,
+    /// Closed once everything is freed.
+    freed: watch::Receiver<()>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -153,15 +169,21 @@ impl Connection {
             channel_closed: Notify::new(),
             channel: Mutex::new(None),
             dropped_audio: AtomicU64::new(0),
+            hung_up: AtomicBool::new(false),
         });
         let ssrc = getrandom::u32().map_err(|error| Error::Other(error.to_string()))?;
         let reports = Arc::new(Reports::new(ssrc));
         let pc = build(settings, place.clone(), reports.clone(), Callbacks(Arc::clone(&shared))).await?;
         let within = settings.connect_within;
-        let supervisor = tokio::spawn(supervise(Arc::clone(&pc), Arc::clone(&shared), watched, within));
+        let (free, freed) = watch::channel(());
+        let life = supervise(Arc::clone(&pc), Arc::clone(&shared), place.clone(), watched, within);
+        let supervisor = tokio::spawn(async move {
+            life.await;
+            drop(free);
+        });
         let track = Arc::new(TrackLocalStaticRTP::new(voice_track(ssrc)));
         let (events, supervisor) = (Some(receiver), Some(supervisor));
-        Ok(Self { pc, track, ssrc, shared, reports, place, events, supervisor })
+        Ok(Self { pc, track, ssrc, shared, reports, place, events, supervisor, freed })
     }
 
     /// Adds our voice.
@@ -181,9 +203,16 @@ impl Connection {
         self.shared.gathered.notified().await;
     }
 
+    /// Returns once the call has ended and everything of it is freed.
+    pub(super) fn freed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut freed = self.freed.clone();
+        // Nothing is ever sent: it closes.
+        async move { while freed.changed().await.is_ok() {} }
+    }
+
     /// Ends the call and waits until everything is freed.
     pub(super) async fn close(mut self) {
-        self.shared.end();
+        self.shared.hang_up();
         // Nobody reads any more: whatever waits for room gives up.
         self.events = None;
         if let Some(supervisor) = self.supervisor.take() {
@@ -195,7 +224,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared.end();
+        self.shared.hang_up();
     }
 }
 
@@ -231,8 +260,10 @@ async fn build(
 }
 
 fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, place: Option<&Place>) -> SettingEngine {
+    // At the shared port we look ourselves whether a caller is still there: the library counts STUN alone.
+    let vanished = if place.is_some() { Duration::ZERO } else { VANISHED };
     let builder = SettingEngineBuilder::new()
-        .with_ice_timeouts(Some(VANISHED), Some(VANISHED), Some(KEEPALIVE))
+        .with_ice_timeouts(Some(vanished), Some(vanished), Some(KEEPALIVE))
         .with_ice_connection_attempts(Some(CHECK_INTERVAL), Some(MAX_CHECKS))
         // The peer then starts the handshake, right after the check that connects it.
         .with_answering_dtls_role(RTCDtlsRole::Server)
@@ -272,25 +303,33 @@ fn voice_track(ssrc: u32) -> MediaStreamTrack {
 async fn supervise(
     pc: Arc<dyn PeerConnection>,
     shared: Arc<Shared>,
+    place: Option<Arc<Place>>,
     mut phase: watch::Receiver<Phase>,
     connect_within: Duration,
 ) {
     let taken_up = phase.wait_for(|phase| *phase != Phase::Connecting);
     let taken_up = tokio::time::timeout(connect_within, taken_up).await.is_ok();
     if taken_up {
-        // Cannot fail: the sender lives in `shared`.
-        let _ = phase.wait_for(|phase| *phase == Phase::Ended).await;
+        tokio::select! {
+            // Cannot fail: the sender lives in `shared`.
+            _ = phase.wait_for(|phase| *phase == Phase::Ended) => {}
+            () = vanished(place.as_deref()) => {}
+        }
     }
     shared.end();
-    let told = shared.events.try_send(CallEvent::Closed).is_ok();
     let channel = shared.lock_channel().take();
-    // Browsers report an error if the association ends while the channel is open.
-    if let Some(channel) = channel
-        && channel.close().await.is_ok()
-    {
-        // Longer, and the peer is out of reach.
+    if let Some(channel) = channel {
+        if shared.hung_up.load(Ordering::Relaxed) {
+            let _ = tokio::time::timeout(DRAIN, drained(&channel)).await;
+            // Browsers report an error if the association ends while the channel is open.
+            if let Err(error) = channel.close().await {
+                tracing::debug!(%error, "closing a data channel");
+            }
+        }
+        // What the peer said before the end is read first. Longer than this, and it is out of reach.
         let _ = tokio::time::timeout(FAREWELL, shared.channel_closed.notified()).await;
     }
+    let told = shared.events.try_send(CallEvent::Closed).is_ok();
     if let Err(error) = pc.close().await {
         tracing::debug!(%error, "closing a peer connection");
     }
@@ -298,6 +337,29 @@ async fn supervise(
     if !told {
         // The queue was full: the owner finds this behind the rest, or has dropped the queue.
         let _ = shared.events.send(CallEvent::Closed).await;
+    }
+}
+
+/// Returns once nothing has come from the caller for [`VANISHED`], although it was asked. Never for a connection with a
+/// socket of its own, whose agent sees to it.
+async fn vanished(place: Option<&Place>) {
+    let Some(place) = place else { return std::future::pending().await };
+    loop {
+        let silence = place.silence().unwrap_or_default();
+        if silence >= VANISHED {
+            return;
+        }
+        if silence >= KEEPALIVE {
+            place.ask_silent();
+        }
+        tokio::time::sleep(KEEPALIVE.saturating_sub(silence).max(LOOK)).await;
+    }
+}
+
+/// Returns once the peer has all that was sent over the channel.
+async fn drained(channel: &Arc<dyn DataChannel>) {
+    while channel.outstanding_bytes().await.is_ok_and(|bytes| bytes > 0) {
+        tokio::time::sleep(DRAIN_STEP).await;
     }
 }
 

@@ -26,6 +26,8 @@ pub(super) const MAX_PATHS: usize = 8;
 const MAX_VOICES: usize = 4;
 /// Proof is asked for at most this often on one path.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
+/// A caller that is silent is asked this often whether it is still there.
+const ASK_SILENT: Duration = Duration::from_millis(500);
 /// The round trip of a proven path is measured this often, as long as the caller is heard.
 const MEASURE_AGAIN: Duration = Duration::from_secs(2);
 /// Requests of one path that may wait for their answers; with [`ASK_AGAIN`] the longest round trip that is found.
@@ -151,6 +153,22 @@ impl LiteAgent {
     /// How often the call has moved.
     pub fn moves(&self) -> u64 {
         self.moves
+    }
+
+    /// For how long nothing has come from the caller; `None` before the call has begun.
+    pub fn silence(&self, now: Instant) -> Option<Duration> {
+        self.active?;
+        let known = self.paths.iter().filter(|path| path.signed || path.proven);
+        known.map(|path| now.saturating_duration_since(path.heard)).min()
+    }
+
+    /// Asks a silent caller whether it is still there: some say nothing of their own for longer than we wait.
+    pub fn ask_silent(&mut self, now: Instant) -> Vec<Output> {
+        let mut outputs = Vec::new();
+        if let Some(active) = self.active {
+            self.ask_after(ASK_SILENT, active, now, &mut outputs);
+        }
+        outputs
     }
 
     /// Takes a STUN datagram. What is not signed by the caller has no effect.
@@ -284,12 +302,18 @@ impl LiteAgent {
 
     /// Asks the caller for proof that it is at `route`, if that is due.
     fn ask(&mut self, route: Route, now: Instant, outputs: &mut Vec<Output>) {
-        let active = self.active;
+        let Some(path) = self.paths.iter().find(|path| path.route == route) else { return };
+        match (path.proven, self.active == Some(route)) {
+            (false, _) => self.ask_after(ASK_AGAIN, route, now, outputs),
+            (true, true) => self.ask_after(MEASURE_AGAIN, route, now, outputs),
+            (true, false) => {}
+        }
+    }
+
+    /// Sends a request to `route`, unless one was sent less than `pause` ago.
+    fn ask_after(&mut self, pause: Duration, route: Route, now: Instant, outputs: &mut Vec<Output>) {
         let Some(path) = self.paths.iter_mut().find(|path| path.route == route) else { return };
-        let pause = if path.proven { MEASURE_AGAIN } else { ASK_AGAIN };
-        if path.asked.is_some_and(|asked| now.saturating_duration_since(asked) < pause)
-            || (path.proven && active != Some(route))
-        {
+        if path.asked.is_some_and(|asked| now.saturating_duration_since(asked) < pause) {
             return;
         }
         let mut id = Id::default();

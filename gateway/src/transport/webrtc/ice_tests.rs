@@ -316,6 +316,29 @@ fn a_replayed_nomination_from_elsewhere_moves_nothing() {
 }
 
 #[test]
+fn a_silent_caller_is_asked_and_its_answer_counts_as_a_sign_of_life() {
+    let mut scene = Scene::new();
+    let at = |ms| scene.begin + Duration::from_millis(ms);
+    let (early, later, soon, last) = (at(10), at(4_000), at(4_100), at(4_600));
+    assert_eq!(scene.agent.silence(early), None, "nobody is there yet");
+    scene.asks(1, true, false, 0);
+    assert_eq!(scene.agent.silence(later), Some(4_000 * MS));
+    let asked = scene.agent.ask_silent(later);
+    assert_eq!(asked.len(), 1);
+    assert_eq!(scene.agent.ask_silent(soon), [], "not all the time");
+    assert_eq!(scene.agent.ask_silent(last).len(), 1);
+    scene.answers(&asked, 4_650);
+    assert_eq!(scene.agent.silence(scene.at(4_700)), Some(50 * MS));
+}
+
+#[test]
+fn a_voice_from_elsewhere_that_proves_nothing_is_no_sign_of_life() {
+    let mut scene = Scene::connected();
+    scene.speaks(2, 5_000);
+    assert_eq!(scene.agent.silence(scene.at(5_000)), Some(4_020 * MS));
+}
+
+#[test]
 fn only_so_many_addresses_are_remembered_and_never_the_one_in_use_forgotten() {
     let mut scene = Scene::connected();
     let mut forgotten = Vec::new();

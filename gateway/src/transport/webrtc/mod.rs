@@ -23,7 +23,7 @@
 //! [`offer`] makes the calling side of the same thing, for load tests.
 //!
 //! A call ends when its owner closes or drops it, or when the peer hangs up or vanishes: the data channel or the
-//! connection closes, or ICE hears nothing for [`VANISHED`]. However it ends, the sockets and every task of it are freed.
+//! connection closes, or nothing is heard for [`VANISHED`]. However it ends, the sockets and every task of it are freed.
 
 mod addresses;
 mod call;
@@ -54,7 +54,7 @@ use connection::Connection;
 
 /// Label of the data channel that carries the protocol's events.
 pub const CHANNEL: &str = "oai-events";
-/// A peer of which ICE hears nothing for so long has vanished.
+/// A peer of which nothing is heard for so long has vanished.
 pub const VANISHED: Duration = Duration::from_secs(5);
 /// Gathering addresses is local work; longer than this means that it has failed.
 const GATHER_TIMEOUT: Duration = Duration::from_secs(3);

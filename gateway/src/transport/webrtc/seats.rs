@@ -7,11 +7,11 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 
-use super::ice::{Credentials, LiteAgent, Route};
+use super::ice::{Credentials, LiteAgent, Output, Route};
 use super::port::Shared;
 use super::stun::{self, Binding, Kind};
 
@@ -167,6 +167,21 @@ impl Place {
     /// How often the caller's address has changed.
     pub fn moves(&self) -> u64 {
         self.seat.agent().moves()
+    }
+
+    /// For how long nothing has come from the caller; `None` before the call has begun.
+    pub fn silence(&self) -> Option<Duration> {
+        self.seat.agent().silence(Instant::now())
+    }
+
+    /// Asks a silent caller whether it is still there.
+    pub fn ask_silent(&self) {
+        let outputs = self.seat.agent().ask_silent(Instant::now());
+        for output in outputs {
+            if let Output::Send(route, datagram) = output {
+                self.shared.send(route, &datagram);
+            }
+        }
     }
 
     /// Sends a datagram of the call's connection to wherever the caller is.

@@ -237,6 +237,28 @@ async fn hanging_up_is_noticed_at_once_on_the_other_side() {
     }
 }
 
+#[tokio::test]
+async fn what_was_said_last_arrives_before_the_end() {
+    for by_server in [false, true] {
+        let (caller, server, _port) = open().await;
+        let (speaker, mut listener) = if by_server { (server, caller) } else { (caller, server) };
+        let words = "x".repeat(60_000);
+        for _ in 0..5 {
+            speaker.send_message(&words).await.unwrap();
+        }
+        let freed = speaker.freed();
+        drop(speaker);
+        for _ in 0..5 {
+            match next(&mut listener).await {
+                CallEvent::Message(text) => assert_eq!(text.len(), words.len()),
+                event => panic!("{event:?}, by server: {by_server}"),
+            }
+        }
+        assert_eq!(next(&mut listener).await, CallEvent::Closed);
+        tokio::time::timeout(PATIENCE, freed).await.expect("everything is freed");
+    }
+}
+
 #[test]
 fn a_peer_that_vanishes_without_a_word_is_noticed() {
     // The caller lives in a runtime of its own, which is pulled out from under it.
