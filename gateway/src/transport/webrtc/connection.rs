@@ -51,7 +51,7 @@ const KEEPALIVE: Duration = Duration::from_secs(2);
 const DRAIN: Duration = Duration::from_secs(2);
 /// How often their arrival is looked at.
 const DRAIN_STEP: Duration = Duration::from_millis(5);
-/// What the closing of the data channel may take before the rest is closed, too, and the last messages to be read.
+/// What the peer's last messages may take to be read; also the scale of what the closing of the data channel is given.
 const FAREWELL: Duration = Duration::from_millis(200);
 /// A caller that is silent for longer than [`KEEPALIVE`] is looked after this often.
 const LOOK: Duration = Duration::from_millis(250);
@@ -321,13 +321,16 @@ async fn supervise(
     if let Some(channel) = channel {
         if shared.hung_up.load(Ordering::Relaxed) {
             let _ = tokio::time::timeout(DRAIN, drained(&channel)).await;
-            // Browsers report an error if the association ends while the channel is open.
-            if let Err(error) = channel.close().await {
-                tracing::debug!(%error, "closing a data channel");
+            // Browsers report an error if the association ends while the channel is open, and nobody says when the peer has
+            // closed it: it takes a round trip each way.
+            if channel.close().await.is_ok() {
+                let round_trip = place.as_ref().and_then(|place| place.round_trip()).unwrap_or_default();
+                tokio::time::sleep((round_trip * 3).clamp(FAREWELL / 2, FAREWELL * 4)).await;
             }
+        } else {
+            // What the peer said before the end is read first. Longer than this, and it is out of reach.
+            let _ = tokio::time::timeout(FAREWELL, shared.channel_closed.notified()).await;
         }
-        // What the peer said before the end is read first. Longer than this, and it is out of reach.
-        let _ = tokio::time::timeout(FAREWELL, shared.channel_closed.notified()).await;
     }
     let told = shared.events.try_send(CallEvent::Closed).is_ok();
     if let Err(error) = pc.close().await {
