@@ -154,10 +154,6 @@ fn listen(packets: &[Bytes], network: Network, repair: Repair, seed: u64) -> Out
     outcome
 }
 
-fn independent(loss: f64, jitter_ms: u64) -> Network {
-    Network { loss, jitter: Duration::from_millis(jitter_ms), ..Network::PERFECT }
-}
-
 #[test]
 fn a_perfect_network_leaves_no_gap_and_adds_no_delay() {
     let packets = speech(20);
@@ -170,7 +166,7 @@ fn a_perfect_network_leaves_no_gap_and_adds_no_delay() {
 #[test]
 fn what_is_lost_is_mostly_repaired_and_more_so_than_by_concealment() {
     let packets = speech(60);
-    let network = independent(0.1, 0);
+    let network = Network { loss: 0.1, ..Network::PERFECT };
     let [nothing, conceal, full] =
         [Repair::None, Repair::Conceal, Repair::Full].map(|repair| listen(&packets, network, repair, 2));
     assert_eq!(nothing.lost, full.lost);

@@ -86,12 +86,12 @@ impl<T: Clone> Link<T> {
     pub fn send(&mut self, packet: T, now: Instant) {
         let Network { loss, burst, duplicates, jitter } = self.network;
         // Two states (Gilbert): a burst goes on with 1 - 1/burst, and begins so often that the share of losses is right.
-        let goes_on = 1.0 - 1.0 / burst;
-        let begins = if loss < 1.0 { loss * (1.0 - goes_on) / (1.0 - loss) } else { 1.0 };
-        self.losing = self.random.unit() < if self.losing && burst > 1.0 { goes_on } else { begins.min(1.0) };
-        if burst <= 1.0 {
-            self.losing = self.random.unit() < loss;
-        }
+        let likely = match self.losing {
+            _ if burst <= 1.0 => loss,
+            true => 1.0 - 1.0 / burst,
+            false => loss / burst / (1.0 - loss),
+        };
+        self.losing = self.random.unit() < likely;
         if self.losing {
             self.lost += 1;
             return;

@@ -43,10 +43,10 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
     ([(CACHE_CONTROL, "no-store")], Json(list)).into_response()
 }
 
-/// Credentials from `now` on; `None` if there is no server.
+/// Credentials from `now` on; `None` if there is no server, or they would last for ever.
 fn credentials(turn: &Turn, now: SystemTime) -> Option<IceServer> {
     let secret = turn.secret.as_ref().filter(|_| !turn.urls.is_empty())?;
-    let expires = (now + turn.ttl).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let expires = now.checked_add(turn.ttl)?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let username = expires.as_secs().to_string();
     // SHA-1 is what the scheme prescribes.
     let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.expose().as_bytes());
