@@ -19,6 +19,8 @@ pub mod ask;
 pub mod auth;
 pub mod call;
 pub mod config;
+#[cfg(test)]
+mod fuzzing;
 pub mod ids;
 pub mod lan;
 pub mod media;

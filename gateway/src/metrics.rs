@@ -7,6 +7,8 @@ use prometheus::{
     TextEncoder,
 };
 
+use crate::media::jitter::JitterStats;
+
 /// The parts of the time to the first sound, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
@@ -48,6 +50,8 @@ pub struct Metrics {
     stages: HistogramVec,
     /// Answers by how they ended.
     pub turns: IntCounterVec,
+    /// Answers begun in a pause, by what the pause was: `confirmed` (the turn's end) or `taken_back`.
+    pub suspected: IntCounterVec,
     /// Errors sent to clients, by code.
     pub errors: IntCounterVec,
     /// Times that the playout clock found nothing to play within an answer.
@@ -58,6 +62,89 @@ pub struct Metrics {
     pub connections: IntGauge,
     /// Sessions that the engine has room for.
     pub slots: IntGauge,
+    /// What happens between callers and us over WebRTC.
+    pub network: Network,
+}
+
+/// What happens between callers and us over WebRTC.
+#[derive(Debug)]
+pub struct Network {
+    round_trip: Histogram,
+    jitter: Histogram,
+    loss: Histogram,
+    packets: IntCounterVec,
+    dropped: IntCounterVec,
+    /// Times that a caller's address changed within a call.
+    pub moves: IntCounter,
+}
+
+impl Network {
+    fn new() -> Result<Self, prometheus::Error> {
+        let seconds = |name, help| {
+            let buckets = vec![0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28];
+            Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))
+        };
+        let loss = HistogramOpts::new(
+            "repartee_rtp_loss_ratio",
+            "Share of our packets that a caller missed between two of its reports",
+        );
+        let dropped = Opts::new("repartee_udp_dropped_total", "Datagrams of calls that were dropped, by reason");
+        let packets = Opts::new("repartee_rtp_packets_total", "Packets of callers' voices by what became of them");
+        Ok(Self {
+            round_trip: seconds("repartee_round_trip_seconds", "Round trip to callers, at each of their reports")?,
+            jitter: seconds("repartee_rtp_jitter_seconds", "Jitter of our packets that callers report")?,
+            loss: Histogram::with_opts(loss.buckets(vec![0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5]))?,
+            packets: IntCounterVec::new(packets, &["fate"])?,
+            dropped: IntCounterVec::new(dropped, &["reason"])?,
+            moves: IntCounter::new(
+                "repartee_address_changes_total",
+                "Times that a caller's address changed within a call",
+            )?,
+        })
+    }
+
+    fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
+        registry.register(Box::new(self.round_trip.clone()))?;
+        registry.register(Box::new(self.jitter.clone()))?;
+        registry.register(Box::new(self.loss.clone()))?;
+        registry.register(Box::new(self.packets.clone()))?;
+        registry.register(Box::new(self.dropped.clone()))?;
+        registry.register(Box::new(self.moves.clone()))
+    }
+
+    /// Counts what a caller's report says; the loss is a share, 0 to 1.
+    pub fn reported(&self, round_trip: Option<Duration>, jitter: Option<Duration>, loss: Option<f64>) {
+        let observe = |histogram: &Histogram, value: Option<f64>| {
+            if let Some(value) = value {
+                histogram.observe(value);
+            }
+        };
+        observe(&self.round_trip, round_trip.map(|time| time.as_secs_f64()));
+        observe(&self.jitter, jitter.map(|time| time.as_secs_f64()));
+        observe(&self.loss, loss);
+    }
+
+    /// So many datagrams were dropped for this reason since the start.
+    pub fn dropped(&self, reason: &str, total: u64) {
+        let counter = self.dropped.with_label_values(&[reason]);
+        counter.inc_by(total.saturating_sub(counter.get()));
+    }
+
+    /// Counts packets of a caller's voice since `before`.
+    pub fn received(&self, before: &JitterStats, now: &JitterStats) {
+        for (fate, before, now) in [
+            ("played", before.released, now.released),
+            ("recovered", before.recovered, now.recovered),
+            ("concealed", before.concealed, now.concealed),
+            ("skipped", before.skipped, now.skipped),
+            ("late", before.late, now.late),
+            ("duplicate", before.duplicate, now.duplicate),
+            ("reordered", before.reordered, now.reordered),
+            ("invalid", before.invalid, now.invalid),
+        ] {
+            self.packets.with_label_values(&[fate]).inc_by(now.saturating_sub(before));
+        }
+    }
 }
 
 impl Metrics {
@@ -77,6 +164,13 @@ impl Metrics {
             ttfp: Histogram::with_opts(ttfp.buckets(buckets.clone()))?,
             stages: HistogramVec::new(stages.buckets(buckets), &["stage"])?,
             turns: IntCounterVec::new(Opts::new("repartee_turns_total", "Answers by how they ended"), &["status"])?,
+            suspected: IntCounterVec::new(
+                Opts::new(
+                    "repartee_suspected_ends_total",
+                    "Answers begun in a pause, by whether it was the turn's end",
+                ),
+                &["outcome"],
+            )?,
             errors: IntCounterVec::new(Opts::new("repartee_errors_total", "Errors sent to clients"), &["code"])?,
             underruns: IntCounter::new(
                 "repartee_underruns_total",
@@ -88,16 +182,19 @@ impl Metrics {
             )?,
             connections: IntGauge::new("repartee_connections", "Connections that are open, websockets not included")?,
             slots: IntGauge::new("repartee_session_slots", "Sessions that the engine has room for")?,
+            network: Network::new()?,
         };
         metrics.registry.register(Box::new(metrics.active.clone()))?;
         metrics.registry.register(Box::new(metrics.ttfp.clone()))?;
         metrics.registry.register(Box::new(metrics.stages.clone()))?;
         metrics.registry.register(Box::new(metrics.turns.clone()))?;
+        metrics.registry.register(Box::new(metrics.suspected.clone()))?;
         metrics.registry.register(Box::new(metrics.errors.clone()))?;
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
         metrics.registry.register(Box::new(metrics.refused.clone()))?;
         metrics.registry.register(Box::new(metrics.connections.clone()))?;
         metrics.registry.register(Box::new(metrics.slots.clone()))?;
+        metrics.network.register(&metrics.registry)?;
         Ok(metrics)
     }
 

@@ -4,8 +4,10 @@
 mod common;
 
 use common::{Client, Running, question, silence};
+use futures_util::SinkExt as _;
 use repartee::testing::Script;
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
 /// The connection still answers.
 async fn lives(client: &mut Client) {
@@ -59,6 +61,20 @@ async fn an_oversized_event_is_an_error_and_the_connection_lives_on() {
 }
 
 #[tokio::test]
+async fn an_event_too_large_to_skip_is_an_error_and_ends_the_connection() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    let text = "x".repeat(31 << 20);
+    // The server may stop reading before all of it was written.
+    let _ = client.socket.feed(Message::text(text)).await;
+    let _ = client.socket.flush().await;
+    client.error("message_too_large").await;
+    let Some(Message::Close(Some(frame))) = client.message().await else { panic!("a farewell") };
+    assert_eq!(u16::from(frame.code), 1009);
+    server.sessions(0).await;
+}
+
+#[tokio::test]
 async fn a_second_commit_finds_the_buffer_empty() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
@@ -72,12 +88,11 @@ async fn a_second_commit_finds_the_buffer_empty() {
 }
 
 #[tokio::test]
-async fn binary_messages_are_refused() {
-    use futures_util::SinkExt as _;
+async fn binary_messages_are_refused_where_sound_is_not_opus() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
-    client.socket.send(tokio_tungstenite::tungstenite::Message::binary(vec![1, 2, 3])).await.unwrap();
-    client.error("invalid_json").await;
+    client.socket.send(Message::binary(vec![1, 2, 3])).await.unwrap();
+    client.error("invalid_audio").await;
     lives(&mut client).await;
 }
 

@@ -54,10 +54,10 @@ async fn a_spoken_question_is_answered_aloud() {
     assert_eq!(events[3]["item"]["id"], *item);
     assert_eq!(events[3]["item"]["content"], json!([{"type": "input_audio", "transcript": null}]));
 
-    // The engine has heard the turn: no more, no less.
+    // The engine has heard the turn up to the pause that was its end: no more, no less.
     let (start, end) = (events[0]["audio_start_ms"].as_u64().unwrap(), events[1]["audio_end_ms"].as_u64().unwrap());
     let transcript = find(&events, "response.output_audio_transcript.done")["transcript"].as_str().unwrap();
-    assert_eq!(transcript, format!("I heard {} ms.", end - start));
+    assert_eq!(transcript, format!("I heard {} ms.", end - start - (512 - 208)));
     let pieces = events.iter().filter(|event| event["type"] == "response.output_audio_transcript.delta");
     assert_eq!(pieces.map(|event| event["delta"].as_str().unwrap()).collect::<String>(), transcript);
 
@@ -192,6 +192,7 @@ async fn speaking_stops_the_answer_being_made() {
     client.send(truncate).await;
     let truncated = client.until("conversation.item.truncated").await.pop().unwrap();
     assert_eq!((&truncated["item_id"], &truncated["audio_end_ms"]), (&item, &json!(160)));
+    assert!(truncated["repartee"]["warnings"][0].is_string(), "{truncated}");
 }
 
 #[tokio::test]

@@ -6,16 +6,20 @@ mod common;
 use std::time::{Duration, Instant};
 
 use common::{PATIENCE, Running, find, kinds, question};
+use repartee::config::{Secret, Turn};
 use repartee::media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee::testing::Script;
-use repartee::transport::webrtc::{Call, CallEvent, WebRtcSettings, offer};
+use repartee::transport::webrtc::{Call, CallEvent, Dialing, WebRtcSettings, offer};
 use serde_json::{Value, json};
 use tokio::time::timeout;
+use tokio_tungstenite::tungstenite::{Error, Message};
 
 /// A caller.
 struct Caller {
     call: Call,
     location: String,
+    /// Its `session.created`.
+    created: Value,
     encoder: OpusEncoder,
     decoder: OpusDecoder,
     /// What was heard so far, at 24 kHz.
@@ -26,16 +30,23 @@ impl Caller {
     /// Calls and waits for `session.created`.
     async fn dial(server: &Running) -> Self {
         let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-        let (status, answer) = post(server, "/v1/realtime/calls", "application/sdp", &sdp).await;
+        Self::dial_with(server, "application/sdp", &sdp, dialing).await
+    }
+
+    /// The same with this body.
+    async fn dial_with(server: &Running, kind: &str, body: &str, dialing: Dialing) -> Self {
+        let (status, answer) = post(server, "/v1/realtime/calls", kind, body).await;
         assert_eq!(status, 201, "{answer}");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains("content-type: application/sdp"), "{head}");
         let location = head.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned();
         assert!(location.starts_with("/v1/realtime/calls/rtc_"), "{location}");
         let call = dialing.accept(body).await.unwrap();
         let (encoder, decoder) = (OpusEncoder::new(24_000).unwrap(), OpusDecoder::new(24_000).unwrap());
-        let mut caller = Self { call, location, encoder, decoder, heard: Vec::new() };
-        let created = caller.until("session.created").await;
+        let mut caller = Self { call, location, created: Value::Null, encoder, decoder, heard: Vec::new() };
+        let mut created = caller.until("session.created").await;
         assert_eq!(created.len(), 1);
+        caller.created = created.remove(0);
         caller
     }
 
@@ -137,9 +148,176 @@ async fn a_call_is_hung_up_by_request() {
     assert_eq!(post(&server, &path, "", "").await.0, 200);
     server.sessions(0).await;
     caller.closed().await;
-    let (status, body) = post(&server, &path, "", "").await;
+    // Once more is no error, but a call that never was is.
+    assert_eq!(post(&server, &path, "", "").await.0, 200);
+    let (status, body) = post(&server, "/v1/realtime/calls/rtc_nobody/hangup", "", "").await;
     assert_eq!(status, 404);
     assert!(body.contains("\"code\":\"call_not_found\""), "{body}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hanging_up_a_call_that_its_caller_has_ended_is_no_error() {
+    let server = Running::start(Script::default()).await;
+    let caller = Caller::dial(&server).await;
+    let path = format!("{}/hangup", caller.location);
+    caller.call.close().await;
+    server.sessions(0).await;
+    assert_eq!(post(&server, &path, "", "").await.0, 200);
+}
+
+/// A form as stock clients send it.
+fn form(parts: &[(&str, &str, &str)]) -> (String, String) {
+    let parts = parts.iter().map(|(name, kind, body)| {
+        format!("--fence\r\ncontent-disposition: form-data; name=\"{name}\"\r\ncontent-type: {kind}\r\n\r\n{body}\r\n")
+    });
+    ("multipart/form-data; boundary=fence".to_owned(), parts.collect::<String>() + "--fence--\r\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offer_in_a_form_brings_the_sessions_configuration_along() {
+    let server = Running::start(Script::default()).await;
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let session = json!({"type": "realtime", "instructions": "Be brief.", "model": "gpt-realtime"}).to_string();
+    let (kind, body) = form(&[("sdp", "application/sdp", &sdp), ("session", "application/json", &session)]);
+    let mut caller = Caller::dial_with(&server, &kind, &body, dialing).await;
+    assert_eq!(caller.created["session"]["instructions"], "Be brief.");
+    caller.speak(&question()).await;
+    caller.until("output_audio_buffer.stopped").await;
+}
+
+#[tokio::test]
+async fn a_form_that_cannot_be_used_is_refused_with_the_field() {
+    let server = Running::start(Script::default()).await;
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let offer = ("sdp", "application/sdp", &*sdp);
+    let long = format!("{{\"instructions\": \"{}\"}}", "x".repeat(1_100_000));
+    for (parts, status, word) in [
+        (&[][..], 400, "sdp"),
+        (&[("session", "application/json", "{}")], 400, "sdp"),
+        (&[offer, ("session", "application/json", "{")], 400, "session"),
+        (&[offer, ("session", "application/json", "[]")], 400, "session"),
+        (&[offer, ("session", "application/json", "{\"instructions\": 7}")], 400, "instructions"),
+        (&[offer, offer], 400, "sdp"),
+        (&[offer, ("file", "text/plain", "x")], 400, "file"),
+        (&[("sdp", "application/sdp", "hello")], 400, "sdp"),
+        (&[offer, ("session", "application/json", &long)], 413, "large"),
+    ] {
+        let (kind, body) = form(parts);
+        let (got, reply) = post(&server, "/v1/realtime/calls", &kind, &body).await;
+        assert_eq!(got, status, "{word}: {reply}");
+        assert!(reply.split_once("\r\n\r\n").unwrap().1.contains(word), "{word}: {reply}");
+    }
+    let (got, _) = post(&server, "/v1/realtime/calls", "multipart/form-data", "x").await;
+    assert_eq!(got, 400);
+    server.sessions(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sideband_hears_the_call_steers_it_and_leaves_without_ending_it() {
+    let server = Running::start(Script::default()).await;
+    let mut caller = Caller::dial(&server).await;
+    let id = caller.location.rsplit('/').next().unwrap().to_owned();
+    let mut side = server.attach(&id).await.unwrap();
+    let created = side.expect("session.created").await;
+    assert_eq!(created, caller.created, "it is the same session");
+    side.send(json!({"type": "session.update", "session": {"instructions": "From the side."}})).await;
+    let updated = side.expect("session.updated").await;
+    assert_eq!(updated["session"]["instructions"], "From the side.");
+    assert_eq!(*caller.until("session.updated").await.last().unwrap(), updated);
+    // Who comes later hears both.
+    let mut late = server.attach(&id).await.unwrap();
+    late.expect("session.created").await;
+    assert_eq!(late.expect("session.updated").await, updated);
+    // What the caller says is heard on all three.
+    caller.speak(&question()).await;
+    let heard = caller.until("output_audio_buffer.stopped").await;
+    assert_eq!(side.until("output_audio_buffer.stopped").await, heard);
+    assert_eq!(late.until("output_audio_buffer.stopped").await, heard);
+    drop(side);
+    caller.speak(&question()).await;
+    caller.until("output_audio_buffer.stopped").await;
+    late.until("output_audio_buffer.stopped").await;
+    caller.call.close().await;
+    loop {
+        match late.message().await.expect("a farewell") {
+            Message::Close(frame) => break assert_eq!(u16::from(frame.unwrap().code), 1000),
+            _ => continue,
+        }
+    }
+    server.sessions(0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_a_data_channel_is_steered_from_the_side() {
+    let server = Running::start(Script::default()).await;
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let sdp = sdp[..sdp.find("m=application").unwrap()].replace("a=group:BUNDLE 0 1", "a=group:BUNDLE 0");
+    let (status, answer) = post(&server, "/v1/realtime/calls", "application/sdp", &sdp).await;
+    assert_eq!(status, 201, "{answer}");
+    let location = answer.lines().find_map(|line| line.strip_prefix("location: ")).unwrap().to_owned();
+    let mut side = server.attach(location.rsplit('/').next().unwrap()).await.unwrap();
+    side.expect("session.created").await;
+    for event in side.ask("hello").await {
+        assert_ne!(event["type"], "error", "{event}");
+    }
+    drop(dialing);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sidebands_of_unknown_calls_and_too_many_are_refused() {
+    let server = Running::start(Script::default()).await;
+    let refused = async |id: &str| match server.attach(id).await.unwrap_err() {
+        Error::Http(response) => response.status().as_u16(),
+        error => panic!("{error}"),
+    };
+    assert_eq!(refused("rtc_nobody").await, 404);
+    let caller = Caller::dial(&server).await;
+    let id = caller.location.rsplit('/').next().unwrap().to_owned();
+    let mut sides = Vec::new();
+    for _ in 0..4 {
+        sides.push(server.attach(&id).await.unwrap());
+    }
+    assert_eq!(refused(&id).await, 429);
+    caller.call.close().await;
+    server.sessions(0).await;
+    assert_eq!(refused(&id).await, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_nobody_takes_up_is_freed_and_its_place_given_to_others() {
+    let server = Running::start_with(Script { slots: 1, ..Script::default() }, |config| {
+        config.webrtc.connect_within = Duration::from_millis(300);
+    })
+    .await;
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    assert_eq!(post(&server, "/v1/realtime/calls", "application/sdp", &sdp).await.0, 201);
+    server.sessions(0).await;
+    Caller::dial(&server).await;
+}
+
+#[tokio::test]
+async fn ice_servers_are_those_of_the_settings_with_fresh_credentials() {
+    let server = Running::start(Script::default()).await;
+    let (status, reply) = server.get("/v1/realtime/ice_servers").await;
+    assert_eq!(status, 200);
+    assert!(reply.ends_with("{\"ice_servers\":[]}"), "{reply}");
+    let turn = Turn {
+        urls: vec!["turn:turn.example.org:3478".into()],
+        secret: Some(Secret::new("north")),
+        ttl: Duration::from_secs(600),
+    };
+    let server = Running::start_with(Script::default(), |config| config.webrtc.turn = turn).await;
+    let (_, reply) = server.get("/v1/realtime/ice_servers").await;
+    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("cache-control: no-store"), "{head}");
+    let body: Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body["expires_after"], 600);
+    let listed = &body["ice_servers"][0];
+    assert_eq!(listed["urls"][0], "turn:turn.example.org:3478");
+    assert!(listed["credential"].as_str().is_some_and(|credential| credential.len() == 28));
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
+    let expires: u64 = listed["username"].as_str().unwrap().parse().unwrap();
+    assert!((now + 590..=now + 610).contains(&expires), "{expires}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

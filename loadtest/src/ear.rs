@@ -17,6 +17,7 @@ pub struct Ear {
     /// What the receiver keeps before it begins to play.
     buffer: Duration,
     first_sound: Option<Instant>,
+    last_sound: Option<Instant>,
     /// When all that has arrived will have been played.
     played_until: Option<Instant>,
     /// How long the latest sound has been inaudible.
@@ -27,16 +28,19 @@ pub struct Ear {
 impl Ear {
     /// An ear behind a receiver that buffers `buffer`.
     pub fn new(buffer: Duration) -> Self {
-        Self { buffer, first_sound: None, played_until: None, quiet: Duration::ZERO, underruns: 0 }
+        Self { buffer, first_sound: None, last_sound: None, played_until: None, quiet: Duration::ZERO, underruns: 0 }
     }
 
     /// Sound that arrived at `arrival`, at [`RATE`]. Silence before the first sound is not part of the answer.
     pub fn hear(&mut self, samples: &[f32], arrival: Instant) {
         if self.first_sound.is_none() {
-            if !samples.chunks(WINDOW).any(is_audible) {
+            if !is_voiced(samples) {
                 return;
             }
             self.first_sound = Some(arrival);
+        }
+        if is_voiced(samples) {
+            self.last_sound = Some(arrival);
         }
         let begin = match self.played_until {
             Some(until) if arrival <= until => until,
@@ -59,6 +63,11 @@ impl Ear {
         self.first_sound
     }
 
+    /// When the last audible packet arrived.
+    pub fn last_sound(&self) -> Option<Instant> {
+        self.last_sound
+    }
+
     /// How often the next sound came after all before it had been played.
     pub fn underruns(&self) -> u64 {
         self.underruns
@@ -67,6 +76,11 @@ impl Ear {
 
 fn duration_of(samples: &[f32]) -> Duration {
     Duration::from_secs_f64(samples.len() as f64 / f64::from(RATE))
+}
+
+/// Whether any part of a frame is audible.
+pub fn is_voiced(frame: &[f32]) -> bool {
+    frame.chunks(WINDOW).any(is_audible)
 }
 
 fn is_audible(samples: &[f32]) -> bool {

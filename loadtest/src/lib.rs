@@ -8,11 +8,13 @@
 //! | `speech` | what is said: wav files as 20 ms frames |
 //! | `ear` | what is heard: first sound, underruns |
 //! | `turn` | one turn's times, and how they become errors |
+//! | `interruption` | a turn in which the caller speaks into the answer |
 //! | `webrtc`, `websocket` | a caller over one transport |
 //! | `wire` | the protocol as an independent client sees it |
 //! | `report` | percentiles, the table, the JSON file |
 
 mod ear;
+mod interruption;
 pub mod report;
 mod speech;
 pub mod turn;
@@ -55,6 +57,9 @@ pub struct Load {
     /// Silence between an answer's end and the next turn, in ms.
     #[arg(long, default_value_t = 500)]
     pub pause_ms: u64,
+    /// Speak the next wav into each answer, so many ms after its first sound (WebRTC only).
+    #[arg(long)]
+    pub interrupt_ms: Option<u64>,
     /// How long an answer may take, in s.
     #[arg(long, default_value_t = 30)]
     pub timeout_s: u64,
@@ -79,6 +84,7 @@ pub(crate) struct Plan {
     utterances: Vec<Utterance>,
     pub turns: usize,
     pause: Duration,
+    interrupt_after: Option<Duration>,
     timeout: Duration,
 }
 
@@ -91,12 +97,17 @@ impl Plan {
 
 /// Makes all calls and returns what happened in them.
 pub async fn run(arguments: &Load) -> anyhow::Result<CallLog> {
+    anyhow::ensure!(
+        arguments.interrupt_ms.is_none() || matches!(arguments.transport, Transport::Webrtc),
+        "--interrupt-ms needs --transport webrtc: over a websocket the client plays, and stops by itself"
+    );
     let utterances = arguments.wav.iter().map(|path| Utterance::load(path)).collect::<Result<Vec<_>, _>>()?;
     let plan = Arc::new(Plan {
         server: wire::Server::new(&arguments.url, arguments.key.clone())?,
         utterances,
         turns: arguments.turns,
         pause: Duration::from_millis(arguments.pause_ms),
+        interrupt_after: arguments.interrupt_ms.map(Duration::from_millis),
         timeout: Duration::from_secs(arguments.timeout_s),
     });
     let mut calls = JoinSet::new();

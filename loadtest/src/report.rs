@@ -91,9 +91,10 @@ fn rows(title: &str, log: &CallLog) -> Vec<Row> {
     let mut add = |measure: String, ours, unit, note: &str| {
         rows.push(Row::alone(measure, ours, unit, note));
     };
-    let series: [(&str, Vec<Duration>); 4] = [
+    let series: [(&str, Vec<Duration>); 5] = [
         ("TTFP, commit to first sound", log.turns.iter().map(|turn| turn.from_commit).collect()),
         ("end of speech to first sound", log.turns.iter().map(|turn| turn.from_speech_end).collect()),
+        ("barge-in, first voice to silence on the wire", log.interruptions.clone()),
         ("call to open line", log.setup.clone()),
         ("lateness of our own frames", log.lateness.clone()),
     ];

@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee::media::opus::{FRAME, OpusEncoder};
 use repartee::media::pcm;
-use repartee::transport::webrtc::{Call, CallEvent, WebRtcSettings, answer};
+use repartee::transport::webrtc::{Call, CallEvent, Port, WebRtcSettings, answer};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -51,6 +51,7 @@ async fn plan(router: Router) -> Plan {
         utterances: vec![Utterance::load(&path).unwrap()],
         turns: 2,
         pause: Duration::from_millis(50),
+        interrupt_after: None,
         timeout: Duration::from_secs(10),
     }
 }
@@ -135,8 +136,9 @@ async fn serve_call(mut call: Call) {
 
 #[tokio::test]
 async fn a_webrtc_caller_measures_from_the_servers_commit() {
-    let route = post(|offer: String| async move {
-        let (sdp, call) = answer(&offer, &WebRtcSettings::default()).await.unwrap();
+    let port = Arc::new(Port::bind(WebRtcSettings::default()).unwrap());
+    let route = post(move |offer: String| async move {
+        let (sdp, call) = answer(&offer, &port).await.unwrap();
         tokio::spawn(serve_call(call));
         (StatusCode::CREATED, sdp)
     });
@@ -145,6 +147,62 @@ async fn a_webrtc_caller_measures_from_the_servers_commit() {
     webrtc::call(&plan, 0, &mut log).await.unwrap();
     check(&log);
     assert!(log.turns.iter().all(|turn| turn.from_speech_end > THINKING + Duration::from_millis(150)));
+}
+
+/// Speaks without end, once asked, until somebody speaks into it; then answers that and is done.
+async fn serve_patient_call(mut call: Call) {
+    let mut encoder = OpusEncoder::new(RATE).unwrap();
+    let mut decoder = repartee::media::opus::OpusDecoder::new(RATE).unwrap();
+    let (mut last_voice, mut speaking, mut interrupted) = (None::<Instant>, false, false);
+    let mut ticks = tokio::time::interval(FRAME);
+    let mut left = usize::MAX;
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => if speaking {
+                call.send_audio(encoder.encode(&tone()).unwrap().payload, FRAME).await.unwrap();
+                left -= 1;
+                if left == 0 {
+                    call.send_message(r#"{"type": "output_audio_buffer.stopped", "response_id": "x"}"#).await.unwrap();
+                    (speaking, interrupted, left) = (false, false, usize::MAX);
+                }
+            },
+            event = call.events.recv() => {
+                let Some(event) = event else { return };
+                let CallEvent::Audio { payload, arrival, .. } = event else { continue };
+                if decoder.decode(&payload).unwrap().iter().any(|sample| sample.abs() > 0.05) {
+                    last_voice = Some(arrival);
+                    if std::mem::take(&mut speaking) {
+                        interrupted = true;
+                        let cleared = r#"{"type": "output_audio_buffer.cleared", "response_id": "x"}"#;
+                        call.send_message(cleared).await.unwrap();
+                    }
+                }
+                if last_voice.is_some_and(|voice| arrival - voice >= Duration::from_millis(200)) {
+                    last_voice = None;
+                    call.send_message(r#"{"type": "input_audio_buffer.committed", "item_id": "x"}"#).await.unwrap();
+                    speaking = true;
+                    left = if interrupted { 10 } else { usize::MAX };
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_caller_who_interrupts_measures_how_long_the_answer_goes_on() {
+    let port = Arc::new(Port::bind(WebRtcSettings::default()).unwrap());
+    let route = post(move |offer: String| async move {
+        let (sdp, call) = answer(&offer, &port).await.unwrap();
+        tokio::spawn(serve_patient_call(call));
+        (StatusCode::CREATED, sdp)
+    });
+    let mut plan = plan(Router::new().route("/v1/realtime/calls", route)).await;
+    plan.interrupt_after = Some(Duration::from_millis(300));
+    let mut log = CallLog::default();
+    webrtc::call(&plan, 0, &mut log).await.unwrap();
+    assert_eq!(log.errors.len(), 0, "{:?}", log.errors);
+    assert_eq!((log.turns.len(), log.interruptions.len()), (2, 2));
+    assert!(log.interruptions.iter().all(|after| *after < SLACK), "{:?}", log.interruptions);
 }
 
 #[tokio::test]

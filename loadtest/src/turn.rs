@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::ear::Ear;
 
+/// Sound and events come by different ways: an answer that was ready may overtake the news of the turn's end by so much.
+const RACE: Duration = Duration::from_millis(40);
+
 /// What is known of the turn in progress.
 #[derive(Debug)]
 pub struct Turn {
@@ -30,11 +33,11 @@ impl Turn {
             return Err("the turn was cut off within the question");
         }
         let first_sound = self.ear.first_sound().ok_or("the answer has no sound")?;
-        if first_sound < committed {
+        if first_sound + RACE < committed {
             return Err("the answer began before the turn was committed");
         }
         Ok(TurnTimes {
-            from_commit: first_sound - committed,
+            from_commit: first_sound.saturating_duration_since(committed),
             from_speech_end: first_sound - speech_end,
             underruns: self.ear.underruns(),
         })
@@ -59,6 +62,8 @@ pub struct CallLog {
     pub setup: Vec<Duration>,
     /// Answered turns.
     pub turns: Vec<TurnTimes>,
+    /// From the first voiced frame of an interruption to the last audible packet of the answer.
+    pub interruptions: Vec<Duration>,
     /// What went wrong, and how often.
     pub errors: BTreeMap<String, u64>,
     /// How late our own frames left: above some ms this machine, not the server, is the limit.
@@ -83,6 +88,7 @@ impl CallLog {
     pub fn merge(&mut self, other: Self) {
         self.setup.extend(other.setup);
         self.turns.extend(other.turns);
+        self.interruptions.extend(other.interruptions);
         self.lateness.extend(other.lateness);
         for (error, count) in other.errors {
             *self.errors.entry(error).or_default() += count;
@@ -118,6 +124,8 @@ mod tests {
         turn.committed = Some(start + 10 * MS);
         assert!(turn.finish().unwrap_err().contains("no sound"));
         turn.ear.hear(&[0.1; 480], start);
+        assert_eq!(turn.finish().unwrap().from_commit, Duration::ZERO, "overtaken");
+        turn.committed = Some(start + 50 * MS);
         assert!(turn.finish().unwrap_err().contains("began before"));
     }
 

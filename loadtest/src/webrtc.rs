@@ -15,7 +15,7 @@ use crate::turn::{CallLog, Turn};
 use crate::wire::Event;
 
 /// A browser keeps about this much before it plays.
-const RECEIVE_BUFFER: Duration = Duration::from_millis(60);
+pub(crate) const RECEIVE_BUFFER: Duration = Duration::from_millis(60);
 
 /// Makes one call.
 pub async fn call(plan: &Plan, caller: usize, log: &mut CallLog) -> anyhow::Result<()> {
@@ -30,7 +30,14 @@ pub async fn call(plan: &Plan, caller: usize, log: &mut CallLog) -> anyhow::Resu
     log.setup.push(begun.elapsed());
     for turn in 0..plan.turns {
         let frames = &plan.utterance(caller, turn).frames;
-        match timeout(plan.timeout, caller_side.turn(frames, log)).await {
+        let interruption = &plan.utterance(caller, turn + 1).frames;
+        let turned = async {
+            match plan.interrupt_after {
+                Some(after) => caller_side.interrupted_turn(frames, interruption, after, log).await,
+                None => caller_side.turn(frames, log).await,
+            }
+        };
+        match timeout(plan.timeout, turned).await {
             Ok(done) => log.turn(&done?),
             Err(_) => bail!("no answer in time"),
         }
@@ -42,13 +49,13 @@ pub async fn call(plan: &Plan, caller: usize, log: &mut CallLog) -> anyhow::Resu
     Ok(())
 }
 
-struct Caller {
-    call: Call,
+pub(crate) struct Caller {
+    pub(crate) call: Call,
     encoder: OpusEncoder,
-    hearing: Hearing,
+    pub(crate) hearing: Hearing,
 }
 
-struct Hearing {
+pub(crate) struct Hearing {
     jitter: JitterBuffer,
     decoder: OpusDecoder,
 }
@@ -124,7 +131,7 @@ impl Caller {
     }
 
     /// Sends one frame, or silence, that was due at `due`.
-    async fn say(&mut self, frame: Option<&[f32]>, due: Tick, log: &mut CallLog) -> anyhow::Result<()> {
+    pub(crate) async fn say(&mut self, frame: Option<&[f32]>, due: Tick, log: &mut CallLog) -> anyhow::Result<()> {
         let packet = self.encoder.encode(frame.unwrap_or(&[0.0; FRAME_SAMPLES]))?;
         log.lateness.push(due.elapsed());
         self.call.send_audio(packet.payload, FRAME).await?;
@@ -134,7 +141,7 @@ impl Caller {
 
 impl Hearing {
     /// Takes a packet, and lets the turn hear all that is in order.
-    fn hear(
+    pub(crate) fn hear(
         &mut self,
         sequence: u16,
         timestamp: u32,

@@ -115,6 +115,9 @@ pub enum Event {
         /// The answer.
         response: Answer,
     },
+    /// The rest of an answer was dropped, over WebRTC.
+    #[serde(rename = "output_audio_buffer.cleared")]
+    Cleared,
     /// All of an answer was played, over WebRTC.
     #[serde(rename = "output_audio_buffer.stopped")]
     Stopped,

@@ -91,6 +91,11 @@ impl Microphone {
         self.at < self.waiting.len()
     }
 
+    /// What the sound that is worked on next could interrupt; see [`TurnDetector::guard`].
+    pub fn guard(&mut self, own: Option<f32>) {
+        self.detector.guard(own);
+    }
+
     /// Works on one piece of the sound that was taken.
     pub fn listen(&mut self) -> Result<Vec<Input>, ResampleError> {
         let end = self.waiting.len().min(self.at + (self.rate * PIECE_MS / 1_000) as usize);

@@ -3,118 +3,44 @@
 //! Everything between is bounded. What waits to be sent keeps the call from listening and from reading the engine, so a
 //! caller that takes nothing stops its own session and nobody else's; the line itself ends when nothing moves. Dropping
 //! the task at any moment frees the session, for the engine sees its handle go.
+//!
+//! - `line`: the connection to the caller
+//! - `microphone`: the caller's sound, brought to the model's rate and searched for turns
+//! - `packets`: Opus of a caller who does not come over WebRTC
+//! - `timing`: how long the caller waits
 
+mod line;
 mod microphone;
+mod packets;
 mod timing;
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt as _;
 use futures_util::future::{Fuse, FusedFuture as _};
-use repartee_engine::session::{Command, Event, ResponseId, Session, SubmitError};
-use tokio::sync::mpsc;
+use repartee_engine::session::{Command, Session, SubmitError};
 
-use crate::media::pcm;
+use crate::media::own_voice::OwnVoice;
 use crate::metrics::Metrics;
-use crate::protocol::response::Delta;
+use crate::protocol::response::{Delta, PartName};
 use crate::protocol::session::AudioFormat;
 use crate::protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
-use crate::session::{Core, Delivery, Effect, Input, PlayoutReport, Setup};
+use crate::session::{Core, Delivery, Effect, Input, PlayoutReport, Setup, sound};
 use microphone::Microphone;
+use packets::Packets;
 use timing::Timing;
 
+pub use line::{Heard, Line, LineError, Outgoing};
 pub(crate) use timing::is_audible;
 
 /// Events that may wait for the line's own queue before the engine is not read any more.
 const BACKLOG: usize = 8;
-
-/// A connection to one caller, as its call sees it. The line moves bytes and plays sound; it knows nothing of turns.
-pub trait Line: Send {
-    /// Who knows what the caller has heard.
-    const DELIVERY: Delivery;
-
-    /// What comes next. With `listen` false only the line's own clock goes on. Cancel safe.
-    fn next(&mut self, listen: bool) -> impl Future<Output = Heard> + Send;
-
-    /// Where events go. Closed once the caller is out of reach.
-    fn outlet(&self) -> mpsc::Sender<Outgoing>;
-
-    /// Takes sound of an answer at the model's output rate. A line without a clock returns what to send as a delta.
-    fn speak(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, LineError>;
-
-    /// An answer has no more sound; returns the last delta, if the line sends deltas.
-    fn speech_end(&mut self, response: ResponseId) -> Result<Vec<u8>, LineError>;
-
-    /// Drops sound that was not played yet.
-    fn clear(&mut self);
-
-    /// Whether it takes more sound now.
-    fn has_room(&self) -> bool;
-
-    /// How sound is to be written from now on.
-    fn configure(&mut self, output: AudioFormat) -> Result<(), LineError>;
-
-    /// What the caller has heard of the answer being played.
-    fn heard(&self) -> Option<(ResponseId, Duration)>;
-}
-
-/// A defect of ours in the handling of sound.
-#[derive(Debug, thiserror::Error)]
-pub enum LineError {
-    /// The resampler refused.
-    #[error(transparent)]
-    Resample(#[from] crate::media::resample::ResampleError),
-    /// The codec refused.
-    #[error(transparent)]
-    Opus(#[from] crate::media::opus::OpusError),
-    /// The playout clock refused.
-    #[error(transparent)]
-    Playout(#[from] crate::media::playout::PushError),
-}
-
-/// What a line brings.
-#[derive(Debug)]
-pub enum Heard {
-    /// An event as text.
-    Event(String),
-    /// A message that cannot be an event.
-    Refused(ErrorBody),
-    /// Sound of the caller.
-    Sound {
-        /// Mono samples in -1..1.
-        samples: Vec<f32>,
-        /// How many a second.
-        rate: u32,
-    },
-    /// News from the playout clock.
-    Playout(PlayoutReport),
-    /// The first sound of an answer above the threshold of hearing left.
-    Audible {
-        /// Whose.
-        response: ResponseId,
-        /// When.
-        at: Instant,
-    },
-    /// The playout clock found nothing to play.
-    Underrun,
-    /// The caller is gone.
-    Closed,
-}
-
-/// What goes to the caller beside sound.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outgoing {
-    /// An event as text.
-    Event(String),
-    /// The end, with a websocket close code and a reason for a person.
-    Close(u16, &'static str),
-}
 
 /// Why a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +49,8 @@ pub enum Ended {
     Hangup,
     /// The caller took nothing for too long, or the line broke.
     Unreachable,
+    /// The caller sent more than can be read.
+    Overflow,
     /// The server goes down, or somebody else ended the call.
     Shutdown,
     /// A failure of ours.
@@ -144,16 +72,20 @@ pub async fn run<L: Line>(
     let outlet = line.outlet();
     let microphone = Microphone::new(setup.model.input_rate);
     let timing = Timing::new(metrics.clone());
+    let own_voice = OwnVoice::new(setup.model.output_rate);
+    let packets = Packets::new(setup.model.input_rate);
     let (core, effects) = Core::new(setup);
     let mut call = Call {
         core,
         microphone,
+        packets,
+        own_voice,
         timing,
         metrics,
         input_format: AudioFormat::default(),
         outbound: VecDeque::new(),
         commands: VecDeque::new(),
-        closing: false,
+        closing: None,
     };
     call.apply(effects, &mut line);
     // A command that the engine has no room for at the moment.
@@ -166,27 +98,32 @@ pub async fn run<L: Line>(
                 submitting.set(session.submit_async(*command).fuse());
             }
         }
-        if call.closing && call.outbound.is_empty() {
-            break Ended::Failed;
+        if let Some(ended) = call.closing.filter(|_| call.outbound.is_empty()) {
+            break ended;
         }
         let delivered = call.outbound.is_empty() && submitting.is_terminated();
         if drain.is_terminated() && delivered && call.core.is_idle() {
             break Ended::Shutdown;
         }
         let unheard = call.microphone.has_more();
-        let listen = !call.closing && !unheard && delivered;
+        let open = call.closing.is_none();
+        let listen = open && !unheard && delivered;
+        let room = open && call.outbound.len() < BACKLOG && line.has_room();
         tokio::select! {
             permit = outlet.reserve(), if !call.outbound.is_empty() => match permit {
-                Ok(permit) => if let Some(text) = call.outbound.pop_front() {
-                    permit.send(Outgoing::Event(text));
+                Ok(permit) => if let Some(outgoing) = call.outbound.pop_front() {
+                    permit.send(outgoing);
                 },
                 Err(_) => break Ended::Unreachable,
             },
             () = outlet.closed() => break Ended::Unreachable,
             _ = &mut submitting, if !submitting.is_terminated() => {}
-            event = session.next_event(), if !call.closing && call.outbound.len() < BACKLOG && line.has_room() => {
-                call.engine(event, &mut line);
+            event = session.next_event(), if room && call.core.wants_engine() => {
+                let news = event.map_or(Input::EngineEnded, Input::Engine);
+                call.input(news, &mut line);
             }
+            () = std::future::ready(()), if room && call.core.has_released() => call.input(Input::Release, &mut line),
+            () = until(call.core.deadline()), if open => call.input(Input::Time, &mut line),
             heard = line.next(listen) => {
                 if matches!(heard, Heard::Closed) {
                     break Ended::Hangup;
@@ -205,6 +142,7 @@ pub async fn run<L: Line>(
         Ended::Hangup | Ended::Unreachable => None,
         Ended::Shutdown => Some(Outgoing::Close(1001, "the server is going away")),
         Ended::Failed => Some(Outgoing::Close(1011, "the session has failed")),
+        Ended::Overflow => Some(Outgoing::Close(1009, "the message is too large")),
     };
     if let Some(farewell) = farewell {
         // No room means that the caller takes nothing anyway.
@@ -216,16 +154,21 @@ pub async fn run<L: Line>(
 struct Call {
     core: Core,
     microphone: Microphone,
+    /// Opus of the caller that did not come over WebRTC.
+    packets: Packets,
+    /// What the microphone may hear of us.
+    own_voice: OwnVoice,
     timing: Timing,
     metrics: Arc<Metrics>,
     /// How the client writes sound.
     input_format: AudioFormat,
-    /// Events that wait for room in the line's queue.
-    outbound: VecDeque<String>,
-    /// Commands that wait to be handed over.
+    /// What waits for room in the line's queue.
+    outbound: VecDeque<Outgoing>,
+    /// Commands that wait to be handed over. Nothing is heard while any wait, so they are those of one input and, at most, one
+    /// report of the playout clock.
     commands: VecDeque<Command>,
-    /// No more is done than to send what waits.
-    closing: bool,
+    /// No more is done than to send what waits; why.
+    closing: Option<Ended>,
 }
 
 impl Call {
@@ -233,6 +176,14 @@ impl Call {
         match heard {
             Heard::Event(text) => self.message(&text, line),
             Heard::Refused(error) => self.input(Input::Refused(error), line),
+            Heard::Overflow(error) => {
+                self.input(Input::Refused(error), line);
+                self.closing.get_or_insert(Ended::Overflow);
+            }
+            Heard::Packet(packet) => match self.packets.decode(self.input_format, &packet) {
+                Ok((samples, rate)) => self.sound(samples, rate, line),
+                Err(error) => self.input(Input::Refused(error), line),
+            },
             Heard::Sound { samples, rate } => self.sound(samples, rate, line),
             Heard::Playout(report) => self.input(Input::Playout(report), line),
             Heard::Audible { response, at } => self.timing.audible(response, at),
@@ -249,7 +200,7 @@ impl Call {
         };
         match message.event {
             ClientEvent::InputAppend(append) => match self.decode(&append.audio) {
-                Ok(samples) => self.sound(samples, self.input_format.rate(), line),
+                Ok((samples, rate)) => self.sound(samples, rate, line),
                 Err(error) => self.input(Input::Refused(error.about(message.event_id)), line),
             },
             ClientEvent::InputCommit | ClientEvent::InputClear => {
@@ -264,42 +215,35 @@ impl Call {
         }
     }
 
-    fn decode(&self, audio: &str) -> Result<Vec<f32>, ErrorBody> {
-        let refuse = |message: String| ErrorBody::invalid(ErrorKind::InvalidAudio, message).at("audio");
-        let bytes = STANDARD.decode(audio).map_err(|error| refuse(format!("`audio` is not base64: {error}")))?;
+    fn decode(&mut self, audio: &str) -> Result<(Vec<f32>, u32), ErrorBody> {
         match self.input_format {
-            AudioFormat::Pcm { .. } => pcm::decode_i16le(&bytes).map_err(|error| refuse(error.to_string())),
-            AudioFormat::Pcmu => Ok(pcm::decode_mulaw(&bytes)),
-            AudioFormat::Pcma => Ok(pcm::decode_alaw(&bytes)),
+            AudioFormat::Opus => self.packets.decode(AudioFormat::Opus, &sound::bytes(audio)?),
+            format => Ok((sound::decode(audio, format)?, format.rate())),
         }
     }
 
     fn sound<L: Line>(&mut self, samples: Vec<f32>, rate: u32, line: &mut L) {
+        self.guard();
         match self.microphone.take(samples, rate) {
             Ok(inputs) => self.inputs(inputs, line),
             Err(error) => self.defect(&error.into()),
         }
     }
 
+    /// Tells the microphone what it may hear of us.
+    fn guard(&mut self) {
+        let own = self.own_voice.level(now());
+        self.microphone.guard(own.or(self.core.is_answering().then_some(0.0)));
+    }
+
     /// Works on one piece of the sound that was taken.
     fn listen<L: Line>(&mut self, line: &mut L) {
+        self.guard();
         match self.microphone.listen() {
             Ok(inputs) => self.inputs(inputs, line),
             Err(error) => self.defect(&error.into()),
         }
         self.timing.endpointing(self.microphone.endpointing());
-    }
-
-    fn engine<L: Line>(&mut self, event: Option<Event>, line: &mut L) {
-        match event {
-            Some(event) => {
-                if let Event::Audio { response, stamps: Some(stamps), .. } = &event {
-                    self.timing.stamped(*response, *stamps);
-                }
-                self.input(Input::Engine(event), line);
-            }
-            None => self.input(Input::EngineEnded, line),
-        }
     }
 
     fn inputs<L: Line>(&mut self, inputs: Vec<Input>, line: &mut L) {
@@ -309,10 +253,10 @@ impl Call {
     }
 
     fn input<L: Line>(&mut self, input: Input, line: &mut L) {
-        if self.closing {
+        if self.closing.is_some() {
             return;
         }
-        let now = Instant::now();
+        let now = now();
         if let Some((response, heard)) = line.heard() {
             let heard_ms = u64::try_from(heard.as_millis()).unwrap_or(u64::MAX);
             let report = Input::Playout(PlayoutReport::Position { response, heard_ms });
@@ -327,50 +271,82 @@ impl Call {
         for effect in effects {
             match effect {
                 Effect::Send(message) => self.send(&message),
-                Effect::Engine(command) => self.commands.push_back(command),
+                Effect::Engine(command) => self.command(command),
                 Effect::Configure(wiring) => {
                     self.input_format = wiring.input;
                     self.microphone.configure(wiring.turns);
-                    if let Err(error) = line.configure(wiring.output) {
-                        self.defect(&error);
-                    }
                 }
                 Effect::EndTurn => self.microphone.end_turn(),
                 Effect::Asked { response, since } => self.timing.asked(response, since),
-                Effect::Speak { event_id, response, name, samples } => match line.speak(response, &samples) {
-                    Ok(bytes) => {
-                        self.delta(event_id, name, &bytes);
-                        if L::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
-                            self.timing.audible(response, Instant::now());
-                        }
+                Effect::Stamped { response, stamps } => self.timing.stamped(response, stamps),
+                Effect::Begin { response, format } => {
+                    if let Err(error) = line.begin(response, format) {
+                        self.defect(&error);
                     }
-                    Err(error) => self.defect(&error),
-                },
-                Effect::SpeechEnd { event_id, response, name } => match line.speech_end(response) {
-                    Ok(bytes) => self.delta(event_id, name, &bytes),
-                    Err(error) => self.defect(&error),
-                },
-                Effect::ClearPlayout => line.clear(),
+                }
+                Effect::Speak { event_id, response, name, samples } => {
+                    let now = now();
+                    self.own_voice.speak(&samples, now);
+                    let written = line.speak(response, &samples);
+                    self.written(event_id, name, written, line);
+                    if L::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
+                        self.timing.audible(response, now);
+                    }
+                }
+                Effect::SpeechEnd { event_id, response, name } => {
+                    let written = line.speech_end(response);
+                    self.written(event_id, name, written, line);
+                }
+                Effect::ClearPlayout => {
+                    self.own_voice.clear(now());
+                    line.clear();
+                }
                 Effect::Answered(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
+                Effect::Suspected(right) => {
+                    let outcome = if right { "confirmed" } else { "taken_back" };
+                    self.metrics.suspected.with_label_values(&[outcome]).inc();
+                }
                 Effect::Erred(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
-                Effect::Close => self.closing = true,
+                Effect::Close => self.close(),
             }
         }
     }
 
-    fn delta(&mut self, event_id: String, name: crate::protocol::response::PartName, bytes: &[u8]) {
-        if !bytes.is_empty() {
-            let event = ServerEvent::AudioDelta(Delta { name, delta: STANDARD.encode(bytes) });
-            self.send(&ServerMessage { event_id, event });
+    fn command(&mut self, command: Command) {
+        // Only the newest position counts.
+        if let (Command::Played { response, .. }, Some(Command::Played { response: before, .. })) =
+            (&command, self.commands.back())
+            && response == before
+        {
+            self.commands.pop_back();
+        }
+        self.commands.push_back(command);
+    }
+
+    /// Sends what the line made of sound.
+    fn written<L: Line>(
+        &mut self,
+        event_id: String,
+        name: PartName,
+        written: Result<Vec<u8>, LineError>,
+        line: &mut L,
+    ) {
+        match written {
+            Ok(bytes) if !bytes.is_empty() => {
+                let event = ServerEvent::AudioDelta(Delta { name, delta: STANDARD.encode(bytes) });
+                self.send(&ServerMessage { event_id, event });
+            }
+            Ok(_) => self.outbound.extend(line.packets().into_iter().map(Outgoing::Packet)),
+            Err(error) => self.defect(&error),
         }
     }
 
     fn send(&mut self, message: &ServerMessage) {
         match serde_json::to_string(message) {
-            Ok(text) => self.outbound.push_back(text),
+            Ok(text) => self.outbound.push_back(Outgoing::Event(text)),
             Err(error) => {
                 tracing::error!(event = message.event.kind(), %error, "an event could not be written");
-                self.closing = true;
+                self.close();
             }
         }
     }
@@ -379,6 +355,22 @@ impl Call {
     fn defect(&mut self, error: &LineError) {
         tracing::error!(%error, "the call's sound could not be handled");
         self.metrics.errors.with_label_values(&[ErrorKind::Internal.code()]).inc();
-        self.closing = true;
+        self.close();
     }
+
+    fn close(&mut self) {
+        self.closing.get_or_insert(Ended::Failed);
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => tokio::time::sleep_until(deadline.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The runtime's clock, which a test may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }

@@ -58,7 +58,8 @@ impl Timing {
         let Some((_, since)) = self.waiting.take_if(|(waiting, _)| *waiting == response) else { return };
         self.metrics.ttfp.observe(at.saturating_duration_since(since).as_secs_f64());
         if let Some(stamps) = self.stamps.take() {
-            let between = |from: Instant, to: Instant| to.saturating_duration_since(from);
+            // What was done before the turn had ended, on the suspicion that it would, nobody waited for.
+            let between = |from: Instant, to: Instant| to.max(since).saturating_duration_since(from.max(since));
             self.metrics.stage(Stage::Prefill, between(since, stamps.accepted));
             self.metrics.stage(Stage::FirstToken, between(stamps.accepted, stamps.first_token));
             self.metrics.stage(Stage::FirstFrame, between(stamps.first_token, stamps.first_frame));

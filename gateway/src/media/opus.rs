@@ -16,8 +16,9 @@ const STEP: Duration = Duration::from_micros(2500);
 pub const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];
 /// Bits a second of speech: transparent for a mono voice, with room for the error correction.
 const BITRATE: i32 = 32_000;
-/// Packet loss that the encoder prepares for; above zero it spends bits on a copy of the packet before.
-const EXPECTED_LOSS_PERCENT: i32 = 10;
+/// Packet loss in percent that the encoder prepares for at first, at least and at most; above zero it spends bits on a
+/// copy of the packet before.
+const EXPECTED_LOSS: (i32, i32, i32) = (10, 5, 30);
 /// Encoder effort, 0-10: beyond 5 a voice at this bit rate gains nothing that one hears.
 const COMPLEXITY: i32 = 5;
 /// Root mean square below which a frame may become discontinuous, -55 dB of full scale. The library's own judgement takes
@@ -81,8 +82,15 @@ impl OpusEncoder {
         encoder.set_bitrate(Bitrate::Bits(BITRATE))?;
         encoder.set_complexity(COMPLEXITY)?;
         encoder.set_inband_fec(true)?;
-        encoder.set_packet_loss_perc(EXPECTED_LOSS_PERCENT)?;
+        encoder.set_packet_loss_perc(EXPECTED_LOSS.0)?;
         Ok(Self { encoder, frame_samples: samples_in(FRAME, rate) })
+    }
+
+    /// Prepares for this share of packets to be lost, 0 to 1, as the listener reports it.
+    pub fn expect_loss(&mut self, share: f64) -> Result<(), OpusError> {
+        let (_, least, most) = EXPECTED_LOSS;
+        let percent = if share.is_finite() { (share * 100.0).ceil() as i32 } else { least };
+        Ok(self.encoder.set_packet_loss_perc(percent.clamp(least, most))?)
     }
 
     /// Samples of one frame.

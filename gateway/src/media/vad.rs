@@ -3,9 +3,13 @@
 //! Every offset counts the audio received since the session began, never a wall clock, so that the same audio gives the
 //! same turns however fast it arrives.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use earshot::Detector;
+
+use super::end_of_turn::{Eagerness, EndOfTurn, JUDGED_AFTER_MS, WaitingTimes};
+use super::own_voice::is_echo;
 
 /// Samples a second that [`TurnDetector`] takes.
 pub const RATE: u32 = 16_000;
@@ -13,6 +17,8 @@ pub const RATE: u32 = 16_000;
 const PER_MS: u64 = (RATE / 1_000) as u64;
 /// Voiced time that a turn needs to begin; a click or a knock is shorter.
 const ONSET: Duration = Duration::from_millis(64);
+/// Voiced time that it takes to interrupt an answer: a cough or an assenting hum is shorter.
+const INTERRUPTION: Duration = Duration::from_millis(120);
 /// A turn also needs one frame that lies this much above the threshold: a voice soon does, while a network that has just
 /// met a fan or a street hovers around the middle for some tenths of a second.
 const CLEAR_VOICE: f32 = 0.2;
@@ -64,14 +70,18 @@ pub struct TurnSettings {
     pub threshold: f32,
     /// How much audio before the voice belongs to the turn.
     pub prefix_padding_ms: u64,
-    /// How much silence ends a turn.
+    /// How much silence ends a turn, unless that is judged.
     pub silence_duration_ms: u64,
+    /// Judge each pause by itself; see [`EndOfTurn`].
+    pub eagerness: Option<Eagerness>,
+    /// Silence after which the turn's end is suspected ([`TurnEvent::Paused`]); `None` for no suspicions.
+    pub pause_ms: Option<u64>,
 }
 
 impl Default for TurnSettings {
     /// The published defaults of `server_vad`.
     fn default() -> Self {
-        Self { threshold: 0.5, prefix_padding_ms: 300, silence_duration_ms: 500 }
+        Self { threshold: 0.5, prefix_padding_ms: 300, silence_duration_ms: 500, eagerness: None, pause_ms: None }
     }
 }
 
@@ -82,6 +92,16 @@ pub enum TurnEvent {
     SpeechStarted {
         /// The first millisecond of the turn: the voice's beginning less the prefix padding, never inside the turn before.
         audio_start_ms: u64,
+    },
+    /// The caller pauses: the turn may have ended. What follows is [`Self::Resumed`] or [`Self::SpeechStopped`].
+    Paused {
+        /// The end of the turn's audio, if it has ended.
+        audio_end_ms: u64,
+    },
+    /// The caller goes on after a pause.
+    Resumed {
+        /// Where the voice came back.
+        audio_ms: u64,
     },
     /// The caller has been silent for the configured time.
     SpeechStopped {
@@ -94,7 +114,10 @@ impl TurnEvent {
     /// The boundary in samples at [`RATE`]: the turn's first sample, or the first one after it.
     pub fn sample(self) -> u64 {
         match self {
-            Self::SpeechStarted { audio_start_ms: ms } | Self::SpeechStopped { audio_end_ms: ms } => ms * PER_MS,
+            Self::SpeechStarted { audio_start_ms: ms }
+            | Self::Paused { audio_end_ms: ms }
+            | Self::Resumed { audio_ms: ms }
+            | Self::SpeechStopped { audio_end_ms: ms } => ms * PER_MS,
         }
     }
 }
@@ -111,6 +134,11 @@ pub struct TurnDetector<D = Earshot> {
     /// Where the last turn ended; the next one cannot begin earlier.
     floor: u64,
     state: State,
+    end_of_turn: Box<dyn EndOfTurn>,
+    /// The latest sound, as much as `end_of_turn` wants to hear.
+    recent: VecDeque<f32>,
+    /// The loudest that may be heard of our own voice; `None` if there is nothing that the caller could interrupt.
+    own: Option<f32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -118,8 +146,9 @@ enum State {
     /// No turn is open. `voiced` samples have been heard since `since`, less those of the silence between, and `peak` was
     /// the highest probability.
     Quiet { since: u64, voiced: u64, peak: f32 },
-    /// A turn is open; its last voice ended at `voice_end`.
-    Speaking { voice_end: u64 },
+    /// A turn is open; its last voice ended at `voice_end`. Of the pause since then: whether its beginning was reported, and
+    /// how much silence was judged to end the turn, in ms.
+    Speaking { voice_end: u64, paused: bool, patience: Option<u64> },
 }
 
 impl State {
@@ -135,7 +164,29 @@ impl Default for TurnDetector {
 impl<D: VoiceDetector> TurnDetector<D> {
     /// A detector at the session's beginning.
     pub fn new(detector: D, settings: TurnSettings) -> Self {
-        Self { detector, settings, pending: Vec::new(), position: 0, floor: 0, state: State::QUIET }
+        Self {
+            detector,
+            settings,
+            pending: Vec::new(),
+            position: 0,
+            floor: 0,
+            state: State::QUIET,
+            end_of_turn: Box::new(WaitingTimes),
+            recent: VecDeque::new(),
+            own: None,
+        }
+    }
+
+    /// Judges pauses with `end_of_turn` from now on.
+    pub fn judging_with(mut self, end_of_turn: Box<dyn EndOfTurn>) -> Self {
+        self.end_of_turn = end_of_turn;
+        self
+    }
+
+    /// Says what the sound that comes next could interrupt: nothing (`None`), or an answer of which the microphone may hear
+    /// this much, as a root mean square. An interruption takes more voice, and an echo is none.
+    pub fn guard(&mut self, own: Option<f32>) {
+        self.own = own;
     }
 
     /// The settings in force.
@@ -171,7 +222,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
     /// Where the voice of the open turn ended so far, in samples: the moment to measure an answer from.
     pub fn voice_end(&self) -> Option<u64> {
         match self.state {
-            State::Speaking { voice_end } => Some(voice_end),
+            State::Speaking { voice_end, .. } => Some(voice_end),
             State::Quiet { .. } => None,
         }
     }
@@ -193,7 +244,10 @@ impl<D: VoiceDetector> TurnDetector<D> {
     }
 
     fn judge(&mut self, frame: &[f32]) -> Option<TurnEvent> {
-        let probability = self.detector.probability(frame);
+        // The network hears every frame, for it remembers.
+        let heard = self.detector.probability(frame);
+        let probability = if self.own.is_some_and(|own| is_echo(frame, own)) { 0.0 } else { heard };
+        self.remember(frame);
         let (start, length) = (self.position, frame.len() as u64);
         self.position += length;
         let threshold = self.settings.threshold;
@@ -210,27 +264,46 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 *peak = peak.max(probability);
                 // High thresholds leave less room above.
                 let clear = threshold + CLEAR_VOICE.min((1.0 - threshold) / 2.0);
-                if *voiced < ONSET.as_millis() as u64 * PER_MS || *peak < clear {
+                let onset = if self.own.is_some() { INTERRUPTION } else { ONSET };
+                if *voiced < onset.as_millis() as u64 * PER_MS || *peak < clear {
                     return None;
                 }
                 let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
-                self.state = State::Speaking { voice_end: self.position };
+                self.state = State::Speaking { voice_end: self.position, paused: false, patience: None };
                 // Rounded up at the floor, which may lie inside of a millisecond: never into the turn before.
                 Some(TurnEvent::SpeechStarted { audio_start_ms: begin.div_ceil(PER_MS) })
             }
-            State::Speaking { voice_end } => {
+            State::Speaking { voice_end, paused, patience } => {
                 if probability >= threshold - HYSTERESIS.min(threshold / 2.0) {
                     *voice_end = self.position;
-                    return None;
+                    *patience = None;
+                    return std::mem::take(paused).then_some(TurnEvent::Resumed { audio_ms: start / PER_MS });
                 }
                 let silence = self.position - *voice_end;
-                if silence < self.settings.silence_duration_ms * PER_MS {
-                    return None;
+                let enough = match self.settings.eagerness {
+                    None => self.settings.silence_duration_ms,
+                    Some(_) if silence < JUDGED_AFTER_MS * PER_MS => return None,
+                    Some(eagerness) => *patience
+                        .get_or_insert_with(|| self.end_of_turn.patience_ms(eagerness, self.recent.make_contiguous())),
+                };
+                if silence >= enough * PER_MS {
+                    self.floor = self.position;
+                    self.state = State::QUIET;
+                    return Some(TurnEvent::SpeechStopped { audio_end_ms: self.position / PER_MS });
                 }
-                self.floor = self.position;
-                self.state = State::QUIET;
-                Some(TurnEvent::SpeechStopped { audio_end_ms: self.position / PER_MS })
+                let suspected = !*paused && self.settings.pause_ms.is_some_and(|pause| silence >= pause * PER_MS);
+                *paused |= suspected;
+                suspected.then_some(TurnEvent::Paused { audio_end_ms: self.position / PER_MS })
             }
+        }
+    }
+
+    fn remember(&mut self, frame: &[f32]) {
+        let limit = usize::try_from(self.end_of_turn.memory_ms() * PER_MS).unwrap_or(usize::MAX);
+        if limit > 0 {
+            self.recent.extend(frame);
+            let excess = self.recent.len().saturating_sub(limit);
+            self.recent.drain(..excess);
         }
     }
 }

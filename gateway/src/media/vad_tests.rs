@@ -40,14 +40,14 @@ fn speech(name: &str) -> Vec<f32> {
 fn started(event: TurnEvent) -> u64 {
     match event {
         TurnEvent::SpeechStarted { audio_start_ms } => audio_start_ms,
-        TurnEvent::SpeechStopped { .. } => panic!("{event:?}"),
+        _ => panic!("{event:?}"),
     }
 }
 
 fn stopped(event: TurnEvent) -> u64 {
     match event {
         TurnEvent::SpeechStopped { audio_end_ms } => audio_end_ms,
-        TurnEvent::SpeechStarted { .. } => panic!("{event:?}"),
+        _ => panic!("{event:?}"),
     }
 }
 
@@ -88,6 +88,97 @@ fn a_pause_shorter_than_the_silence_stays_within_the_turn() {
     let events = turns.push(&silence(3_000));
     assert_eq!(events.len(), 2, "{events:?}");
     assert_eq!(stopped(events[1]), 80 * 16 + 512);
+}
+
+#[test]
+fn a_pause_is_suspected_once_and_taken_back_if_the_voice_returns() {
+    let mut turns = scripted([10..40, 60..80]);
+    turns.configure(TurnSettings { pause_ms: Some(200), ..turns.settings() });
+    let events = turns.push(&silence(3_000));
+    assert_eq!(
+        events[1..],
+        [
+            TurnEvent::Paused { audio_end_ms: 40 * 16 + 208 },
+            TurnEvent::Resumed { audio_ms: 60 * 16 },
+            TurnEvent::Paused { audio_end_ms: 80 * 16 + 208 },
+            TurnEvent::SpeechStopped { audio_end_ms: 80 * 16 + 512 },
+        ]
+    );
+    // Silence that ends a turn as soon leaves nothing to suspect.
+    let mut turns = scripted([10..40]);
+    turns.configure(TurnSettings { pause_ms: Some(200), silence_duration_ms: 200, ..turns.settings() });
+    assert_eq!(turns.push(&silence(1_000)).len(), 2);
+}
+
+#[test]
+fn each_pause_is_judged_once_by_what_was_said() {
+    /// Waits for the longer the quieter the turn's last 100 ms were; counts questions.
+    #[derive(Debug)]
+    struct Judge(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+    impl EndOfTurn for Judge {
+        fn memory_ms(&self) -> u64 {
+            100
+        }
+
+        fn patience_ms(&mut self, eagerness: Eagerness, turn: &[f32]) -> u64 {
+            assert_eq!((eagerness, turn.len()), (Eagerness::High, 1_600));
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if turn.iter().all(|sample| *sample == 0.0) { 800 } else { 300 }
+        }
+    }
+
+    let asked = std::sync::Arc::default();
+    let mut turns = scripted([10..40, 60..80]).judging_with(Box::new(Judge(std::sync::Arc::clone(&asked))));
+    turns.configure(TurnSettings { eagerness: Some(Eagerness::High), ..turns.settings() });
+    let mut events = turns.push(&silence(80 * 16));
+    assert_eq!(events.len(), 1, "800 ms are more than the first pause lasts");
+    events.extend(turns.push(&vec![0.1; 16_000]));
+    assert_eq!(events[1..], [TurnEvent::SpeechStopped { audio_end_ms: 80 * 16 + 304 }]);
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[test]
+fn an_interruption_takes_120_ms_of_voice() {
+    for (frames, begins) in [(7, false), (8, true)] {
+        let mut turns = scripted([10..10 + frames]);
+        turns.guard(Some(0.0));
+        assert_eq!(!turns.push(&silence(400)).is_empty(), begins, "{frames} frames");
+    }
+}
+
+#[test]
+fn our_own_voice_from_the_callers_loudspeaker_interrupts_nothing() {
+    use crate::media::own_voice::OwnVoice;
+    use std::time::Instant;
+
+    let answer: Vec<f32> = speech("sentence").repeat(3);
+    let caller = speech("question");
+    // Which of them the microphone hears, and what it makes of it.
+    let listen = |guarded: bool, interrupting: bool| -> Vec<TurnEvent> {
+        let (mut turns, mut own) = (TurnDetector::default(), OwnVoice::new(RATE));
+        let start = Instant::now();
+        own.speak(&answer, start);
+        let delay = 1_600;
+        let mut events = Vec::new();
+        for at in (0..answer.len() + 8_000).step_by(320) {
+            let heard: Vec<f32> = (at..at + 320)
+                .map(|i| {
+                    let echo = i.checked_sub(delay).and_then(|i| answer.get(i)).map_or(0.0, |sample| sample * 0.1);
+                    let voice = i.checked_sub(24_000).and_then(|i| caller.get(i)).filter(|_| interrupting);
+                    echo + voice.copied().unwrap_or(0.0)
+                })
+                .collect();
+            let now = start + Duration::from_millis(at as u64 / 16);
+            turns.guard(own.level(now).filter(|_| guarded));
+            events.extend(turns.push(&heard));
+        }
+        events
+    };
+    assert!(!listen(false, false).is_empty(), "without knowing better it is a voice");
+    assert_eq!(listen(true, false), []);
+    let begun = started(listen(true, true)[0]);
+    assert!((1_200..2_000).contains(&begun), "the caller speaks from 1500 ms on, less the padding: {begun}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::error::{ErrorBody, ErrorKind};
+use super::error::{ErrorBody, ErrorKind, abbreviate};
 use super::{input_audio, item, response, session};
 
 /// A client event with the name that the client gave it, if it did.
@@ -93,7 +93,7 @@ impl ClientMessage {
             "response.create" => body(text).map(ClientEvent::ResponseCreate),
             "response.cancel" => body(text).map(ClientEvent::ResponseCancel),
             other => {
-                let message = format!("unknown event type `{}`", abbreviate(other));
+                let message = format!("unknown event type `{}`", abbreviate(other.to_owned(), 64));
                 Err(ErrorBody::invalid(ErrorKind::UnknownEvent, message).at("type"))
             }
         };
@@ -107,11 +107,6 @@ impl ClientMessage {
 fn body<T: DeserializeOwned>(text: &str) -> Result<T, ErrorBody> {
     let mut reader = serde_json::Deserializer::from_str(text);
     serde_path_to_error::deserialize(&mut reader).map_err(|error| ErrorBody::from_path(&error, ""))
-}
-
-/// A client's word, short enough to repeat in a message.
-fn abbreviate(word: &str) -> String {
-    word.chars().take(64).collect()
 }
 
 #[cfg(test)]

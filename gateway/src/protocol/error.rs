@@ -136,6 +136,21 @@ impl ErrorKind {
     }
 }
 
+/// The longest message, in bytes: it may repeat what the client wrote.
+const MAX_MESSAGE: usize = 600;
+/// The longest path of a field and the longest name of an event that are repeated, in bytes.
+const MAX_NAME: usize = 512;
+
+/// `text`, or its beginning.
+pub(super) fn abbreviate(mut text: String, limit: usize) -> String {
+    if text.len() > limit {
+        let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
 impl ErrorBody {
     /// An error that the client can do something about.
     pub fn invalid(kind: ErrorKind, message: impl Into<String>) -> Self {
@@ -151,7 +166,7 @@ impl ErrorBody {
         Self {
             kind: class.into(),
             code: Some(kind.code().into()),
-            message: message.into(),
+            message: abbreviate(message.into(), MAX_MESSAGE),
             param: None,
             event_id: None,
         }
@@ -159,13 +174,13 @@ impl ErrorBody {
 
     /// Names the field that is wrong.
     pub fn at(mut self, param: impl Into<String>) -> Self {
-        self.param = Some(param.into());
+        self.param = Some(abbreviate(param.into(), MAX_NAME));
         self
     }
 
     /// Names the client event that caused it.
     pub fn about(mut self, event_id: Option<String>) -> Self {
-        self.event_id = event_id;
+        self.event_id = event_id.map(|event_id| abbreviate(event_id, MAX_NAME));
         self
     }
 

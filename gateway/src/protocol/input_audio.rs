@@ -35,3 +35,15 @@ pub struct Committed {
     /// The user item that was made.
     pub item_id: String,
 }
+
+/// `input_audio_buffer.timeout_triggered`: the caller has said nothing since the last answer was over. The silence becomes a
+/// user item and is answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TimeoutTriggered {
+    /// Where the silence begins: the end of the last answer.
+    pub audio_start_ms: u64,
+    /// Where it ends: now.
+    pub audio_end_ms: u64,
+    /// The user item that it becomes.
+    pub item_id: String,
+}

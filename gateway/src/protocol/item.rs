@@ -15,6 +15,39 @@ literal!(
 pub enum Item {
     /// Something said.
     Message(Message),
+    /// A function that the model called.
+    FunctionCall(FunctionCall),
+    /// What a function answered.
+    FunctionCallOutput(FunctionCallOutput),
+}
+
+impl Item {
+    /// Its name, if it has one yet.
+    pub fn id(&self) -> Option<&str> {
+        match self {
+            Self::Message(message) => message.id.as_deref(),
+            Self::FunctionCall(call) => call.id.as_deref(),
+            Self::FunctionCallOutput(output) => output.id.as_deref(),
+        }
+    }
+
+    /// Where its name stands.
+    pub fn id_mut(&mut self) -> &mut Option<String> {
+        match self {
+            Self::Message(message) => &mut message.id,
+            Self::FunctionCall(call) => &mut call.id,
+            Self::FunctionCallOutput(output) => &mut output.id,
+        }
+    }
+
+    /// Where its status stands.
+    pub fn status_mut(&mut self) -> &mut Status {
+        match self {
+            Self::Message(message) => &mut message.status,
+            Self::FunctionCall(call) => &mut call.status,
+            Self::FunctionCallOutput(output) => &mut output.status,
+        }
+    }
 }
 
 /// Something said by one side.
@@ -24,15 +57,59 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Always `realtime.item`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub object: ItemObject,
     /// How far it is.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_default")]
     pub status: Status,
     /// Who says it.
     pub role: Role,
     /// What is said.
     pub content: Vec<Content>,
+}
+
+/// A function that the model called.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionCall {
+    /// Unique within the conversation; a client may choose it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Always `realtime.item`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub object: ItemObject,
+    /// How far it is.
+    #[serde(default, deserialize_with = "or_default")]
+    pub status: Status,
+    /// What the answer to it names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    /// The function.
+    pub name: String,
+    /// Its arguments, as JSON.
+    pub arguments: String,
+}
+
+/// What a function answered.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionCallOutput {
+    /// Unique within the conversation; a client may choose it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// Always `realtime.item`.
+    #[serde(default, deserialize_with = "or_default")]
+    pub object: ItemObject,
+    /// How far it is.
+    #[serde(default, deserialize_with = "or_default")]
+    pub status: Status,
+    /// Which call it answers.
+    pub call_id: String,
+    /// The answer, as free text.
+    pub output: String,
+}
+
+/// Some clients write what they do not choose as `null`.
+fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
 /// How far an item is.
@@ -84,7 +161,7 @@ pub enum Content {
         /// What is said.
         text: String,
     },
-    /// Sound of the model.
+    /// Sound of the model. Sound itself is not taken back: the transcript stands for it.
     OutputAudio {
         /// What it says.
         #[serde(default)]
@@ -109,15 +186,48 @@ pub struct Name {
     pub item_id: String,
 }
 
-/// `conversation.item.truncate` and `.truncated`.
+/// `conversation.item.truncate`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truncate {
     /// Which item.
     pub item_id: String,
     /// Which part of it; always 0.
     pub content_index: u32,
+    /// How much of its sound remains. Clients compute it: fractions are cut off, and what is negative is 0.
+    #[serde(deserialize_with = "milliseconds")]
+    pub audio_end_ms: u64,
+}
+
+fn milliseconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    // `as` saturates.
+    f64::deserialize(deserializer).map(|ms| ms as u64)
+}
+
+/// `conversation.item.truncated`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Truncated {
+    /// Which item.
+    pub item_id: String,
+    /// Which part of it; always 0.
+    pub content_index: u32,
     /// How much of its sound remains.
     pub audio_end_ms: u64,
+    /// What was done differently from what was asked.
+    #[serde(default, skip_serializing_if = "Remarks::is_empty")]
+    pub repartee: Remarks,
+}
+
+/// What Repartee has to say about an event of its own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Remarks {
+    /// For a person.
+    pub warnings: Vec<String>,
+}
+
+impl Remarks {
+    fn is_empty(&self) -> bool {
+        self.warnings.is_empty()
+    }
 }
 
 /// `conversation.item.added` and `.done`.
@@ -161,8 +271,20 @@ mod tests {
     #[test]
     fn a_client_may_leave_out_what_it_does_not_choose() {
         let text = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]});
-        let Item::Message(message) = serde_json::from_value(text).unwrap();
+        let Item::Message(message) = serde_json::from_value(text).unwrap() else { panic!("a message") };
         assert_eq!(message.id, None);
         assert_eq!(message.content, [Content::InputText { text: "hi".into() }]);
+        let text = json!({"type": "function_call", "id": null, "object": null, "status": null, "name": "f",
+            "arguments": "{}"});
+        let Item::FunctionCall(call) = serde_json::from_value(text).unwrap() else { panic!("a call") };
+        assert_eq!((call.status, call.call_id), (Status::Completed, None));
+    }
+
+    #[test]
+    fn positions_are_any_number() {
+        for (written, read) in [("0", 0), ("1.9", 1), ("-3", 0), ("1e300", u64::MAX)] {
+            let text = format!(r#"{{"item_id": "a", "content_index": 0, "audio_end_ms": {written}}}"#);
+            assert_eq!(serde_json::from_str::<Truncate>(&text).unwrap().audio_end_ms, read);
+        }
     }
 }

@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::error::abbreviate;
+
 /// Applies `patch` to `target`. An object whose `type` changes is replaced whole, because its other fields belonged to
 /// the old type.
 pub fn merge(target: &mut Value, patch: &Value) {
@@ -42,6 +44,8 @@ pub fn unmet(patch: &Value, effective: &Value, root: &str) -> Vec<String> {
     sentences
 }
 
+/// The longest name of a field that is repeated, in bytes. No field that is known has a longer one.
+const MAX_KEY: usize = 64;
 /// Sentences that one update may cause.
 const MOST_SENTENCES: usize = 32;
 
@@ -52,7 +56,8 @@ fn compare(patch: &Value, effective: Option<&Value>, path: &str, sentences: &mut
     match (patch, effective) {
         (Value::Object(fields), Some(Value::Object(served))) => {
             for (key, value) in fields {
-                compare(value, served.get(key), &format!("{path}.{key}"), sentences);
+                let key = abbreviate(key.clone(), MAX_KEY);
+                compare(value, served.get(&key), &format!("{path}.{key}"), sentences);
             }
         }
         (_, None) => sentences.push(format!("{path} is not known here and was ignored")),

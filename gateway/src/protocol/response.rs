@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::item::Item;
+use super::item::{FunctionCall, FunctionCallOutput, Item, Message};
 use super::literal;
 use super::session::{AudioFormat, MaxTokens, Modality};
 
@@ -32,18 +32,41 @@ pub struct Overrides {
     /// Upper bound of text tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<MaxTokens>,
-    /// `auto`; `none` is refused.
+    /// `auto`, or `none` for an answer that leaves nothing behind in the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
-    /// Another history to answer: refused.
+    /// What to answer in place of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub input: Option<Vec<Value>>,
+    pub input: Option<Vec<InputItem>>,
+    /// Function tools for this answer alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<Vec<Value>>,
+    /// `auto`, `none`, `required`, or a function's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_choice: Option<Value>,
     /// Returned as it came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
     /// The voice.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audio: Option<OverrideAudio>,
+}
+
+/// One item of an answer's own input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum InputItem {
+    /// An item of the conversation.
+    ItemReference {
+        /// Which.
+        id: String,
+    },
+    /// Something said.
+    Message(Message),
+    /// A function that the model called.
+    FunctionCall(FunctionCall),
+    /// What a function answered.
+    FunctionCallOutput(FunctionCallOutput),
 }
 
 /// See [`Overrides::audio`].
@@ -60,6 +83,9 @@ pub struct OverrideOutput {
     /// A voice's name, or an object with its `id`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub voice: Option<Value>,
+    /// Format of the deltas.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<AudioFormat>,
 }
 
 /// `response.cancel`.
@@ -90,7 +116,7 @@ pub struct Response {
     pub status_details: Option<StatusDetails>,
     /// What it said.
     pub output: Vec<Item>,
-    /// The conversation that it belongs to.
+    /// The conversation that it belongs to, `null` for an answer outside of it.
     pub conversation_id: Option<String>,
     /// `["audio"]` or `["text"]`.
     pub output_modalities: Vec<Modality>,
@@ -227,7 +253,7 @@ pub struct OutputTokens {
 pub struct OutputItem {
     /// Whose it is.
     pub response_id: String,
-    /// Its place in the response; always 0.
+    /// Its place in the response.
     pub output_index: u32,
     /// The item.
     pub item: Item,
@@ -240,7 +266,7 @@ pub struct PartName {
     pub response_id: String,
     /// Its item.
     pub item_id: String,
-    /// The item's place in the response; always 0.
+    /// The item's place in the response.
     pub output_index: u32,
     /// The part's place in the item; always 0.
     pub content_index: u32,
@@ -300,4 +326,39 @@ pub struct TextDone {
     pub name: PartName,
     /// The whole of it.
     pub text: String,
+}
+
+/// `response.function_call_arguments.delta`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgumentsDelta {
+    /// Where it belongs.
+    #[serde(flatten)]
+    pub name: CallName,
+    /// The next piece of the JSON text.
+    pub delta: String,
+}
+
+/// `response.function_call_arguments.done`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgumentsDone {
+    /// Where it belongs.
+    #[serde(flatten)]
+    pub call: CallName,
+    /// The function.
+    pub name: String,
+    /// The whole of it.
+    pub arguments: String,
+}
+
+/// Where a function call stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallName {
+    /// Whose it is.
+    pub response_id: String,
+    /// Its item.
+    pub item_id: String,
+    /// The item's place in the response.
+    pub output_index: u32,
+    /// What the answer to it will name.
+    pub call_id: String,
 }

@@ -33,6 +33,8 @@ pub enum ServerEvent {
     InputCommitted(input_audio::Committed),
     #[serde(rename = "input_audio_buffer.cleared")]
     InputCleared {},
+    #[serde(rename = "input_audio_buffer.timeout_triggered")]
+    TimeoutTriggered(input_audio::TimeoutTriggered),
     #[serde(rename = "conversation.item.added")]
     ItemAdded(item::Placed),
     #[serde(rename = "conversation.item.done")]
@@ -42,7 +44,7 @@ pub enum ServerEvent {
     #[serde(rename = "conversation.item.retrieved")]
     ItemRetrieved(item::Shown),
     #[serde(rename = "conversation.item.truncated")]
-    ItemTruncated(item::Truncate),
+    ItemTruncated(item::Truncated),
     #[serde(rename = "response.created")]
     ResponseCreated(response::State),
     #[serde(rename = "response.output_item.added")]
@@ -65,6 +67,10 @@ pub enum ServerEvent {
     TextDelta(response::Delta),
     #[serde(rename = "response.output_text.done")]
     TextDone(response::TextDone),
+    #[serde(rename = "response.function_call_arguments.delta")]
+    ArgumentsDelta(response::ArgumentsDelta),
+    #[serde(rename = "response.function_call_arguments.done")]
+    ArgumentsDone(response::ArgumentsDone),
     #[serde(rename = "response.done")]
     ResponseDone(response::State),
     #[serde(rename = "output_audio_buffer.started")]
@@ -88,6 +94,7 @@ impl ServerEvent {
             Self::SpeechStopped(_) => "input_audio_buffer.speech_stopped",
             Self::InputCommitted(_) => "input_audio_buffer.committed",
             Self::InputCleared {} => "input_audio_buffer.cleared",
+            Self::TimeoutTriggered(_) => "input_audio_buffer.timeout_triggered",
             Self::ItemAdded(_) => "conversation.item.added",
             Self::ItemDone(_) => "conversation.item.done",
             Self::ItemDeleted(_) => "conversation.item.deleted",
@@ -104,6 +111,8 @@ impl ServerEvent {
             Self::TranscriptDone(_) => "response.output_audio_transcript.done",
             Self::TextDelta(_) => "response.output_text.delta",
             Self::TextDone(_) => "response.output_text.done",
+            Self::ArgumentsDelta(_) => "response.function_call_arguments.delta",
+            Self::ArgumentsDone(_) => "response.function_call_arguments.done",
             Self::ResponseDone(_) => "response.done",
             Self::OutputStarted(_) => "output_audio_buffer.started",
             Self::OutputStopped(_) => "output_audio_buffer.stopped",

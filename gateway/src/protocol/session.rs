@@ -45,7 +45,7 @@ pub struct Session {
     pub output_modalities: Vec<Modality>,
     /// The system message; empty for none.
     pub instructions: String,
-    /// Function tools, as they came.
+    /// Function tools, as they came. Tools of other kinds are left out.
     pub tools: Vec<Value>,
     /// As it came.
     pub tool_choice: Value,
@@ -89,16 +89,25 @@ impl Default for Session {
 }
 
 /// What Repartee adds to the protocol.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Extension {
     /// What of the last update is served differently from what was asked.
     pub warnings: Vec<String>,
+    /// Whether an answer is begun, unheard, as soon as the caller pauses, and thrown away if the caller goes on.
+    pub speculative_start: bool,
+}
+
+impl Default for Extension {
+    fn default() -> Self {
+        Self { warnings: Vec::new(), speculative_start: true }
+    }
 }
 
 impl Extension {
+    /// Stock clients need not see what they did not ask for.
     fn is_empty(&self) -> bool {
-        self.warnings.is_empty()
+        *self == Self::default()
     }
 }
 
@@ -217,6 +226,10 @@ pub enum AudioFormat {
     /// G.711 A-law at 8 kHz.
     #[serde(rename = "audio/pcma")]
     Pcma,
+    /// An extension: each binary message is one Opus packet, in either direction. What the caller does not say has to be
+    /// sent too, as silence.
+    #[serde(rename = "audio/opus")]
+    Opus,
 }
 
 impl Default for AudioFormat {
@@ -231,6 +244,8 @@ impl AudioFormat {
         match self {
             Self::Pcm { rate } => rate,
             Self::Pcmu | Self::Pcma => 8_000,
+            // What the format is defined at; each side may run its codec at another rate.
+            Self::Opus => 48_000,
         }
     }
 }
@@ -246,7 +261,7 @@ fn standard_rate() -> u32 {
 pub enum TurnDetection {
     /// By voice and silence.
     ServerVad(ServerVad),
-    /// By voice and silence too, with the waiting time that the eagerness stands for.
+    /// By voice too; how much silence ends a turn is judged each time.
     SemanticVad(SemanticVad),
 }
 
@@ -278,7 +293,7 @@ pub struct ServerVad {
     pub prefix_padding_ms: u32,
     /// Silence that ends a turn.
     pub silence_duration_ms: u32,
-    /// Not offered.
+    /// Silence after an answer was heard that asks for another one; 5000 to 30000. `null` for never.
     pub idle_timeout_ms: Option<u32>,
     /// Whether the end of a turn asks for an answer.
     pub create_response: bool,

@@ -19,6 +19,7 @@ use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::protocol::{ErrorBody, ErrorKind};
 use crate::session::{Delivery, Setup};
+use crate::transport::webrtc::Port;
 
 /// When a full server, or one that goes down, may be worth another try.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
@@ -52,6 +53,8 @@ pub(crate) struct App {
     pub(super) phase: watch::Sender<Phase>,
     /// True while calls are taken. The engine is warm before there is a server.
     pub(super) ready: watch::Sender<bool>,
+    /// The UDP socket of all WebRTC calls.
+    pub(super) port: Port,
     /// WebRTC calls by name.
     pub(super) calls: Calls,
     /// Cloned by every call. Weak, because requests outlive it.

@@ -8,6 +8,8 @@
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
 //! - `client_secrets`: ephemeral keys
 //! - `models`: the model that is served
+//! - `offer`: the body of a call
+//! - `ice_servers`: short-lived TURN credentials
 //! - `page`: the demo page
 //! - `reload`: new keys and a new certificate while calls go on
 //! - `reply`: errors as HTTP answers
@@ -17,8 +19,10 @@ mod calls;
 mod chat;
 mod client_secrets;
 mod gate;
+mod ice_servers;
 mod listen;
 mod models;
+mod offer;
 mod origin;
 mod page;
 mod realtime;
@@ -54,6 +58,7 @@ use crate::ids::Ids;
 use crate::lan;
 use crate::metrics::Metrics;
 use crate::protocol::{ErrorBody, ErrorKind};
+use crate::transport::webrtc::{Dropped, Port, WebRtcSettings};
 pub(crate) use app::App;
 use app::Phase;
 use calls::Calls;
@@ -84,6 +89,14 @@ pub enum BindError {
     /// There is no HTTPS.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The UDP port of the calls cannot be used.
+    #[error("cannot use the UDP address {address} for calls: {error}")]
+    Udp {
+        /// Where.
+        address: SocketAddr,
+        /// Why not.
+        error: io::Error,
+    },
     /// The operating system has no random numbers.
     #[error("no random numbers: {0}")]
     Random(#[from] getrandom::Error),
@@ -108,7 +121,6 @@ pub struct Server {
 
 /// A [`TlsAcceptor`] that can be printed.
 struct Tls(TlsAcceptor);
-
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Tls")
@@ -126,6 +138,9 @@ impl Server {
         let address = config.listen;
         let listener = TcpListener::bind(address).await.map_err(|error| BindError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| BindError::Listen { address, error })?;
+        let webrtc = WebRtcSettings::of(&config.webrtc, address.ip());
+        let udp = webrtc.udp;
+        let port = Port::bind(webrtc).map_err(|error| BindError::Udp { address: udp, error })?;
         let (alive, calls_ended) = mpsc::channel(1);
         let ids = Ids::new()?;
         let app = App {
@@ -141,6 +156,7 @@ impl Server {
             ids,
             phase: watch::Sender::new(Phase::Serving),
             ready: watch::Sender::new(false),
+            port,
             calls: Calls::default(),
             alive: alive.downgrade(),
         };
@@ -202,13 +218,14 @@ impl Server {
 fn router(app: Arc<App>) -> Router {
     let guarded = Router::new()
         .route("/v1/realtime", get(realtime::websocket))
-        .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(calls::MAX_OFFER)))
+        .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(offer::MAX_BODY)))
         .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
         .route(
             client_secrets::PATH,
             post(client_secrets::create).layer(DefaultBodyLimit::max(client_secrets::MAX_BODY)),
         )
         .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))
+        .route("/v1/realtime/ice_servers", get(ice_servers::list))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::show))
         .route("/metrics", get(metrics))
@@ -246,6 +263,10 @@ async fn card(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let Dropped { strangers, unread, unsent } = app.port.dropped();
+    for (reason, total) in [("stranger", strangers), ("unread", unread), ("unsent", unsent)] {
+        app.metrics.network.dropped(reason, total);
+    }
     match app.metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => Refusal::internal(&error.to_string()).into_response(),

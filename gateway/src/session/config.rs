@@ -3,15 +3,21 @@
 use repartee_engine::session::ModelInfo;
 use serde_json::Value;
 
+use super::tools;
+use crate::media::end_of_turn;
 use crate::media::{resample, vad::TurnSettings};
 use crate::protocol::merge::{merge, strip_nulls, unmet};
-use crate::protocol::session::{Eagerness, Modality, ServerVad, Session, TurnDetection};
+use crate::protocol::session::{AudioFormat, Eagerness, Modality, ServerVad, Session, TurnDetection};
 use crate::protocol::{ErrorBody, ErrorKind};
 
 /// The longest prefix padding, in ms: it is kept in memory while nobody speaks.
 const MAX_PREFIX_MS: u32 = 5_000;
 /// The longest silence that ends a turn, in ms.
 const MAX_SILENCE_MS: u32 = 60_000;
+/// The shortest and the longest idle timeout, in ms, as in the published reference.
+const IDLE_MS: std::ops::RangeInclusive<u32> = 5_000..=30_000;
+/// Silence after which an answer is begun on suspicion, in ms.
+const PAUSE_MS: u64 = 200;
 /// The longest instructions, in bytes.
 pub(super) const MAX_INSTRUCTIONS: usize = 256 << 10;
 /// The most that the fields which are only repeated to the client (tools and their choice) may hold, in bytes.
@@ -54,9 +60,7 @@ fn check(config: &Session) -> Result<(), ErrorBody> {
         ("session.audio.input.format.rate", config.audio.input.format),
         ("session.audio.output.format.rate", config.audio.output.format),
     ] {
-        if !resample::RATES.contains(&format.rate()) {
-            return refuse(param, format!("sample rates are 8000 to 48000 Hz, got {}", format.rate()));
-        }
+        check_rate(format, param)?;
     }
     if let Some(TurnDetection::ServerVad(vad)) = &config.audio.input.turn_detection {
         let at = "session.audio.input.turn_detection";
@@ -71,7 +75,16 @@ fn check(config: &Session) -> Result<(), ErrorBody> {
     if echoed > MAX_ECHOED {
         return refuse("session.tools", format!("tools hold at most {MAX_ECHOED} bytes"));
     }
-    Ok(())
+    tools::functions(&config.tools, "session.tools").map(drop)
+}
+
+/// Refuses rates at which nobody speaks.
+pub(super) fn check_rate(format: AudioFormat, param: &str) -> Result<(), ErrorBody> {
+    if resample::RATES.contains(&format.rate()) {
+        return Ok(());
+    }
+    let message = format!("sample rates are 8000 to 48000 Hz, got {}", format.rate());
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
 }
 
 /// Turns what was asked for into what is served.
@@ -84,6 +97,7 @@ fn serve(config: &mut Session, model: &ModelInfo) {
     config.audio.input.noise_reduction = None;
     config.audio.input.transcription = None;
     config.audio.output.speed = 1.0;
+    config.tools.retain(tools::is_function);
     let voice = &mut config.audio.output.voice;
     if !model.voices.contains(voice) {
         voice.clone_from(&model.default_voice);
@@ -92,27 +106,29 @@ fn serve(config: &mut Session, model: &ModelInfo) {
     let spoken = config.output_modalities.is_empty() || config.output_modalities.contains(&Modality::Audio);
     config.output_modalities = vec![if spoken { Modality::Audio } else { Modality::Text }];
     if let Some(TurnDetection::ServerVad(vad)) = &mut config.audio.input.turn_detection {
-        vad.idle_timeout_ms = None;
+        vad.idle_timeout_ms = vad.idle_timeout_ms.map(|ms| ms.clamp(*IDLE_MS.start(), *IDLE_MS.end()));
         vad.prefix_padding_ms = vad.prefix_padding_ms.min(MAX_PREFIX_MS);
         vad.silence_duration_ms = vad.silence_duration_ms.min(MAX_SILENCE_MS);
     }
 }
 
 /// The detector's settings.
-pub(super) fn turn_settings(detection: &TurnDetection) -> TurnSettings {
-    match detection {
+pub(super) fn turn_settings(detection: &TurnDetection, speculative: bool) -> TurnSettings {
+    let settings = match detection {
         TurnDetection::ServerVad(vad) => TurnSettings {
             threshold: vad.threshold as f32,
             prefix_padding_ms: vad.prefix_padding_ms.into(),
             silence_duration_ms: vad.silence_duration_ms.into(),
-        },
-        TurnDetection::SemanticVad(vad) => TurnSettings {
-            silence_duration_ms: match vad.eagerness {
-                Eagerness::Low => 1_200,
-                Eagerness::Medium | Eagerness::Auto => 700,
-                Eagerness::High => 400,
-            },
             ..TurnSettings::default()
         },
-    }
+        TurnDetection::SemanticVad(vad) => {
+            let eagerness = match vad.eagerness {
+                Eagerness::Low => end_of_turn::Eagerness::Low,
+                Eagerness::Medium | Eagerness::Auto => end_of_turn::Eagerness::Medium,
+                Eagerness::High => end_of_turn::Eagerness::High,
+            };
+            TurnSettings { eagerness: Some(eagerness), ..TurnSettings::default() }
+        }
+    };
+    TurnSettings { pause_ms: Some(PAUSE_MS).filter(|_| speculative && detection.creates_response()), ..settings }
 }

@@ -39,6 +39,8 @@ pub(super) struct Turn {
     pending: Vec<f32>,
     /// Whether the engine has refused part of it, which the client is told once.
     pub refused: bool,
+    /// Its end is suspected: what comes now may not belong to it, and is not submitted.
+    paused: bool,
 }
 
 impl Hearing {
@@ -47,9 +49,9 @@ impl Hearing {
         Self { per_ms, received: 0, early: VecDeque::new(), early_limit: 0, turn: None }
     }
 
-    /// Sets how much sound is kept from before a turn.
-    pub fn keep(&mut self, prefix_ms: u64) {
-        self.early_limit = self.samples(prefix_ms + DECISION_MS) as usize;
+    /// Sets how much sound is kept from before a turn, and how much silence may become a turn by itself.
+    pub fn keep(&mut self, prefix_ms: u64, silence_ms: u64) {
+        self.early_limit = self.samples((prefix_ms + DECISION_MS).max(silence_ms)) as usize;
         self.trim();
     }
 
@@ -87,8 +89,31 @@ impl Hearing {
         let skip = usize::try_from(start.saturating_sub(kept_from)).unwrap_or(usize::MAX).min(self.early.len());
         self.early.drain(..skip);
         let pending: Vec<f32> = std::mem::take(&mut self.early).into();
-        self.turn = Some(Turn { item_id, samples: pending.len() as u64, pending, refused: false });
+        self.turn = Some(Turn { item_id, samples: pending.len() as u64, pending, refused: false, paused: false });
         self.slices()
+    }
+
+    /// Takes the open turn to end at `end_ms`: returns what is left of it until then, and keeps what comes later. `None` if
+    /// there is no such turn.
+    pub fn pause(&mut self, end_ms: u64) -> Option<Option<Vec<f32>>> {
+        let after = usize::try_from(self.received.saturating_sub(self.samples(end_ms))).unwrap_or(usize::MAX);
+        let turn = self.turn.as_mut().filter(|turn| !turn.refused && turn.samples > after as u64)?;
+        turn.paused = true;
+        let last: Vec<f32> = turn.pending.drain(..turn.pending.len().saturating_sub(after)).collect();
+        Some(Some(last).filter(|last| !last.is_empty()))
+    }
+
+    /// The open turn did not end where it was taken to; returns its slices.
+    pub fn go_on(&mut self) -> Vec<Vec<f32>> {
+        if let Some(turn) = &mut self.turn {
+            turn.paused = false;
+        }
+        self.slices()
+    }
+
+    /// Sound received since the session began, in ms.
+    pub fn received_ms(&self) -> u64 {
+        (self.received as f64 / self.per_ms) as u64
     }
 
     /// Ends the open turn at `end_ms`, or with the sound received; returns it and its last slice.
@@ -117,7 +142,7 @@ impl Hearing {
 
     fn slices(&mut self) -> Vec<Vec<f32>> {
         let [slice, max, held] = [SLICE_MS, MAX_SLICE_MS, HELD_MS].map(|ms| self.samples(ms as u64) as usize);
-        let Some(turn) = &mut self.turn else { return Vec::new() };
+        let Some(turn) = self.turn.as_mut().filter(|turn| !turn.paused) else { return Vec::new() };
         let mut slices = Vec::new();
         while turn.pending.len() >= slice + held {
             let length = (turn.pending.len() - held).min(max);
@@ -163,7 +188,7 @@ mod tests {
     fn a_turn_is_cut_exactly_however_the_sound_is_split() {
         for pieces in [vec![20; 40], vec![1; 800], vec![7; 115]] {
             let mut hearing = Hearing::new(1_000);
-            hearing.keep(300);
+            hearing.keep(300, 0);
             assert_eq!(all(&mut hearing, &pieces, 150, 780), ramp(150, 780));
         }
     }
@@ -171,7 +196,7 @@ mod tests {
     #[test]
     fn sound_after_the_end_may_open_the_next_turn() {
         let mut hearing = Hearing::new(1_000);
-        hearing.keep(300);
+        hearing.keep(300, 0);
         hearing.push(&ramp(0, 100));
         hearing.open("a".into(), Some(0));
         hearing.push(&ramp(100, 120));
@@ -183,7 +208,7 @@ mod tests {
     #[test]
     fn slices_are_80_to_1000_ms() {
         let mut hearing = Hearing::new(1_000);
-        hearing.keep(4_000);
+        hearing.keep(4_000, 0);
         hearing.push(&ramp(0, 3_000));
         let mut lengths: Vec<_> = hearing.open("a".into(), None).iter().map(Vec::len).collect();
         assert_eq!(lengths, [1_000, 1_000, 950]);
@@ -192,9 +217,28 @@ mod tests {
     }
 
     #[test]
+    fn a_pause_cuts_exactly_and_going_on_loses_nothing() {
+        for goes_on in [false, true] {
+            let mut hearing = Hearing::new(1_000);
+            hearing.keep(300, 0);
+            hearing.push(&ramp(0, 200));
+            let mut heard = hearing.open("a".into(), Some(0));
+            heard.extend(hearing.push(&ramp(200, 400)));
+            heard.extend(hearing.pause(390).unwrap());
+            assert_eq!(heard.concat(), ramp(0, 390));
+            assert!(hearing.push(&ramp(400, 900)).is_empty());
+            if goes_on {
+                heard.extend(hearing.go_on());
+                heard.extend(hearing.close(None).unwrap().1);
+                assert_eq!(heard.concat(), ramp(0, 900));
+            }
+        }
+    }
+
+    #[test]
     fn silence_before_a_turn_does_not_pile_up() {
         let mut hearing = Hearing::new(1_000);
-        hearing.keep(300);
+        hearing.keep(300, 0);
         for _ in 0..1_000 {
             hearing.push(&ramp(0, 20));
         }

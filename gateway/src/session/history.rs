@@ -1,8 +1,8 @@
-//! The conversation's items as the wire shows them. The engine keeps its own history under [`Entry::item`].
+//! The conversation's items as the wire shows them. The engine keeps its own history under [`Entry::engine`].
 
-use repartee_engine::session::ItemId;
+use repartee_engine::session::{ItemId, Place};
 
-use crate::protocol::item::{Content, Item, ItemObject, Message, Placed, Role, Status};
+use crate::protocol::item::{Content, Item, Placed};
 
 /// The most that a conversation may hold, in bytes of text; an item counts for [`ITEM_BYTES`] on top.
 const MAX_BYTES: usize = 4 << 20;
@@ -13,6 +13,8 @@ const ITEM_BYTES: usize = 512;
 #[derive(Debug, Default)]
 pub(super) struct History {
     entries: Vec<Entry>,
+    /// What they hold, as [`History::has_room`] counts it.
+    held: usize,
 }
 
 /// One item.
@@ -20,59 +22,92 @@ pub(super) struct History {
 pub(super) struct Entry {
     /// Its name on the wire.
     pub id: String,
-    /// Its name in the engine.
-    pub item: ItemId,
-    /// What it is.
-    pub kind: Kind,
-    /// How far it is.
-    pub status: Status,
-    /// What it says; empty for sound of the caller.
-    pub text: String,
-    /// How much sound it holds.
+    /// As the wire shows it: sound itself is left out.
+    pub item: Item,
+    /// Its names in the engine, in order: a message of several parts has several, a function call shares the name of the
+    /// answer that it is part of, and an item of which nothing is left has none.
+    pub engine: Vec<ItemId>,
+    /// How much sound of ours it holds.
     pub audio_ms: u64,
 }
 
-/// Who says an item, and how.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Instructions in between.
-    System,
-    /// The caller wrote.
-    UserText,
-    /// The caller spoke.
-    UserAudio,
-    /// The model writes.
-    AssistantText,
-    /// The model speaks.
-    AssistantAudio,
+impl Entry {
+    /// An entry for `item`, which gets the name `id`.
+    pub fn new(id: String, mut item: Item, engine: Vec<ItemId>) -> Self {
+        *item.id_mut() = Some(id.clone());
+        Self { id, item, engine, audio_ms: 0 }
+    }
+
+    /// What was said aloud, if the item is an answer that was.
+    pub fn transcript(&self) -> Option<&str> {
+        let Item::Message(message) = &self.item else { return None };
+        match message.content.first() {
+            Some(Content::OutputAudio { transcript }) => Some(transcript.as_deref().unwrap_or_default()),
+            _ => None,
+        }
+    }
 }
 
-impl Entry {
-    /// The item as the wire shows it.
-    pub fn wire(&self) -> Item {
-        let (role, content) = match self.kind {
-            Kind::System => (Role::System, Content::InputText { text: self.text.clone() }),
-            Kind::UserText => (Role::User, Content::InputText { text: self.text.clone() }),
-            Kind::UserAudio => (Role::User, Content::InputAudio { audio: None, transcript: None }),
-            Kind::AssistantText => (Role::Assistant, Content::OutputText { text: self.text.clone() }),
-            Kind::AssistantAudio => (Role::Assistant, Content::OutputAudio { transcript: Some(self.text.clone()) }),
-        };
-        // An item that is still being made has no parts yet: they are announced one by one.
-        let content = if self.status == Status::InProgress { Vec::new() } else { vec![content] };
-        let id = Some(self.id.clone());
-        Item::Message(Message { id, object: ItemObject::Value, status: self.status, role, content })
+/// What `item` holds in text.
+pub(super) fn text_bytes(item: &Item) -> usize {
+    match item {
+        Item::Message(message) => message.content.iter().map(content_bytes).sum(),
+        Item::FunctionCall(call) => {
+            call.call_id.as_ref().map_or(0, String::len) + call.name.len() + call.arguments.len()
+        }
+        Item::FunctionCallOutput(output) => output.call_id.len() + output.output.len(),
     }
+}
+
+fn content_bytes(content: &Content) -> usize {
+    match content {
+        Content::InputText { text } | Content::OutputText { text } => text.len(),
+        Content::InputAudio { audio: _, transcript } | Content::OutputAudio { transcript } => {
+            transcript.as_ref().map_or(0, String::len)
+        }
+    }
+}
+
+fn cost(item: &Item) -> usize {
+    text_bytes(item) + ITEM_BYTES
 }
 
 impl History {
     /// Whether an item of about this much text still fits.
     pub fn has_room(&self, text: usize) -> bool {
-        let held: usize = self.entries.iter().map(|entry| entry.text.len() + ITEM_BYTES).sum();
-        held + text + ITEM_BYTES <= MAX_BYTES
+        self.held + text + ITEM_BYTES <= MAX_BYTES
     }
 
     pub fn push(&mut self, entry: Entry) {
-        self.entries.push(entry);
+        self.insert(self.entries.len(), entry);
+    }
+
+    pub fn insert(&mut self, index: usize, entry: Entry) {
+        self.held += cost(&entry.item);
+        self.entries.insert(index, entry);
+    }
+
+    /// Where an item comes that is put after `previous` (`root` for the beginning, nothing for the end); `None` if there is no such
+    /// item.
+    pub fn index_after(&self, previous: Option<&str>) -> Option<usize> {
+        match previous {
+            None => Some(self.entries.len()),
+            Some("root") => Some(0),
+            Some(id) => self.position(id).map(|index| index + 1),
+        }
+    }
+
+    /// The same place in the engine's words.
+    pub fn place(&self, index: usize) -> Place {
+        if index >= self.entries.len() {
+            return Place::End;
+        }
+        let before = self.entries[..index].iter().rev().find_map(|entry| entry.engine.last());
+        before.map_or(Place::Start, |item| Place::After(*item))
+    }
+
+    pub fn first_id(&self) -> Option<&str> {
+        self.entries.first().map(|entry| entry.id.as_str())
     }
 
     pub fn last_id(&self) -> Option<&str> {
@@ -80,22 +115,33 @@ impl History {
     }
 
     pub fn find(&self, id: &str) -> Option<&Entry> {
-        self.entries.iter().find(|entry| entry.id == id)
+        self.position(id).map(|index| &self.entries[index])
     }
 
-    pub fn find_mut(&mut self, id: &str) -> Option<&mut Entry> {
-        self.entries.iter_mut().find(|entry| entry.id == id)
+    /// Changes an item, if it is still there.
+    pub fn change(&mut self, id: &str, change: impl FnOnce(&mut Entry)) {
+        let Some(index) = self.position(id) else { return };
+        let entry = &mut self.entries[index];
+        self.held -= cost(&entry.item);
+        change(entry);
+        self.held += cost(&entry.item);
     }
 
     pub fn remove(&mut self, id: &str) -> Option<Entry> {
-        let index = self.entries.iter().position(|entry| entry.id == id)?;
-        Some(self.entries.remove(index))
+        let entry = self.entries.remove(self.position(id)?);
+        self.held -= cost(&entry.item);
+        Some(entry)
     }
 
     /// The item and the one before it, for `conversation.item.added` and `.done`.
     pub fn placed(&self, id: &str) -> Option<Placed> {
-        let index = self.entries.iter().position(|entry| entry.id == id)?;
+        let index = self.position(id)?;
         let previous_item_id = index.checked_sub(1).map(|before| self.entries[before].id.clone());
-        Some(Placed { previous_item_id, item: self.entries[index].wire() })
+        Some(Placed { previous_item_id, item: self.entries[index].item.clone() })
+    }
+
+    fn position(&self, id: &str) -> Option<usize> {
+        // What is asked for is mostly new.
+        self.entries.iter().rposition(|entry| entry.id == id)
     }
 }

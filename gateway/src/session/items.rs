@@ -1,11 +1,13 @@
 //! What a client does to the items of the conversation.
 
-use repartee_engine::session::{Command, Role as EngineRole};
+use repartee_engine::session::{Command, Content as EngineContent, Place, Role as EngineRole};
 
 use super::Core;
-use super::history::{Entry, Kind};
-use crate::protocol::item::{Content, Create, Item, Message, Name, Role, Shown, Status, Truncate};
+use super::history::{Entry, text_bytes};
+use super::sound;
+use crate::protocol::item::{Content, Create, Item, Message, Name, Remarks, Role, Shown, Status, Truncate, Truncated};
 use crate::protocol::response::Reason;
+use crate::protocol::session::{AudioFormat, Modality};
 use crate::protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 /// The longest id that a client may choose, in bytes.
@@ -20,60 +22,104 @@ impl Core {
         }
     }
 
+    /// Puts an item of the talk itself behind `previous`, or at the end. When a talk outgrows the gateway's memory its oldest
+    /// items are forgotten.
+    pub(super) fn remember(&mut self, entry: Entry, previous: Option<&str>) {
+        while !self.history.has_room(text_bytes(&entry.item))
+            && let Some(oldest) = self.history.first_id().map(str::to_owned)
+            && let Some(oldest) = self.history.remove(&oldest)
+        {
+            self.forget(oldest);
+        }
+        let index = previous.and_then(|previous| self.history.index_after(Some(previous)));
+        match index {
+            Some(index) => self.history.insert(index, entry),
+            None => self.history.push(entry),
+        }
+    }
+
+    fn forget(&mut self, entry: Entry) {
+        for item in entry.engine {
+            self.command(Command::Delete { item });
+        }
+        self.send(ServerEvent::ItemDeleted(Name { item_id: entry.id }));
+    }
+
     pub(super) fn create_item(&mut self, create: Create) -> Result<(), ErrorBody> {
-        let Item::Message(message) = create.item;
-        let text = spoken_text(&message)?;
-        self.check_place(create.previous_item_id.as_deref())?;
-        if !self.history.has_room(text.len()) {
+        let mut item = create.item;
+        let contents = self.contents(&item, "item")?;
+        let Some(index) = self.history.index_after(create.previous_item_id.as_deref()) else {
+            let message = "there is no item with this id to insert after";
+            return Err(ErrorBody::invalid(ErrorKind::PreviousUnknown, message).at("previous_item_id"));
+        };
+        if !self.history.has_room(text_bytes(&item)) {
             let message = "the conversation is full: delete items first";
             return Err(ErrorBody::invalid(ErrorKind::ConversationTooLarge, message));
         }
-        let (generated, item) = self.new_item();
-        let id = message.id.unwrap_or(generated);
-        if id.is_empty() || id.len() > MAX_ID {
-            let message = format!("an item's id has 1 to {MAX_ID} bytes");
-            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("item.id"));
+        let id = self.chosen_id(&mut item)?;
+        leave_out_sound(&mut item);
+        *item.status_mut() = Status::Completed;
+        if let Item::FunctionCall(call) = &mut item
+            && call.call_id.is_none()
+        {
+            call.call_id = Some(self.new_call_id());
         }
-        if self.history.find(&id).is_some() || self.hearing.turn().is_some_and(|turn| turn.item_id == id) {
-            let message = format!("an item with the id `{id}` exists already");
-            return Err(ErrorBody::invalid(ErrorKind::DuplicateItem, message).at("item.id"));
+        let (mut place, mut engine) = (self.history.place(index), Vec::new());
+        for content in contents {
+            let item = self.number();
+            self.command(Command::Insert { item, place, content });
+            if place != Place::End {
+                place = Place::After(item);
+            }
+            engine.push(item);
         }
-        let (kind, role) = match message.role {
-            Role::System => (Kind::System, EngineRole::System),
-            Role::User => (Kind::UserText, EngineRole::User),
-            Role::Assistant => (Kind::AssistantText, EngineRole::Assistant),
-        };
-        self.command(Command::text(item, role, text.clone()));
-        self.history.push(Entry { id: id.clone(), item, kind, status: Status::Completed, text, audio_ms: 0 });
+        self.history.insert(index, Entry::new(id.clone(), item, engine));
         self.show_item(&id);
         Ok(())
     }
 
-    /// Items go to the end: `previous` must name it.
-    fn check_place(&self, previous: Option<&str>) -> Result<(), ErrorBody> {
-        let Some(previous) = previous else { return Ok(()) };
-        let last = self.history.last_id();
-        if last == Some(previous) || (last.is_none() && previous == "root") {
-            return Ok(());
+    /// What an item says, in the engine's words; `at` is put before the path of a field that is wrong.
+    pub(super) fn contents(&self, item: &Item, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
+        Ok(match item {
+            Item::Message(message) => parts(message, self.config.audio.input.format, self.setup.model.input_rate, at)?,
+            // Nothing that such a model could read.
+            Item::FunctionCall(_) | Item::FunctionCallOutput(_) if self.toolless => Vec::new(),
+            Item::FunctionCall(call) => {
+                vec![EngineContent::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }]
+            }
+            Item::FunctionCallOutput(output) => vec![EngineContent::ToolResult(output.output.clone())],
+        })
+    }
+
+    /// The name that the client gave the item, or a new one.
+    fn chosen_id(&mut self, item: &mut Item) -> Result<String, ErrorBody> {
+        let Some(id) = item.id_mut().take() else { return Ok(self.new_item_id()) };
+        if id.is_empty() || id.len() > MAX_ID || id == "root" {
+            let message = format!("an item's id has 1 to {MAX_ID} bytes, and is not `root`");
+            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("item.id"));
         }
-        let known = previous == "root" || self.history.find(previous).is_some();
-        let error = if known {
-            ErrorBody::invalid(ErrorKind::InvalidValue, "items can only be added at the end of the conversation")
-        } else {
-            ErrorBody::invalid(ErrorKind::PreviousUnknown, "there is no item with this id to insert after")
-        };
-        Err(error.at("previous_item_id"))
+        let announced = self.hearing.turn().is_some_and(|turn| turn.item_id == id);
+        if announced || self.history.find(&id).is_some() {
+            let message = format!("an item with the id `{id}` exists already");
+            return Err(ErrorBody::invalid(ErrorKind::DuplicateItem, message).at("item.id"));
+        }
+        Ok(id)
     }
 
     pub(super) fn delete_item(&mut self, name: Name) -> Result<(), ErrorBody> {
         let unknown = || ErrorBody::invalid(ErrorKind::DeleteUnknown, "there is no item with this id").at("item_id");
-        if self.answer.as_ref().is_some_and(|answer| answer.announced && answer.item_id == name.item_id) {
-            // Its history goes, so making more of it is in vain.
-            self.stop_answer(Reason::ClientCancelled);
-        }
         let entry = self.history.remove(&name.item_id).ok_or_else(unknown)?;
-        self.command(Command::Delete { item: entry.item });
-        self.send(ServerEvent::ItemDeleted(name));
+        let answer = self.answers.iter_mut().find(|answer| answer.owns(&name.item_id));
+        match answer {
+            // Its history goes, so making more of it is in vain. The engine forgets it once it has stopped.
+            Some(answer) => {
+                let response = answer.response;
+                answer.deleted = true;
+                self.stop_answer(response, Reason::ClientCancelled);
+                self.send(ServerEvent::ItemDeleted(name));
+            }
+            None => self.forget(entry),
+        }
         Ok(())
     }
 
@@ -81,74 +127,118 @@ impl Core {
         let entry = self.history.find(&name.item_id).ok_or_else(|| {
             ErrorBody::invalid(ErrorKind::RetrieveUnknown, "there is no item with this id").at("item_id")
         })?;
-        let item = entry.wire();
+        let item = entry.item.clone();
         self.send(ServerEvent::ItemRetrieved(Shown { item }));
         Ok(())
     }
-}
 
-impl Core {
-    /// The client's word on what was heard. Positions beyond the end are clamped.
+    /// The client's word on what was heard. Positions beyond the end are clamped, and the reply says so.
     pub(super) fn truncate_item(&mut self, truncate: &Truncate) -> Result<(), ErrorBody> {
-        let entry = self.history.find(&truncate.item_id).filter(|entry| entry.kind == Kind::AssistantAudio);
-        let Some(entry) = entry else {
+        let entry = self.history.find(&truncate.item_id);
+        let spoken = entry.is_some_and(|entry| {
+            let making = self.answers.iter().any(|answer| answer.owns(&entry.id) && answer.modality == Modality::Audio);
+            making || entry.transcript().is_some()
+        });
+        if !spoken {
             let message = "there is no spoken answer with this id";
             return Err(ErrorBody::invalid(ErrorKind::TruncateUnknown, message).at("item_id"));
-        };
+        }
         if truncate.content_index != 0 {
             let message = "an answer has one content part";
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("content_index"));
         }
-        let id = entry.id.clone();
-        match &mut self.answer {
+        let rate = self.setup.model.output_rate;
+        match self.answers.iter_mut().find(|answer| answer.owns(&truncate.item_id)) {
             // Still being made: it stops here, and is cut once the engine has stopped.
-            Some(answer) if answer.announced && answer.item_id == id => {
-                let made_ms = answer.made_ms(self.setup.model.output_rate);
-                answer.truncate_at = Some(truncate.audio_end_ms.min(made_ms));
-                self.stop_answer(Reason::ClientCancelled);
+            Some(answer) => {
+                let response = answer.response;
+                let earlier = answer.truncate_at.unwrap_or_else(|| answer.made_ms(rate));
+                answer.truncate_at = Some(truncate.audio_end_ms.min(earlier));
+                answer.truncate_asked = Some(truncate.audio_end_ms);
+                self.stop_answer(response, Reason::ClientCancelled);
             }
-            _ => self.cut_item(&id, truncate.audio_end_ms, true),
+            None => self.cut_item(&truncate.item_id, truncate.audio_end_ms, Some(truncate.audio_end_ms), true),
         }
+        self.forget_unplayed();
         Ok(())
     }
 
-    /// Keeps what was heard of a spoken answer in `heard_ms`. `whole` says that no more sound would have come.
-    pub(super) fn cut_item(&mut self, id: &str, heard_ms: u64, whole: bool) {
-        let Some(entry) = self.history.find_mut(id) else { return };
+    /// Keeps what was heard of a spoken answer in `heard_ms`. `whole` says that no more sound would have come, and `asked` is the
+    /// position that the client named, if it did.
+    pub(super) fn cut_item(&mut self, id: &str, heard_ms: u64, asked: Option<u64>, whole: bool) {
+        let Some(entry) = self.history.find(id) else { return };
+        let Some(text) = entry.transcript() else { return };
         let heard_ms = heard_ms.min(entry.audio_ms);
-        let kept = self.estimator.heard(&entry.text, heard_ms, entry.audio_ms, whole).to_owned();
-        entry.text.clone_from(&kept);
-        entry.audio_ms = heard_ms;
-        let item = entry.item;
-        self.command(Command::Truncate { item, text: kept });
-        let truncated = Truncate { item_id: id.to_owned(), content_index: 0, audio_end_ms: heard_ms };
-        self.send(ServerEvent::ItemTruncated(truncated));
+        let kept = self.estimator.heard(text, heard_ms, entry.audio_ms, whole).to_owned();
+        let engine = entry.engine.clone();
+        self.history.change(id, |entry| {
+            if let Item::Message(message) = &mut entry.item {
+                message.content = vec![Content::OutputAudio { transcript: Some(kept.clone()) }];
+            }
+            entry.audio_ms = heard_ms;
+            if kept.is_empty() {
+                // Nothing of it is left in the engine.
+                entry.engine.clear();
+            }
+        });
+        for item in engine {
+            self.command(Command::Truncate { item, text: kept.clone() });
+        }
+        let mut repartee = Remarks::default();
+        if let Some(asked) = asked.filter(|asked| *asked > heard_ms) {
+            repartee.warnings.push(format!("audio_end_ms: {asked} is beyond the end of the sound, {heard_ms} is kept"));
+        }
+        let item_id = id.to_owned();
+        self.send(ServerEvent::ItemTruncated(Truncated {
+            item_id,
+            content_index: 0,
+            audio_end_ms: heard_ms,
+            repartee,
+        }));
     }
 }
 
-/// The text of a message that a client writes.
-fn spoken_text(message: &Message) -> Result<String, ErrorBody> {
-    let mut text = String::new();
+/// Texts that follow each other are one; empty ones are none.
+fn parts(message: &Message, format: AudioFormat, rate: u32, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
+    let role = match message.role {
+        Role::System => EngineRole::System,
+        Role::User => EngineRole::User,
+        Role::Assistant => EngineRole::Assistant,
+    };
+    let mut contents = Vec::new();
     for (index, part) in message.content.iter().enumerate() {
-        let piece = match (message.role, part) {
-            (Role::System | Role::User, Content::InputText { text }) => Some(text),
-            (Role::Assistant, Content::OutputText { text }) => Some(text),
+        let at = format!("{at}.content[{index}]");
+        let text = match (message.role, part) {
+            (Role::System | Role::User, Content::InputText { text }) => text,
+            (Role::Assistant, Content::OutputText { text }) => text,
             // What was said aloud in an earlier conversation.
-            (Role::Assistant, Content::OutputAudio { transcript: Some(text) }) => Some(text),
-            (Role::User, Content::InputAudio { transcript: Some(text), .. }) => Some(text),
-            _ => None,
-        };
-        match piece {
-            Some(piece) => text.push_str(piece),
-            None => {
-                let message = "this kind of content cannot be added: write text, or append sound to the input buffer";
-                let param = format!("item.content[{index}].type");
-                return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param));
+            (Role::Assistant, Content::OutputAudio { transcript: Some(text) }) => text,
+            (Role::User, Content::InputAudio { audio: Some(audio), .. }) => {
+                let samples = sound::whole(audio, format, rate).map_err(|error| error.at(format!("{at}.audio")))?;
+                contents.push(EngineContent::Audio(samples));
+                continue;
             }
+            // Sound that is gone: what it said is better than nothing.
+            (Role::User, Content::InputAudio { transcript: Some(text), .. }) => text,
+            _ => {
+                let message = "a message of this role cannot hold this kind of content, or it is empty";
+                return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(format!("{at}.type")));
+            }
+        };
+        match contents.last_mut() {
+            Some(EngineContent::Text { text: before, .. }) => before.push_str(text),
+            _ if text.is_empty() => {}
+            _ => contents.push(EngineContent::Text { role, text: text.clone() }),
         }
     }
-    if text.is_empty() {
-        return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "the message is empty").at("item.content"));
+    Ok(contents)
+}
+
+fn leave_out_sound(item: &mut Item) {
+    let Item::Message(message) = item else { return };
+    for part in &mut message.content {
+        if let Content::InputAudio { audio, .. } = part {
+            *audio = None;
+        }
     }
-    Ok(text)
 }

@@ -1,175 +1,60 @@
 //! The conversation as a state machine: no I/O and no clock of its own. [`Core::handle`] takes what happened and when,
 //! and returns what to do.
 //!
+//! - `interface`: what it takes and what it wants done
 //! - `config`: updates of the configuration
 //! - `hearing`: which sound belongs to a turn
 //! - `turns`: the caller's turns, found by the VAD or ended by the client
+//! - `speculation`: answers begun on suspicion, while the caller may only pause
+//! - `idle`: callers who say nothing
 //! - `history`: the conversation's items
 //! - `items`: what a client does to items
+//! - `sound`: sound inside of events
+//! - `tools`: functions that the model may call
 //! - `answer`: one answer and how it looks on the wire
-//! - `responses`: asking for answers, and what the engine says about them
+//! - `asking`: asking for answers
+//! - `responses`: what the engine says about them
 //! - `playback`: barge-in, and what the caller has heard
 //! - `estimate`: which words were heard
 
 mod answer;
+mod asking;
 mod config;
 mod estimate;
 mod hearing;
 mod history;
+mod idle;
+mod interface;
 mod items;
 mod playback;
 mod responses;
+pub(crate) mod sound;
+mod speculation;
 #[cfg(test)]
 mod tests;
+mod tools;
 mod turns;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Instant;
 
-use repartee_engine::session::{Command, Event, ItemId, ModelInfo, ResponseId, SessionError};
+use repartee_engine::session::{Command, Event, ModelInfo, SessionError, Tool};
 use serde_json::Value;
 
-use crate::media::vad::{TurnEvent, TurnSettings};
+use crate::media::vad::TurnEvent;
 use crate::protocol::error::Report;
-use crate::protocol::response::{PartName, Status};
-use crate::protocol::session::{AudioFormat, Session, State};
-use crate::protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
+use crate::protocol::session::{Session, State};
+use crate::protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use answer::Answer;
+use asking::Asked;
 use estimate::{Proportional, WordEstimator};
 use hearing::Hearing;
 use history::History;
-use playback::Playing;
-use responses::Asked;
+use idle::Idle;
+use playback::{Playing, SoundsUntil};
+use speculation::Speculation;
 
-/// What a conversation is told.
-#[derive(Debug)]
-pub enum Input {
-    /// A client event. The sound of `input_audio_buffer.append` comes as [`Input::Audio`] instead.
-    Client(ClientMessage),
-    /// A message that could not be read, or could not be taken.
-    Refused(ErrorBody),
-    /// Sound of the caller at the model's input rate, in pieces of at most [`PIECE_MS`].
-    Audio(Vec<f32>),
-    /// A boundary of a turn, found in the sound given so far.
-    Turn(TurnEvent),
-    /// News from the engine.
-    Engine(Event),
-    /// The engine ended the session.
-    EngineEnded,
-    /// News from the playout clock.
-    Playout(PlayoutReport),
-}
-
-/// Longest piece of [`Input::Audio`], in ms: a turn's end can be cut exactly only if its tail was not submitted yet.
-pub const PIECE_MS: u32 = 20;
-
-/// What the playout clock reports of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PlayoutReport {
-    /// Its first sound left.
-    Started {
-        /// Whose.
-        response: ResponseId,
-    },
-    /// The caller has heard this much of it.
-    Position {
-        /// Whose.
-        response: ResponseId,
-        /// Heard so far.
-        heard_ms: u64,
-    },
-    /// All of it was played.
-    Drained {
-        /// Whose.
-        response: ResponseId,
-    },
-}
-
-/// What a conversation wants done, in order.
-#[derive(Debug, PartialEq)]
-pub enum Effect {
-    /// Send an event.
-    Send(Box<ServerMessage>),
-    /// Hand a command to the engine.
-    Engine(Command),
-    /// Use these settings from now on.
-    Configure(Wiring),
-    /// The turn was ended by other means than the detector, which must forget it.
-    EndTurn,
-    /// An answer was asked for; the caller has waited since `since`.
-    Asked {
-        /// Which.
-        response: ResponseId,
-        /// When the caller's turn ended.
-        since: Instant,
-    },
-    /// Sound of an answer at the model's output rate: play it, or send it as a delta.
-    Speak {
-        /// Name of the event, if it becomes one.
-        event_id: String,
-        /// Whose.
-        response: ResponseId,
-        /// Where the delta belongs.
-        name: PartName,
-        /// The sound.
-        samples: Vec<f32>,
-    },
-    /// An answer has no more sound: what is still inside a filter comes out now.
-    SpeechEnd {
-        /// Name of the event, if it becomes one.
-        event_id: String,
-        /// Whose.
-        response: ResponseId,
-        /// Where the last delta belongs.
-        name: PartName,
-    },
-    /// Drop all sound that was not played yet.
-    ClearPlayout,
-    /// An answer came to its end; for the statistics.
-    Answered(Status),
-    /// Something went wrong; for the statistics. It is always sent as well.
-    Erred(String),
-    /// The conversation is over.
-    Close,
-}
-
-/// How sound is read, cut into turns and written.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wiring {
-    /// Format of the caller's sound on a websocket.
-    pub input: AudioFormat,
-    /// Format of the model's sound on a websocket.
-    pub output: AudioFormat,
-    /// How to find turns; `None` for push-to-talk.
-    pub turns: Option<TurnSettings>,
-}
-
-/// Who knows what the caller has heard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Delivery {
-    /// We do: sound leaves at the pace of a clock, which reports (WebRTC).
-    Paced,
-    /// The client does: sound leaves as soon as it is made (websocket).
-    Unpaced,
-}
-
-/// What a conversation has to know from the start.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// `sess_...`.
-    pub session_id: String,
-    /// Random letters that make the ids of items and answers unique.
-    pub stem: String,
-    /// Random numbers of the answers are a function of it.
-    pub seed: u64,
-    /// The model that is served.
-    pub model: ModelInfo,
-    /// Who knows what the caller has heard.
-    pub delivery: Delivery,
-    /// What the session is configured with from the start, as `session.update` has it; see [`configured`].
-    pub configuration: Option<Arc<Value>>,
-}
+pub use interface::{Delivery, Effect, Input, PIECE_MS, PlayoutReport, Setup, Wiring};
 
 /// The configuration that a session would begin with, or why it cannot.
 pub fn configured(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
@@ -183,12 +68,23 @@ pub struct Core {
     config: Session,
     hearing: Hearing,
     history: History,
-    /// The answer being made.
-    answer: Option<Answer>,
-    /// An answer to begin once the one being made has ended.
-    deferred: Option<Asked>,
+    /// The answers being made: at most one that is exclusive, and a few beside it.
+    answers: Vec<Answer>,
+    /// Exclusive answers to begin once the one being made has ended: at most one of the conversation, and a few outside of it.
+    waiting: VecDeque<Asked>,
+    /// An answer that nobody has heard of.
+    speculation: Option<Speculation>,
+    /// News of an answer that was begun on suspicion, now that it was right.
+    released: VecDeque<Event>,
+    idle: Idle,
+    /// What the engine was told of tools.
+    offered: Vec<Tool>,
+    /// The model cannot call tools.
+    toolless: bool,
     /// Answers with sound that was not played yet, oldest first. Always empty without a playout clock.
     playing: VecDeque<Playing>,
+    /// Until when the client plays. Of interest only without a playout clock.
+    sounds_until: SoundsUntil,
     estimator: Box<dyn WordEstimator>,
     /// Numbers events, items and answers.
     counter: u64,
@@ -205,9 +101,15 @@ impl Core {
             setup,
             config,
             history: History::default(),
-            answer: None,
-            deferred: None,
+            answers: Vec::new(),
+            waiting: VecDeque::new(),
+            speculation: None,
+            released: VecDeque::new(),
+            idle: Idle::default(),
+            offered: Vec::new(),
+            toolless: false,
             playing: VecDeque::new(),
+            sounds_until: SoundsUntil::default(),
             estimator: Box::new(Proportional),
             counter: 0,
             effects: Vec::new(),
@@ -232,24 +134,33 @@ impl Core {
                 }
             }
             Input::Refused(error) => self.fail(error),
-            Input::Audio(samples) => self.audio(&samples),
+            Input::Audio(samples) => self.audio(&samples, now),
             Input::Turn(TurnEvent::SpeechStarted { audio_start_ms }) => self.speech_started(audio_start_ms),
+            Input::Turn(TurnEvent::Paused { audio_end_ms }) => self.suspect(audio_end_ms, now),
+            Input::Turn(TurnEvent::Resumed { .. }) => self.take_back(),
             Input::Turn(TurnEvent::SpeechStopped { audio_end_ms }) => self.speech_stopped(audio_end_ms, now),
-            Input::Engine(event) => self.engine(event),
+            Input::Engine(event) => self.engine_says(event, now),
+            Input::Release => self.release(now),
+            Input::Time => self.time(now),
             Input::EngineEnded => {
                 self.fail(ErrorBody::server(ErrorKind::Internal, "the engine has ended this session"));
                 self.effects.push(Effect::Close);
             }
-            Input::Playout(report) => self.playout(report),
+            Input::Playout(report) => self.playout(report, now),
         }
         std::mem::take(&mut self.effects)
+    }
+
+    /// Whether there is an answer that the caller could interrupt, as far as it is known here.
+    pub fn is_answering(&self) -> bool {
+        !self.playing.is_empty() || self.answers.iter().any(|answer| answer.exclusive)
     }
 
     /// Whether nothing goes on: no turn, no answer, nothing to be played. Without turn detection the client alone knows
     /// whether a turn is open, so that does not count.
     pub fn is_idle(&self) -> bool {
         let listening = self.config.audio.input.turn_detection.is_some() && self.hearing.has_turn();
-        !listening && self.answer.is_none() && self.deferred.is_none() && self.playing.is_empty()
+        !listening && self.answers.is_empty() && self.waiting.is_empty() && self.playing.is_empty()
     }
 
     /// The configuration in effect.
@@ -258,6 +169,10 @@ impl Core {
     }
 
     fn client(&mut self, event: ClientEvent, now: Instant) -> Result<(), ErrorBody> {
+        if !matches!(event, ClientEvent::InputAppend(_) | ClientEvent::ItemRetrieve(_)) {
+            // What was begun on suspicion rests on how things stood.
+            self.take_back();
+        }
         match event {
             ClientEvent::SessionUpdate(update) => self.update(&update.session),
             // Decoded by the driver, which knows the format.
@@ -293,14 +208,23 @@ impl Core {
         if self.config.instructions != old {
             self.command(Command::Instruct(self.config.instructions.clone()));
         }
+        let offered = tools::chosen(tools::functions(&self.config.tools, "session.tools")?, &self.config.tool_choice);
+        if offered != self.offered {
+            self.offered.clone_from(&offered);
+            if !self.toolless {
+                self.command(Command::Tools(offered));
+            }
+        }
         Ok(())
     }
 
     fn configure(&mut self) {
-        let turns = self.config.audio.input.turn_detection.as_ref().map(config::turn_settings);
-        self.hearing.keep(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms));
-        let wiring = Wiring { input: self.config.audio.input.format, output: self.config.audio.output.format, turns };
-        self.effects.push(Effect::Configure(wiring));
+        let input = &self.config.audio.input;
+        let speculative = self.config.repartee.speculative_start;
+        let turns = input.turn_detection.as_ref().map(|turns| config::turn_settings(turns, speculative));
+        let idle_ms = self.idle_timeout_ms().unwrap_or(0);
+        self.hearing.keep(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms), idle_ms);
+        self.effects.push(Effect::Configure(Wiring { input: self.config.audio.input.format, turns }));
     }
 
     fn send(&mut self, event: ServerEvent) {
@@ -327,10 +251,16 @@ impl Core {
         self.counter
     }
 
-    /// A new item's name on the wire and in the engine.
-    fn new_item(&mut self) -> (String, ItemId) {
-        let item = self.number();
-        (format!("item_{}_{item}", self.setup.stem), item)
+    /// A new item's name on the wire.
+    fn new_item_id(&mut self) -> String {
+        let number = self.number();
+        format!("item_{}_{number}", self.setup.stem)
+    }
+
+    /// A new function call's name on the wire.
+    fn new_call_id(&mut self) -> String {
+        let number = self.number();
+        format!("call_{}_{number}", self.setup.stem)
     }
 }
 
@@ -344,6 +274,8 @@ pub(crate) fn engine_error(error: &SessionError) -> ErrorBody {
         SessionError::UnknownVoice { .. } => {
             ErrorBody::invalid(ErrorKind::InvalidValue, message).at("session.audio.output.voice")
         }
+        SessionError::TooManyAnswers { .. } => ErrorBody::invalid(ErrorKind::ActiveResponse, message),
+        SessionError::NoTools => ErrorBody::invalid(ErrorKind::InvalidValue, message).at("response.tools"),
         _ => ErrorBody::server(ErrorKind::Internal, message),
     }
 }

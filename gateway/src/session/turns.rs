@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use repartee_engine::session::Command;
+use repartee_engine::session::{Command, ItemId};
 
-use super::history::{Entry, Kind};
+use super::history::Entry;
 use super::{Core, Effect};
 use crate::protocol::input_audio::{Committed, SpeechStarted, SpeechStopped};
-use crate::protocol::item::Status;
-use crate::protocol::response::{Overrides, Reason};
+use crate::protocol::item::{Content, Item, ItemObject, Message, Role, Status};
+use crate::protocol::response::Reason;
 use crate::protocol::session::TurnDetection;
 use crate::protocol::{ErrorBody, ErrorKind, ServerEvent};
 
@@ -20,18 +20,19 @@ impl Core {
         self.config.audio.input.turn_detection.as_ref()
     }
 
-    pub(super) fn audio(&mut self, samples: &[f32]) {
+    pub(super) fn audio(&mut self, samples: &[f32], now: Instant) {
         if self.detection().is_none() && self.hearing.turn().is_none() {
             // Push-to-talk: all sound belongs to a turn.
-            let (item_id, _) = self.new_item();
+            let item_id = self.new_item_id();
             let slices = self.hearing.open(item_id, None);
             self.append(slices);
         }
         let slices = self.hearing.push(samples);
         self.append(slices);
+        self.watch_silence(now);
     }
 
-    fn append(&mut self, slices: impl IntoIterator<Item = Vec<f32>>) {
+    pub(super) fn append(&mut self, slices: impl IntoIterator<Item = Vec<f32>>) {
         for slice in slices {
             self.command(Command::Append(slice));
         }
@@ -44,12 +45,13 @@ impl Core {
             // Sound that was appended before detection was switched on.
             Some(turn) => turn.item_id.clone(),
             None => {
-                let (item_id, _) = self.new_item();
+                let item_id = self.new_item_id();
                 let slices = self.hearing.open(item_id.clone(), Some(audio_start_ms));
                 self.append(slices);
                 item_id
             }
         };
+        self.idle.disarm();
         self.send(ServerEvent::SpeechStarted(SpeechStarted { audio_start_ms, item_id }));
         if interrupts {
             self.interrupt(Reason::TurnDetected);
@@ -62,8 +64,15 @@ impl Core {
         let Some(turn) = self.hearing.turn() else { return };
         let item_id = turn.item_id.clone();
         self.send(ServerEvent::SpeechStopped(SpeechStopped { audio_end_ms, item_id }));
-        if self.end_turn(Some(audio_end_ms)) && creates {
-            self.respond_when_free(Overrides::default(), now);
+        if let Some((item, answer)) = self.confirm() {
+            // The engine has it all already: what came after the pause is silence.
+            if let Some((turn, _)) = self.hearing.close(Some(audio_end_ms)) {
+                self.add_turn(turn.item_id, item);
+            }
+            self.begin(answer, now);
+        } else if self.end_turn(Some(audio_end_ms)) && creates {
+            let asked = self.usual_answer(now);
+            self.respond_when_free(asked);
         }
     }
 
@@ -77,7 +86,7 @@ impl Core {
             return Err(ErrorBody::invalid(ErrorKind::CommitEmpty, message));
         }
         if self.hearing.turn().is_none() {
-            let (item_id, _) = self.new_item();
+            let item_id = self.new_item_id();
             let slices = self.hearing.open(item_id, None);
             self.append(slices);
         }
@@ -87,24 +96,28 @@ impl Core {
     }
 
     /// Makes the open turn an item of the conversation; whether there was anything in it.
-    fn end_turn(&mut self, end_ms: Option<u64>) -> bool {
+    pub(super) fn end_turn(&mut self, end_ms: Option<u64>) -> bool {
         let Some((turn, last)) = self.hearing.close(end_ms).filter(|(turn, _)| turn.samples > 0) else { return false };
         self.append(last);
         let item = self.number();
         self.command(Command::Commit { item });
-        let previous_item_id = self.history.last_id().map(str::to_owned);
-        let item_id = turn.item_id;
-        self.history.push(Entry {
-            id: item_id.clone(),
-            item,
-            kind: Kind::UserAudio,
+        self.add_turn(turn.item_id, item);
+        true
+    }
+
+    /// Tells the client of a turn that is `item` in the engine.
+    fn add_turn(&mut self, item_id: String, item: ItemId) {
+        let message = Message {
+            id: None,
+            object: ItemObject::Value,
             status: Status::Completed,
-            text: String::new(),
-            audio_ms: 0,
-        });
+            role: Role::User,
+            content: vec![Content::InputAudio { audio: None, transcript: None }],
+        };
+        let previous_item_id = self.history.last_id().map(str::to_owned);
+        self.remember(Entry::new(item_id.clone(), Item::Message(message), vec![item]), None);
         self.send(ServerEvent::InputCommitted(Committed { previous_item_id, item_id: item_id.clone() }));
         self.show_item(&item_id);
-        true
     }
 
     pub(super) fn clear_input(&mut self) {

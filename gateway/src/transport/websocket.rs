@@ -1,82 +1,143 @@
-//! One call over a websocket: events as text messages both ways, sound inside of them. Sound goes out as soon as it is
-//! made; the client plays it at its own pace and says what was heard.
+//! One call over a websocket: events as text messages both ways, sound inside of them or, as an extension, beside them as
+//! Opus. Sound goes out as soon as it is made; the client plays it at its own pace and says what was heard.
 
-use std::future::{Future, pending};
+mod voice;
+
+use std::collections::HashMap;
+use std::future::Future;
 use std::time::Duration;
 
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
-use futures_util::stream::SplitStream;
-use futures_util::{Sink, SinkExt as _, StreamExt as _};
+use bytes::Bytes;
+use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use repartee_engine::session::ResponseId;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::call::{Heard, Line, LineError, Outgoing};
-use crate::media::pcm;
-use crate::media::resample::Resampler;
 use crate::protocol::session::AudioFormat;
 use crate::protocol::{ErrorBody, ErrorKind};
 use crate::session::Delivery;
+use voice::Voice;
 
 /// The largest message that is taken, in bytes. A larger one is an error, and the connection lives on.
 pub const MAX_MESSAGE: usize = 15 << 20;
-/// The largest message that is read at all, in bytes. A larger one ends the connection, because skipping what was not
-/// read would let a caller keep us busy for nothing.
+/// The largest message that is read at all, in bytes. A larger one is an error and ends the connection, because skipping
+/// what was not read would let a caller keep us busy for nothing.
 pub const MAX_READ: usize = 2 * MAX_MESSAGE;
 /// Events that may wait for the socket.
 const QUEUE: usize = 32;
 /// How long a farewell may take.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// The call's end of a websocket.
-#[derive(Debug)]
-pub struct WebSocketLine {
-    incoming: SplitStream<WebSocket>,
-    outlet: mpsc::Sender<Outgoing>,
-    model_rate: u32,
-    format: AudioFormat,
-    /// Brings the model's sound to the format's rate; made when an answer begins to sound.
-    filter: Option<Resampler>,
+/// How patient a line is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// A socket that takes nothing for so long is closed.
+    pub stalled_after: Duration,
+    /// A caller who is silent for so long is asked for a sign of life, and is gone if there is none for as long again.
+    pub ping_every: Duration,
 }
 
-impl WebSocketLine {
-    /// A line over `socket` for a model that speaks at `model_rate`, and the task that writes: spawn it. It ends when
-    /// the line is gone and all was written, when the socket breaks, or when the socket takes nothing for
-    /// `stalled_after`.
-    pub fn new(socket: WebSocket, model_rate: u32, stalled_after: Duration) -> (Self, impl Future<Output = ()> + Send) {
-        let (sink, incoming) = socket.split();
+impl Default for Limits {
+    fn default() -> Self {
+        Self { stalled_after: Duration::from_secs(10), ping_every: Duration::from_secs(20) }
+    }
+}
+
+/// The call's end of a websocket whose messages come from `R`.
+#[derive(Debug)]
+pub struct WebSocketLine<R> {
+    incoming: R,
+    outlet: mpsc::Sender<Outgoing>,
+    model_rate: u32,
+    ping_every: Duration,
+    /// When the caller was last heard of, or asked for a sign of life.
+    sign: Instant,
+    /// Whether a sign of life is awaited.
+    asked: bool,
+    /// Answers that are sounding.
+    voices: HashMap<ResponseId, Voice>,
+    /// Packets that the call has not taken yet.
+    packets: Vec<Bytes>,
+}
+
+/// A line over `socket` for a model that speaks at `model_rate`, and the task that writes: spawn it. It ends when the line is
+/// gone and all was written, when the socket breaks, or when the socket takes nothing for [`Limits::stalled_after`].
+pub fn open(
+    socket: WebSocket,
+    model_rate: u32,
+    limits: Limits,
+) -> (WebSocketLine<impl Stream<Item = Result<Message, axum::Error>> + Unpin + Send>, impl Future<Output = ()> + Send) {
+    let (sink, incoming) = socket.split();
+    WebSocketLine::new(incoming, sink, model_rate, limits)
+}
+
+impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketLine<R> {
+    fn new<S>(incoming: R, sink: S, model_rate: u32, limits: Limits) -> (Self, impl Future<Output = ()> + Send)
+    where
+        S: Sink<Message, Error = axum::Error> + Unpin + Send,
+    {
         let (outlet, queue) = mpsc::channel(QUEUE);
-        let line = Self { incoming, outlet, model_rate, format: AudioFormat::default(), filter: None };
-        (line, write(sink, queue, stalled_after))
+        let line = Self {
+            incoming,
+            outlet,
+            model_rate,
+            ping_every: limits.ping_every,
+            sign: Instant::now(),
+            asked: false,
+            voices: HashMap::new(),
+            packets: Vec::new(),
+        };
+        (line, write(sink, queue, limits.stalled_after))
     }
 
-    fn encode(&self, samples: &[f32]) -> Vec<u8> {
-        match self.format {
-            AudioFormat::Pcm { .. } => pcm::encode_i16le(samples),
-            AudioFormat::Pcmu => pcm::encode_mulaw(samples),
-            AudioFormat::Pcma => pcm::encode_alaw(samples),
+    /// What a message is; `None` if it only shows that the caller is there.
+    fn read(&mut self, message: Option<Result<Message, axum::Error>>) -> Option<Heard> {
+        (self.sign, self.asked) = (Instant::now(), false);
+        match message {
+            Some(Ok(Message::Text(text))) if text.len() > MAX_MESSAGE => Some(Heard::Refused(too_large(text.len()))),
+            Some(Ok(Message::Binary(packet))) if packet.len() > MAX_MESSAGE => {
+                Some(Heard::Refused(too_large(packet.len())))
+            }
+            Some(Ok(Message::Text(text))) => Some(Heard::Event(text.as_str().to_owned())),
+            Some(Ok(Message::Binary(packet))) => Some(Heard::Packet(packet)),
+            // Pings are answered by the library.
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => None,
+            Some(Err(error)) if is_overflow(&error) => {
+                let message = format!("a message holds at most {MAX_MESSAGE} bytes, and this one is too large to skip");
+                Some(Heard::Overflow(ErrorBody::invalid(ErrorKind::TooLarge, message)))
+            }
+            Some(Ok(Message::Close(_)) | Err(_)) | None => Some(Heard::Closed),
         }
     }
 }
 
-impl Line for WebSocketLine {
+impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Line for WebSocketLine<R> {
     const DELIVERY: Delivery = Delivery::Unpaced;
 
     async fn next(&mut self, listen: bool) -> Heard {
         if !listen {
-            return pending().await;
+            return std::future::pending().await;
         }
         loop {
-            match self.incoming.next().await {
-                Some(Ok(Message::Text(text))) if text.len() > MAX_MESSAGE => return too_large(text.len()),
-                Some(Ok(Message::Text(text))) => return Heard::Event(text.as_str().to_owned()),
-                Some(Ok(Message::Binary(_))) => {
-                    let message = "events are text messages; sound goes base64-encoded into input_audio_buffer.append";
-                    return Heard::Refused(ErrorBody::invalid(ErrorKind::InvalidJson, message));
+            tokio::select! {
+                // What has come is read before anybody is declared gone.
+                biased;
+                message = self.incoming.next() => {
+                    if let Some(heard) = self.read(message) {
+                        return heard;
+                    }
                 }
-                // Answered by the library.
-                Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                Some(Ok(Message::Close(_)) | Err(_)) | None => return Heard::Closed,
+                () = sleep_until(self.sign + self.ping_every) => {
+                    if self.asked {
+                        tracing::info!(ping_every = ?self.ping_every, "a caller gives no sign of life");
+                        return Heard::Closed;
+                    }
+                    (self.sign, self.asked) = (Instant::now(), true);
+                    // Without room the socket is stuck, which is the writer's to judge.
+                    let _ = self.outlet.try_send(Outgoing::Ping);
+                }
             }
         }
     }
@@ -85,20 +146,27 @@ impl Line for WebSocketLine {
         self.outlet.clone()
     }
 
-    fn speak(&mut self, _: ResponseId, samples: &[f32]) -> Result<Vec<u8>, LineError> {
-        let filter = match &mut self.filter {
-            Some(filter) => filter,
-            None => self.filter.insert(Resampler::new(self.model_rate, self.format.rate())?),
-        };
-        let samples = filter.push(samples)?;
-        Ok(self.encode(&samples))
+    fn begin(&mut self, response: ResponseId, format: AudioFormat) -> Result<(), LineError> {
+        self.voices.insert(response, Voice::new(self.model_rate, format)?);
+        Ok(())
     }
 
-    fn speech_end(&mut self, _: ResponseId) -> Result<Vec<u8>, LineError> {
-        match self.filter.take() {
-            Some(mut filter) => Ok(self.encode(&filter.flush()?)),
+    fn speak(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, LineError> {
+        match self.voices.get_mut(&response) {
+            Some(voice) => voice.write(samples, &mut self.packets),
             None => Ok(Vec::new()),
         }
+    }
+
+    fn speech_end(&mut self, response: ResponseId) -> Result<Vec<u8>, LineError> {
+        match self.voices.remove(&response) {
+            Some(voice) => voice.end(&mut self.packets),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn packets(&mut self) -> Vec<Bytes> {
+        std::mem::take(&mut self.packets)
     }
 
     fn clear(&mut self) {}
@@ -107,22 +175,21 @@ impl Line for WebSocketLine {
         true
     }
 
-    fn configure(&mut self, output: AudioFormat) -> Result<(), LineError> {
-        if output.rate() != self.format.rate() {
-            self.filter = None;
-        }
-        self.format = output;
-        Ok(())
-    }
-
     fn heard(&self) -> Option<(ResponseId, Duration)> {
         None
     }
 }
 
-fn too_large(size: usize) -> Heard {
+fn too_large(size: usize) -> ErrorBody {
     let message = format!("a message holds at most {MAX_MESSAGE} bytes, this one has {size}");
-    Heard::Refused(ErrorBody::invalid(ErrorKind::TooLarge, message))
+    ErrorBody::invalid(ErrorKind::TooLarge, message)
+}
+
+/// Whether a message was over [`MAX_READ`].
+fn is_overflow(error: &axum::Error) -> bool {
+    // The library's own type is not part of axum's interface, but its words are.
+    let source = std::error::Error::source(error);
+    source.is_some_and(|source| source.to_string().starts_with("Space limit exceeded"))
 }
 
 /// Writes what the queue brings.
@@ -133,6 +200,8 @@ where
     while let Some(outgoing) = queue.recv().await {
         let (message, last) = match outgoing {
             Outgoing::Event(text) => (Message::Text(text.into()), false),
+            Outgoing::Packet(packet) => (Message::Binary(packet), false),
+            Outgoing::Ping => (Message::Ping(Bytes::new()), false),
             Outgoing::Close(code, reason) => (Message::Close(Some(CloseFrame { code, reason: reason.into() })), true),
         };
         match timeout(stalled_after, sink.send(message)).await {
@@ -147,58 +216,4 @@ where
 }
 
 #[cfg(test)]
-mod tests {
-    use std::pin::Pin;
-    use std::task::{Context, Poll};
-
-    use super::*;
-
-    /// A socket whose peer reads so many messages and then stops.
-    struct Stalling(usize);
-
-    impl Sink<Message> for Stalling {
-        type Error = axum::Error;
-
-        fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), axum::Error>> {
-            if self.0 > 0 { Poll::Ready(Ok(())) } else { Poll::Pending }
-        }
-
-        fn start_send(mut self: Pin<&mut Self>, _: Message) -> Result<(), axum::Error> {
-            self.0 -= 1;
-            Ok(())
-        }
-
-        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), axum::Error>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), axum::Error>> {
-            Poll::Ready(Ok(()))
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_socket_that_takes_nothing_for_10_s_is_given_up() {
-        let (outlet, queue) = mpsc::channel(QUEUE);
-        let start = tokio::time::Instant::now();
-        let writer = tokio::spawn(write(Stalling(3), queue, Duration::from_secs(10)));
-        for _ in 0..8 {
-            outlet.send(Outgoing::Event("{}".into())).await.unwrap();
-        }
-        outlet.closed().await;
-        writer.await.unwrap();
-        assert_eq!(start.elapsed(), Duration::from_secs(10));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn a_slow_socket_is_not_given_up() {
-        let (outlet, queue) = mpsc::channel(QUEUE);
-        let writer = tokio::spawn(write(Stalling(9), queue, Duration::from_secs(10)));
-        for _ in 0..8 {
-            tokio::time::sleep(Duration::from_secs(9)).await;
-            outlet.send(Outgoing::Event("{}".into())).await.unwrap();
-        }
-        drop(outlet);
-        writer.await.unwrap();
-    }
-}
+mod tests;

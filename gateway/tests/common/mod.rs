@@ -83,6 +83,12 @@ impl Running {
         Ok(Client { socket })
     }
 
+    /// One more client of the call with this id.
+    pub async fn attach(&self, id: &str) -> Result<Client, Error> {
+        let url = format!("ws://{}/v1/realtime?call_id={id}", self.address);
+        Ok(Client { socket: connect_async(url).await?.0 })
+    }
+
     /// Returns once so many sessions are open.
     pub async fn sessions(&self, count: usize) {
         let mut open = self.engine.open_sessions();
@@ -117,6 +123,7 @@ impl Running {
 }
 
 /// A websocket client.
+#[derive(Debug)]
 pub struct Client {
     pub socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
 }

@@ -244,6 +244,7 @@ async fn first_packets(question: &Path) -> Result<Vec<Row>> {
         wav: vec![question.to_owned()],
         arrival_ms: 1,
         pause_ms: 0,
+        interrupt_ms: None,
         timeout_s: 30,
         key: None,
     };

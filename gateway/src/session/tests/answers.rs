@@ -1,7 +1,7 @@
 //! Asking for answers, and their ends.
 
-use repartee_engine::session::{Command, Event, FinishReason, SessionError};
-use serde_json::json;
+use repartee_engine::session::{Command, Content, Event, FinishReason, Input as EngineInput, Role, SessionError};
+use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect, Input};
 use super::Talk;
@@ -90,22 +90,93 @@ fn instructions_of_one_answer_hold_for_it_alone() {
     talk.forget();
     let event = json!({"type": "response.create", "response": {"instructions": "Sing.", "audio": {"output": {"voice": "bob"}}}});
     talk.client(event);
-    let [Command::Instruct(before), Command::Respond(respond), Command::Instruct(after)] = &talk.commands[..] else {
-        panic!("{:?}", talk.commands)
-    };
-    assert_eq!((before.as_str(), after.as_str(), respond.voice.as_deref()), ("Sing.", "Base.", Some("bob")));
+    let [Command::Respond(respond)] = &talk.commands[..] else { panic!("{:?}", talk.commands) };
+    assert_eq!((respond.instructions.as_deref(), respond.voice.as_deref()), (Some("Sing."), Some("bob")));
+    assert_eq!(talk.find("response.created")["response"]["audio"]["output"]["voice"], "bob");
 }
 
 #[test]
 fn what_cannot_be_served_is_refused_by_name() {
     let mut talk = Talk::new(Delivery::Unpaced);
-    for (field, value) in [("conversation", json!("none")), ("input", json!([]))] {
+    for (field, value, param) in [
+        ("conversation", json!("another"), "response.conversation"),
+        ("input", json!([{"type": "item_reference", "id": "x"}]), "response.input[0].id"),
+        (
+            "input",
+            json!([{"type": "message", "role": "user", "content": [{"type": "output_text", "text": "x"}]}]),
+            "response.input[0].content[0].type",
+        ),
+        ("tools", json!([{"type": "function"}]), "response.tools[0].name"),
+        ("audio", json!({"output": {"format": {"type": "audio/pcm", "rate": 3}}}), "response.audio.output.format.rate"),
+    ] {
         let mut event = json!({"type": "response.create", "response": {}});
         event["response"][field] = value;
         talk.client(event);
-        assert_eq!(talk.events.last().unwrap()["error"]["param"], format!("response.{field}"));
+        assert_eq!(talk.events.last().unwrap()["error"]["param"], param);
     }
     assert_eq!(talk.asked(), None);
+}
+
+#[test]
+fn an_answer_outside_of_the_conversation_is_made_beside_another_and_leaves_nothing_behind() {
+    let mut talk = Talk::new(Delivery::Unpaced);
+    talk.message("a", "hello");
+    let first = talk.ask();
+    talk.says(first, "One");
+    talk.forget();
+    let input = json!([{"type": "item_reference", "id": "a"},
+        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Which topic?"}]}]);
+    talk.client(json!({"type": "response.create", "response": {"conversation": "none", "input": input,
+        "instructions": "Classify.", "output_modalities": ["text"], "metadata": {"topic": "yes"}}}));
+    let respond = talk.asked().unwrap().clone();
+    assert!(respond.outside && !respond.audio);
+    assert_eq!(respond.instructions.as_deref(), Some("Classify."));
+    let text = Content::Text { role: Role::User, text: "Which topic?".into() };
+    assert!(
+        matches!(&respond.input.as_deref(), Some([EngineInput::Item(_), EngineInput::Content(content)]) if *content == text)
+    );
+    talk.says(respond.response, "Greetings");
+    talk.says(first, " two");
+    talk.finished(respond.response, FinishReason::Stop);
+    let done = &talk.find("response.done")["response"];
+    assert_eq!(done["conversation_id"], Value::Null);
+    assert_eq!((&done["status"], &done["metadata"]["topic"]), (&json!("completed"), &json!("yes")));
+    assert_eq!(done["output"][0]["content"], json!([{"type": "output_text", "text": "Greetings"}]));
+    assert!(!talk.kinds().iter().any(|kind| kind.starts_with("conversation.item")), "{:?}", talk.kinds());
+    talk.finished(first, FinishReason::Stop);
+    let done = &talk.find("response.done")["response"];
+    assert_eq!(done["output"][0]["content"][0]["transcript"], "One two");
+    assert_eq!(done["conversation_id"], "conv_s");
+}
+
+#[test]
+fn spoken_answers_of_a_call_with_one_voice_follow_each_other() {
+    let mut talk = Talk::new(Delivery::Paced);
+    let first = talk.ask();
+    talk.forget();
+    talk.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
+    assert_eq!(talk.kinds(), [""; 0]);
+    talk.finished(first, FinishReason::Stop);
+    assert!(talk.asked().unwrap().outside);
+    // What is written needs no voice.
+    talk.client(
+        json!({"type": "response.create", "response": {"conversation": "none", "output_modalities": ["text"]}}),
+    );
+    assert!(!talk.asked().unwrap().audio);
+}
+
+#[test]
+fn answers_outside_of_the_conversation_are_bounded() {
+    for delivery in [Delivery::Paced, Delivery::Unpaced] {
+        let mut talk = Talk::new(delivery);
+        talk.ask();
+        for _ in 0..2 {
+            talk.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
+            assert!(!talk.kinds().contains(&"error"));
+        }
+        talk.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
+        assert_eq!(talk.code(), "conversation_already_has_active_response");
+    }
 }
 
 #[test]

@@ -1,10 +1,13 @@
 //! The conversation, behaviour by behaviour, without a clock and without a socket.
 
 mod answers;
+mod idle;
 mod items;
 mod playback;
 mod random;
 mod settings;
+mod speculation;
+mod tools;
 mod turns;
 
 use std::time::{Duration, Instant};
@@ -60,10 +63,23 @@ impl Talk {
     fn input(&mut self, input: Input) {
         let effects = self.core.handle(input, self.now);
         self.sort(effects);
+        // As a line does that has room.
+        while self.core.has_released() {
+            let effects = self.core.handle(Input::Release, self.now);
+            self.sort(effects);
+        }
     }
 
     fn client(&mut self, event: Value) {
         self.input(Input::Client(ClientMessage::parse(&event.to_string()).unwrap()));
+    }
+
+    /// A message as it came.
+    fn send_anything(&mut self, text: &str) {
+        match ClientMessage::parse(text) {
+            Ok(message) => self.input(Input::Client(message)),
+            Err(error) => self.input(Input::Refused(*error)),
+        }
     }
 
     fn update(&mut self, session: Value) {
@@ -101,7 +117,7 @@ impl Talk {
 
     fn asked(&self) -> Option<&Respond> {
         self.commands.iter().rev().find_map(|command| match command {
-            Command::Respond(respond) => Some(respond),
+            Command::Respond(respond) | Command::Speculate { answer: respond, .. } => Some(respond),
             _ => None,
         })
     }
@@ -147,6 +163,10 @@ impl Talk {
 
     fn code(&self) -> &Value {
         &self.events.last().unwrap()["error"]["code"]
+    }
+
+    fn forget_events(&mut self) {
+        self.events.clear();
     }
 
     fn forget(&mut self) {

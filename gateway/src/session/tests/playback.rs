@@ -1,5 +1,7 @@
 //! Barge-in, and what was heard.
 
+use std::time::Duration;
+
 use repartee_engine::session::{Command, FinishReason};
 use serde_json::json;
 
@@ -47,6 +49,19 @@ fn the_playout_clock_reports_when_a_caller_hears() {
     assert_eq!(talk.kinds(), ["output_audio_buffer.started", "output_audio_buffer.stopped"]);
     talk.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     assert_eq!(talk.cut(), None, "all of it was heard");
+}
+
+#[test]
+fn the_engine_is_told_what_was_heard_frame_by_frame() {
+    let mut talk = Talk::new(Delivery::Paced);
+    let response = talk.answer("Hello.", 500);
+    talk.input(Input::Playout(PlayoutReport::Started { response }));
+    talk.forget();
+    for heard_ms in [20, 40, 60, 80, 100, 120, 190, 200] {
+        talk.hears(response, heard_ms);
+    }
+    let played = |ms| Command::Played { response, position: Duration::from_millis(ms), at: talk.now };
+    assert_eq!(talk.commands, [played(80), played(190)]);
 }
 
 #[test]

@@ -8,9 +8,9 @@ use rtc::rtp;
 use thiserror::Error;
 use tokio::sync::mpsc;
 use webrtc::media_stream::track_local::TrackLocal as _;
-use webrtc::peer_connection::StatsSelector;
 
 use super::connection::Connection;
+use super::reports::Quality;
 
 /// RTP ticks a second; Opus always counts 48 kHz.
 const CLOCK: u128 = 48_000;
@@ -70,6 +70,7 @@ pub struct Call {
     pub events: mpsc::Receiver<CallEvent>,
     connection: Connection,
     max_message_size: usize,
+    has_channel: bool,
     payload_type: u8,
     clock: Mutex<Clock>,
 }
@@ -85,7 +86,11 @@ struct Clock {
 
 impl Call {
     /// A call over a connection that knows both descriptions.
-    pub(super) async fn new(mut connection: Connection, max_message_size: usize) -> webrtc::error::Result<Self> {
+    pub(super) async fn new(
+        mut connection: Connection,
+        max_message_size: usize,
+        has_channel: bool,
+    ) -> webrtc::error::Result<Self> {
         let mut payload_type = None;
         for sender in connection.pc.get_senders().await {
             payload_type = sender.get_parameters().await?.rtp_parameters.codecs.first().map(|codec| codec.payload_type);
@@ -95,12 +100,17 @@ impl Call {
         let clock = Clock { sequence: random as u16, timestamp: (random >> 16) as u32, marker: true };
         // `new` is the only one to take it.
         let events = connection.events.take().ok_or(webrtc::error::Error::ErrConnectionClosed)?;
-        Ok(Self { events, connection, max_message_size, payload_type, clock: Mutex::new(clock) })
+        Ok(Self { events, connection, max_message_size, has_channel, payload_type, clock: Mutex::new(clock) })
     }
 
     /// The longest message that the peer takes, in bytes.
     pub fn max_message_size(&self) -> usize {
         self.max_message_size
+    }
+
+    /// Whether a data channel was agreed on.
+    pub fn has_channel(&self) -> bool {
+        self.has_channel
     }
 
     /// Audio packets of the peer that were dropped because nobody read them.
@@ -151,14 +161,25 @@ impl Call {
         clock.marker = true;
     }
 
-    /// The latest round trip of the pair of addresses in use; `None` before the first measurement.
-    pub async fn round_trip(&self) -> Option<Duration> {
-        let report = self.connection.pc.get_stats(Instant::now(), StatsSelector::None).await;
-        report
-            .candidate_pairs()
-            .filter(|pair| pair.current_round_trip_time > 0.0)
-            .max_by_key(|pair| (pair.nominated, pair.responses_received))
-            .and_then(|pair| Duration::try_from_secs_f64(pair.current_round_trip_time).ok())
+    /// How well the peer hears us, and the round trip, as far as known.
+    pub fn quality(&self) -> Quality {
+        let mut quality = self.connection.reports.quality();
+        // STUN measures more often than RTCP, and also while nobody speaks.
+        if let Some(measured) = self.connection.place.as_ref().and_then(|place| place.round_trip()) {
+            quality.round_trip = Some(measured);
+        }
+        quality
+    }
+
+    /// How often the peer's address has changed.
+    pub fn moves(&self) -> u64 {
+        self.connection.place.as_ref().map_or(0, |place| place.moves())
+    }
+
+    /// Returns once the call has ended and everything of it is freed: what was sent before has arrived, or the peer is out of
+    /// reach.
+    pub fn freed(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.connection.freed()
     }
 
     /// Hangs up and waits until everything is freed. If the future is dropped, it is freed in the background.

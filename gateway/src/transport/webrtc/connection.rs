@@ -4,7 +4,8 @@
 //! the data channel. One more task, the supervisor, owns the end: whoever notices it first calls [`Shared::end`], and the
 //! supervisor closes the connection, since one that is merely dropped would keep its driver running.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,10 @@ use webrtc::peer_connection::{
 };
 
 use super::call::CallEvent;
-use super::{CHANNEL, CONNECT_TIMEOUT, VANISHED, WebRtcSettings};
+use super::reports::{Reports, Watch};
+use super::seats::Place;
+use super::view::PlaceRuntime;
+use super::{CHANNEL, VANISHED, WebRtcSettings};
 
 /// Events that wait for the owner of a call.
 const EVENT_QUEUE: usize = 256;
@@ -43,6 +47,14 @@ const SEND_BUFFER: usize = 1 << 20;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_CHECKS: u16 = 70;
 const KEEPALIVE: Duration = Duration::from_secs(2);
+/// What the last messages may take to arrive when we end a call: a lost packet is sent again after a second.
+const DRAIN: Duration = Duration::from_secs(2);
+/// How often their arrival is looked at.
+const DRAIN_STEP: Duration = Duration::from_millis(5);
+/// What the peer's last messages may take to be read; also the scale of what the closing of the data channel is given.
+const FAREWELL: Duration = Duration::from_millis(200);
+/// A caller that is silent for longer than [`KEEPALIVE`] is looked after this often.
+const LOOK: Duration = Duration::from_millis(250);
 /// Opus in RTP is always announced so (RFC 7587), and we ask the peer for error correction.
 const OPUS_CHANNELS: u16 = 2;
 const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
@@ -62,15 +74,25 @@ pub(super) struct Shared {
     events: mpsc::Sender<CallEvent>,
     phase: watch::Sender<Phase>,
     gathered: Notify,
+    /// The data channel is closed on both sides, or was never there.
+    channel_closed: Notify,
     /// The open data channel. It holds the connection: taken out at the end to free both.
     channel: Mutex<Option<Arc<dyn DataChannel>>>,
     dropped_audio: AtomicU64,
+    /// It was us who ended the call.
+    hung_up: AtomicBool,
 }
 
 impl Shared {
     /// Ends the call; the supervisor does the rest.
     pub(super) fn end(&self) {
         self.phase.send_replace(Phase::Ended);
+    }
+
+    /// Ends the call, which the peer still has to be told.
+    fn hang_up(&self) {
+        self.hung_up.store(true, Ordering::Relaxed);
+        self.end();
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -118,9 +140,15 @@ pub(super) struct Connection {
     pub track: Arc<TrackLocalStaticRTP>,
     pub ssrc: u32,
     pub shared: Arc<Shared>,
+    /// What the peer reports of our sound.
+    pub reports: Arc<Reports>,
+    /// The call's place at the shared port, if it has one.
+    pub place: Option<Arc<Place>>,
     /// Taken by the owner of the call.
     pub events: Option<mpsc::Receiver<CallEvent>>,
     supervisor: Option<JoinHandle<()>>,
+    /// Closed once everything is freed.
+    freed: watch::Receiver<()>,
 }
 
 impl std::fmt::Debug for Connection {
@@ -130,22 +158,32 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// A connection that can carry one call.
-    pub(super) async fn new(settings: &WebRtcSettings) -> Result<Self> {
+    /// A connection that can carry one call: at its place of the shared port, or on a socket of its own.
+    pub(super) async fn new(settings: &WebRtcSettings, place: Option<Arc<Place>>) -> Result<Self> {
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let (phase, watched) = watch::channel(Phase::Connecting);
         let shared = Arc::new(Shared {
             events,
             phase,
             gathered: Notify::new(),
+            channel_closed: Notify::new(),
             channel: Mutex::new(None),
             dropped_audio: AtomicU64::new(0),
+            hung_up: AtomicBool::new(false),
         });
         let ssrc = getrandom::u32().map_err(|error| Error::Other(error.to_string()))?;
-        let pc = build(settings, Callbacks(Arc::clone(&shared))).await?;
-        let supervisor = tokio::spawn(supervise(Arc::clone(&pc), Arc::clone(&shared), watched));
+        let reports = Arc::new(Reports::new(ssrc));
+        let pc = build(settings, place.clone(), reports.clone(), Callbacks(Arc::clone(&shared))).await?;
+        let within = settings.connect_within;
+        let (free, freed) = watch::channel(());
+        let life = supervise(Arc::clone(&pc), Arc::clone(&shared), place.clone(), watched, within);
+        let supervisor = tokio::spawn(async move {
+            life.await;
+            drop(free);
+        });
         let track = Arc::new(TrackLocalStaticRTP::new(voice_track(ssrc)));
-        Ok(Self { pc, track, ssrc, shared, events: Some(receiver), supervisor: Some(supervisor) })
+        let (events, supervisor) = (Some(receiver), Some(supervisor));
+        Ok(Self { pc, track, ssrc, shared, reports, place, events, supervisor, freed })
     }
 
     /// Adds our voice.
@@ -165,9 +203,16 @@ impl Connection {
         self.shared.gathered.notified().await;
     }
 
+    /// Returns once the call has ended and everything of it is freed.
+    pub(super) fn freed(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut freed = self.freed.clone();
+        // Nothing is ever sent: it closes.
+        async move { while freed.changed().await.is_ok() {} }
+    }
+
     /// Ends the call and waits until everything is freed.
     pub(super) async fn close(mut self) {
-        self.shared.end();
+        self.shared.hang_up();
         // Nobody reads any more: whatever waits for room gives up.
         self.events = None;
         if let Some(supervisor) = self.supervisor.take() {
@@ -179,40 +224,59 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.shared.end();
+        self.shared.hang_up();
     }
 }
 
 /// Every choice about sockets, codecs and timing.
-async fn build(settings: &WebRtcSettings, callbacks: Callbacks) -> Result<Arc<dyn PeerConnection>> {
+async fn build(
+    settings: &WebRtcSettings,
+    place: Option<Arc<Place>>,
+    reports: Arc<Reports>,
+    callbacks: Callbacks,
+) -> Result<Arc<dyn PeerConnection>> {
     let mut media_engine = MediaEngine::default();
     let codec = RTCRtpCodecParameters { rtp_codec: opus(), payload_type: OPUS_PAYLOAD_TYPE };
     media_engine.register_codec(codec, RtpCodecKind::Audio)?;
-    // One socket a call. A single port for all calls would be a `Runtime` whose `wrap_udp_socket` demultiplexes.
-    let pc = PeerConnectionBuilder::new()
+    let bind = match place {
+        // Closed again at once, see `view`.
+        Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        None => SocketAddr::new(settings.udp.ip(), 0),
+    };
+    let registry = configure_rtcp_reports(Registry::new()).with(Watch::SLOT, Watch::new(reports));
+    let builder = PeerConnectionBuilder::new()
         .with_configuration(RTCConfigurationBuilder::new().build())
         .with_media_engine(media_engine)
-        .with_setting_engine(setting_engine(settings))
-        .with_interceptor_registry(configure_rtcp_reports(Registry::new()))
+        .with_setting_engine(setting_engine(settings, bind, place.as_deref()))
+        .with_interceptor_registry(registry)
         .with_handler(Arc::new(callbacks))
-        .with_udp_addrs(settings.bind.clone())
-        .with_data_channel_send_buffer_limit(SEND_BUFFER)
-        .build()
-        .await?;
-    Ok(Arc::new(pc))
+        .with_udp_addrs(vec![bind])
+        .with_data_channel_send_buffer_limit(SEND_BUFFER);
+    let builder = match place {
+        Some(place) => builder.with_runtime(Arc::new(PlaceRuntime(place))),
+        None => builder,
+    };
+    Ok(Arc::new(builder.build().await?))
 }
 
-fn setting_engine(settings: &WebRtcSettings) -> SettingEngine {
-    SettingEngineBuilder::new()
-        .with_ice_timeouts(Some(VANISHED), Some(VANISHED), Some(KEEPALIVE))
+fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, place: Option<&Place>) -> SettingEngine {
+    // At the shared port we look ourselves whether a caller is still there: the library counts STUN alone.
+    let vanished = if place.is_some() { Duration::ZERO } else { VANISHED };
+    let builder = SettingEngineBuilder::new()
+        .with_ice_timeouts(Some(vanished), Some(vanished), Some(KEEPALIVE))
         .with_ice_connection_attempts(Some(CHECK_INTERVAL), Some(MAX_CHECKS))
         // The peer then starts the handshake, right after the check that connects it.
         .with_answering_dtls_role(RTCDtlsRole::Server)
         // Browsers hide their addresses behind mDNS names; they are found as peer-reflexive ones all the same.
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
-        .with_include_loopback_candidate(settings.bind.iter().any(|address| address.ip().is_loopback()))
-        .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(settings.max_message_size))
-        .build()
+        .with_include_loopback_candidate(bind.ip().is_loopback())
+        .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(settings.max_message_size));
+    match place.map(Place::credentials) {
+        Some(ours) => {
+            builder.with_lite(true).with_ice_credentials(ours.fragment.clone(), ours.password.clone()).build()
+        }
+        None => builder.build(),
+    }
 }
 
 fn opus() -> RTCRtpCodec {
@@ -236,15 +300,38 @@ fn voice_track(ssrc: u32) -> MediaStreamTrack {
 }
 
 /// Waits for the end of a call, then frees it.
-async fn supervise(pc: Arc<dyn PeerConnection>, shared: Arc<Shared>, mut phase: watch::Receiver<Phase>) {
+async fn supervise(
+    pc: Arc<dyn PeerConnection>,
+    shared: Arc<Shared>,
+    place: Option<Arc<Place>>,
+    mut phase: watch::Receiver<Phase>,
+    connect_within: Duration,
+) {
     let taken_up = phase.wait_for(|phase| *phase != Phase::Connecting);
-    let taken_up = tokio::time::timeout(CONNECT_TIMEOUT, taken_up).await.is_ok();
+    let taken_up = tokio::time::timeout(connect_within, taken_up).await.is_ok();
     if taken_up {
-        // Cannot fail: the sender lives in `shared`.
-        let _ = phase.wait_for(|phase| *phase == Phase::Ended).await;
+        tokio::select! {
+            // Cannot fail: the sender lives in `shared`.
+            _ = phase.wait_for(|phase| *phase == Phase::Ended) => {}
+            () = vanished(place.as_deref()) => {}
+        }
     }
     shared.end();
-    drop(shared.lock_channel().take());
+    let channel = shared.lock_channel().take();
+    if let Some(channel) = channel {
+        if shared.hung_up.load(Ordering::Relaxed) {
+            let _ = tokio::time::timeout(DRAIN, drained(&channel)).await;
+            // Browsers report an error if the association ends while the channel is open, and nobody says when the peer has
+            // closed it: it takes a round trip each way.
+            if channel.close().await.is_ok() {
+                let round_trip = place.as_ref().and_then(|place| place.round_trip()).unwrap_or_default();
+                tokio::time::sleep((round_trip * 3).clamp(FAREWELL / 2, FAREWELL * 4)).await;
+            }
+        } else {
+            // What the peer said before the end is read first. Longer than this, and it is out of reach.
+            let _ = tokio::time::timeout(FAREWELL, shared.channel_closed.notified()).await;
+        }
+    }
     let told = shared.events.try_send(CallEvent::Closed).is_ok();
     if let Err(error) = pc.close().await {
         tracing::debug!(%error, "closing a peer connection");
@@ -253,6 +340,29 @@ async fn supervise(pc: Arc<dyn PeerConnection>, shared: Arc<Shared>, mut phase: 
     if !told {
         // The queue was full: the owner finds this behind the rest, or has dropped the queue.
         let _ = shared.events.send(CallEvent::Closed).await;
+    }
+}
+
+/// Returns once nothing has come from the caller for [`VANISHED`], although it was asked. Never for a connection with a
+/// socket of its own, whose agent sees to it.
+async fn vanished(place: Option<&Place>) {
+    let Some(place) = place else { return std::future::pending().await };
+    loop {
+        let silence = place.silence().unwrap_or_default();
+        if silence >= VANISHED {
+            return;
+        }
+        if silence >= KEEPALIVE {
+            place.ask_silent();
+        }
+        tokio::time::sleep(KEEPALIVE.saturating_sub(silence).max(LOOK)).await;
+    }
+}
+
+/// Returns once the peer has all that was sent over the channel.
+async fn drained(channel: &Arc<dyn DataChannel>) {
+    while channel.outstanding_bytes().await.is_ok_and(|bytes| bytes > 0) {
+        tokio::time::sleep(DRAIN_STEP).await;
     }
 }
 
@@ -342,6 +452,7 @@ async fn read_channel(channel: Arc<dyn DataChannel>, shared: Arc<Shared>) {
             break;
         }
     }
+    shared.channel_closed.notify_one();
     // The connection's own state would tell only seconds later.
     shared.end();
 }

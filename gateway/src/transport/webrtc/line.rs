@@ -10,33 +10,54 @@ use repartee_engine::session::ResponseId;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 
-use super::{Call, CallEvent, SendError};
+use super::{Call, CallEvent, Quality, SendError};
 use crate::call::{Heard, Line, LineError, Outgoing, is_audible};
-use crate::media::jitter::{JitterBuffer, Play};
+use crate::media::jitter::{JitterBuffer, JitterStats, Play};
 use crate::media::opus::{FRAME, OpusDecoder, OpusEncoder, OpusError, RATES};
 use crate::media::playout::{Frame, Output, Playout, PushError};
 use crate::media::resample::Resampler;
+use crate::metrics::Metrics;
 use crate::protocol::session::AudioFormat;
 use crate::session::{Delivery, PlayoutReport};
+use crate::transport::sideband::{Commands, Publisher, Sidebands, sidebands};
 
 /// Events that may wait for the data channel.
 const EVENT_QUEUE: usize = 32;
 /// Packets of 20 ms that may wait for the socket; more means that it is stuck, and late sound is worthless.
 const PACKET_QUEUE: usize = 16;
-/// Sound that the receiver holds back before it plays it: what was sent so recently was not heard yet.
-const RECEIVER_BUFFER: Duration = Duration::from_millis(60);
 /// Rate for voices that Opus cannot take as they are.
 const FALLBACK_RATE: u32 = 48_000;
+
+/// What a line goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct LineSettings {
+    /// Rate at which the model hears, in Hz.
+    pub hears: u32,
+    /// Rate at which the model speaks, in Hz.
+    pub speaks: u32,
+    /// A data channel that takes nothing for so long ends the call.
+    pub stalled_after: Duration,
+    /// Sound that the receiver is assumed to hold back before it plays it.
+    pub receiver_buffer: Duration,
+}
 
 /// The call's end of a WebRTC connection.
 #[derive(Debug)]
 pub struct WebRtcLine {
+    /// The connection; `None` in tests without one.
+    call: Option<Arc<Call>>,
+    metrics: Arc<Metrics>,
+    sidebands: Sidebands,
+    commands: Commands,
+    receiver_buffer: Duration,
+    /// What was counted of the caller's packets and reports so far.
+    counted: (JitterStats, u64),
     events: mpsc::Receiver<CallEvent>,
     outlet: mpsc::Sender<Outgoing>,
     packets: mpsc::Sender<Packet>,
     /// Whether the data channel is open.
     open: watch::Sender<bool>,
-    /// A message that came while the call did not listen. No event is read behind it.
+    /// A message that waits until the call listens. No event is read behind it.
     held: Option<String>,
     /// What [`Line::next`] will return first.
     ready: VecDeque<Heard>,
@@ -69,21 +90,42 @@ struct Packet {
 }
 
 impl WebRtcLine {
-    /// A line over `call` for a model that hears and speaks at these rates, in Hz. A data channel that takes nothing
-    /// for `stalled_after` ends the call. Must be called within a runtime.
-    pub fn new(mut call: Call, hears: u32, speaks: u32, stalled_after: Duration) -> Result<Self, OpusError> {
-        let rate = |rate| if RATES.contains(&rate) { rate } else { FALLBACK_RATE };
-        let (hearing_rate, speaking_rate) = (rate(hears), rate(speaks));
-        let (encoder, decoder) = (OpusEncoder::new(speaking_rate)?, OpusDecoder::new(hearing_rate)?);
+    /// A line over `call`. Must be called within a runtime.
+    pub fn new(mut call: Call, settings: LineSettings, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
         let events = std::mem::replace(&mut call.events, mpsc::channel(1).1);
-        let (outlet, queue) = mpsc::channel(EVENT_QUEUE);
         let (packets, voice) = mpsc::channel(PACKET_QUEUE);
-        let (open, opened) = watch::channel(false);
         let call = Arc::new(call);
-        // Both end when the line is gone, and the call with them.
-        tokio::spawn(write(call.clone(), queue, opened, stalled_after));
-        tokio::spawn(speak(call, voice));
+        let mut line = Self::over(events, packets, settings, metrics, |queue, opened, publisher| {
+            tokio::spawn(write(call.clone(), queue, opened, publisher, settings.stalled_after));
+        })?;
+        // Both tasks end when the line is gone, and the call with them.
+        tokio::spawn(speak(call.clone(), voice));
+        line.call = Some(call);
+        Ok(line)
+    }
+
+    /// A line whose packets come and go through queues; `write` is given the other ends of its events.
+    fn over(
+        events: mpsc::Receiver<CallEvent>,
+        packets: mpsc::Sender<Packet>,
+        settings: LineSettings,
+        metrics: Arc<Metrics>,
+        write: impl FnOnce(mpsc::Receiver<Outgoing>, watch::Receiver<bool>, Publisher),
+    ) -> Result<Self, OpusError> {
+        let rate = |rate| if RATES.contains(&rate) { rate } else { FALLBACK_RATE };
+        let (hearing_rate, speaking_rate) = (rate(settings.hears), rate(settings.speaks));
+        let (encoder, decoder) = (OpusEncoder::new(speaking_rate)?, OpusDecoder::new(hearing_rate)?);
+        let (outlet, queue) = mpsc::channel(EVENT_QUEUE);
+        let (open, opened) = watch::channel(false);
+        let (sidebands, publisher, commands) = sidebands();
+        write(queue, opened, publisher);
         Ok(Self {
+            call: None,
+            metrics,
+            sidebands,
+            commands,
+            receiver_buffer: settings.receiver_buffer,
+            counted: (JitterStats::default(), 0),
             events,
             outlet,
             packets,
@@ -96,13 +138,42 @@ impl WebRtcLine {
             jitter_due: None,
             encoder,
             playout: Playout::new(speaking_rate),
-            model_rate: speaks,
+            model_rate: settings.speaks,
             speaking_rate,
             filter: None,
             sent_until: None,
             audible: None,
             underruns: 0,
         })
+    }
+
+    /// Where more clients attach to the call.
+    pub fn sidebands(&self) -> Sidebands {
+        self.sidebands.clone()
+    }
+
+    fn quality(&self) -> Quality {
+        self.call.as_ref().map(|call| call.quality()).unwrap_or_default()
+    }
+
+    /// Counts what became of the caller's packets since the last time.
+    fn account(&mut self) {
+        let stats = self.jitter.stats();
+        self.metrics.network.received(&self.counted.0, &stats);
+        self.counted.0 = stats;
+    }
+
+    /// Counts a new report of the caller.
+    fn report(&mut self) {
+        let Quality { round_trip, jitter, loss, reports } = self.quality();
+        if reports > self.counted.1 {
+            self.counted.1 = reports;
+            self.metrics.network.reported(round_trip, jitter, loss);
+            self.account();
+            if let Some(Err(error)) = loss.map(|share| self.encoder.expect_loss(share)) {
+                tracing::error!(%error, "the encoder does not adapt to the network");
+            }
+        }
     }
 
     /// Plays what is due.
@@ -115,6 +186,7 @@ impl WebRtcLine {
                 }
             }
         }
+        self.report();
         if self.playout.underruns() > self.underruns {
             self.underruns = self.playout.underruns();
             self.ready.push_back(Heard::Underrun);
@@ -204,7 +276,7 @@ impl Line for WebRtcLine {
 
     async fn next(&mut self, listen: bool) -> Heard {
         loop {
-            let now = Instant::now();
+            let now = now();
             self.play(now);
             if listen {
                 self.decode(now);
@@ -227,6 +299,7 @@ impl Line for WebRtcLine {
             };
             let event = tokio::select! {
                 event = self.events.recv(), if self.held.is_none() => event,
+                command = self.commands.next(), if self.held.is_none() => Some(CallEvent::Message(command)),
                 () = clock => continue,
             };
             if let Some(heard) = self.take(event) {
@@ -237,6 +310,11 @@ impl Line for WebRtcLine {
 
     fn outlet(&self) -> mpsc::Sender<Outgoing> {
         self.outlet.clone()
+    }
+
+    fn begin(&mut self, _: ResponseId, _: AudioFormat) -> Result<(), LineError> {
+        // Formats are a matter of websockets: here it is Opus.
+        Ok(())
     }
 
     fn speak(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, LineError> {
@@ -267,27 +345,42 @@ impl Line for WebRtcLine {
         !self.playout.is_full()
     }
 
-    fn configure(&mut self, _: AudioFormat) -> Result<(), LineError> {
-        // Formats are a matter of websockets: here it is Opus.
-        Ok(())
-    }
-
+    /// The sent cursor less what is still on its way or in the receiver's buffer.
     fn heard(&self) -> Option<(ResponseId, Duration)> {
-        self.playout.current().map(|(response, _, sent)| (response, sent.saturating_sub(RECEIVER_BUFFER)))
+        let (response, _, sent) = self.playout.current()?;
+        let on_its_way = self.quality().round_trip.unwrap_or_default() / 2;
+        Some((response, sent.saturating_sub(on_its_way + self.receiver_buffer)))
     }
 }
 
-/// Sends events, once the data channel is open.
+impl Drop for WebRtcLine {
+    fn drop(&mut self) {
+        self.account();
+        self.metrics.network.moves.inc_by(self.call.as_ref().map_or(0, |call| call.moves()));
+    }
+}
+
+/// The time, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Publishes events, and sends them once the data channel is open. Without a data channel only sidebands hear them.
 async fn write(
     call: Arc<Call>,
     mut queue: mpsc::Receiver<Outgoing>,
     mut opened: watch::Receiver<bool>,
+    publisher: Publisher,
     stalled_after: Duration,
 ) {
-    if opened.wait_for(|open| *open).await.is_err() {
-        return;
-    }
     while let Some(Outgoing::Event(text)) = queue.recv().await {
+        publisher.publish(&text);
+        if !call.has_channel() {
+            continue;
+        }
+        if opened.wait_for(|open| *open).await.is_err() {
+            return;
+        }
         match timeout(stalled_after, call.send_message(&text)).await {
             Ok(Ok(())) => {}
             Ok(Err(error @ SendError::TooLarge { .. })) => tracing::warn!(%error, "an event was not sent"),
@@ -308,3 +401,7 @@ async fn speak(call: Arc<Call>, mut packets: mpsc::Receiver<Packet>) {
         }
     }
 }
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

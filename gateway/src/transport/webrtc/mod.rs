@@ -9,6 +9,13 @@
 //! |---|---|
 //! | `call` | [`Call`]: what its owner reads and sends |
 //! | `connection` | the peer connection under it: building, callbacks, the end |
+//! | `ice` | our side of ICE: which of the caller's addresses is in use, also when it changes |
+//! | `stun` | the messages of ICE |
+//! | `port` | [`Port`]: the one UDP socket of all calls |
+//! | `seats` | which datagram belongs to which call |
+//! | `addresses` | those of this machine |
+//! | `view` | that socket as the library wants to see it |
+//! | `reports` | RTCP: what the peer says about our sound |
 //! | `line` | [`WebRtcLine`]: jitter buffer, playout clock and data channel as the call's task sees them |
 //! | `sdp` | what an offer must contain, and the typed errors if it does not |
 //! | `settings` | addresses and limits |
@@ -16,13 +23,20 @@
 //! [`offer`] makes the calling side of the same thing, for load tests.
 //!
 //! A call ends when its owner closes or drops it, or when the peer hangs up or vanishes: the data channel or the
-//! connection closes, or ICE hears nothing for [`VANISHED`]. However it ends, the sockets and every task of it are freed.
+//! connection closes, or nothing is heard for [`VANISHED`]. However it ends, the sockets and every task of it are freed.
 
+mod addresses;
 mod call;
 mod connection;
+mod ice;
 mod line;
+mod port;
+mod reports;
 mod sdp;
+mod seats;
 mod settings;
+mod stun;
+mod view;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,17 +45,17 @@ use thiserror::Error;
 use webrtc::peer_connection::RTCSessionDescription;
 
 pub use call::{Call, CallEvent, SendError};
-pub use line::WebRtcLine;
+pub use line::{LineSettings, WebRtcLine};
+pub use port::{Dropped, Port};
+pub use reports::Quality;
 pub use settings::WebRtcSettings;
 
 use connection::Connection;
 
 /// Label of the data channel that carries the protocol's events.
 pub const CHANNEL: &str = "oai-events";
-/// A peer of which ICE hears nothing for so long has vanished.
+/// A peer of which nothing is heard for so long has vanished.
 pub const VANISHED: Duration = Duration::from_secs(5);
-/// An offer that was answered but not taken up for so long is given up.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 /// Gathering addresses is local work; longer than this means that it has failed.
 const GATHER_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -69,18 +83,21 @@ pub enum AnswerError {
 /// the answer, and the call then reports [`CallEvent::Connected`].
 ///
 /// Cancel safe: if the future is dropped, whatever was set up is freed.
-pub async fn answer(offer: &str, settings: &WebRtcSettings) -> Result<(String, Call), AnswerError> {
+pub async fn answer(offer: &str, port: &Port) -> Result<(String, Call), AnswerError> {
     let wanted = sdp::read_offer(offer)?;
-    let (offer, settings) = (offer.to_owned(), settings.clone());
+    let offer = wanted.unaddressed;
+    let (settings, candidates) = (port.settings().clone(), port.candidates());
+    let place =
+        port.take_seat(wanted.credentials, wanted.voices).map_err(|error| AnswerError::Internal(error.to_string()))?;
     uncancelled(async move {
-        let connection = Connection::new(&settings).await.map_err(internal)?;
+        let connection = Connection::new(&settings, Some(Arc::new(place))).await.map_err(internal)?;
         let pc = Arc::clone(&connection.pc);
         let offer = RTCSessionDescription::offer(offer).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
         pc.set_remote_description(offer).await.map_err(unusable)?;
         connection.add_track().await.map_err(internal)?;
         let answer = pc.create_answer(None).await.map_err(unusable)?;
-        let description = sdp::advertise(&describe(&connection, answer).await?, &settings.advertised);
-        let call = Call::new(connection, wanted.max_message_size).await.map_err(unusable)?;
+        let description = sdp::with_candidates(&describe(&connection, answer).await?, &candidates);
+        let call = Call::new(connection, wanted.max_message_size, wanted.has_channel).await.map_err(unusable)?;
         Ok((description, call))
     })
     .await
@@ -92,7 +109,7 @@ pub async fn answer(offer: &str, settings: &WebRtcSettings) -> Result<(String, C
 pub async fn offer(settings: &WebRtcSettings) -> Result<(String, Dialing), AnswerError> {
     let settings = settings.clone();
     uncancelled(async move {
-        let connection = Connection::new(&settings).await.map_err(internal)?;
+        let connection = Connection::new(&settings, None).await.map_err(internal)?;
         connection.add_track().await.map_err(internal)?;
         connection.open_channel().await.map_err(internal)?;
         let offer = connection.pc.create_offer(None).await.map_err(internal)?;
@@ -115,7 +132,7 @@ impl Dialing {
         let answer =
             RTCSessionDescription::answer(answer.to_owned()).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
         self.connection.pc.set_remote_description(answer).await.map_err(unusable)?;
-        Call::new(self.connection, max_message_size).await.map_err(unusable)
+        Call::new(self.connection, max_message_size, true).await.map_err(unusable)
     }
 }
 
@@ -147,5 +164,9 @@ fn unusable(error: webrtc::error::Error) -> AnswerError {
     AnswerError::Unusable(error.to_string())
 }
 
+#[cfg(test)]
+mod fuzz_tests;
+#[cfg(test)]
+mod port_tests;
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,4 @@
-//! Two real peers on loopback.
+//! Two real peers on loopback: a caller with a socket of its own, and the server's port.
 
 use std::time::Instant;
 
@@ -10,22 +10,25 @@ use crate::media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use crate::media::testing::{dominant_frequency, level_db, sine};
 
 /// Far longer than anything here takes: only a defect runs into it.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(super) fn port() -> Port {
+    Port::bind(WebRtcSettings::default()).unwrap()
+}
 
 /// The caller's and the server's end of a new call.
-async fn connect() -> (Call, Call) {
-    let settings = WebRtcSettings::default();
-    let (sdp, dialing) = offer(&settings).await.unwrap();
-    let (sdp, server) = answer(&sdp, &settings).await.unwrap();
+async fn connect(port: &Port) -> (Call, Call) {
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let (sdp, server) = answer(&sdp, port).await.unwrap();
     (dialing.accept(&sdp).await.unwrap(), server)
 }
 
-async fn next(call: &mut Call) -> CallEvent {
+pub(super) async fn next(call: &mut Call) -> CallEvent {
     tokio::time::timeout(PATIENCE, call.events.recv()).await.expect("nothing happens").expect("no end was reported")
 }
 
 /// Reads until the channel is open; the call must have been reported as connected by then.
-async fn until_open(call: &mut Call) {
+pub(super) async fn until_open(call: &mut Call) {
     let mut connected = false;
     loop {
         match next(call).await {
@@ -41,10 +44,17 @@ async fn until_closed(call: &mut Call) {
     while next(call).await != CallEvent::Closed {}
 }
 
-async fn open() -> (Call, Call) {
-    let (mut caller, mut server) = connect().await;
+async fn open_at(port: &Port) -> (Call, Call) {
+    let (mut caller, mut server) = connect(port).await;
     tokio::join!(until_open(&mut caller), until_open(&mut server));
     (caller, server)
+}
+
+/// A call at a port of its own, which must outlive it.
+pub(super) async fn open() -> (Call, Call, Port) {
+    let port = port();
+    let (caller, server) = open_at(&port).await;
+    (caller, server, port)
 }
 
 /// Sends a second of a tone in real time.
@@ -78,7 +88,7 @@ async fn listen(call: &mut Call) -> Vec<f32> {
 
 #[tokio::test]
 async fn both_sides_hear_each_other() {
-    let (mut caller, mut server) = open().await;
+    let (mut caller, mut server, _port) = open().await;
     for (frequency, from_server) in [(440.0, false), (700.0, true)] {
         let (speaker, listener) = if from_server { (&server, &mut caller) } else { (&caller, &mut server) };
         let ((), heard) = tokio::join!(sing(speaker, frequency), listen(listener));
@@ -95,7 +105,7 @@ async fn both_sides_hear_each_other() {
 
 #[tokio::test]
 async fn silence_that_was_skipped_shows_in_timestamps_not_in_sequence_numbers() {
-    let (caller, mut server) = open().await;
+    let (caller, mut server, _port) = open().await;
     let packet = Bytes::from_static(&[0x08, 0, 0]);
     caller.send_audio(packet.clone(), FRAME).await.unwrap();
     caller.skip_audio(Duration::from_millis(400));
@@ -113,10 +123,11 @@ async fn silence_that_was_skipped_shows_in_timestamps_not_in_sequence_numbers() 
 
 #[tokio::test]
 async fn messages_of_every_size_arrive_whole_and_in_order() {
-    let (mut caller, mut server) = open().await;
+    let (mut caller, mut server, _port) = open().await;
     let messages: Vec<String> =
         [0, 1, 1_000, 60_000, 200_000, 256 * 1024].iter().map(|&length| "ü".repeat(length / 2)).collect();
-    for (from, to) in [(&caller, &mut server)] {
+    for back in [false, true] {
+        let (from, to) = if back { (&server, &mut caller) } else { (&caller, &mut server) };
         let send = async {
             for message in &messages {
                 from.send_message(message).await.unwrap();
@@ -129,13 +140,11 @@ async fn messages_of_every_size_arrive_whole_and_in_order() {
         };
         tokio::join!(send, receive);
     }
-    server.send_message("back").await.unwrap();
-    assert_eq!(next(&mut caller).await, CallEvent::Message("back".to_owned()));
 }
 
 #[tokio::test]
 async fn what_the_peer_does_not_take_is_a_typed_error_and_the_channel_lives_on() {
-    let (caller, mut server) = open().await;
+    let (caller, mut server, _port) = open().await;
     let size = caller.max_message_size() + 1;
     let error = caller.send_message(&"x".repeat(size)).await.unwrap_err();
     assert_eq!(error, SendError::TooLarge { size, limit: size - 1 });
@@ -145,7 +154,7 @@ async fn what_the_peer_does_not_take_is_a_typed_error_and_the_channel_lives_on()
 
 #[tokio::test]
 async fn a_reader_that_stops_holds_the_sender_up_and_loses_no_message() {
-    let (caller, mut server) = open().await;
+    let (caller, mut server, _port) = open().await;
     let message = "x".repeat(50_000);
     let mut sent = 0;
     // Until the windows and queues between both are full.
@@ -162,7 +171,7 @@ async fn a_reader_that_stops_holds_the_sender_up_and_loses_no_message() {
 
 #[tokio::test]
 async fn a_reader_that_stops_loses_audio_and_counts_it() {
-    let (caller, mut server) = open().await;
+    let (caller, mut server, _port) = open().await;
     for _ in 0..2_000 {
         caller.send_audio(Bytes::from_static(&[0x08, 0, 0]), FRAME).await.unwrap();
     }
@@ -182,15 +191,39 @@ async fn a_reader_that_stops_loses_audio_and_counts_it() {
 
 #[tokio::test]
 async fn the_round_trip_is_known_once_connected() {
-    let (_caller, server) = open().await;
-    let measured = server.round_trip().await.expect("connecting measures it");
+    let (_caller, server, _port) = open().await;
+    let measured = server.quality().round_trip.expect("connecting measures it");
     assert!(measured < Duration::from_secs(1), "{measured:?}");
+}
+
+#[tokio::test]
+async fn the_listeners_reports_tell_how_well_we_are_heard() {
+    let (mut caller, server, _port) = open().await;
+    let mut clock = tokio::time::interval(FRAME);
+    let reported = async {
+        while server.quality().reports == 0 {
+            clock.tick().await;
+            server.send_audio(Bytes::from_static(&[0x08, 0, 0]), FRAME).await.unwrap();
+        }
+    };
+    let listened = async {
+        loop {
+            next(&mut caller).await;
+        }
+    };
+    tokio::select! {
+        done = tokio::time::timeout(PATIENCE, reported) => done.expect("no report"),
+        () = listened => {}
+    }
+    let quality = server.quality();
+    assert!(quality.loss.is_some_and(|loss| loss < 0.5), "{quality:?}");
+    assert!(quality.jitter.is_some_and(|jitter| jitter < Duration::from_secs(1)), "{quality:?}");
 }
 
 #[tokio::test]
 async fn hanging_up_is_noticed_at_once_on_the_other_side() {
     for by_dropping in [false, true] {
-        let (caller, mut server) = open().await;
+        let (caller, mut server, _port) = open().await;
         if by_dropping {
             drop(caller);
         } else {
@@ -204,13 +237,36 @@ async fn hanging_up_is_noticed_at_once_on_the_other_side() {
     }
 }
 
+#[tokio::test]
+async fn what_was_said_last_arrives_before_the_end() {
+    for by_server in [false, true] {
+        let (caller, server, _port) = open().await;
+        let (speaker, mut listener) = if by_server { (server, caller) } else { (caller, server) };
+        let words = "x".repeat(60_000);
+        for _ in 0..5 {
+            speaker.send_message(&words).await.unwrap();
+        }
+        let freed = speaker.freed();
+        drop(speaker);
+        for _ in 0..5 {
+            match next(&mut listener).await {
+                CallEvent::Message(text) => assert_eq!(text.len(), words.len()),
+                event => panic!("{event:?}, by server: {by_server}"),
+            }
+        }
+        assert_eq!(next(&mut listener).await, CallEvent::Closed);
+        tokio::time::timeout(PATIENCE, freed).await.expect("everything is freed");
+    }
+}
+
 #[test]
 fn a_peer_that_vanishes_without_a_word_is_noticed() {
     // The caller lives in a runtime of its own, which is pulled out from under it.
     let [theirs, ours] = [(); 2].map(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
     let settings = WebRtcSettings::default();
     let (sdp, dialing) = theirs.block_on(offer(&settings)).unwrap();
-    let (sdp, mut server) = ours.block_on(answer(&sdp, &settings)).unwrap();
+    let port = ours.block_on(async { port() });
+    let (sdp, mut server) = ours.block_on(answer(&sdp, &port)).unwrap();
     let mut caller = theirs.block_on(dialing.accept(&sdp)).unwrap();
     ours.block_on(async { tokio::join!(until_open(&mut caller), until_open(&mut server)) });
     theirs.shutdown_background();
@@ -231,7 +287,8 @@ async fn a_camera_that_is_offered_too_is_declined_and_the_call_works() {
         .fold(String::new(), |all, line| all + line + "\r\n");
     let video = format!("m=video 9 UDP/TLS/RTP/SAVPF 96\r\n{shared}a=mid:9\r\na=rtpmap:96 VP8/90000\r\n");
     let with_video = sdp.replace("a=group:BUNDLE 0 1", "a=group:BUNDLE 0 1 9") + &video;
-    let (sdp, _server) = answer(&with_video, &WebRtcSettings::default()).await.unwrap();
+    let port = port();
+    let (sdp, _server) = answer(&with_video, &port).await.unwrap();
     assert!(sdp.contains("m=video 0 "), "{sdp}");
     drop(dialing);
 }
@@ -239,12 +296,16 @@ async fn a_camera_that_is_offered_too_is_declined_and_the_call_works() {
 #[tokio::test]
 async fn nothing_may_be_sent_before_the_channel_is_open() {
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let (_, server) = answer(&sdp, &WebRtcSettings::default()).await.unwrap();
+    let port = port();
+    let (_, server) = answer(&sdp, &port).await.unwrap();
     assert_eq!(server.send_message("early").await, Err(SendError::NotOpen));
 }
 
 #[tokio::test]
-async fn calls_leave_no_task_behind() {
+async fn calls_leave_no_task_and_no_place_behind() {
+    let port = port();
+    // The port's own task has begun.
+    tokio::task::yield_now().await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     for round in 0..50 {
@@ -252,20 +313,20 @@ async fn calls_leave_no_task_behind() {
             // Answered but never taken up.
             0 => {
                 let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-                let (_, server) = answer(&sdp, &WebRtcSettings::default()).await.unwrap();
+                let (_, server) = answer(&sdp, &port).await.unwrap();
                 server.close().await;
                 drop(dialing);
             }
             // Never answered.
             1 => drop(offer(&WebRtcSettings::default()).await.unwrap()),
             2 => {
-                let (caller, server) = open().await;
+                let (caller, server) = open_at(&port).await;
                 caller.send_message("hello").await.unwrap();
                 server.close().await;
                 caller.close().await;
             }
             _ => {
-                let (mut caller, server) = connect().await;
+                let (mut caller, server) = connect(&port).await;
                 assert_eq!(next(&mut caller).await, CallEvent::Connected);
                 drop((caller, server));
             }
@@ -273,18 +334,33 @@ async fn calls_leave_no_task_behind() {
     }
     // What was dropped ends in the background.
     let ended = async {
-        while tasks() > before {
+        while tasks() > before || port.calls() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| panic!("{} tasks, {before} before", tasks()));
+    let late = || panic!("{} tasks, {before} before; {} calls", tasks(), port.calls());
+    tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| late());
+    assert_eq!(port.routes(), (0, 0));
+}
+
+#[tokio::test]
+async fn a_call_that_is_answered_but_never_taken_up_is_freed() {
+    let connect_within = Duration::from_millis(300);
+    let port = Port::bind(WebRtcSettings { connect_within, ..WebRtcSettings::default() }).unwrap();
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let (_, mut server) = answer(&sdp, &port).await.unwrap();
+    let since = Instant::now();
+    assert_eq!(next(&mut server).await, CallEvent::Closed);
+    assert!(since.elapsed() >= connect_within - Duration::from_millis(50));
+    server.close().await;
+    assert_eq!(port.calls(), 0);
 }
 
 #[tokio::test]
 async fn what_cannot_be_answered_is_a_typed_error() {
-    let settings = WebRtcSettings::default();
-    let (sdp, _dialing) = offer(&settings).await.unwrap();
-    let error = async |sdp: String| answer(&sdp, &settings).await.unwrap_err();
+    let port = port();
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let error = async |sdp: String| answer(&sdp, &port).await.unwrap_err();
     for text in ["", "hello", "v=0", "{\"type\": \"offer\"}", "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns"] {
         assert!(matches!(error(text.to_owned()).await, AnswerError::NotSdp(_)), "{text:?}");
     }
@@ -305,25 +381,8 @@ async fn what_cannot_be_answered_is_a_typed_error() {
 }
 
 #[tokio::test]
-async fn an_address_that_cannot_be_bound_is_our_own_error() {
-    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+async fn an_address_that_cannot_be_bound_is_an_error() {
     // TEST-NET-1 is nobody's.
-    let settings = WebRtcSettings { bind: vec!["192.0.2.1:0".parse().unwrap()], ..WebRtcSettings::default() };
-    assert!(matches!(answer(&sdp, &settings).await, Err(AnswerError::Internal(_))));
-}
-
-#[tokio::test]
-async fn advertised_addresses_replace_the_bound_ones() {
-    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    // Loopback by another name, which must connect, and one of TEST-NET-3, which leads nowhere.
-    let advertised = vec!["203.0.113.7".parse().unwrap(), "127.0.0.2".parse().unwrap()];
-    let settings =
-        WebRtcSettings { bind: vec!["127.0.0.1:0".parse().unwrap()], advertised, ..WebRtcSettings::default() };
-    let (sdp, mut server) = answer(&sdp, &settings).await.unwrap();
-    let candidates: Vec<&str> = sdp.lines().filter(|line| line.starts_with("a=candidate")).collect();
-    assert!(candidates.iter().any(|line| line.contains("203.0.113.7")), "{candidates:?}");
-    assert!(candidates.iter().any(|line| line.contains("127.0.0.2")), "{candidates:?}");
-    assert!(!sdp.contains("127.0.0.1 "), "the bound address is not told");
-    let _caller = dialing.accept(&sdp).await.unwrap();
-    assert_eq!(next(&mut server).await, CallEvent::Connected);
+    let settings = WebRtcSettings { udp: "192.0.2.1:0".parse().unwrap(), ..WebRtcSettings::default() };
+    assert!(Port::bind(settings).is_err());
 }

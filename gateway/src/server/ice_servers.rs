@@ -1,0 +1,84 @@
+//! `GET /v1/realtime/ice_servers`: what a caller behind a strict firewall needs to reach us through a TURN server.
+//!
+//! The credentials last for a while and are made from a secret that the TURN server knows too (the scheme that coturn
+//! calls `use-auth-secret`): the name is the second at which they expire, the password its signature. Nothing is stored.
+//! The reply is a list of `RTCIceServer`, ready for a browser's `RTCPeerConnection`.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CACHE_CONTROL;
+use axum::response::{IntoResponse as _, Response};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use ring::hmac;
+use serde::Serialize;
+
+use super::App;
+use crate::config::Turn;
+
+/// One `RTCIceServer`.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct IceServer {
+    urls: Vec<String>,
+    username: String,
+    credential: String,
+}
+
+#[derive(Debug, Serialize)]
+struct List {
+    ice_servers: Vec<IceServer>,
+    /// Seconds until the credentials expire.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_after: Option<u64>,
+}
+
+pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
+    let turn = &app.config.webrtc.turn;
+    let server = credentials(turn, SystemTime::now());
+    let expires_after = server.as_ref().map(|_| turn.ttl.as_secs());
+    let list = List { ice_servers: server.into_iter().collect(), expires_after };
+    ([(CACHE_CONTROL, "no-store")], Json(list)).into_response()
+}
+
+/// Credentials from `now` on; `None` if there is no server, or they would last for ever.
+fn credentials(turn: &Turn, now: SystemTime) -> Option<IceServer> {
+    let secret = turn.secret.as_ref().filter(|_| !turn.urls.is_empty())?;
+    let expires = now.checked_add(turn.ttl)?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let username = expires.as_secs().to_string();
+    // SHA-1 is what the scheme prescribes.
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret.expose().as_bytes());
+    let credential = STANDARD.encode(hmac::sign(&key, username.as_bytes()));
+    Some(IceServer { urls: turn.urls.clone(), username, credential })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::config::Secret;
+
+    fn turn(urls: &[&str], secret: Option<&str>) -> Turn {
+        let urls = urls.iter().map(|url| (*url).to_owned()).collect();
+        Turn { urls, secret: secret.map(Secret::new), ttl: Duration::from_secs(600) }
+    }
+
+    #[test]
+    fn the_password_is_the_signature_of_the_second_at_which_it_expires() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        let server = credentials(&turn(&["turn:turn.example.org:3478"], Some("north")), now).unwrap();
+        assert_eq!(server.username, "1700000600");
+        // From `printf 1700000600 | openssl dgst -sha1 -hmac north -binary | base64`.
+        assert_eq!(server.credential, "pL3AD+pdSi0Td8xk/uSD7cXdsYc=");
+    }
+
+    #[test]
+    fn without_a_server_or_a_secret_there_are_none() {
+        let now = SystemTime::now();
+        assert_eq!(credentials(&turn(&[], Some("north")), now), None);
+        assert_eq!(credentials(&turn(&["turn:turn.example.org"], None), now), None);
+    }
+}

@@ -1,0 +1,373 @@
+use rtc::crypto::default_provider;
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+fn ours() -> Credentials {
+    Credentials { fragment: "ours".into(), password: "our-password-of-22-char".into() }
+}
+
+fn theirs() -> Credentials {
+    Credentials { fragment: "theirs".into(), password: "their-password-22-chars".into() }
+}
+
+/// A caller, a network without delay, and our agent.
+struct Scene {
+    agent: LiteAgent,
+    crypto: Arc<dyn RTCCryptoProvider>,
+    begin: Instant,
+    id: u8,
+}
+
+fn address(port: u16) -> Route {
+    Route { remote: SocketAddr::from(([192, 0, 2, 1], port)), local: None }
+}
+
+/// An RTP packet with this SSRC.
+fn rtp(voice: u32) -> Vec<u8> {
+    let mut packet = vec![0x80, 111, 0, 1, 0, 0, 0, 1];
+    packet.extend(voice.to_be_bytes());
+    packet.extend([1, 2, 3]);
+    packet
+}
+
+impl Scene {
+    fn new() -> Self {
+        let crypto = default_provider().unwrap();
+        Self {
+            agent: LiteAgent::new(ours(), theirs(), Vec::new(), crypto.clone()),
+            crypto,
+            begin: Instant::now(),
+            id: 0,
+        }
+    }
+
+    fn at(&self, ms: u64) -> Instant {
+        self.begin + Duration::from_millis(ms)
+    }
+
+    /// A request of the caller with this name and password.
+    fn request_as(&mut self, name: &str, password: &str, nominates: bool) -> Vec<u8> {
+        use rtc::ice::attributes::use_candidate::UseCandidateAttr;
+        use rtc::stun::message::{BINDING_REQUEST, Message, Setter, TransactionId};
+        self.id += 1;
+        let mut parts: Vec<Box<dyn Setter + '_>> = vec![
+            Box::new(BINDING_REQUEST),
+            Box::new(TransactionId([self.id; 12])),
+            Box::new(rtc::stun::textattrs::Username::new(rtc::stun::attributes::ATTR_USERNAME, name.into())),
+        ];
+        if nominates {
+            parts.push(Box::new(UseCandidateAttr::new()));
+        }
+        parts.push(Box::new(rtc::stun::integrity::MessageIntegrity::new_short_term_integrity_with_provider(
+            password.into(),
+            self.crypto.crypto(),
+        )));
+        let mut message = Message::new();
+        message.build(&parts).unwrap();
+        message.raw
+    }
+
+    /// The caller asks from `port`, and answers what we ask unless `deaf`.
+    fn asks(&mut self, port: u16, nominates: bool, deaf: bool, ms: u64) -> Vec<Output> {
+        let request = self.request_as("ours:theirs", &ours().password, nominates);
+        let now = self.at(ms);
+        let outputs = self.agent.stun(address(port), &request, now);
+        if !deaf {
+            self.answers(&outputs, ms);
+        }
+        outputs
+    }
+
+    /// The caller answers our requests among `outputs`.
+    fn answers(&mut self, outputs: &[Output], ms: u64) {
+        for output in outputs {
+            if let Output::Send(route, datagram) = output
+                && let Some(binding) = Binding::parse(datagram)
+                && binding.kind() == Kind::Request
+            {
+                let (id, password) = (binding.id(), theirs().password);
+                let answer = stun::success(id, route.remote, &password, self.crypto.crypto()).unwrap();
+                assert_eq!(self.agent.stun(*route, &answer, self.at(ms)), []);
+            }
+        }
+    }
+
+    fn speaks(&mut self, port: u16, ms: u64) -> Vec<Output> {
+        let now = self.at(ms);
+        self.agent.media(address(port), &rtp(7), Some(7), now)
+    }
+
+    /// A call that has run for a second on port 1.
+    fn connected() -> Self {
+        let mut scene = Self::new();
+        scene.asks(1, true, false, 0);
+        for packet in 0..50 {
+            scene.speaks(1, packet * 20);
+        }
+        assert_eq!(scene.agent.active(), Some(address(1)));
+        scene
+    }
+}
+
+fn is_delivered(outputs: &[Output]) -> bool {
+    outputs.iter().any(|output| matches!(output, Output::Deliver(_)))
+}
+
+#[test]
+fn a_request_is_answered_with_where_it_came_from_and_asked_for_proof() {
+    let mut scene = Scene::new();
+    let outputs = scene.asks(1, false, true, 0);
+    let sent: Vec<_> = outputs
+        .iter()
+        .filter_map(|output| match output {
+            Output::Send(route, datagram) => Some((*route, Binding::parse(datagram).unwrap())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(sent.iter().map(|(_, binding)| binding.kind()).collect::<Vec<_>>(), [Kind::Success, Kind::Request]);
+    assert!(sent.iter().all(|(route, _)| *route == address(1)));
+    let mut mapped = rtc::stun::xoraddr::XorMappedAddress::default();
+    let mut answer = rtc::stun::message::Message::default();
+    let Output::Send(_, raw) = &outputs[1] else { panic!("{outputs:?}") };
+    answer.unmarshal_binary(raw).unwrap();
+    rtc::stun::message::Getter::get_from(&mut mapped, &answer).unwrap();
+    assert_eq!((mapped.ip, mapped.port), (address(1).remote.ip(), 1));
+    // Nobody has nominated anything.
+    assert_eq!(scene.agent.active(), None);
+    assert!(!is_delivered(&outputs));
+}
+
+#[test]
+fn the_first_nominated_path_is_taken_and_the_library_hears_of_it() {
+    let mut scene = Scene::new();
+    scene.asks(1, false, false, 0);
+    assert!(!is_delivered(&scene.speaks(1, 5)), "sound before the nomination");
+    assert!(is_delivered(&scene.asks(2, true, false, 10)));
+    assert_eq!(scene.agent.active(), Some(address(2)));
+    assert_eq!(scene.agent.moves(), 0);
+}
+
+#[test]
+fn the_library_is_told_that_its_own_check_succeeded_and_that_the_pair_is_nominated() {
+    let mut scene = Scene::new();
+    scene.asks(1, true, false, 0);
+    let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
+    let replies = scene.agent.inner(&check);
+    assert_eq!(replies.len(), 2);
+    let mut success = Binding::parse(&replies[0]).unwrap();
+    assert_eq!((success.kind(), success.id()), (Kind::Success, [9; 12]));
+    assert!(success.is_signed_with(&theirs().password, scene.crypto.crypto()));
+    assert!(Binding::parse(&replies[1]).unwrap().nominates());
+    // Its answers are not sent a second time.
+    assert!(scene.agent.inner(&replies[0]).is_empty());
+}
+
+#[test]
+fn what_is_not_signed_by_the_caller_has_no_effect() {
+    let mut scene = Scene::new();
+    let now = scene.at(0);
+    for (name, password) in [
+        ("ours:theirs", "wrong"),
+        ("ours:theirs", &*theirs().password),
+        ("theirs:ours", &*ours().password),
+        ("ours:other", &*ours().password),
+        ("ours", &*ours().password),
+    ] {
+        let request = scene.request_as(name, password, true);
+        assert_eq!(scene.agent.stun(address(1), &request, now), [], "{name}");
+    }
+    assert_eq!(scene.agent.routes().count(), 0);
+    // An answer to nothing, and one with the wrong signature.
+    let outputs = scene.asks(1, true, true, 0);
+    let id = outputs.iter().find_map(|output| match output {
+        Output::Send(_, raw) => Binding::parse(raw).filter(|binding| binding.kind() == Kind::Request),
+        _ => None,
+    });
+    let forged = stun::success(id.unwrap().id(), address(1).remote, "wrong", scene.crypto.crypto()).unwrap();
+    scene.agent.stun(address(1), &forged, now);
+    let stray = stun::success([77; 12], address(1).remote, &theirs().password, scene.crypto.crypto()).unwrap();
+    scene.agent.stun(address(1), &stray, now);
+    assert_eq!(scene.agent.round_trip(), None);
+}
+
+#[test]
+fn the_round_trip_is_measured_on_the_path_in_use() {
+    let mut scene = Scene::new();
+    let outputs = scene.asks(1, true, true, 0);
+    scene.answers(&outputs, 40);
+    assert_eq!(scene.agent.round_trip(), Some(40 * MS));
+    // Not again for two seconds, however much is heard.
+    let asked = |outputs: &[Output]| outputs.iter().any(|output| matches!(output, Output::Send(..)));
+    assert!(!asked(&scene.speaks(1, 1_000)));
+    let outputs = scene.speaks(1, 2_100);
+    assert!(asked(&outputs));
+    scene.answers(&outputs, 2_220);
+    assert_eq!(scene.agent.round_trip(), Some(50 * MS));
+}
+
+#[test]
+fn a_voice_from_an_unknown_address_is_heard_at_once_and_answered_after_one_round_trip() {
+    let mut scene = Scene::connected();
+    let outputs = scene.speaks(2, 1_000);
+    assert!(is_delivered(&outputs));
+    assert!(outputs.contains(&Output::Learn(address(2))));
+    assert_eq!(scene.agent.active(), Some(address(1)), "nothing is proven yet");
+    scene.answers(&outputs, 1_030);
+    // The old path may only be late; five packets later it is not.
+    for packet in 1..=5 {
+        scene.speaks(2, 1_000 + packet * 20);
+    }
+    assert_eq!(scene.agent.active(), Some(address(2)));
+    assert_eq!(scene.agent.moves(), 1);
+}
+
+#[test]
+fn whoever_cannot_prove_to_be_the_caller_gets_no_sound() {
+    let mut scene = Scene::connected();
+    // Somebody has seen the SSRC and sends with it from elsewhere; the true caller is silent.
+    for packet in 0..500 {
+        let outputs = scene.speaks(2, 1_000 + packet * 20);
+        let sent = outputs.iter().filter(|output| matches!(output, Output::Send(..))).count();
+        assert!(sent <= 1);
+    }
+    assert_eq!(scene.agent.active(), Some(address(1)));
+}
+
+#[test]
+fn proof_is_asked_for_seldom_however_many_packets_come() {
+    let mut scene = Scene::connected();
+    let mut sent = 0;
+    for packet in 0..1_000 {
+        let outputs = scene.speaks(2, 1_000 + packet);
+        sent += outputs.iter().filter(|output| matches!(output, Output::Send(..))).count();
+    }
+    assert_eq!(sent, 10);
+}
+
+#[test]
+fn unknown_voices_and_other_datagrams_from_elsewhere_are_not_heard() {
+    let mut scene = Scene::connected();
+    let now = scene.at(1_000);
+    assert_eq!(scene.agent.media(address(2), &rtp(8), Some(8), now), []);
+    assert_eq!(scene.agent.media(address(2), &[22, 254, 253], None, now), []);
+}
+
+#[test]
+fn late_packets_of_the_old_path_do_not_bring_the_call_back() {
+    let mut scene = Scene::connected();
+    let outputs = scene.speaks(2, 1_000);
+    scene.answers(&outputs, 1_001);
+    for packet in 1..=10 {
+        scene.speaks(2, 1_000 + packet * 20);
+    }
+    assert_eq!(scene.agent.active(), Some(address(2)));
+    for packet in 11..=20 {
+        scene.speaks(2, 1_000 + packet * 20);
+        scene.speaks(1, 1_001 + packet * 20);
+    }
+    assert_eq!(scene.agent.active(), Some(address(2)));
+    assert_eq!(scene.agent.moves(), 1);
+}
+
+#[test]
+fn a_silent_caller_who_moves_is_found_by_a_request() {
+    let mut scene = Scene::new();
+    scene.asks(1, true, false, 0);
+    // A caller keeps its path alive; nominations come once.
+    scene.asks(1, false, false, 2_000);
+    scene.asks(2, false, false, 4_000);
+    scene.asks(2, false, false, 4_020);
+    assert_eq!(scene.agent.active(), Some(address(2)));
+}
+
+#[test]
+fn checks_of_a_spare_path_do_not_move_a_call_that_is_alive() {
+    let mut scene = Scene::connected();
+    for check in 0..100 {
+        let ms = 1_000 + check * 100;
+        scene.asks(2, false, false, ms);
+        for packet in 0..5 {
+            scene.speaks(1, ms + packet * 20);
+        }
+    }
+    assert_eq!(scene.agent.active(), Some(address(1)));
+}
+
+#[test]
+fn the_caller_moves_the_call_by_nominating_another_path() {
+    let mut scene = Scene::connected();
+    scene.asks(2, true, false, 1_000);
+    assert_eq!(scene.agent.active(), Some(address(2)));
+    assert!(is_delivered(&scene.speaks(2, 1_020)));
+}
+
+#[test]
+fn a_replayed_nomination_from_elsewhere_moves_nothing() {
+    let mut scene = Scene::new();
+    let request = scene.request_as("ours:theirs", &ours().password, true);
+    let (first, later) = (scene.at(0), scene.at(100));
+    let outputs = scene.agent.stun(address(1), &request, first);
+    scene.answers(&outputs, 0);
+    // Whoever replays it cannot sign an answer to our question.
+    scene.agent.stun(address(66), &request, later);
+    assert_eq!(scene.agent.active(), Some(address(1)));
+}
+
+#[test]
+fn a_silent_caller_is_asked_and_its_answer_counts_as_a_sign_of_life() {
+    let mut scene = Scene::new();
+    let at = |ms| scene.begin + Duration::from_millis(ms);
+    let (early, later, soon, last) = (at(10), at(4_000), at(4_100), at(4_600));
+    assert_eq!(scene.agent.silence(early), None, "nobody is there yet");
+    scene.asks(1, true, false, 0);
+    assert_eq!(scene.agent.silence(later), Some(4_000 * MS));
+    let asked = scene.agent.ask_silent(later);
+    assert_eq!(asked.len(), 1);
+    assert_eq!(scene.agent.ask_silent(soon), [], "not all the time");
+    assert_eq!(scene.agent.ask_silent(last).len(), 1);
+    scene.answers(&asked, 4_650);
+    assert_eq!(scene.agent.silence(scene.at(4_700)), Some(50 * MS));
+}
+
+#[test]
+fn a_voice_from_elsewhere_that_proves_nothing_is_no_sign_of_life() {
+    let mut scene = Scene::connected();
+    scene.speaks(2, 5_000);
+    assert_eq!(scene.agent.silence(scene.at(5_000)), Some(4_020 * MS));
+}
+
+#[test]
+fn only_so_many_addresses_are_remembered_and_never_the_one_in_use_forgotten() {
+    let mut scene = Scene::connected();
+    let mut forgotten = Vec::new();
+    for port in 100..200 {
+        for output in scene.asks(port, false, true, 1_000 + u64::from(port)) {
+            if let Output::Forget(route) = output {
+                forgotten.push(route);
+            }
+        }
+        assert!(scene.agent.routes().count() <= MAX_PATHS);
+    }
+    assert!(!forgotten.contains(&address(1)));
+    assert_eq!(forgotten.len(), 100 + 1 - MAX_PATHS);
+    assert_eq!(scene.agent.active(), Some(address(1)));
+}
+
+#[test]
+fn only_so_many_voices_are_recognised() {
+    let mut scene = Scene::connected();
+    let now = scene.at(1_000);
+    for voice in 100..200 {
+        scene.agent.media(address(1), &rtp(voice), Some(voice), now);
+    }
+    assert_eq!(scene.agent.voices(), [196, 197, 198, 199]);
+}
+
+#[test]
+fn credentials_are_not_in_debug_output() {
+    let scene = Scene::connected();
+    let text = format!("{:?} {:?}", scene.agent, ours());
+    assert!(!text.contains("password") && !text.contains("ours"), "{text}");
+}

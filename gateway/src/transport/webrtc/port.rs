@@ -1,0 +1,265 @@
+//! The one UDP socket of all calls.
+//!
+//! A datagram belongs to the call that its STUN request names, else to the call that knows its source address, else to
+//! the call whose voice has its SSRC; anything else is dropped and counted. See `seats` for the tables, and `view` for the
+//! call's side.
+//!
+//! Overflow: a full queue drops the newest datagram, and a socket that takes nothing at the moment drops what is sent, as
+//! the network does; both are counted.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rtc::crypto::{RTCCryptoProvider, default_provider};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+use webrtc::runtime::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+
+use super::WebRtcSettings;
+use super::addresses::interfaces;
+use super::ice::{Credentials, LiteAgent, Output, Route};
+use super::seats::{Place, Seat, Seats};
+use super::stun;
+
+/// A coalesced read holds up to 64 datagrams of one Ethernet frame each.
+const READ_BUFFER: usize = 64 * 1_500;
+/// What the system is asked to hold for the socket, each way.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// Addresses that an answer names at most.
+const MAX_CANDIDATES: usize = 16;
+/// Between two tries to read from a socket that is broken.
+const BROKEN_PAUSE: Duration = Duration::from_millis(100);
+
+/// The UDP socket of all calls. Dropping it closes the socket once the last call has ended.
+#[derive(Debug)]
+pub struct Port {
+    shared: Arc<Shared>,
+    settings: WebRtcSettings,
+    reader: JoinHandle<()>,
+}
+
+/// What was dropped since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Datagrams that belong to no call.
+    pub strangers: u64,
+    /// Datagrams of calls that did not read them in time.
+    pub unread: u64,
+    /// Datagrams that the socket did not take.
+    pub unsent: u64,
+}
+
+pub(super) struct Shared {
+    socket: UdpSocket,
+    /// Knows what the system offers: several datagrams a read, and the address at which each arrived.
+    system: UdpSocketState,
+    address: SocketAddr,
+    crypto: Arc<dyn RTCCryptoProvider>,
+    seats: Mutex<Seats>,
+    strangers: AtomicU64,
+    pub(super) unread: AtomicU64,
+    unsent: AtomicU64,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl Port {
+    /// Binds the socket. Must be called within a runtime.
+    pub fn bind(settings: WebRtcSettings) -> io::Result<Self> {
+        let socket = std::net::UdpSocket::bind(settings.udp)?;
+        let address = socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        let socket = UdpSocket::from_std(socket)?;
+        let system = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        enlarge(&system, &socket);
+        let crypto = default_provider().map_err(io::Error::other)?;
+        let shared = Arc::new(Shared {
+            socket,
+            system,
+            address,
+            crypto,
+            seats: Mutex::default(),
+            strangers: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
+            unsent: AtomicU64::new(0),
+        });
+        let reader = tokio::spawn(read(shared.clone()));
+        Ok(Self { shared, settings, reader })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    /// What the calls at this port go by.
+    pub fn settings(&self) -> &WebRtcSettings {
+        &self.settings
+    }
+
+    /// How many calls have a place here.
+    pub fn calls(&self) -> usize {
+        self.shared.seats().calls()
+    }
+
+    /// Takes a datagram as if it had come from the network.
+    #[cfg(test)]
+    pub(super) fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
+        self.shared.receive(route, datagram, now);
+    }
+
+    /// How many addresses and SSRCs belong to calls.
+    #[cfg(test)]
+    pub(super) fn routes(&self) -> (usize, usize) {
+        self.shared.seats().routes()
+    }
+
+    /// What was dropped so far.
+    pub fn dropped(&self) -> Dropped {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Dropped {
+            strangers: count(&self.shared.strangers),
+            unread: count(&self.shared.unread),
+            unsent: count(&self.shared.unsent),
+        }
+    }
+
+    /// The addresses under which callers find the port, the best one first.
+    pub(super) fn candidates(&self) -> Vec<SocketAddr> {
+        let own = self.shared.address;
+        let mut addresses = self.settings.advertised.clone();
+        if addresses.is_empty() {
+            addresses = if own.ip().is_unspecified() { interfaces(own.is_ipv6()) } else { vec![own.ip()] };
+        }
+        addresses.truncate(MAX_CANDIDATES);
+        addresses.into_iter().map(|address| SocketAddr::new(address, own.port())).collect()
+    }
+
+    /// A place for a call whose caller is known by `theirs` and has announced the SSRCs `voices`.
+    pub(super) fn take_seat(&self, theirs: Credentials, voices: Vec<u32>) -> Result<Place, getrandom::Error> {
+        let ours = Credentials { fragment: random_text(12)?, password: random_text(28)? };
+        let agent = LiteAgent::new(ours.clone(), theirs, voices, self.shared.crypto.clone());
+        let seat = Arc::new(Seat::new(ours.fragment.clone(), agent));
+        self.shared.seats().add(&seat);
+        Ok(Place::new(self.shared.clone(), seat, ours))
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        // Calls that are still there keep the socket, but nobody hears them any more.
+        self.reader.abort();
+    }
+}
+
+impl Shared {
+    pub(super) fn seats(&self) -> MutexGuard<'_, Seats> {
+        // Insertions and removals leave nothing half done.
+        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes one datagram from the network.
+    pub(super) fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
+        let voice = voice(datagram);
+        let Some(seat) = self.seats().owner(route, datagram, voice) else {
+            self.strangers.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let outputs = if stun::is_stun(datagram) {
+            seat.agent().stun(route, datagram, now)
+        } else {
+            seat.agent().media(route, datagram, voice, now)
+        };
+        for output in outputs {
+            match output {
+                Output::Send(route, datagram) => self.send(route, &datagram),
+                Output::Deliver(datagram) => {
+                    if !seat.deliver(datagram) {
+                        self.unread.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
+                Output::Learn(route) => self.seats().learn(route, &seat),
+                Output::Forget(route) => self.seats().forget(route, &seat),
+                Output::Voice(voice) => self.seats().recognise(voice, &seat),
+            }
+        }
+    }
+
+    pub(super) fn send(&self, route: Route, datagram: &[u8]) {
+        let transmit = Transmit {
+            destination: route.remote,
+            ecn: None,
+            contents: datagram,
+            segment_size: None,
+            src_ip: route.local,
+        };
+        // The descriptor does not block, and nobody waits for it to take more.
+        if self.system.try_send(UdpSockRef::from(&self.socket), &transmit).is_err() {
+            self.unsent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The SSRC of an RTP packet. RTCP shares the port and its types lie between 192 and 223 (RFC 5761).
+pub(super) fn voice(datagram: &[u8]) -> Option<u32> {
+    let is_rtp = datagram.len() >= 12 && datagram[0] >> 6 == 2 && !(192..=223).contains(&datagram[1]);
+    is_rtp.then(|| u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]))
+}
+
+/// Hands every datagram to its call.
+async fn read(shared: Arc<Shared>) {
+    let mut buffer = vec![0; READ_BUFFER];
+    loop {
+        let mut meta = [RecvMeta::default()];
+        let read = shared.socket.async_io(Interest::READABLE, || {
+            let mut buffers = [IoSliceMut::new(&mut buffer)];
+            shared.system.recv(UdpSockRef::from(&shared.socket), &mut buffers, &mut meta)
+        });
+        match read.await {
+            Ok(_) => {
+                let [meta] = meta;
+                let now = Instant::now();
+                let route = Route { remote: meta.addr, local: meta.dst_ip };
+                for datagram in buffer[..meta.len.min(READ_BUFFER)].chunks(meta.stride.max(1)) {
+                    shared.receive(route, datagram, now);
+                }
+            }
+            // A caller's machine may say that its port is closed; that is its own affair.
+            Err(error) if is_remote(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "the UDP port of the calls cannot be read");
+                tokio::time::sleep(BROKEN_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// Bursts of many calls arrive faster than they are read; the system may grant less than this.
+fn enlarge(system: &UdpSocketState, socket: &UdpSocket) {
+    for set in [UdpSocketState::set_recv_buffer_size, UdpSocketState::set_send_buffer_size] {
+        if let Err(error) = set(system, UdpSockRef::from(socket), SOCKET_BUFFER) {
+            tracing::debug!(%error, "the UDP port keeps its usual buffers");
+        }
+    }
+}
+
+fn is_remote(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | Interrupted | NetworkUnreachable)
+}
+
+/// Random characters that ICE allows, six bits each.
+fn random_text(length: usize) -> Result<String, getrandom::Error> {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut bytes = vec![0; length];
+    getrandom::fill(&mut bytes)?;
+    Ok(bytes.into_iter().map(|byte| char::from(ALPHABET[usize::from(byte & 63)])).collect())
+}

@@ -1,0 +1,206 @@
+//! RTCP: what the peer reports of the sound that it receives (RFC 3550, 6.4).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rtc::interceptor::{Interceptor, Packet, Slot, StreamInfo, TaggedPacket};
+use rtc::rtcp::receiver_report::ReceiverReport;
+use rtc::rtcp::reception_report::ReceptionReport;
+use rtc::rtcp::sender_report::SenderReport;
+use rtc::sansio::Protocol;
+use rtc::shared::error::Error;
+
+/// RTP ticks a second; Opus always counts 48 kHz.
+const CLOCK: f64 = 48_000.0;
+/// Reports of ours that the peer may still refer to.
+const REMEMBERED: usize = 16;
+
+/// How well the peer hears us. Each is `None` until it is known.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Quality {
+    /// From us to the peer and back.
+    pub round_trip: Option<Duration>,
+    /// The share of packets that the peer missed between its last two reports, 0 to 1.
+    pub loss: Option<f64>,
+    /// How unevenly packets arrive there (RFC 3550, A.8).
+    pub jitter: Option<Duration>,
+    /// Reports received.
+    pub reports: u64,
+}
+
+/// The peer's reports about one stream of ours.
+#[derive(Debug)]
+pub(super) struct Reports {
+    ssrc: u32,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    quality: Quality,
+    /// When reports of ours left, by the middle of their time stamps.
+    sent: VecDeque<(u32, Instant)>,
+}
+
+impl Reports {
+    pub fn new(ssrc: u32) -> Self {
+        Self { ssrc, state: Mutex::default() }
+    }
+
+    pub fn quality(&self) -> Quality {
+        self.state().quality
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Plain numbers: a panic cannot leave them half-changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A report of ours leaves.
+    fn sent(&self, report: &SenderReport, now: Instant) {
+        let mut state = self.state();
+        if state.sent.len() == REMEMBERED {
+            state.sent.pop_front();
+        }
+        state.sent.push_back(((report.ntp_time >> 16) as u32, now));
+    }
+
+    /// A report of the peer has come.
+    fn received(&self, report: &ReceptionReport, now: Instant) {
+        if report.ssrc != self.ssrc {
+            return;
+        }
+        let mut state = self.state();
+        state.quality.reports += 1;
+        state.quality.loss = Some(f64::from(report.fraction_lost) / 256.0);
+        state.quality.jitter = Duration::try_from_secs_f64(f64::from(report.jitter) / CLOCK).ok();
+        let referred = state.sent.iter().find(|(stamp, _)| *stamp == report.last_sender_report);
+        if let Some((_, left)) = referred.filter(|_| report.last_sender_report != 0) {
+            let held = Duration::from_secs_f64(f64::from(report.delay) / 65_536.0);
+            state.quality.round_trip = Some(now.saturating_duration_since(*left).saturating_sub(held));
+        }
+    }
+}
+
+/// Sees every RTCP packet of a connection and lets all of them pass.
+pub(super) struct Watch {
+    reports: Arc<Reports>,
+    incoming: VecDeque<TaggedPacket>,
+    outgoing: VecDeque<TaggedPacket>,
+}
+
+impl Watch {
+    /// Nearer to the network than whoever writes our reports, or it would not see them.
+    pub const SLOT: Slot = Slot::Custom(500);
+
+    pub fn new(reports: Arc<Reports>) -> Self {
+        Self { reports, incoming: VecDeque::new(), outgoing: VecDeque::new() }
+    }
+}
+
+impl Protocol<TaggedPacket, TaggedPacket, ()> for Watch {
+    type Rout = TaggedPacket;
+    type Wout = TaggedPacket;
+    type Eout = ();
+    type Error = Error;
+    type Time = Instant;
+
+    fn handle_read(&mut self, message: TaggedPacket) -> Result<(), Error> {
+        if let Packet::Rtcp(packets) = &message.message.packet {
+            for packet in packets {
+                let packet = packet.as_any();
+                let sender = packet.downcast_ref::<SenderReport>().map(|report| &report.reports);
+                let receiver = packet.downcast_ref::<ReceiverReport>().map(|report| &report.reports);
+                for report in sender.or(receiver).into_iter().flatten() {
+                    self.reports.received(report, message.now);
+                }
+            }
+        }
+        self.incoming.push_back(message);
+        Ok(())
+    }
+
+    fn poll_read(&mut self) -> Option<TaggedPacket> {
+        self.incoming.pop_front()
+    }
+
+    fn handle_write(&mut self, message: TaggedPacket) -> Result<(), Error> {
+        if let Packet::Rtcp(packets) = &message.message.packet {
+            for packet in packets {
+                if let Some(report) = packet.as_any().downcast_ref::<SenderReport>() {
+                    self.reports.sent(report, message.now);
+                }
+            }
+        }
+        self.outgoing.push_back(message);
+        Ok(())
+    }
+
+    fn poll_write(&mut self) -> Option<TaggedPacket> {
+        self.outgoing.pop_front()
+    }
+}
+
+impl Interceptor for Watch {
+    fn bind_local_stream(&mut self, _: &StreamInfo) {}
+    fn unbind_local_stream(&mut self, _: &StreamInfo) {}
+    fn bind_remote_stream(&mut self, _: &StreamInfo) {}
+    fn unbind_remote_stream(&mut self, _: &StreamInfo) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn report(ssrc: u32, last_sender_report: u32, held: Duration) -> ReceptionReport {
+        ReceptionReport {
+            ssrc,
+            fraction_lost: 64,
+            jitter: 480,
+            last_sender_report,
+            delay: (held.as_secs_f64() * 65_536.0) as u32,
+            ..ReceptionReport::default()
+        }
+    }
+
+    #[test]
+    fn a_report_that_refers_to_one_of_ours_tells_the_round_trip() {
+        let reports = Reports::new(7);
+        let begin = Instant::now();
+        assert_eq!(reports.quality(), Quality::default());
+        let ours = SenderReport { ssrc: 7, ntp_time: 0x1234_5678_9abc_def0, ..SenderReport::default() };
+        reports.sent(&ours, begin);
+        reports.received(&report(7, 0x5678_9abc, 500 * MS), begin + 580 * MS);
+        let quality = reports.quality();
+        assert_eq!(quality.loss, Some(0.25));
+        assert_eq!(quality.jitter, Some(10 * MS));
+        assert_eq!(quality.round_trip.unwrap().as_millis(), 80);
+    }
+
+    #[test]
+    fn what_is_about_another_stream_or_refers_to_nothing_measures_nothing() {
+        let reports = Reports::new(7);
+        let now = Instant::now();
+        reports.received(&report(8, 0, MS), now);
+        assert_eq!(reports.quality(), Quality::default());
+        reports.received(&report(7, 99, MS), now);
+        assert_eq!(reports.quality().round_trip, None);
+        // Nothing of ours had arrived there.
+        reports.sent(&SenderReport::default(), now);
+        reports.received(&report(7, 0, Duration::ZERO), now);
+        assert_eq!(reports.quality().round_trip, None);
+    }
+
+    #[test]
+    fn only_the_newest_reports_are_remembered() {
+        let reports = Reports::new(7);
+        let now = Instant::now();
+        for stamp in 1..100_u64 {
+            reports.sent(&SenderReport { ntp_time: stamp << 16, ..SenderReport::default() }, now);
+        }
+        assert_eq!(reports.state().sent.len(), REMEMBERED);
+    }
+}

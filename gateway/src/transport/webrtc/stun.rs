@@ -1,0 +1,115 @@
+//! STUN binding messages (RFC 8489), as far as ICE needs them.
+
+use std::net::SocketAddr;
+
+use rtc::crypto::RTCCrypto;
+use rtc::ice::attributes::control::AttrControlled;
+use rtc::ice::attributes::priority::PriorityAttr;
+use rtc::stun::attributes::{ATTR_USE_CANDIDATE, ATTR_USERNAME};
+use rtc::stun::fingerprint::FINGERPRINT;
+use rtc::stun::integrity::MessageIntegrity;
+use rtc::stun::message::{
+    BINDING_REQUEST, BINDING_SUCCESS, CLASS_REQUEST, CLASS_SUCCESS_RESPONSE, Getter as _, METHOD_BINDING, Message,
+    Setter, TransactionId,
+};
+use rtc::stun::textattrs::Username;
+use rtc::stun::xoraddr::XorMappedAddress;
+
+/// The number by which an answer names its request.
+pub(super) type Id = [u8; 12];
+
+/// Larger than any binding message that ICE sends.
+const MAX_MESSAGE: usize = 1_280;
+
+/// What a binding message is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Request,
+    Success,
+    /// Indications and errors: nothing to do.
+    Other,
+}
+
+/// A binding message from the network.
+#[derive(Debug)]
+pub(super) struct Binding(Message);
+
+/// Whether a datagram is meant for STUN; on the same socket are DTLS and SRTP (RFC 7983).
+pub(super) fn is_stun(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|first| *first < 4)
+}
+
+impl Binding {
+    /// `None` for what is no binding message.
+    pub fn parse(datagram: &[u8]) -> Option<Self> {
+        if datagram.len() > MAX_MESSAGE {
+            return None;
+        }
+        let mut message = Message { raw: datagram.to_vec(), ..Message::default() };
+        message.decode().ok()?;
+        (message.typ.method == METHOD_BINDING).then_some(Self(message))
+    }
+
+    pub fn kind(&self) -> Kind {
+        match self.0.typ.class {
+            CLASS_REQUEST => Kind::Request,
+            CLASS_SUCCESS_RESPONSE => Kind::Success,
+            _ => Kind::Other,
+        }
+    }
+
+    pub fn id(&self) -> Id {
+        self.0.transaction_id.0
+    }
+
+    /// The user fragments in a request's name: the receiver's and the sender's.
+    pub fn fragments(&self) -> Option<(String, String)> {
+        let mut name = Username::new(ATTR_USERNAME, String::new());
+        name.get_from(&self.0).ok()?;
+        name.text.split_once(':').map(|(to, from)| (to.to_owned(), from.to_owned()))
+    }
+
+    /// Whether the sender knows `password`.
+    pub fn is_signed_with(&mut self, password: &str, crypto: &dyn RTCCrypto) -> bool {
+        MessageIntegrity::check(&mut self.0, password.as_bytes(), crypto).is_ok()
+    }
+
+    /// Whether the sender wants to use the path on which this came.
+    pub fn nominates(&self) -> bool {
+        self.0.contains(ATTR_USE_CANDIDATE)
+    }
+}
+
+/// A request, signed with the receiver's password. `None` if it cannot be signed.
+pub(super) fn request(id: Id, username: String, password: &str, crypto: &dyn RTCCrypto) -> Option<Vec<u8>> {
+    // A peer-reflexive candidate's (RFC 8445, 5.1.2.1); nobody ranks by it.
+    const PRIORITY: u32 = (110 << 24) + (0xffff << 8) + 255;
+    build(&[
+        Box::new(BINDING_REQUEST),
+        Box::new(TransactionId(id)),
+        Box::new(Username::new(ATTR_USERNAME, username)),
+        // A lite agent never takes the other role, so its number decides nothing.
+        Box::new(AttrControlled(0)),
+        Box::new(PriorityAttr(PRIORITY)),
+        Box::new(MessageIntegrity::new_short_term_integrity_with_provider(password.to_owned(), crypto)),
+        Box::new(FINGERPRINT),
+    ])
+}
+
+/// The answer to the request `id` that came from `mapped`, signed with the answerer's password. `None` if it cannot be
+/// signed.
+pub(super) fn success(id: Id, mapped: SocketAddr, password: &str, crypto: &dyn RTCCrypto) -> Option<Vec<u8>> {
+    build(&[
+        Box::new(BINDING_SUCCESS),
+        Box::new(TransactionId(id)),
+        Box::new(XorMappedAddress { ip: mapped.ip().to_canonical(), port: mapped.port() }),
+        Box::new(MessageIntegrity::new_short_term_integrity_with_provider(password.to_owned(), crypto)),
+        Box::new(FINGERPRINT),
+    ])
+}
+
+fn build(parts: &[Box<dyn Setter + '_>]) -> Option<Vec<u8>> {
+    let mut message = Message::new();
+    message.build(parts).ok()?;
+    Some(message.raw)
+}

@@ -1,0 +1,170 @@
+use std::future::pending;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use repartee_engine::session::SpeechEngine as _;
+use serde_json::{Value, json};
+use tokio::time::advance;
+
+use super::*;
+use crate::call::{self, Ended};
+use crate::metrics::Metrics;
+use crate::session::Setup;
+use crate::testing::{Script, ScriptedEngine};
+
+/// A socket whose peer reads so many messages and then stops, and what it has read.
+#[derive(Clone)]
+struct Peer {
+    takes: usize,
+    taken: Arc<Mutex<Vec<Message>>>,
+}
+
+impl Peer {
+    fn new(takes: usize) -> Self {
+        Self { takes, taken: Arc::default() }
+    }
+
+    /// The types of the events that it has read.
+    fn kinds(&self) -> Vec<String> {
+        let taken = self.taken.lock().unwrap();
+        let texts = taken.iter().filter_map(|message| message.to_text().ok());
+        let events = texts.map(|text| serde_json::from_str::<Value>(text).unwrap());
+        events.map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Sink<Message> for Peer {
+    type Error = axum::Error;
+
+    fn poll_ready(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), axum::Error>> {
+        if self.takes > 0 { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+
+    fn start_send(mut self: Pin<&mut Self>, message: Message) -> Result<(), axum::Error> {
+        self.takes -= 1;
+        self.taken.lock().unwrap().push(message);
+        Ok(())
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), axum::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_close(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Result<(), axum::Error>> {
+        Poll::Ready(Ok(()))
+    }
+}
+
+/// What a peer sends.
+struct Incoming(mpsc::Receiver<Message>);
+
+impl Stream for Incoming {
+    type Item = Result<Message, axum::Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.0.poll_recv(context).map(|message| message.map(Ok))
+    }
+}
+
+fn event(event: &Value) -> Message {
+    Message::text(event.to_string())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_socket_that_takes_nothing_for_10_s_is_given_up() {
+    let (outlet, queue) = mpsc::channel(QUEUE);
+    let start = Instant::now();
+    let writer = tokio::spawn(write(Peer::new(3), queue, Duration::from_secs(10)));
+    for _ in 0..8 {
+        outlet.send(Outgoing::Event("{}".into())).await.unwrap();
+    }
+    outlet.closed().await;
+    writer.await.unwrap();
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_socket_is_not_given_up() {
+    let (outlet, queue) = mpsc::channel(QUEUE);
+    let writer = tokio::spawn(write(Peer::new(9), queue, Duration::from_secs(10)));
+    for _ in 0..8 {
+        advance(Duration::from_secs(9)).await;
+        outlet.send(Outgoing::Event("{}".into())).await.unwrap();
+    }
+    drop(outlet);
+    writer.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silent_caller_is_asked_for_a_sign_of_life() {
+    let (client, incoming) = mpsc::channel(8);
+    let (mut line, writer) = WebSocketLine::new(Incoming(incoming), Peer::new(0), 24_000, Limits::default());
+    drop(writer);
+    let (outlet, mut queue) = mpsc::channel(8);
+    line.outlet = outlet;
+    let start = Instant::now();
+    let listening = tokio::spawn(async move { line.next(true).await });
+    assert_eq!(queue.recv().await, Some(Outgoing::Ping));
+    assert_eq!(start.elapsed(), Duration::from_secs(20));
+    advance(Duration::from_secs(15)).await;
+    client.send(Message::Pong(Bytes::new())).await.unwrap();
+    assert_eq!(queue.recv().await, Some(Outgoing::Ping));
+    assert_eq!(start.elapsed(), Duration::from_secs(55));
+    // And this time there is none.
+    assert!(matches!(listening.await.unwrap(), Heard::Closed));
+    assert_eq!(start.elapsed(), Duration::from_secs(75));
+}
+
+/// Codec frames of every answer in the next test: more than all queues together hold.
+const FRAMES: u64 = 400;
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_does_not_read_is_closed_and_its_neighbours_notice_nothing() {
+    let engine = ScriptedEngine::new(Script { slots: 21, frames: FRAMES, ..Script::default() });
+    let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
+    let mut call = |peer: &Peer| {
+        let (client, incoming) = mpsc::channel(8);
+        let (line, writer) = WebSocketLine::new(Incoming(incoming), peer.clone(), 24_000, Limits::default());
+        tokio::spawn(writer);
+        let setup = Setup {
+            session_id: "sess_1".into(),
+            stem: "s".into(),
+            seed: 1,
+            model: engine.info().clone(),
+            delivery: Delivery::Unpaced,
+            configuration: None,
+        };
+        let session = engine.open().unwrap();
+        let ended = tokio::spawn(call::run(line, session, setup, metrics.clone(), pending(), pending()));
+        let content = json!([{"type": "input_text", "text": "Tell me everything."}]);
+        let item = json!({"type": "message", "role": "user", "content": content});
+        client.try_send(event(&json!({"type": "conversation.item.create", "item": item}))).unwrap();
+        client.try_send(event(&json!({"type": "response.create"}))).unwrap();
+        (client, ended)
+    };
+    let start = Instant::now();
+    let stalled = Peer::new(40);
+    let (_stalled_client, stalled_ended) = call(&stalled);
+    let others: Vec<_> = (0..20).map(|_| Peer::new(usize::MAX)).collect();
+    let calls: Vec<_> = others.iter().map(&mut call).collect();
+    assert_eq!(stalled_ended.await.unwrap(), Ended::Unreachable);
+    assert_eq!(start.elapsed(), Duration::from_secs(10));
+    // Time stands still while anybody has something to do: the others had all of theirs before it moved at all.
+    let expected = others[0].kinds();
+    assert_eq!(expected.last().map(String::as_str), Some("rate_limits.updated"));
+    let deltas = expected.iter().filter(|kind| *kind == "response.output_audio.delta").count() as u64;
+    assert_eq!(deltas, FRAMES);
+    for (other, (_, ended)) in others.iter().zip(&calls) {
+        assert_eq!(other.kinds(), expected);
+        assert!(!ended.is_finished());
+    }
+    // What the stalled one has read is the beginning of the same, and the engine has made little more for it.
+    assert_eq!(stalled.kinds(), expected[..40]);
+    let made = *engine.frames().borrow() - 20 * FRAMES;
+    let queued = (QUEUE + repartee_engine::session::EVENT_QUEUE + 40 + 16) as u64;
+    assert!(made < queued, "{made} frames for a client that has read 40 events");
+    drop(calls);
+    let mut open = engine.open_sessions();
+    open.wait_for(|open| *open == 0).await.unwrap();
+}

@@ -1,0 +1,139 @@
+//! What a conversation is beside turns: functions, answers outside of it, suspicion, silence.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Running, find, kinds, question, silence};
+use repartee::testing::{Script, Scripted};
+use repartee_engine::session::Command;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+#[tokio::test]
+async fn a_function_is_called_and_its_result_is_spoken() {
+    let call = Some(("weather".to_owned(), vec!["{\"city\": ".to_owned(), "\"Oslo\"}".to_owned()]));
+    let server = Running::start(Script { call, ..Script::default() }).await;
+    let mut client = server.connect().await;
+    let tool = json!({"type": "function", "name": "weather", "description": "Tells the weather.",
+        "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}});
+    client.update(json!({"tools": [tool], "tool_choice": "auto"})).await;
+    client.speak(&question(), 480).await;
+    let events = client.until("rate_limits.updated").await;
+    let done = find(&events, "response.function_call_arguments.done");
+    assert_eq!((&done["name"], &done["arguments"]), (&json!("weather"), &json!("{\"city\": \"Oslo\"}")));
+    let deltas = events.iter().filter(|event| event["type"] == "response.function_call_arguments.delta");
+    assert_eq!(deltas.map(|event| event["delta"].as_str().unwrap()).collect::<String>(), "{\"city\": \"Oslo\"}");
+    let output = &find(&events, "response.done")["response"]["output"];
+    assert_eq!((&output[0]["type"], &output[0]["status"]), (&json!("function_call"), &json!("completed")));
+    let item = json!({"type": "function_call_output", "call_id": done["call_id"], "output": "Rain."});
+    client.send(json!({"type": "conversation.item.create", "item": item})).await;
+    client.send(json!({"type": "response.create"})).await;
+    let events = client.until("rate_limits.updated").await;
+    assert_eq!(find(&events, "conversation.item.added")["previous_item_id"], output[0]["id"]);
+    assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "The tool says: Rain.");
+}
+
+#[tokio::test]
+async fn an_answer_outside_of_the_conversation_comes_beside_the_one_being_made() {
+    let gate = Arc::new(Semaphore::new(1));
+    let server = Running::start(Script { gate: Some(gate.clone()), ..Script::default() }).await;
+    let mut client = server.connect().await;
+    client.send(json!({"type": "response.create"})).await;
+    client.until("response.output_audio.delta").await;
+    let content = json!([{"type": "input_text", "text": "Are they angry?"}]);
+    let input = json!([{"type": "message", "role": "user", "content": content}]);
+    client
+        .send(json!({"type": "response.create", "response": {"conversation": "none", "input": input,
+            "output_modalities": ["text"], "metadata": {"client_event_id": "abc"}}}))
+        .await;
+    let events = client.until("response.done").await;
+    let done = &find(&events, "response.done")["response"];
+    assert_eq!((&done["metadata"]["client_event_id"], &done["conversation_id"]), (&json!("abc"), &Value::Null));
+    assert_eq!(done["output"][0]["content"][0]["text"], "You wrote: Are they angry?");
+    assert!(!kinds(&events).iter().any(|kind| kind.starts_with("conversation.item")));
+    gate.add_permits(4);
+    client.expect("rate_limits.updated").await;
+    let events = client.until("rate_limits.updated").await;
+    assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+}
+
+#[tokio::test]
+async fn an_answer_begun_in_a_pause_is_taken_back_when_the_caller_goes_on() {
+    let answers =
+        ["First.", "Second."].map(|text| Scripted { text: Some(text.into()), frames: 2, hold: None }).to_vec();
+    let server = Running::start(Script { answers, ..Script::default() }).await;
+    let mut client = server.connect().await;
+    // A pause within the turn.
+    let question = question();
+    let voice = &question[12_000..question.len() - 24_000];
+    let mut speech = silence(500);
+    for part in [voice, &silence(350), voice, &silence(1_000)] {
+        speech.extend_from_slice(part);
+    }
+    client.speak(&speech, 480).await;
+    let events = client.until("rate_limits.updated").await;
+    assert_eq!(events.iter().filter(|event| event["type"] == "input_audio_buffer.speech_started").count(), 1);
+    assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "First.");
+    let commands = server.engine.commands();
+    let count = |wanted: fn(&Command) -> bool| commands.iter().filter(|command| wanted(command)).count();
+    let begun = count(|command| matches!(command, Command::Speculate { .. }));
+    assert!(begun >= 2, "the pause in the middle was suspected too");
+    assert_eq!(count(|command| matches!(command, Command::TakeBack { .. })), begun - 1);
+    assert_eq!(count(|command| matches!(command, Command::Confirm { .. })), 1);
+    assert_eq!(count(|command| matches!(command, Command::Respond(_))), 0);
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_suspected_ends_total{outcome=\"confirmed\"} 1"), "{metrics}");
+    // The same sound without suspicion has one answer, too, to the same turn.
+    let (start, end) =
+        (find(&events, "input_audio_buffer.speech_started"), find(&events, "input_audio_buffer.speech_stopped"));
+    let mut plain = server.connect().await;
+    plain.update(json!({"repartee": {"speculative_start": false}})).await;
+    plain.speak(&speech, 480).await;
+    let again = plain.until("rate_limits.updated").await;
+    assert_eq!(kinds(&again), kinds(&events));
+    assert_eq!(find(&again, "input_audio_buffer.speech_started")["audio_start_ms"], start["audio_start_ms"]);
+    assert_eq!(find(&again, "input_audio_buffer.speech_stopped")["audio_end_ms"], end["audio_end_ms"]);
+}
+
+#[tokio::test]
+async fn semantic_turn_detection_waits_as_eagerly_as_it_is_told() {
+    let server = Running::start(Script::default()).await;
+    let mut ends = Vec::new();
+    for eagerness in ["high", "medium", "low"] {
+        let mut client = server.connect().await;
+        let detection = json!({"type": "semantic_vad", "eagerness": eagerness});
+        client.update(json!({"audio": {"input": {"turn_detection": detection}}})).await;
+        let mut speech = question();
+        speech.extend(silence(1_000));
+        client.speak(&speech, 480).await;
+        let events = client.until("rate_limits.updated").await;
+        ends.push(find(&events, "input_audio_buffer.speech_stopped")["audio_end_ms"].as_u64().unwrap());
+    }
+    // In frames of the detector, 16 ms.
+    assert!((ends[1] - ends[0]).abs_diff(300) < 16 && (ends[2] - ends[0]).abs_diff(800) < 16, "{ends:?}");
+}
+
+#[tokio::test]
+async fn a_caller_who_says_nothing_is_spoken_to() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    let detection = json!({"type": "server_vad", "idle_timeout_ms": 5_000});
+    client.update(json!({"audio": {"input": {"turn_detection": detection}}})).await;
+    client.update(json!({"output_modalities": ["text"]})).await;
+    client.ask("hello").await;
+    client.speak(&silence(6_000), 2_400).await;
+    let events = client.until("rate_limits.updated").await;
+    assert_eq!(
+        kinds(&events)[..5],
+        [
+            "input_audio_buffer.timeout_triggered",
+            "input_audio_buffer.committed",
+            "conversation.item.added",
+            "conversation.item.done",
+            "response.created",
+        ]
+    );
+    assert_eq!(find(&events, "response.output_text.done")["text"], "I heard 5000 ms.");
+}

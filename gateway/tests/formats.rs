@@ -1,0 +1,136 @@
+//! Sound over the websocket in every format.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod common;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use common::{Client, Running, find, question};
+use futures_util::SinkExt as _;
+use repartee::media::opus::{OpusDecoder, OpusEncoder};
+use repartee::media::pcm;
+use repartee::media::resample::Resampler;
+use repartee::testing::{FRAME_SAMPLES, Script, TONE};
+use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
+
+/// Frequency of a tone at 24 kHz, from its rising zero crossings.
+fn pitch(samples: &[f32]) -> f32 {
+    let rising: Vec<_> = samples.windows(2).enumerate().filter(|(_, pair)| pair[0] < 0.0 && pair[1] >= 0.0).collect();
+    let (first, last) = (rising[0].0, rising[rising.len() - 1].0);
+    24_000.0 * (rising.len() - 1) as f32 / (last - first) as f32
+}
+
+fn resampled(samples: &[f32], from: u32, to: u32) -> Vec<f32> {
+    let mut filter = Resampler::new(from, to).unwrap();
+    let mut converted = filter.push(samples).unwrap();
+    converted.extend(filter.flush().unwrap());
+    converted
+}
+
+/// The bytes of all deltas.
+fn bytes(events: &[Value]) -> Vec<u8> {
+    let deltas = events.iter().filter(|event| event["type"] == "response.output_audio.delta");
+    deltas.flat_map(|event| STANDARD.decode(event["delta"].as_str().unwrap()).unwrap()).collect()
+}
+
+fn heard_ms(events: &[Value]) -> u64 {
+    let transcript = find(events, "response.output_audio_transcript.done")["transcript"].as_str().unwrap();
+    transcript.trim_start_matches("I heard ").trim_end_matches(" ms.").parse().unwrap()
+}
+
+/// Everything up to the end of the answer, and the binary messages in between.
+async fn listen(client: &mut Client) -> (Vec<Value>, Vec<Vec<u8>>) {
+    let (mut events, mut packets) = (Vec::new(), Vec::new());
+    loop {
+        match client.message().await.unwrap() {
+            Message::Binary(packet) => packets.push(packet.to_vec()),
+            message => {
+                let event: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
+                let last = event["type"] == "rate_limits.updated";
+                events.push(event);
+                if last {
+                    return (events, packets);
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_format_carries_the_same_turn_both_ways() {
+    let server = Running::start(Script::default()).await;
+    let mut turns = Vec::new();
+    for (format, rate) in [
+        (json!({"type": "audio/pcm", "rate": 24_000}), 24_000),
+        (json!({"type": "audio/pcm", "rate": 16_000}), 16_000),
+        (json!({"type": "audio/pcm", "rate": 44_100}), 44_100),
+        (json!({"type": "audio/pcmu"}), 8_000),
+        (json!({"type": "audio/pcma"}), 8_000),
+    ] {
+        let mut client = server.connect().await;
+        let session =
+            client.update(json!({"audio": {"input": {"format": format}, "output": {"format": format}}})).await;
+        assert_eq!(session["audio"]["input"]["format"], format);
+        assert_eq!(session["audio"]["output"]["format"], format);
+        let write = |samples: &[f32]| match format["type"].as_str().unwrap() {
+            "audio/pcmu" => pcm::encode_mulaw(samples),
+            "audio/pcma" => pcm::encode_alaw(samples),
+            _ => pcm::encode_i16le(samples),
+        };
+        let read = |bytes: &[u8]| match format["type"].as_str().unwrap() {
+            "audio/pcmu" => pcm::decode_mulaw(bytes),
+            "audio/pcma" => pcm::decode_alaw(bytes),
+            _ => pcm::decode_i16le(bytes).unwrap(),
+        };
+        for piece in resampled(&question(), 24_000, rate).chunks(rate as usize / 50) {
+            let audio = STANDARD.encode(write(piece));
+            client.send(json!({"type": "input_audio_buffer.append", "audio": audio})).await;
+        }
+        let events = client.until("rate_limits.updated").await;
+        turns.push(heard_ms(&events));
+        let sound = resampled(&read(&bytes(&events)), rate, 24_000);
+        assert!(sound.len().abs_diff(5 * FRAME_SAMPLES) < 10, "{format}: {} samples", sound.len());
+        assert!((pitch(&sound[2_000..7_000]) - TONE).abs() < 4.0, "{format}: {} Hz", pitch(&sound[2_000..7_000]));
+        assert_eq!(find(&events, "response.done")["response"]["audio"]["output"]["format"], format);
+    }
+    assert!(turns.iter().all(|turn| turn.abs_diff(turns[0]) <= 100), "{turns:?}");
+}
+
+#[tokio::test]
+async fn opus_goes_both_ways_in_binary_messages() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    let format = json!({"type": "audio/opus"});
+    let session = client.update(json!({"audio": {"input": {"format": format}, "output": {"format": format}}})).await;
+    assert_eq!(session["audio"]["input"]["format"], format);
+    let mut encoder = OpusEncoder::new(24_000).unwrap();
+    for frame in question().chunks_exact(480) {
+        let packet = encoder.encode(frame).unwrap().payload;
+        client.socket.send(Message::Binary(packet)).await.unwrap();
+    }
+    let (events, packets) = listen(&mut client).await;
+    assert!((1_000..4_000).contains(&heard_ms(&events)), "{}", heard_ms(&events));
+    assert!(events.iter().all(|event| event["type"] != "response.output_audio.delta"));
+    assert_eq!(packets.len(), 5 * FRAME_SAMPLES / 480);
+    let mut decoder = OpusDecoder::new(24_000).unwrap();
+    let sound: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(packet).unwrap()).collect();
+    assert!((pitch(&sound[2_000..9_000]) - TONE).abs() < 4.0);
+    // What is no packet is an error, and the connection lives on.
+    client.socket.send(Message::binary(vec![0xff; 4])).await.unwrap();
+    client.error("invalid_audio").await;
+    client.update(json!({})).await;
+}
+
+#[tokio::test]
+async fn an_answer_may_be_written_in_a_format_of_its_own() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    let output = json!({"format": {"type": "audio/pcmu"}});
+    client.send(json!({"type": "response.create", "response": {"audio": {"output": output}}})).await;
+    let events = client.until("rate_limits.updated").await;
+    assert_eq!(bytes(&events).len(), 5 * FRAME_SAMPLES / 3);
+    client.send(json!({"type": "response.create"})).await;
+    let events = client.until("rate_limits.updated").await;
+    assert_eq!(bytes(&events).len(), 5 * FRAME_SAMPLES * 2);
+}

@@ -1,0 +1,305 @@
+//! Whatever a client writes: no panic, no growth. Inputs are mutations of a saved corpus, drawn from a fixed seed.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use common::Running;
+use repartee::media::vad::TurnEvent;
+use repartee::protocol::{ClientMessage, ServerMessage};
+use repartee::session::{Core, Delivery, Effect, Input, Setup};
+use repartee::testing::{Script, ScriptedEngine};
+use repartee_engine::session::{Command, Event, FinishReason, SpeechEngine as _, Usage};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Reproducible random numbers (xorshift).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) as usize % limit.max(1)
+    }
+
+    fn of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
+    }
+}
+
+/// Changes some bytes: flips, cuts, repeats, splices.
+fn scramble(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let length = random.below(24).min(bytes.len() - at);
+        match random.below(6) {
+            0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
+            1 => drop(bytes.drain(at..at + length)),
+            2 => {
+                let piece = bytes[at..at + length].to_vec();
+                bytes.splice(at..at, piece);
+            }
+            3 => {
+                let from = random.below(other.len());
+                let piece = other[from..].iter().copied().take(random.below(40)).collect::<Vec<_>>();
+                bytes.splice(at..at, piece);
+            }
+            4 => bytes.insert(at, random.below(256) as u8),
+            _ => bytes.truncate(at),
+        }
+    }
+}
+
+/// Changes a value somewhere in an event, but not the whole of it.
+fn transform(value: &mut Value, depth: usize, donor: &Value, random: &mut Random) {
+    let odd = [
+        Value::Null,
+        json!(true),
+        json!(0),
+        json!(-1),
+        json!(1e300),
+        json!(u64::MAX),
+        json!(0.5),
+        json!(""),
+        json!("root"),
+        json!("item_s_7"),
+        json!("audio"),
+        json!("none"),
+        json!([]),
+        json!({}),
+        json!([null, {}, "x"]),
+        json!({"type": "audio/opus"}),
+        json!("ü".repeat(3_000)),
+    ];
+    let deeper = depth == 0 || random.below(8) > 0;
+    match value {
+        Value::Object(fields) if deeper && !fields.is_empty() => {
+            let key = fields.keys().nth(random.below(fields.len())).unwrap().clone();
+            match random.below(8) {
+                // What has lost its type is not looked at any further.
+                _ if key == "type" && random.below(8) > 0 => {}
+                0 => drop(fields.remove(&key)),
+                1 => {
+                    let moved = fields.remove(&key).unwrap();
+                    fields.insert(random.of(&["type", "id", "item", "session", "x"]).to_string(), moved);
+                }
+                _ => transform(&mut fields[&key], depth + 1, donor, random),
+            }
+        }
+        Value::Array(items) if deeper && !items.is_empty() => {
+            let index = random.below(items.len());
+            match random.below(6) {
+                0 => drop(items.remove(index)),
+                1 => items.push(items[index].clone()),
+                _ => transform(&mut items[index], depth + 1, donor, random),
+            }
+        }
+        value if random.below(3) == 0 => *value = donor.clone(),
+        value => *value = random.of(&odd).clone(),
+    }
+}
+
+/// Memory of this process, in MiB.
+fn resident() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1_024
+}
+
+/// A conversation whose engine answers at once.
+struct Talk {
+    core: Core,
+    now: Instant,
+    received_ms: u64,
+}
+
+impl Talk {
+    fn new(delivery: Delivery) -> Self {
+        let model = ScriptedEngine::new(Script::default()).info().clone();
+        let setup =
+            Setup { session_id: "sess_1".into(), stem: "s".into(), seed: 7, model, delivery, configuration: None };
+        Self { core: Core::new(setup).0, now: Instant::now(), received_ms: 0 }
+    }
+
+    fn input(&mut self, input: Input) {
+        let mut inputs = vec![input];
+        while let Some(input) = inputs.pop() {
+            for effect in self.core.handle(input, self.now) {
+                match effect {
+                    Effect::Send(message) => read_back(&message),
+                    Effect::Engine(Command::Respond(respond) | Command::Speculate { answer: respond, .. }) => {
+                        let response = respond.response;
+                        inputs.push(Input::Engine(Event::SegmentFinished {
+                            response,
+                            reason: FinishReason::Stop,
+                            usage: Usage::default(),
+                        }));
+                        let samples = vec![0.1; 1_920];
+                        inputs.push(Input::Engine(Event::Audio { response, frame: 0, samples, stamps: None }));
+                        inputs.push(Input::Engine(Event::Text { response, text: "One two three.".into() }));
+                    }
+                    _ => {}
+                }
+            }
+            if inputs.is_empty() && self.core.has_released() {
+                inputs.push(Input::Release);
+            }
+        }
+    }
+
+    /// The caller goes on with its life.
+    fn live(&mut self, random: &mut Random) {
+        let ms = self.received_ms;
+        match random.below(6) {
+            0 => self.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: ms.saturating_sub(300) })),
+            1 => self.input(Input::Turn(TurnEvent::Paused { audio_end_ms: ms })),
+            2 => self.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: ms })),
+            _ => {
+                self.input(Input::Audio(vec![0.1; 320]));
+                self.received_ms += 20;
+                self.now += Duration::from_millis(20);
+            }
+        }
+    }
+}
+
+/// What we send can be read by the types that it was written from.
+fn read_back(message: &ServerMessage) {
+    let text = serde_json::to_string(message).unwrap();
+    assert!(serde_json::from_str::<ServerMessage>(&text).is_ok(), "{text}");
+}
+
+fn corpus() -> Vec<String> {
+    include_str!("../testdata/fuzz/events.jsonl").lines().map(str::to_owned).collect()
+}
+
+fn fuzz_events(count: usize, seed: u64) {
+    let (corpus, mut random) = (corpus(), Random(seed));
+    let values: Vec<Value> = corpus.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
+    let mut talks = [Talk::new(Delivery::Paced), Talk::new(Delivery::Unpaced)];
+    let (mut before, mut understood) = (0, 0);
+    for round in 0..count + corpus.len() {
+        let mut text = random.of(&corpus).clone();
+        if round < corpus.len() {
+            text.clone_from(&corpus[round]);
+        } else if random.below(3) > 0 {
+            let mut value = random.of(&values).clone();
+            for _ in 0..=random.below(2) {
+                transform(&mut value, 0, random.of(&values), &mut random);
+            }
+            text = value.to_string();
+        } else {
+            let mut bytes = text.into_bytes();
+            scramble(&mut bytes, random.of(&corpus).as_bytes(), &mut random);
+            text = String::from_utf8_lossy(&bytes).into_owned();
+        }
+        let talk = &mut talks[round % 2];
+        let survived = catch_unwind(AssertUnwindSafe(|| match ClientMessage::parse(&text) {
+            Ok(message) => {
+                talk.input(Input::Client(message));
+                true
+            }
+            Err(error) => {
+                assert!(error.message.len() < 1_000, "an error is for a person: {}", error.message.len());
+                talk.input(Input::Refused(*error));
+                false
+            }
+        }));
+        assert!(survived.is_ok(), "this input is worth a place in the corpus:\n{text}");
+        understood += usize::from(survived.unwrap());
+        talk.live(&mut random);
+        if round == count / 4 {
+            before = resident();
+        }
+    }
+    // Most inputs should get past the reader, or nothing behind it is tested.
+    assert!(understood > count / 3, "{understood} of {count} were events");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 128, "{grown} MiB more after {count} inputs");
+}
+
+#[test]
+fn no_event_makes_a_conversation_panic_or_grow() {
+    fuzz_events(10_000, 0x5eed);
+}
+
+#[test]
+#[ignore = "takes minutes: for the long suite"]
+fn none_of_a_million_events_makes_a_conversation_panic_or_grow() {
+    fuzz_events(1_000_000, 0xfeed);
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    let lines = include_str!("../testdata/fuzz/frames.txt").lines().filter(|line| !line.starts_with('#'));
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+    let hex = lines.map(|line| line.bytes().filter(u8::is_ascii_hexdigit).collect::<Vec<_>>());
+    hex.map(|digits| digits.chunks_exact(2).map(byte).collect()).collect()
+}
+
+/// Opens a websocket by hand, writes `input` and goes away once the server has seen all of it, or has closed; whether it was let
+/// in.
+async fn write_frames(server: &Running, input: &[u8]) -> bool {
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let request = format!(
+        "GET /v1/realtime HTTP/1.1\r\nhost: {}\r\nconnection: upgrade\r\nupgrade: websocket\r\nsec-websocket-version: \
+         13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+        server.address
+    );
+    socket.write_all(request.as_bytes()).await.unwrap();
+    // A server that has had enough may close while we still write.
+    let _ = socket.write_all(input).await;
+    let _ = socket.shutdown().await;
+    let mut rest = Vec::new();
+    timeout(common::PATIENCE, socket.read_to_end(&mut rest)).await.expect("the server lets go").ok();
+    rest.starts_with(b"HTTP/1.1 101 ")
+}
+
+async fn fuzz_frames(count: usize, seed: u64) {
+    const A_CONNECTION: usize = 20;
+    let script = Script { slots: 8, ..Script::default() };
+    let server = Running::start_with(script, |config| config.limits.opens_per_minute = u32::MAX).await;
+    let (corpus, mut random) = (frames(), Random(seed));
+    let (mut before, mut entered) = (0, 0);
+    for frame in &corpus {
+        write_frames(&server, frame).await;
+    }
+    for round in 0..count / A_CONNECTION {
+        let mut input = Vec::new();
+        for _ in 0..A_CONNECTION {
+            let mut frame = random.of(&corpus).clone();
+            if random.below(3) > 0 {
+                let other: &Vec<u8> = random.of(&corpus);
+                scramble(&mut frame, other, &mut random);
+            }
+            input.extend(frame);
+        }
+        entered += usize::from(write_frames(&server, &input).await);
+        server.sessions(0).await;
+        if round == count / A_CONNECTION / 4 {
+            before = resident();
+        }
+    }
+    assert_eq!(entered, count / A_CONNECTION, "the others were not even read");
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 128, "{grown} MiB more after {count} frames");
+    // Whoever comes next is served.
+    let mut client = server.connect().await;
+    client.ask("hello").await;
+}
+
+#[tokio::test]
+async fn no_frame_makes_the_server_panic_or_grow() {
+    fuzz_frames(10_000, 0x5eed).await;
+}
+
+#[tokio::test]
+#[ignore = "takes minutes: for the long suite"]
+async fn none_of_a_million_frames_makes_the_server_panic_or_grow() {
+    fuzz_frames(1_000_000, 0xfeed).await;
+}
