@@ -1,0 +1,168 @@
+//! What must be true of a conversation afterwards, whatever client had it.
+
+use anyhow::{Context, Result, ensure};
+use repartee_engine::session::Command;
+use serde_json::Value;
+
+use super::scenario::{Answer, Report, Scenario, Until};
+
+/// Who says that an answer which was made was not heard to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// The client, by truncating its item: it plays what a websocket brings.
+    Client,
+    /// The server, which plays it itself: WebRTC.
+    Server,
+}
+
+/// One conversation from every side.
+#[derive(Debug)]
+pub struct Conversation<'a> {
+    /// What was to be said and answered.
+    pub scenario: &'a Scenario,
+    /// What the client says.
+    pub report: &'a Report,
+    /// What the server sent.
+    pub events: &'a [Value],
+    /// What the engine was asked to do.
+    pub commands: &'a [Command],
+    /// Who knows what was heard.
+    pub clock: Clock,
+}
+
+impl Conversation<'_> {
+    /// Fails with the first thing that is not as it must be.
+    pub fn judge(&self) -> Result<()> {
+        ensure!(self.report.errors.is_empty(), "the client complains: {:?}", self.report.errors);
+        let errors: Vec<_> = self.of("error").collect();
+        ensure!(errors.is_empty(), "the server complains: {errors:?}");
+        ensure!(self.kinds().next() == Some("session.created"), "the first event is {:?}", self.kinds().next());
+        ensure!(self.of("session.updated").next().is_some(), "no session.updated");
+
+        let answers = self.scenario.turns.len();
+        let done: Vec<_> = self.of("response.done").map(|event| &event["response"]).collect();
+        ensure!(done.len() == answers, "{} answers came to an end, not {answers}", done.len());
+        ensure!(self.report.answers.len() == answers, "the client saw {} answers", self.report.answers.len());
+        for (index, response) in done.iter().enumerate() {
+            self.judge_turn(index, response).with_context(|| format!("turn {index}"))?;
+        }
+        Ok(())
+    }
+
+    fn judge_turn(&self, index: usize, response: &Value) -> Result<()> {
+        let turn = &self.scenario.turns[index];
+        let seen = &self.report.answers[index];
+        self.judge_life(response)?;
+
+        let heard_ms = self.heard_ms(index)?;
+        let spoken = turn.spoken_ms / 2..=turn.spoken_ms + 1_800;
+        ensure!(spoken.contains(&heard_ms), "{heard_ms} ms of {} ms were heard", turn.spoken_ms);
+        let text = turn.answer.text.map_or_else(|| format!("I heard {heard_ms} ms."), str::to_owned);
+
+        let status = response["status"].as_str().unwrap_or_default();
+        let reason = response["status_details"]["reason"].as_str();
+        let item = response["output"][0]["id"].as_str().context("the answer has no item")?;
+        match turn.until {
+            Until::Finished => {
+                ensure!(status == "completed" && !seen.interrupted, "{status}, by the client {}", seen.interrupted);
+                ensure!(seen.transcript == text, "the transcript is {:?}, not {text:?}", seen.transcript);
+                self.judge_sound(index, seen, true)
+            }
+            Until::Held => {
+                ensure!(status == "cancelled" && reason == Some("turn_detected"), "{status} {reason:?}");
+                ensure!(seen.interrupted, "the client does not know that it was interrupted");
+                ensure!(text.starts_with(seen.transcript.trim_end()), "the transcript is {:?}", seen.transcript);
+                self.judge_sound(index, seen, false)
+            }
+            Until::Playing => {
+                ensure!(status == "completed", "{status}");
+                ensure!(seen.interrupted, "the client does not know that it was interrupted");
+                self.judge_sound(index, seen, false)?;
+                self.judge_truncated(item, &text, turn.answer.milliseconds())
+            }
+        }
+    }
+
+    /// The events of an answer in the order in which they must come.
+    fn judge_life(&self, response: &Value) -> Result<()> {
+        let id = response["id"].as_str().context("the response has no id")?;
+        let about = |event: &&Value| event["response_id"] == id || event["response"]["id"] == id;
+        let kinds: Vec<_> = self.events.iter().filter(about).filter_map(|event| event["type"].as_str()).collect();
+        let mut left = kinds.iter();
+        let sounds: &[&str] = match self.clock {
+            Clock::Client => &["response.output_audio.delta"],
+            Clock::Server => &[],
+        };
+        let before = ["response.created", "response.output_item.added", "response.content_part.added"];
+        let after = [
+            "response.output_audio.done",
+            "response.output_audio_transcript.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.done",
+        ];
+        for kind in before.iter().chain(sounds).chain(&after) {
+            ensure!(left.any(|seen| seen == kind), "{kind} is missing or late in {kinds:?}");
+        }
+        if self.clock == Clock::Server {
+            ensure!(kinds.contains(&"output_audio_buffer.started"), "no output_audio_buffer.started in {kinds:?}");
+            let ends = ["output_audio_buffer.stopped", "output_audio_buffer.cleared"];
+            ensure!(kinds.iter().filter(|kind| ends.contains(kind)).count() == 1, "played to no end: {kinds:?}");
+        }
+        Ok(())
+    }
+
+    /// How much of the caller's turn was heard, by the server's own account of its boundaries.
+    fn heard_ms(&self, index: usize) -> Result<u64> {
+        let nth = |kind: &str, field: &str| {
+            let event = self.of(kind).nth(index).with_context(|| format!("no {kind}"))?;
+            event[field].as_u64().with_context(|| format!("no {field} in {event}"))
+        };
+        let start = nth("input_audio_buffer.speech_started", "audio_start_ms")?;
+        let end = nth("input_audio_buffer.speech_stopped", "audio_end_ms")?;
+        end.checked_sub(start).context("a turn ends before it begins")
+    }
+
+    /// What the client has of the answer's sound is what was made of it: `whole`, or its beginning.
+    fn judge_sound(&self, index: usize, seen: &Answer, whole: bool) -> Result<()> {
+        let answer = &self.scenario.turns[index].answer;
+        let sound = std::fs::read(&seen.sound).with_context(|| seen.sound.display().to_string())?;
+        let (length_ms, made_ms) = (sound.len() as u64 * 1_000 / 48_000, answer.milliseconds());
+        ensure!(!sound.is_empty(), "there was no sound");
+        match self.clock {
+            Clock::Client => {
+                let made = answer.sound();
+                ensure!(made.starts_with(&sound), "{length_ms} ms of sound are not the beginning of what was made");
+                ensure!(!whole || sound.len() == made.len(), "{length_ms} ms of {made_ms} ms came");
+            }
+            Clock::Server => super::tone::judge(&sound, whole.then_some(made_ms), made_ms)?,
+        }
+        Ok(())
+    }
+
+    /// The item was cut on the wire, and the engine was told which words remain.
+    fn judge_truncated(&self, item: &str, text: &str, made_ms: u64) -> Result<()> {
+        let cut = self.of("conversation.item.truncated").find(|event| event["item_id"] == item);
+        let cut_ms = cut.and_then(|event| event["audio_end_ms"].as_u64());
+        ensure!(cut_ms.is_some_and(|ms| ms > 0 && ms < made_ms), "cut at {cut_ms:?} ms of {made_ms} ms");
+        let kept: Vec<_> = self.commands.iter().filter_map(kept_text).collect();
+        let is_beginning = |kept: &&str| !kept.is_empty() && kept.len() < text.len() && text.starts_with(kept);
+        ensure!(kept.iter().any(is_beginning), "the engine keeps {kept:?}");
+        Ok(())
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.events.iter().filter_map(|event| event["type"].as_str())
+    }
+
+    fn of(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.events.iter().filter(move |event| event["type"] == kind)
+    }
+}
+
+fn kept_text(command: &Command) -> Option<&str> {
+    match command {
+        Command::Truncate { text, .. } => Some(text),
+        _ => None,
+    }
+}
