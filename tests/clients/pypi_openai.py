@@ -30,8 +30,8 @@ async def listen(connection, scenario: Scenario) -> None:
             case "input_audio_buffer.speech_started":
                 for answer, item in unheard:
                     heard_ms = int(answer.played_ms(scenario.rate))
-                    if not answer.made or heard_ms < answer.length_ms(scenario.rate):
-                        answer.interrupted = True
+                    scenario.stopped(answer)
+                    if answer.interrupted:
                         await connection.conversation.item.truncate(
                             item_id=item, content_index=0, audio_end_ms=heard_ms
                         )

@@ -5,7 +5,7 @@ A script gets an ADDRESS (host:port) and a SCENARIO, the path of a JSON file:
     {"folder": for recordings, "rate": of all sound, "turns": [{"say": a recording, "until": when to go on}]}
 
 Recordings are mono, 16 bit, little endian. `until` is `finished` (the answer was made and played to its end), `held` (half a second
-of it came; the server makes more only after it was interrupted) or `playing` (all of it was made, half a second of it was played).
+of it was played; the server waits to be interrupted before it makes all of it) or `playing` (all of it was made, half a second of it was played).
 What is printed is one JSON object: {"client", "answers": [{"transcript", "sound", "interrupted"}], "errors", "events"}.
 """
 
@@ -77,6 +77,10 @@ class Scenario:
             answer.began = time.monotonic()
         answer.sound += sound
 
+    def stopped(self, answer: Answer) -> None:
+        """The client plays no more of it. Some clients say so of an answer that was heard to its end, too."""
+        answer.interrupted |= not answer.made or answer.played_ms(self.rate) < answer.length_ms(self.rate)
+
     async def pieces(self, turn: dict, pace: float = 0) -> AsyncIterator[bytes]:
         """The recording of a turn; with `pace` 1 as fast as it is spoken, with 0 at once."""
         said = pathlib.Path(turn["say"]).read_bytes()
@@ -103,7 +107,7 @@ class Scenario:
             case "finished":
                 return answer.made and answer.played_ms(rate) >= answer.length_ms(rate)
             case "held":
-                return answer.length_ms(rate) >= HEARD_MS
+                return answer.played_ms(rate) >= HEARD_MS
             case "playing":
                 return answer.made and answer.played_ms(rate) >= HEARD_MS
             case other:

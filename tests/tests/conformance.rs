@@ -19,28 +19,48 @@ use tokio::sync::Mutex;
 /// Held by the test that runs: two conversations at once would slow each other down on a small machine.
 static REAL_TIME: Mutex<()> = Mutex::const_new(());
 
-/// A client's script in Python.
-fn python(script: &str) -> Result<Command> {
-    let mut command = tools::clients_python()?;
-    command.arg(tools::root().join("tests/clients").join(script));
-    Ok(command)
+/// A stock client and what is particular about it.
+struct Client {
+    /// Also the name of its script.
+    name: &'static str,
+    /// Codes of errors that it is known to provoke, and to ignore.
+    provokes: &'static [&'static str],
 }
 
-/// A whole spoken turn, barge-in while an answer is made and after it, and another whole turn, over a websocket.
-async fn talks_over_a_websocket(name: &str, mut client: Command) -> Result<()> {
-    let _alone = REAL_TIME.lock().await;
-    let scenario = Scenario::interruptions(name)?;
-    let engine = scenario.engine();
-    let server = Running::start(Config::default(), engine.clone()).await?;
-    let tap = Tap::before(server.address()).await?;
-    let report = scenario.run(&mut client, &tap.address().to_string()).await?;
-    println!("{}", report.client);
-    let seen = tap.server_events()?;
-    keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
-    events::check(&seen, &scenario.folder).await?;
-    let commands = engine.commands();
-    Conversation { scenario: &scenario, report: &report, events: &seen, commands: &commands, clock: Clock::Client }
+impl Client {
+    const fn named(name: &'static str) -> Self {
+        Self { name, provokes: &[] }
+    }
+
+    /// Its script in Python.
+    fn python(&self) -> Result<Command> {
+        let mut command = tools::clients_python()?;
+        command.arg(tools::root().join(format!("tests/clients/{}.py", self.name)));
+        Ok(command)
+    }
+
+    /// A whole spoken turn, barge-in while an answer is made and after it, and another whole turn.
+    async fn talks_over_a_websocket(&self, mut script: Command) -> Result<()> {
+        let _alone = REAL_TIME.lock().await;
+        let scenario = Scenario::interruptions(self.name)?;
+        let engine = scenario.engine();
+        let server = Running::start(Config::default(), engine.clone()).await?;
+        let tap = Tap::before(server.address()).await?;
+        let report = scenario.run(&mut script, &tap.address().to_string()).await?;
+        println!("{}", report.client);
+        keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
+        let seen = tap.server_events()?;
+        events::check(&seen, &scenario.folder).await?;
+        Conversation {
+            scenario: &scenario,
+            report: &report,
+            events: &seen,
+            commands: &engine.commands(),
+            clock: Clock::Client,
+            provoked: self.provokes,
+        }
         .judge()
+    }
 }
 
 /// For a person who wants to know what a client asked for.
@@ -51,5 +71,25 @@ fn keep(folder: &Path, name: &str, events: &[serde_json::Value]) -> Result<()> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pypi_openai_over_the_websocket() -> Result<()> {
-    talks_over_a_websocket("pypi_openai", python("pypi_openai.py")?).await
+    let client = Client::named("pypi_openai");
+    client.talks_over_a_websocket(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_agents_over_the_websocket() -> Result<()> {
+    let client = Client::named("pypi_openai_agents");
+    client.talks_over_a_websocket(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_livekit_agents_over_the_websocket() -> Result<()> {
+    // It cancels what the server has cancelled already.
+    let client = Client { provokes: &["response_cancel_not_active"], ..Client::named("pypi_livekit_agents") };
+    client.talks_over_a_websocket(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_pipecat_over_the_websocket() -> Result<()> {
+    let client = Client::named("pypi_pipecat");
+    client.talks_over_a_websocket(client.python()?).await
 }

@@ -29,7 +29,7 @@ const WHOLE: u64 = 15;
 /// Frames of an answer that is interrupted: four seconds.
 const LONG: u64 = 50;
 /// Frames after which the one that is interrupted in the making waits.
-const HELD: u64 = 10;
+const HELD: u64 = 25;
 /// What the long answers say.
 const COUNTING: &str = "one two three four five six seven eight nine ten eleven twelve";
 
@@ -39,7 +39,7 @@ const COUNTING: &str = "one two three four five six seven eight nine ten eleven 
 pub enum Until {
     /// It was made and played to its end.
     Finished,
-    /// Half a second of it came; more will be made only after it was interrupted. Then comes the next turn.
+    /// Half a second of it was played; the rest of it is not made before it was interrupted. Then comes the next turn.
     Held,
     /// All of it was made and half a second of it was played. Then comes the next turn.
     Playing,
