@@ -39,6 +39,8 @@ class Answer:
     began: float | None = None
     # What was played of it, where the client has something that plays; otherwise the clock tells.
     played_by_client_ms: float | None = None
+    # All of it was played, where the server says so.
+    ended: bool | None = None
 
     def length_ms(self, rate: int) -> float:
         return len(self.sound) / 2 / rate * 1000
@@ -49,6 +51,9 @@ class Answer:
             return self.played_by_client_ms
         elapsed = 0 if self.began is None else (time.monotonic() - self.began) * 1000
         return min(elapsed, self.length_ms(rate))
+
+    def is_played(self, rate: int) -> bool:
+        return self.played_ms(rate) >= self.length_ms(rate) if self.ended is None else self.ended
 
 
 class Scenario:
@@ -79,7 +84,7 @@ class Scenario:
 
     def stopped(self, answer: Answer) -> None:
         """The client plays no more of it. Some clients say so of an answer that was heard to its end, too."""
-        answer.interrupted |= not answer.made or answer.played_ms(self.rate) < answer.length_ms(self.rate)
+        answer.interrupted |= not (answer.made and answer.is_played(self.rate))
 
     async def pieces(self, turn: dict, pace: float = 0) -> AsyncIterator[bytes]:
         """The recording of a turn; with `pace` 1 as fast as it is spoken, with 0 at once."""
@@ -105,7 +110,7 @@ class Scenario:
         answer, rate = self.answers[index], self.rate
         match self.turns[index]["until"]:
             case "finished":
-                return answer.made and answer.played_ms(rate) >= answer.length_ms(rate)
+                return answer.made and answer.is_played(rate)
             case "held":
                 return answer.played_ms(rate) >= HEARD_MS
             case "playing":
