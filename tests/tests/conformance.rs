@@ -39,6 +39,13 @@ impl Client {
         Ok(command)
     }
 
+    /// Its script in Node.
+    fn node(&self) -> Result<Command> {
+        let mut command = tools::clients_node()?;
+        command.arg(tools::root().join(format!("tests/clients/node/{}.mjs", self.name)));
+        Ok(command)
+    }
+
     /// A whole spoken turn, barge-in while an answer is made and after it, and another whole turn, over a websocket.
     async fn talks_over_a_websocket(&self, script: Command) -> Result<()> {
         self.talks(script, Clock::Client).await
@@ -102,4 +109,16 @@ async fn pypi_pipecat_over_the_websocket() -> Result<()> {
 async fn pypi_aiortc_over_webrtc() -> Result<()> {
     let client = Client::named("pypi_aiortc");
     client.talks_over_webrtc(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_agents_realtime_over_the_websocket() -> Result<()> {
+    let client = Client::named("npm_agents_realtime_websocket");
+    client.talks_over_a_websocket(client.node()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_agents_realtime_over_webrtc_in_chromium() -> Result<()> {
+    let client = Client::named("npm_agents_realtime_webrtc");
+    client.talks_over_webrtc(client.node()?).await
 }

@@ -1,0 +1,92 @@
+// Goes through a scenario with the stock `@openai/agents-realtime` over WebRTC, in a headless Chromium.
+//
+// Usage: node npm_agents_realtime_webrtc.mjs ADDRESS SCENARIO
+//
+// The page is one that a developer would write with the package's bundle, but for its microphone, which plays what it is given, and
+// for a tap on what its <audio> element plays. The server's playout clock says what was played.
+
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { setTimeout as sleep } from "node:timers/promises";
+import { MICROPHONE, record, recording, withPage } from "../../browser/browser.mjs";
+import { Scenario } from "./scenario.mjs";
+
+const BUNDLE = fileURLToPath(
+  new URL("node_modules/@openai/agents-realtime/dist/bundle/openai-realtime-agents.umd.js", import.meta.url),
+);
+/** What the network's buffers still hold when the server has played its last packet. */
+const TAIL_MS = 500;
+const PAGE = `<!doctype html><title>agents</title><button>Talk</button><audio></audio><script src="/agents.js"></script>`;
+
+/** Runs in the page: calls, and says over `window.happened` what happens. */
+async function call({ url, rate }) {
+  const { OpenAIRealtimeWebRTC, RealtimeAgent, RealtimeSession } = window.OpenAIAgentsRealtime;
+  const context = new AudioContext({ sampleRate: rate });
+  const microphone = context.createMediaStreamDestination();
+  let free = 0;
+  window.say = (text) => {
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const sound = Float32Array.from(new Int16Array(bytes.buffer), (sample) => sample / 32768);
+    const buffer = context.createBuffer(1, sound.length, rate);
+    buffer.copyToChannel(sound, 0);
+    const source = context.createBufferSource();
+    source.buffer = buffer;
+    source.connect(microphone);
+    free = Math.max(free, context.currentTime + 0.05);
+    source.start(free);
+    free += buffer.duration;
+  };
+  const audioElement = document.querySelector("audio");
+  const options = { mediaStream: microphone.stream, audioElement, useInsecureApiKey: true };
+  const agent = new RealtimeAgent({ name: "Assistant", instructions: "Be brief." });
+  window.session = new RealtimeSession(agent, { transport: new OpenAIRealtimeWebRTC(options) });
+  window.session.on("transport_event", (event) => window.happened("event", event));
+  window.session.on("error", ({ error }) => window.happened("error", JSON.stringify(error)));
+  window.session.transport.on("audio_transcript_delta", (piece) => window.happened("transcript", piece));
+  window.session.transport.on("turn_done", ({ response }) => window.happened("done", response.id));
+  await window.session.connect({ apiKey: "none", url });
+}
+
+async function talk(page, address, scenario) {
+  // Sound is of the answer that was begun last.
+  const keep = async () => scenario.last?.sound.push(Buffer.from(await page.evaluate(recording), "base64"));
+  const events = {
+    "response.created": ({ response }) => {
+      scenario.answer(response.id).ended = false;
+    },
+    "output_audio_buffer.started": ({ response_id }) => {
+      scenario.answer(response_id).began = performance.now();
+    },
+    "output_audio_buffer.stopped": ({ response_id }) => {
+      scenario.answer(response_id).ended = true;
+    },
+    "output_audio_buffer.cleared": ({ response_id }) => scenario.answer(response_id).stopped(),
+  };
+  await page.exposeFunction("happened", async (kind, what) => {
+    if (kind === "error") scenario.errors.push(what);
+    if (kind === "transcript") scenario.answer(what.responseId).transcript += what.delta;
+    if (kind === "done") scenario.answer(what).made = true;
+    if (kind === "event") {
+      scenario.events.push(what);
+      if (what.type === "response.created") await keep();
+      events[what.type]?.(what);
+    }
+  });
+  const script = readFileSync(BUNDLE, "utf8");
+  await page.route(`http://${address}/agents`, (route) => route.fulfill({ contentType: "text/html", body: PAGE }));
+  await page.route(`http://${address}/agents.js`, (route) => route.fulfill({ contentType: "text/javascript", body: script }));
+  await page.goto(`http://${address}/agents`);
+  await page.click("button");
+  await page.evaluate(call, { url: `http://${address}/v1/realtime/calls`, rate: scenario.rate });
+  await page.waitForFunction(() => document.querySelector("audio").srcObject);
+  await page.evaluate(record, scenario.rate);
+  await scenario.take((piece) => page.evaluate((text) => window.say(text), piece.toString("base64")));
+  await sleep(TAIL_MS);
+  await keep();
+  await page.evaluate(() => window.session.close());
+}
+
+const [address, path] = process.argv.slice(2);
+const scenario = new Scenario(path);
+await withPage(MICROPHONE.denied, (page) => talk(page, address, scenario));
+scenario.report("@openai/agents-realtime");
