@@ -49,7 +49,7 @@ async function call({ url, rate }) {
 
 async function talk(page, address, scenario) {
   // Sound is of the answer that was begun last.
-  const keep = async () => scenario.last?.sound.push(Buffer.from(await page.evaluate(recording), "base64"));
+  const keepFor = async (answer) => answer?.sound.push(Buffer.from(await page.evaluate(recording), "base64"));
   const events = {
     "response.created": ({ response }) => {
       scenario.answer(response.id).ended = false;
@@ -68,8 +68,9 @@ async function talk(page, address, scenario) {
     if (kind === "done") scenario.answer(what).made = true;
     if (kind === "event") {
       scenario.events.push(what);
-      if (what.type === "response.created") await keep();
+      const before = scenario.last;
       events[what.type]?.(what);
+      if (what.type === "response.created") await keepFor(before);
     }
   });
   const script = readFileSync(BUNDLE, "utf8");
@@ -82,7 +83,7 @@ async function talk(page, address, scenario) {
   await page.evaluate(record, scenario.rate);
   await scenario.take((piece) => page.evaluate((text) => window.say(text), piece.toString("base64")));
   await sleep(TAIL_MS);
-  await keep();
+  await keepFor(scenario.last);
   await page.evaluate(() => window.session.close());
 }
 
