@@ -5,14 +5,14 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use repartee::config::Config;
 use repartee_tests::conformance::events;
-use repartee_tests::conformance::scenario::Scenario;
+use repartee_tests::conformance::scenario::{Answer, Scenario};
 use repartee_tests::conformance::tap::Tap;
 use repartee_tests::conformance::verdict::{Clock, Conversation};
 use repartee_tests::server::Running;
-use repartee_tests::tools;
+use repartee_tests::{demo, ear, questions, tools};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
@@ -74,6 +74,25 @@ impl Client {
     }
 }
 
+/// Asks the demo model, and has a recogniser hear what the client recorded.
+async fn is_answered_by_the_demo_model(name: &str, mut script: Command, asked: &[&str]) -> Result<()> {
+    let _alone = REAL_TIME.lock().await;
+    let asked = asked.iter().map(|file| questions::named(file)).collect::<Result<Vec<_>>>()?;
+    let scenario = Scenario::questions(name, &asked)?;
+    let server = demo::serve().await?;
+    let report = scenario.run(&mut script, &server.address().to_string()).await?;
+    ensure!(report.errors.is_empty(), "the client complains: {:?}", report.errors);
+    ensure!(report.answers.len() == asked.len(), "{} answers to {} questions", report.answers.len(), asked.len());
+    let recordings = report.answers.iter().map(Answer::as_wav).collect::<Result<Vec<_>>>()?;
+    let heard = ear::hear(&recordings).await?;
+    for ((question, answer), heard) in asked.iter().zip(&report.answers).zip(&heard) {
+        println!("{} -> {} | heard: {heard}", question.text, answer.transcript);
+        ensure!(answer.transcript == question.answer, "{} to {}", answer.transcript, question.text);
+        ensure!(question.is_answered_by(heard), "heard for {}: {heard}", question.text);
+    }
+    Ok(())
+}
+
 /// For a person who wants to know what a client asked for.
 fn keep(folder: &Path, name: &str, events: &[serde_json::Value]) -> Result<()> {
     let lines: Vec<String> = events.iter().map(|event| format!("{event}\n")).collect();
@@ -121,4 +140,17 @@ async fn npm_agents_realtime_over_the_websocket() -> Result<()> {
 async fn npm_agents_realtime_over_webrtc_in_chromium() -> Result<()> {
     let client = Client::named("npm_agents_realtime_webrtc");
     client.talks_over_webrtc(client.node()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_aiortc_over_webrtc_is_answered_by_the_demo_model() -> Result<()> {
+    let script = Client::named("pypi_aiortc").python()?;
+    is_answered_by_the_demo_model("demo_aiortc", script, &["capital-of-japan.wav", "day-after-friday.wav"]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_agents_realtime_over_the_websocket_is_answered_by_the_demo_model() -> Result<()> {
+    let script = Client::named("npm_agents_realtime_websocket").node()?;
+    is_answered_by_the_demo_model("demo_agents_realtime", script, &["capital-of-japan.wav", "day-after-friday.wav"])
+        .await
 }

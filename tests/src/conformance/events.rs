@@ -18,9 +18,8 @@ pub async fn check(events: &[Value], folder: &Path) -> Result<()> {
     let lines: Vec<String> = events.iter().map(|event| format!("{event}\n")).collect();
     std::fs::write(&path, lines.concat())?;
     let scripts = tools::root().join("tests/clients");
-    let python = async {
-        tools::output(tools::clients_python()?.arg(scripts.join("check_events.py")).arg(&path), LIMIT).await
-    };
+    let python =
+        async { tools::output(tools::clients_python()?.arg(scripts.join("check_events.py")).arg(&path), LIMIT).await };
     let node = async {
         tools::output(tools::clients_node()?.arg(scripts.join("node/check_events.mjs")).arg(&path), LIMIT).await
     };

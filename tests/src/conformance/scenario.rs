@@ -153,6 +153,21 @@ impl Scenario {
     }
 }
 
+impl Answer {
+    /// Its sound as a wav file beside the raw one.
+    pub fn as_wav(&self) -> Result<PathBuf> {
+        let path = self.sound.with_extension("wav");
+        let kind = hound::SampleFormat::Int;
+        let spec = hound::WavSpec { channels: 1, sample_rate: RATE, bits_per_sample: 16, sample_format: kind };
+        let mut wav = hound::WavWriter::create(&path, spec)?;
+        for sample in pcm::decode_i16le(&std::fs::read(&self.sound)?)? {
+            wav.write_sample(pcm::to_i16(sample))?;
+        }
+        wav.finalize()?;
+        Ok(path)
+    }
+}
+
 impl Turn {
     fn record(folder: &Path, file: &str, until: Until, answer: Expected) -> Result<Self> {
         let mut wav = hound::WavReader::open(questions::named(file)?.path())?;

@@ -73,7 +73,8 @@ impl Tap {
         let connections = self.connections.lock().unwrap_or_else(PoisonError::into_inner);
         let mut events = Vec::new();
         for copies in connections.iter() {
-            let upgraded = copies.from_server.lock().unwrap_or_else(PoisonError::into_inner).starts_with(b"HTTP/1.1 101");
+            let upgraded =
+                copies.from_server.lock().unwrap_or_else(PoisonError::into_inner).starts_with(b"HTTP/1.1 101");
             if upgraded {
                 let bytes = side(copies).lock().unwrap_or_else(PoisonError::into_inner);
                 for text in messages(&bytes)? {

@@ -32,9 +32,33 @@ pub struct Conversation<'a> {
     pub provoked: &'a [&'a str],
 }
 
+/// Events without which no conversation is whole: a missing one must not go unnoticed.
+const INDISPENSABLE: [&str; 10] = [
+    "session.created",
+    "session.updated",
+    "input_audio_buffer.speech_started",
+    "input_audio_buffer.speech_stopped",
+    "response.created",
+    "response.content_part.added",
+    "response.output_audio.done",
+    "response.output_item.done",
+    "response.done",
+    "conversation.item.truncated",
+];
+
 impl Conversation<'_> {
-    /// Fails with the first thing that is not as it must be.
+    /// Fails with the first thing that is not as it must be, and when it would not have noticed that an event is missing.
     pub fn judge(&self) -> Result<()> {
+        self.verdict()?;
+        for kind in INDISPENSABLE {
+            let events: Vec<_> = self.events.iter().filter(|event| event["type"] != kind).cloned().collect();
+            let judged = Conversation { events: &events, ..*self }.verdict();
+            ensure!(judged.is_err(), "a conversation without {kind} would have passed");
+        }
+        Ok(())
+    }
+
+    fn verdict(&self) -> Result<()> {
         ensure!(self.report.errors.is_empty(), "the client complains: {:?}", self.report.errors);
         let is_provoked = |event: &&Value| self.provoked.iter().any(|code| event["error"]["code"] == *code);
         let errors: Vec<_> = self.of("error").filter(|event| !is_provoked(event)).collect();
