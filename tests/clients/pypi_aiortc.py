@@ -94,8 +94,9 @@ async def talk(address: str, scenario: Scenario) -> None:
     channel.on("open", lambda: channel.send(json.dumps({"type": "session.update", "session": session})))
     await peer.setLocalDescription(await peer.createOffer())
     async with aiohttp.ClientSession() as http:
-        offer, kind = peer.localDescription.sdp, {"Content-Type": "application/sdp"}
-        async with http.post(f"http://{address}/v1/realtime/calls", data=offer, headers=kind) as answer:
+        offer = peer.localDescription.sdp
+        headers = {"Content-Type": "application/sdp", "Authorization": f"Bearer {scenario.key}"}
+        async with http.post(f"http://{address}/v1/realtime/calls", data=offer, headers=headers) as answer:
             if answer.status != 201:
                 raise SystemExit(f"{answer.status}: {await answer.text()}")
             await peer.setRemoteDescription(RTCSessionDescription(await answer.text(), "answer"))

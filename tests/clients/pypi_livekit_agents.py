@@ -73,7 +73,7 @@ class Loudspeaker(AudioOutput):
 
 
 async def talk(address: str, scenario: Scenario) -> None:
-    model = openai.realtime.RealtimeModel(base_url=f"http://{address}/v1", api_key="none")
+    model = openai.realtime.RealtimeModel(base_url=f"http://{address}/v1", api_key=scenario.key)
     # The server finds the turns.
     async with AgentSession(llm=model, vad=None) as session:
         microphone = Microphone()

@@ -39,8 +39,7 @@ async def listen(connection, scenario: Scenario) -> None:
 
 
 async def talk(address: str, scenario: Scenario) -> None:
-    # The client insists on a key; a server without keys takes any.
-    client = AsyncOpenAI(base_url=f"http://{address}/v1", api_key="none", max_retries=0)
+    client = AsyncOpenAI(base_url=f"http://{address}/v1", api_key=scenario.key, max_retries=0)
     async with client.realtime.connect(model="gpt-realtime") as connection:
         listening = asyncio.create_task(listen(connection, scenario))
         await connection.session.update(

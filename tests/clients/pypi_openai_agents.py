@@ -34,7 +34,8 @@ async def listen(session, scenario: Scenario) -> None:
 
 async def talk(address: str, scenario: Scenario) -> None:
     runner = RealtimeRunner(RealtimeAgent(name="Assistant", instructions="Be brief."))
-    session = await runner.run(model_config={"url": f"ws://{address}/v1/realtime?model=gpt-realtime", "api_key": "none"})
+    url = f"ws://{address}/v1/realtime?model=gpt-realtime"
+    session = await runner.run(model_config={"url": url, "api_key": scenario.key})
     async with session:
         listening = asyncio.create_task(listen(session, scenario))
         for index, turn in enumerate(scenario.turns):

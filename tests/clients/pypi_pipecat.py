@@ -86,7 +86,7 @@ class Witness(FrameProcessor):
 
 async def talk(address: str, scenario: Scenario) -> None:
     service = OpenAIRealtimeLLMService(
-        api_key="none",
+        api_key=scenario.key,
         base_url=f"ws://{address}/v1/realtime",
         settings=OpenAIRealtimeLLMService.Settings(system_instruction="Be brief."),
     )

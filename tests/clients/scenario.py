@@ -2,7 +2,8 @@
 
 A script gets an ADDRESS (host:port) and a SCENARIO, the path of a JSON file:
 
-    {"folder": for recordings, "rate": of all sound, "turns": [{"say": a recording, "until": when to go on}]}
+    {"folder": for recordings, "rate": of all sound, "turns": [{"say": a recording, "until": when to go on}],
+     "key": what opens the server, "certificate": the server's, if it speaks TLS}
 
 Recordings are mono, 16 bit, little endian. `until` is `finished` (the answer was made and played to its end), `held` (half a second
 of it was played; the server waits to be interrupted before it makes all of it) or `playing` (all of it was made, half a second of it was played).
@@ -64,6 +65,7 @@ class Scenario:
         self.folder = pathlib.Path(described["folder"])
         self.rate: int = described["rate"]
         self.turns: list[dict] = described["turns"]
+        self.key: str = described["key"]
         self.answers: list[Answer] = []
         self.errors: list[str] = []
         self.events: list[dict] = []

@@ -4,20 +4,26 @@
 //! event that it was sent is checked against the schemas of others. Real time, so one after another.
 
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use repartee::config::Config;
+use anyhow::{Context as _, Result, ensure};
+use repartee_engine::session::Command as EngineCommand;
 use repartee_tests::conformance::events;
-use repartee_tests::conformance::scenario::{Answer, Scenario};
+use repartee_tests::conformance::scenario::{Answer, Report, Scenario};
 use repartee_tests::conformance::tap::Tap;
 use repartee_tests::conformance::verdict::{Clock, Conversation};
 use repartee_tests::server::Running;
 use repartee_tests::{demo, ear, questions, tools};
+use serde_json::Value;
 use tokio::process::Command;
 use tokio::sync::Mutex;
+use tokio::time::timeout;
 
 /// Held by the test that runs: two conversations at once would slow each other down on a small machine.
 static REAL_TIME: Mutex<()> = Mutex::const_new(());
+
+/// A call that was hung up is over within this time.
+const HUNG_UP_WITHIN: Duration = Duration::from_secs(10);
 
 /// A stock client and what is particular about it.
 struct Client {
@@ -47,30 +53,52 @@ impl Client {
     }
 
     /// A whole spoken turn, barge-in while an answer is made and after it, and another whole turn, over a websocket.
-    async fn talks_over_a_websocket(&self, script: Command) -> Result<()> {
-        self.talks(script, Clock::Client).await
-    }
-
-    /// The same over WebRTC. Nobody but the client sees the events.
-    async fn talks_over_webrtc(&self, script: Command) -> Result<()> {
-        self.talks(script, Clock::Server).await
-    }
-
-    async fn talks(&self, mut script: Command, clock: Clock) -> Result<()> {
+    async fn talks_over_a_websocket(&self, mut script: Command) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let scenario = Scenario::interruptions(self.name)?;
         let engine = scenario.engine();
-        let server = Running::start(Config::default(), engine.clone()).await?;
+        let server = Running::start(scenario.config()?, engine.clone()).await?;
         let tap = Tap::before(server.address()).await?;
         let report = scenario.run(&mut script, &tap.address().to_string()).await?;
-        println!("{}", report.client);
         keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
-        let tapped = tap.server_events()?;
-        let events = if tapped.is_empty() { &report.events } else { &tapped };
+        self.judge(&scenario, &report, &tap.server_events()?, &engine.commands(), Clock::Client).await
+    }
+
+    /// The same, encrypted. Nobody but the client sees the events.
+    async fn talks_over_tls(&self, mut script: Command) -> Result<()> {
+        let _alone = REAL_TIME.lock().await;
+        let mut scenario = Scenario::interruptions(self.name)?;
+        let engine = scenario.engine();
+        let server = Running::start(scenario.config_with_tls()?, engine.clone()).await?;
+        let report = scenario.run(&mut script, &server.address().to_string()).await?;
+        self.judge(&scenario, &report, &report.events, &engine.commands(), Clock::Client).await
+    }
+
+    /// The same over WebRTC, where nobody but the client sees the events either.
+    async fn talks_over_webrtc(&self, mut script: Command) -> Result<()> {
+        let _alone = REAL_TIME.lock().await;
+        let scenario = Scenario::interruptions(self.name)?;
+        let engine = scenario.engine();
+        let server = Running::start(scenario.config()?, engine.clone()).await?;
+        let report = scenario.run(&mut script, &server.address().to_string()).await?;
+        // The call is over, and its slot free again.
+        timeout(HUNG_UP_WITHIN, engine.open_sessions().wait_for(|open| *open == 0))
+            .await
+            .context("a call goes on")??;
+        self.judge(&scenario, &report, &report.events, &engine.commands(), Clock::Server).await
+    }
+
+    async fn judge(
+        &self,
+        scenario: &Scenario,
+        report: &Report,
+        events: &[Value],
+        commands: &[EngineCommand],
+        clock: Clock,
+    ) -> Result<()> {
+        println!("{}", report.client);
         events::check(events, &scenario.folder).await?;
-        let commands = &engine.commands();
-        let (scenario, report, provoked) = (&scenario, &report, self.provokes);
-        Conversation { scenario, report, events, commands, clock, provoked }.judge()
+        Conversation { scenario, report, events, commands, clock, provoked: self.provokes }.judge()
     }
 }
 
@@ -94,7 +122,7 @@ async fn is_answered_by_the_demo_model(name: &str, mut script: Command, asked: &
 }
 
 /// For a person who wants to know what a client asked for.
-fn keep(folder: &Path, name: &str, events: &[serde_json::Value]) -> Result<()> {
+fn keep(folder: &Path, name: &str, events: &[Value]) -> Result<()> {
     let lines: Vec<String> = events.iter().map(|event| format!("{event}\n")).collect();
     Ok(std::fs::write(folder.join(name), lines.concat())?)
 }
@@ -128,6 +156,12 @@ async fn pypi_pipecat_over_the_websocket() -> Result<()> {
 async fn pypi_aiortc_over_webrtc() -> Result<()> {
     let client = Client::named("pypi_aiortc");
     client.talks_over_webrtc(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_openai_over_the_websocket_and_tls() -> Result<()> {
+    let client = Client::named("npm_openai");
+    client.talks_over_tls(client.node()?).await
 }
 
 #[tokio::test(flavor = "multi_thread")]

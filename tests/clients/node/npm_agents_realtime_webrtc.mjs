@@ -3,11 +3,15 @@
 // Usage: node npm_agents_realtime_webrtc.mjs ADDRESS SCENARIO
 //
 // The page is one that a developer would write with the package's bundle, but for its microphone, which plays what it is given, and
-// for a tap on what its <audio> element plays. The server's playout clock says what was played.
+// for a tap on what its <audio> element plays. It lives on an origin of its own and calls with an ephemeral key, which this script
+// has asked for with the stock `openai` client; by the same client the call is hung up in the end. The server's playout clock says
+// what was played.
 
 import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
 import { fileURLToPath } from "node:url";
 import { setTimeout as sleep } from "node:timers/promises";
+import OpenAI from "openai";
 import { MICROPHONE, record, recording, withPage } from "../../browser/browser.mjs";
 import { Scenario } from "./scenario.mjs";
 
@@ -19,7 +23,7 @@ const TAIL_MS = 500;
 const PAGE = `<!doctype html><title>agents</title><button>Talk</button><audio></audio><script src="/agents.js"></script>`;
 
 /** Runs in the page: calls, and says over `window.happened` what happens. */
-async function call({ url, rate }) {
+async function call({ url, apiKey, rate }) {
   const { OpenAIRealtimeWebRTC, RealtimeAgent, RealtimeSession } = window.OpenAIAgentsRealtime;
   const context = new AudioContext({ sampleRate: rate });
   const microphone = context.createMediaStreamDestination();
@@ -37,17 +41,18 @@ async function call({ url, rate }) {
     free += buffer.duration;
   };
   const audioElement = document.querySelector("audio");
-  const options = { mediaStream: microphone.stream, audioElement, useInsecureApiKey: true };
+  const options = { mediaStream: microphone.stream, audioElement };
   const agent = new RealtimeAgent({ name: "Assistant", instructions: "Be brief." });
   window.session = new RealtimeSession(agent, { transport: new OpenAIRealtimeWebRTC(options) });
   window.session.on("transport_event", (event) => window.happened("event", event));
   window.session.on("error", ({ error }) => window.happened("error", JSON.stringify(error)));
   window.session.transport.on("audio_transcript_delta", (piece) => window.happened("transcript", piece));
   window.session.transport.on("turn_done", ({ response }) => window.happened("done", response.id));
-  await window.session.connect({ apiKey: "none", url });
+  await window.session.connect({ apiKey, url });
+  return window.session.transport.callId;
 }
 
-async function talk(page, address, scenario) {
+async function talk(page, origin, address, scenario) {
   // Sound is of the answer that was begun last.
   const keepFor = async (answer) => answer?.sound.push(Buffer.from(await page.evaluate(recording), "base64"));
   const events = {
@@ -62,7 +67,10 @@ async function talk(page, address, scenario) {
     },
     "output_audio_buffer.cleared": ({ response_id }) => scenario.answer(response_id).stopped(),
   };
+  let over = false;
   await page.exposeFunction("happened", async (kind, what) => {
+    // That the other side went away is no error once it was asked to.
+    if (over) return;
     if (kind === "error") scenario.errors.push(what);
     if (kind === "transcript") scenario.answer(what.responseId).transcript += what.delta;
     if (kind === "done") scenario.answer(what).made = true;
@@ -73,21 +81,34 @@ async function talk(page, address, scenario) {
       if (what.type === "response.created") await keepFor(before);
     }
   });
-  const script = readFileSync(BUNDLE, "utf8");
-  await page.route(`http://${address}/agents`, (route) => route.fulfill({ contentType: "text/html", body: PAGE }));
-  await page.route(`http://${address}/agents.js`, (route) => route.fulfill({ contentType: "text/javascript", body: script }));
-  await page.goto(`http://${address}/agents`);
+  await page.goto(origin);
   await page.click("button");
-  await page.evaluate(call, { url: `http://${address}/v1/realtime/calls`, rate: scenario.rate });
+  const client = new OpenAI({ baseURL: `http://${address}/v1`, apiKey: scenario.key });
+  const { value: apiKey } = await client.realtime.clientSecrets.create({ session: { type: "realtime" } });
+  const url = `http://${address}/v1/realtime/calls`;
+  const callId = await page.evaluate(call, { url, apiKey, rate: scenario.rate });
   await page.waitForFunction(() => document.querySelector("audio").srcObject);
   await page.evaluate(record, scenario.rate);
   await scenario.take((piece) => page.evaluate((text) => window.say(text), piece.toString("base64")));
   await sleep(TAIL_MS);
   await keepFor(scenario.last);
-  await page.evaluate(() => window.session.close());
+  over = true;
+  await client.realtime.calls.hangup(callId);
 }
 
 const [address, path] = process.argv.slice(2);
 const scenario = new Scenario(path);
-await withPage(MICROPHONE.denied, (page) => talk(page, address, scenario));
+const bundle = readFileSync(BUNDLE);
+const site = createServer(({ url }, answer) => {
+  const [kind, body] = url === "/agents.js" ? ["text/javascript", bundle] : ["text/html", PAGE];
+  answer.writeHead(200, { "Content-Type": kind }).end(body);
+});
+await new Promise((resolve) => site.listen(0, "127.0.0.1", resolve));
+const origin = `http://localhost:${site.address().port}/`;
+try {
+  await withPage(MICROPHONE.denied, (page) => talk(page, origin, address, scenario));
+} finally {
+  site.close();
+  site.closeAllConnections();
+}
 scenario.report("@openai/agents-realtime");

@@ -22,7 +22,7 @@ session.transport.on("turn_done", ({ response }) => {
   scenario.answer(response.id).made = true;
 });
 
-await session.connect({ apiKey: "none", url: `ws://${address}/v1/realtime?model=gpt-realtime` });
+await session.connect({ apiKey: scenario.key, url: `ws://${address}/v1/realtime?model=gpt-realtime` });
 await scenario.take((piece) => session.sendAudio(new Uint8Array(piece).buffer));
 session.close();
 scenario.report("@openai/agents-realtime");

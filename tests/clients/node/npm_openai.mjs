@@ -1,6 +1,6 @@
 // Goes through a scenario with the stock `openai` client over the websocket, which it opens over TLS only.
 //
-// Usage: CERTIFICATE=server.pem node npm_openai.mjs ADDRESS SCENARIO
+// Usage: node npm_openai.mjs ADDRESS SCENARIO
 //
 // The client plays nothing itself, so this does what its documentation asks of a caller: when the server hears speech, stop playing
 // and truncate the item at what was heard.
@@ -12,8 +12,8 @@ import { Scenario } from "./scenario.mjs";
 
 const [address, path] = process.argv.slice(2);
 const scenario = new Scenario(path);
-const client = new OpenAI({ baseURL: `https://${address}/v1`, apiKey: "none" });
-const options = { ca: readFileSync(process.env.CERTIFICATE) };
+const client = new OpenAI({ baseURL: `https://${address}/v1`, apiKey: scenario.key });
+const options = { ca: readFileSync(scenario.certificate) };
 const socket = new OpenAIRealtimeWS({ model: "gpt-realtime", options }, client);
 
 /** Items of answers that may not have been heard to their end, by answer. */

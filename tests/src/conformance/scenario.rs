@@ -6,8 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use repartee::auth::KeySet;
+use repartee::config::{Config, Tls};
 use repartee::media::pcm;
 use repartee::media::resample::Resampler;
+use repartee::server::{Certificate, development_certificate};
 use repartee::testing::{self, Script, Scripted, ScriptedEngine};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +24,8 @@ pub const RATE: u32 = 24_000;
 const PAUSE: Duration = Duration::from_millis(1_500);
 /// Recordings are whole multiples of this, because some clients send no less.
 const PIECE_SAMPLES: usize = RATE as usize / 10;
+/// What opens the server.
+const KEY: &str = "key-of-the-stock-clients";
 /// A client has this long for everything.
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -78,6 +83,10 @@ pub struct Scenario {
     pub rate: u32,
     /// In order.
     pub turns: Vec<Turn>,
+    /// What opens the server.
+    pub key: &'static str,
+    /// The server's certificate, where it is spoken to over TLS.
+    pub certificate: Option<PathBuf>,
 }
 
 /// What a client saw, as its script prints it.
@@ -119,7 +128,7 @@ impl Scenario {
         ];
         let turns = turns.into_iter().map(|(file, until, answer)| Turn::record(&folder, file, until, answer));
         let turns = turns.collect::<Result<_>>()?;
-        Ok(Self { folder, rate: RATE, turns })
+        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None })
     }
 
     /// Questions of which each is answered to its end.
@@ -129,7 +138,24 @@ impl Scenario {
             Turn::record(&folder, &question.file, Until::Finished, Expected::default())
         };
         let turns = asked.iter().map(turn).collect::<Result<_>>()?;
-        Ok(Self { folder, rate: RATE, turns })
+        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None })
+    }
+
+    /// A server's settings: it takes [`Self::key`] and no other.
+    pub fn config(&self) -> Result<Config> {
+        Ok(Config { api_keys: KeySet::parse(self.key)?, ..Config::default() })
+    }
+
+    /// The same for a server that speaks TLS, with a certificate that is made for it.
+    pub fn config_with_tls(&mut self) -> Result<Config> {
+        let Certificate { certificate, key } = development_certificate(vec!["127.0.0.1".into()])?;
+        let path = |name: &str, pem: String| {
+            let path = self.folder.join(name);
+            std::fs::write(&path, pem).map(|()| Some(path))
+        };
+        let (certificate, key) = (path("certificate.pem", certificate)?, path("key.pem", key)?);
+        self.certificate.clone_from(&certificate);
+        Ok(Config { tls: Tls { certificate, key, ..Tls::default() }, ..self.config()? })
     }
 
     /// An engine that answers so.
