@@ -7,6 +7,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use repartee_engine::session::Command as EngineCommand;
 use repartee_tests::conformance::events;
 use repartee_tests::conformance::scenario::{Answer, Report, Scenario};
@@ -14,6 +16,7 @@ use repartee_tests::conformance::tap::Tap;
 use repartee_tests::conformance::verdict::{Clock, Conversation};
 use repartee_tests::server::Running;
 use repartee_tests::{demo, ear, questions, tools};
+use serde::Deserialize;
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::sync::Mutex;
@@ -59,7 +62,7 @@ impl Client {
         let engine = scenario.engine();
         let server = Running::start(scenario.config()?, engine.clone()).await?;
         let tap = Tap::before(server.address()).await?;
-        let report = scenario.run(&mut script, &tap.address().to_string()).await?;
+        let report: Report = scenario.run(&mut script, &tap.address().to_string()).await?;
         keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
         self.judge(&scenario, &report, &tap.server_events()?, &engine.commands(), Clock::Client).await
     }
@@ -70,7 +73,7 @@ impl Client {
         let mut scenario = Scenario::interruptions(self.name)?;
         let engine = scenario.engine();
         let server = Running::start(scenario.config_with_tls()?, engine.clone()).await?;
-        let report = scenario.run(&mut script, &server.address().to_string()).await?;
+        let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
         self.judge(&scenario, &report, &report.events, &engine.commands(), Clock::Client).await
     }
 
@@ -80,7 +83,7 @@ impl Client {
         let scenario = Scenario::interruptions(self.name)?;
         let engine = scenario.engine();
         let server = Running::start(scenario.config()?, engine.clone()).await?;
-        let report = scenario.run(&mut script, &server.address().to_string()).await?;
+        let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
         // The call is over, and its slot free again.
         timeout(HUNG_UP_WITHIN, engine.open_sessions().wait_for(|open| *open == 0))
             .await
@@ -108,7 +111,7 @@ async fn is_answered_by_the_demo_model(name: &str, mut script: Command, asked: &
     let asked = asked.iter().map(|file| questions::named(file)).collect::<Result<Vec<_>>>()?;
     let scenario = Scenario::questions(name, &asked)?;
     let server = demo::serve().await?;
-    let report = scenario.run(&mut script, &server.address().to_string()).await?;
+    let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
     ensure!(report.errors.is_empty(), "the client complains: {:?}", report.errors);
     ensure!(report.answers.len() == asked.len(), "{} answers to {} questions", report.answers.len(), asked.len());
     let recordings = report.answers.iter().map(Answer::as_wav).collect::<Result<Vec<_>>>()?;
@@ -187,4 +190,40 @@ async fn npm_agents_realtime_over_the_websocket_is_answered_by_the_demo_model() 
     let script = Client::named("npm_agents_realtime_websocket").node()?;
     is_answered_by_the_demo_model("demo_agents_realtime", script, &["capital-of-japan.wav", "day-after-friday.wav"])
         .await
+}
+
+/// What `pypi_openai_baseline.py` reports.
+#[derive(Debug, Deserialize)]
+struct Baseline {
+    models: Vec<String>,
+    whole: Completion,
+    streamed: Completion,
+    complaints: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Completion {
+    transcript: String,
+    sound: String,
+    finish: String,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_in_one_upload() -> Result<()> {
+    let client = Client::named("pypi_openai_baseline");
+    let mut scenario = Scenario::interruptions(client.name)?;
+    // Every upload is a conversation of its own, so each is answered as the first turn is.
+    scenario.turns.truncate(1);
+    let server = Running::start(scenario.config()?, scenario.engine()).await?;
+    let baseline: Baseline = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
+    ensure!(baseline.complaints.is_empty(), "{:?}", baseline.complaints);
+    ensure!(baseline.models == ["scripted"], "{:?}", baseline.models);
+    let turn = &scenario.turns[0];
+    let said_ms = std::fs::metadata(&turn.say)?.len() * 1_000 / 48_000;
+    for answer in [&baseline.whole, &baseline.streamed] {
+        ensure!(answer.transcript == format!("I heard {said_ms} ms."), "{}", answer.transcript);
+        ensure!(answer.finish == "stop", "{}", answer.finish);
+        ensure!(STANDARD.decode(&answer.sound)? == turn.answer.sound(), "another sound than what was made");
+    }
+    Ok(())
 }

@@ -12,6 +12,7 @@ use repartee::media::pcm;
 use repartee::media::resample::Resampler;
 use repartee::server::{Certificate, development_certificate};
 use repartee::testing::{self, Script, Scripted, ScriptedEngine};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::process::Command;
@@ -168,8 +169,8 @@ impl Scenario {
         ScriptedEngine::new(Script { answers: answers.collect(), ..Script::default() })
     }
 
-    /// Has a client's script go through it: it gets `address` and the path of this scenario.
-    pub async fn run(&self, client: &mut Command, address: &str) -> Result<Report> {
+    /// Has a client's script go through it, and reads what it says: it gets `address` and the path of this scenario.
+    pub async fn run<R: DeserializeOwned>(&self, client: &mut Command, address: &str) -> Result<R> {
         let path = self.folder.join("scenario.json");
         std::fs::write(&path, serde_json::to_vec_pretty(self)?)?;
         let said = tools::output(client.arg(address).arg(path), LIMIT).await?;
