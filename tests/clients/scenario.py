@@ -32,7 +32,7 @@ class Answer:
     """One answer as the client hands it out."""
 
     transcript: str = ""
-    sound: bytearray = field(default_factory=bytearray)
+    sound: bytearray = field(default_factory=bytearray, repr=False)
     # All of it was made, or it was stopped in the making.
     made: bool = False
     interrupted: bool = False
@@ -100,11 +100,14 @@ class Scenario:
 
     async def answered(self, index: int) -> None:
         """Returns when the answer to this turn is as far as the turn says."""
-        async with asyncio.timeout(ANSWERED_WITHIN_S):
-            while not self._is_far_enough(index):
-                if self.errors:
-                    raise SystemExit(f"turn {index}: {self.errors}")
-                await asyncio.sleep(0.02)
+        deadline = time.monotonic() + ANSWERED_WITHIN_S
+        while not self._is_far_enough(index):
+            if self.errors:
+                raise SystemExit(f"turn {index}: {self.errors}")
+            if time.monotonic() > deadline:
+                seen = [event["type"] for event in self.events]
+                raise SystemExit(f"turn {index} has no answer in time: {self.answers[index:]} {seen}")
+            await asyncio.sleep(0.02)
 
     def _is_far_enough(self, index: int) -> bool:
         if len(self.answers) <= index:

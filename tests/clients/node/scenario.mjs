@@ -97,7 +97,10 @@ export class Scenario {
     const deadline = performance.now() + ANSWERED_WITHIN_MS;
     while (!this.#isFarEnough(index)) {
       if (this.errors.length) throw new Error(`turn ${index}: ${this.errors}`);
-      if (performance.now() > deadline) throw new Error(`turn ${index} has no answer in time`);
+      if (performance.now() > deadline) {
+        const seen = this.events.map(({ type }) => type);
+        throw new Error(`turn ${index} has no answer in time: ${seen}`);
+      }
       await sleep(20);
     }
   }

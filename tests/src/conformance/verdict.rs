@@ -6,6 +6,9 @@ use serde_json::Value;
 
 use super::scenario::{Answer, Report, Scenario, Until};
 
+/// What any client's turn detection waits at the most, and what is put before a turn.
+const LONGEST_SILENCE_MS: u64 = 1_000;
+
 /// Who says that an answer which was made was not heard to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
@@ -81,10 +84,12 @@ impl Conversation<'_> {
         let seen = &self.report.answers[index];
         self.judge_life(response)?;
 
-        let heard_ms = self.heard_ms(index)?;
-        let spoken = turn.spoken_ms / 2..=turn.spoken_ms + 1_800;
-        ensure!(spoken.contains(&heard_ms), "{heard_ms} ms of {} ms were heard", turn.spoken_ms);
-        let text = turn.answer.text.map_or_else(|| format!("I heard {heard_ms} ms."), str::to_owned);
+        let made =
+            response["output"][0]["content"][0]["transcript"].as_str().context("the answer has no transcript")?;
+        match turn.answer.text {
+            Some(text) => ensure!(made == text, "the transcript is {made:?}, not {text:?}"),
+            None => self.judge_hearing(index, made)?,
+        }
 
         let status = response["status"].as_str().unwrap_or_default();
         let reason = response["status_details"]["reason"].as_str();
@@ -92,20 +97,20 @@ impl Conversation<'_> {
         match turn.until {
             Until::Finished => {
                 ensure!(status == "completed" && !seen.interrupted, "{status}, by the client {}", seen.interrupted);
-                ensure!(seen.transcript == text, "the transcript is {:?}, not {text:?}", seen.transcript);
+                ensure!(seen.transcript == made, "the client has {:?}, not {made:?}", seen.transcript);
                 self.judge_sound(index, seen, true)
             }
             Until::Held => {
                 ensure!(status == "cancelled" && reason == Some("turn_detected"), "{status} {reason:?}");
                 ensure!(seen.interrupted, "the client does not know that it was interrupted");
-                ensure!(text.starts_with(seen.transcript.trim_end()), "the transcript is {:?}", seen.transcript);
+                ensure!(made.starts_with(seen.transcript.trim_end()), "the client has {:?}", seen.transcript);
                 self.judge_sound(index, seen, false)
             }
             Until::Playing => {
                 ensure!(status == "completed", "{status}");
                 ensure!(seen.interrupted, "the client does not know that it was interrupted");
                 self.judge_sound(index, seen, false)?;
-                self.judge_truncated(item, &text, turn.answer.milliseconds())
+                self.judge_truncated(item, made, turn.answer.milliseconds())
             }
         }
     }
@@ -139,15 +144,22 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    /// How much of the caller's turn was heard, by the server's own account of its boundaries.
-    fn heard_ms(&self, index: usize) -> Result<u64> {
+    /// The engine heard the caller's turn as the server has cut it out, but for some of the silence at its end: an answer may be
+    /// begun when the end is suspected.
+    fn judge_hearing(&self, index: usize, made: &str) -> Result<()> {
         let nth = |kind: &str, field: &str| {
             let event = self.of(kind).nth(index).with_context(|| format!("no {kind}"))?;
             event[field].as_u64().with_context(|| format!("no {field} in {event}"))
         };
         let start = nth("input_audio_buffer.speech_started", "audio_start_ms")?;
         let end = nth("input_audio_buffer.speech_stopped", "audio_end_ms")?;
-        end.checked_sub(start).context("a turn ends before it begins")
+        let cut = end.checked_sub(start).context("a turn ends before it begins")?;
+        let heard = made.strip_prefix("I heard ").and_then(|rest| rest.strip_suffix(" ms."));
+        let heard: u64 = heard.with_context(|| format!("the transcript is {made:?}"))?.parse()?;
+        ensure!(heard <= cut && cut - heard < LONGEST_SILENCE_MS, "{heard} ms of a turn of {cut} ms were heard");
+        let spoken = self.scenario.turns[index].spoken_ms;
+        ensure!(heard > spoken / 2 && heard < spoken + LONGEST_SILENCE_MS, "{heard} ms of {spoken} ms were heard");
+        Ok(())
     }
 
     /// What the client has of the answer's sound is what was made of it: `whole`, or its beginning.
