@@ -8,7 +8,7 @@ import asyncio
 import time
 
 from livekit import rtc
-from livekit.agents import Agent, AgentSession
+from livekit.agents import Agent, AgentSession, RunContext, function_tool
 from livekit.agents.voice.io import AudioInput, AudioOutput, AudioOutputCapabilities
 from livekit.plugins import openai
 from scenario import Scenario, arguments
@@ -72,6 +72,16 @@ class Loudspeaker(AudioOutput):
         self.on_playback_finished(playback_position=played, interrupted=interrupted)
 
 
+def tools(scenario: Scenario) -> list:
+    async def call(raw_arguments: dict, context: RunContext) -> str:
+        return scenario.call(raw_arguments)
+
+    if not (function := scenario.function):
+        return []
+    schema = {"type": "function"} | {key: function[key] for key in ("name", "description", "parameters")}
+    return [function_tool(call, raw_schema=schema)]
+
+
 async def talk(address: str, scenario: Scenario) -> None:
     model = openai.realtime.RealtimeModel(base_url=f"http://{address}/v1", api_key=scenario.key)
     # The server finds the turns.
@@ -80,7 +90,7 @@ async def talk(address: str, scenario: Scenario) -> None:
         session.input.audio = microphone
         session.output.audio = Loudspeaker(scenario)
         session.on("error", lambda event: scenario.errors.append(str(event.error)))
-        await session.start(Agent(instructions="Be brief."))
+        await session.start(Agent(instructions="Be brief.", tools=tools(scenario)))
         for index, turn in enumerate(scenario.turns):
             async for piece in scenario.pieces(turn, pace=1):
                 samples = len(piece) // 2

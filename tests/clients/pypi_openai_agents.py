@@ -5,7 +5,9 @@ played, truncates and cancels by itself, and validates every event.
 """
 
 import asyncio
+import json
 
+from agents import FunctionTool
 from agents.realtime import RealtimeAgent, RealtimeRunner
 from scenario import Scenario, arguments
 
@@ -26,14 +28,24 @@ async def listen(session, scenario: Scenario) -> None:
                 match event.data.type:
                     case "transcript_delta":
                         scenario.answer(event.data.item_id).transcript += event.data.delta
-                    case "turn_ended":
+                    case "turn_ended" if event.data.response_id in items:
                         scenario.answer(items[event.data.response_id]).made = True
                     case "exception":
                         scenario.errors.append(f"{event.data.context}: {event.data.exception}")
 
 
+def tools(scenario: Scenario) -> list[FunctionTool]:
+    async def call(_, arguments: str) -> str:
+        return scenario.call(json.loads(arguments))
+
+    if not (function := scenario.function):
+        return []
+    name, description, parameters = function["name"], function["description"], function["parameters"]
+    return [FunctionTool(name, description, parameters, call)]
+
+
 async def talk(address: str, scenario: Scenario) -> None:
-    runner = RealtimeRunner(RealtimeAgent(name="Assistant", instructions="Be brief."))
+    runner = RealtimeRunner(RealtimeAgent(name="Assistant", instructions="Be brief.", tools=tools(scenario)))
     url = f"ws://{address}/v1/realtime?model=gpt-realtime"
     session = await runner.run(model_config={"url": url, "api_key": scenario.key})
     async with session:

@@ -7,6 +7,8 @@ clock, and the pipeline drops what the loudspeaker has not played.
 import asyncio
 
 from loguru import logger
+from pipecat.adapters.llm.schemas.function_schema import FunctionSchema
+from pipecat.adapters.llm.schemas.tools_schema import ToolsSchema
 from pipecat.frames.frames import (
     ErrorFrame,
     Frame,
@@ -24,6 +26,7 @@ from pipecat.pipeline.worker import PipelineParams, PipelineWorker
 from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
+from pipecat.services.llm_service import FunctionCallParams
 from pipecat.services.openai.realtime.llm import OpenAIRealtimeLLMService
 from pipecat.transports.base_input import BaseInputTransport
 from pipecat.transports.base_output import BaseOutputTransport
@@ -84,6 +87,20 @@ class Witness(FrameProcessor):
         await self.push_frame(frame, direction)
 
 
+def context(service: OpenAIRealtimeLLMService, scenario: Scenario) -> LLMContext:
+    async def call(params: FunctionCallParams) -> None:
+        await params.result_callback(scenario.call(dict(params.arguments)))
+
+    if not (function := scenario.function):
+        return LLMContext()
+    service.register_function(function["name"], call)
+    parameters = function["parameters"]
+    schema = FunctionSchema(
+        function["name"], function["description"], parameters["properties"], parameters["required"]
+    )
+    return LLMContext(tools=ToolsSchema([schema]))
+
+
 async def talk(address: str, scenario: Scenario) -> None:
     service = OpenAIRealtimeLLMService(
         api_key=scenario.key,
@@ -93,7 +110,7 @@ async def talk(address: str, scenario: Scenario) -> None:
     params = TransportParams(audio_in_enabled=True, audio_out_enabled=True)
     witness = Witness(scenario)
     microphone, loudspeaker = Microphone(params), Loudspeaker(params, witness)
-    memory = LLMContextAggregatorPair(LLMContext())
+    memory = LLMContextAggregatorPair(context(service, scenario))
     pipeline = Pipeline([microphone, memory.user(), service, witness, loudspeaker, memory.assistant()])
     rates = PipelineParams(audio_in_sample_rate=scenario.rate, audio_out_sample_rate=scenario.rate)
     worker = PipelineWorker(pipeline, params=rates)

@@ -3,11 +3,13 @@
 A script gets an ADDRESS (host:port) and a SCENARIO, the path of a JSON file:
 
     {"folder": for recordings, "rate": of all sound, "turns": [{"say": a recording, "until": when to go on}],
-     "key": what opens the server, "certificate": the server's, if it speaks TLS}
+     "key": what opens the server, "certificate": the server's, if it speaks TLS,
+     "function": null, or one to offer: {"name", "description", "parameters" (JSON schema), "result" (what it answers)}}
 
 Recordings are mono, 16 bit, little endian. `until` is `finished` (the answer was made and played to its end), `held` (half a second
 of it was played; the server waits to be interrupted before it makes all of it) or `playing` (all of it was made, half a second of it was played).
-What is printed is one JSON object: {"client", "answers": [{"transcript", "sound", "interrupted"}], "errors", "events"}.
+What is printed is one JSON object: {"client", "answers": [{"transcript", "sound", "interrupted"}], "errors", "events", "calls": with
+what arguments the function was called}. An answer without sound, such as a call, is none.
 """
 
 import asyncio
@@ -66,6 +68,8 @@ class Scenario:
         self.rate: int = described["rate"]
         self.turns: list[dict] = described["turns"]
         self.key: str = described["key"]
+        self.function: dict | None = described["function"]
+        self.calls: list[dict] = []
         self.answers: list[Answer] = []
         self.errors: list[str] = []
         self.events: list[dict] = []
@@ -83,6 +87,11 @@ class Scenario:
         if answer.began is None:
             answer.began = time.monotonic()
         answer.sound += sound
+
+    def call(self, arguments: dict) -> str:
+        """The function itself."""
+        self.calls.append(arguments)
+        return self.function["result"]
 
     def stopped(self, answer: Answer) -> None:
         """The client plays no more of it. Some clients say so of an answer that was heard to its end, too."""
@@ -131,7 +140,8 @@ class Scenario:
             sound.write_bytes(answer.sound)
             answers.append({"transcript": answer.transcript, "sound": str(sound), "interrupted": answer.interrupted})
         client = f"{package} {version(package)}"
-        print(json.dumps({"client": client, "answers": answers, "errors": self.errors, "events": self.events}))
+        seen = {"errors": self.errors, "events": self.events, "calls": self.calls}
+        print(json.dumps({"client": client, "answers": answers, **seen}))
 
 
 def arguments() -> tuple[str, Scenario]:

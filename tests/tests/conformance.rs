@@ -91,6 +91,21 @@ impl Client {
         self.judge(&scenario, &report, &report.events, &engine.commands(), Clock::Server).await
     }
 
+    /// Its function is called, and what it says is answered aloud.
+    async fn offers_a_function(&self, mut script: Command) -> Result<()> {
+        let _alone = REAL_TIME.lock().await;
+        let scenario = Scenario::call(self.name)?;
+        let engine = scenario.engine();
+        let server = Running::start(scenario.config()?, engine.clone()).await?;
+        let tap = Tap::before(server.address()).await?;
+        let report: Report = scenario.run(&mut script, &tap.address().to_string()).await?;
+        keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
+        let seen = tap.server_events()?;
+        events::check(&seen, &scenario.folder).await?;
+        let (scenario, report, events, commands) = (&scenario, &report, &seen[..], &engine.commands()[..]);
+        Conversation { scenario, report, events, commands, clock: Clock::Client, provoked: self.provokes }.judge_call()
+    }
+
     async fn judge(
         &self,
         scenario: &Scenario,
@@ -226,4 +241,28 @@ async fn pypi_openai_in_one_upload() -> Result<()> {
         ensure!(STANDARD.decode(&answer.sound)? == turn.answer.sound(), "another sound than what was made");
     }
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_agents_offers_a_function() -> Result<()> {
+    let client = Client::named("pypi_openai_agents");
+    client.offers_a_function(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_livekit_agents_offers_a_function() -> Result<()> {
+    let client = Client::named("pypi_livekit_agents");
+    client.offers_a_function(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_pipecat_offers_a_function() -> Result<()> {
+    let client = Client::named("pypi_pipecat");
+    client.offers_a_function(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_agents_realtime_offers_a_function() -> Result<()> {
+    let client = Client::named("npm_agents_realtime_websocket");
+    client.offers_a_function(client.node()?).await
 }

@@ -4,12 +4,15 @@
 //
 // With its own defaults. It tells by the clock what was played, and truncates by itself.
 
-import { RealtimeAgent, RealtimeSession } from "@openai/agents-realtime";
+import { RealtimeAgent, RealtimeSession, tool } from "@openai/agents-realtime";
 import { Scenario } from "./scenario.mjs";
 
 const [address, path] = process.argv.slice(2);
 const scenario = new Scenario(path);
-const agent = new RealtimeAgent({ name: "Assistant", instructions: "Be brief." });
+const offer = ({ name, description, parameters }) =>
+  tool({ name, description, parameters, strict: false, execute: async (args) => scenario.call(args) });
+const tools = scenario.function ? [offer(scenario.function)] : [];
+const agent = new RealtimeAgent({ name: "Assistant", instructions: "Be brief.", tools });
 const session = new RealtimeSession(agent, { transport: "websocket" });
 
 session.on("audio", ({ data, responseId }) => scenario.answer(responseId).sounded(data));
@@ -18,9 +21,7 @@ session.on("error", ({ error }) => scenario.errors.push(JSON.stringify(error)));
 session.transport.on("audio_transcript_delta", ({ delta, responseId }) => {
   scenario.answer(responseId).transcript += delta;
 });
-session.transport.on("turn_done", ({ response }) => {
-  scenario.answer(response.id).made = true;
-});
+session.transport.on("turn_done", ({ response }) => scenario.made(response.id));
 
 await session.connect({ apiKey: scenario.key, url: `ws://${address}/v1/realtime?model=gpt-realtime` });
 await scenario.take((piece) => session.sendAudio(new Uint8Array(piece).buffer));

@@ -62,6 +62,7 @@ export class Scenario {
   answers = [];
   errors = [];
   events = [];
+  calls = [];
 
   #byName = new Map();
 
@@ -76,6 +77,17 @@ export class Scenario {
       this.answers.push(this.#byName.get(name));
     }
     return this.#byName.get(name);
+  }
+
+  /** The function itself. */
+  call(args) {
+    this.calls.push(args);
+    return this.function.result;
+  }
+
+  /** Notes that all of an answer was made, if it is one: without sound it is none. */
+  made(name) {
+    if (this.#byName.has(name)) this.answer(name).made = true;
   }
 
   /** The newest answer, if there is one. */
@@ -129,6 +141,7 @@ export class Scenario {
       writeFileSync(sound, Buffer.concat(answer.sound));
       return { transcript: answer.transcript, sound, interrupted: answer.interrupted };
     });
-    console.log(JSON.stringify({ client: `${name} ${version}`, answers, errors: this.errors, events: this.events }));
+    const { errors, events, calls } = this;
+    console.log(JSON.stringify({ client: `${name} ${version}`, answers, errors, events, calls }));
   }
 }

@@ -14,7 +14,7 @@ use repartee::server::{Certificate, development_certificate};
 use repartee::testing::{self, Script, Scripted, ScriptedEngine};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::process::Command;
 
 use crate::{questions, tools};
@@ -88,6 +88,24 @@ pub struct Scenario {
     pub key: &'static str,
     /// The server's certificate, where it is spoken to over TLS.
     pub certificate: Option<PathBuf>,
+    /// What the client is to offer.
+    pub function: Option<Function>,
+}
+
+/// A function that a client offers, and that the engine calls.
+#[derive(Debug, Clone, Serialize)]
+pub struct Function {
+    /// Its name.
+    pub name: &'static str,
+    /// For the model.
+    pub description: &'static str,
+    /// JSON schema of its arguments.
+    pub parameters: Value,
+    /// What it answers.
+    pub result: &'static str,
+    /// Its arguments as the engine writes them, in pieces.
+    #[serde(skip)]
+    pub arguments: Vec<&'static str>,
 }
 
 /// What a client saw, as its script prints it.
@@ -100,8 +118,9 @@ pub struct Report {
     /// What the client reported as errors.
     pub errors: Vec<String>,
     /// Every event that came, where nobody else can see them.
-    #[serde(default)]
     pub events: Vec<Value>,
+    /// With what arguments its function was called.
+    pub calls: Vec<Value>,
 }
 
 /// One answer as a client saw it.
@@ -129,7 +148,27 @@ impl Scenario {
         ];
         let turns = turns.into_iter().map(|(file, until, answer)| Turn::record(&folder, file, until, answer));
         let turns = turns.collect::<Result<_>>()?;
-        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None })
+        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None, function: None })
+    }
+
+    /// A turn that is answered with a call of the client's function, and then aloud with its result.
+    pub fn call(name: &str) -> Result<Self> {
+        let folder = tools::recordings(&format!("conformance/{name}_calls"))?;
+        let answer = Expected { text: None, frames: WHOLE };
+        let turns = vec![Turn::record(&folder, "who-are-you.wav", Until::Finished, answer)?];
+        let function = Function {
+            name: "get_weather",
+            description: "The weather in a city.",
+            parameters: json!({
+                "type": "object",
+                "properties": {"city": {"type": "string", "description": "Its name."}},
+                "required": ["city"],
+                "additionalProperties": false,
+            }),
+            result: "sunny, 21 degrees",
+            arguments: vec!["{\"city\"", ": \"Pa", "ris\"}"],
+        };
+        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None, function: Some(function) })
     }
 
     /// Questions of which each is answered to its end.
@@ -139,7 +178,7 @@ impl Scenario {
             Turn::record(&folder, &question.file, Until::Finished, Expected::default())
         };
         let turns = asked.iter().map(turn).collect::<Result<_>>()?;
-        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None })
+        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None, function: None })
     }
 
     /// A server's settings: it takes [`Self::key`] and no other.
@@ -166,7 +205,13 @@ impl Scenario {
             frames: if turn.until == Until::Held { LONG } else { turn.answer.frames },
             hold: (turn.until == Until::Held).then_some(turn.answer.frames),
         });
-        ScriptedEngine::new(Script { answers: answers.collect(), ..Script::default() })
+        let mut answers: Vec<_> = answers.collect();
+        let call = self.function.as_ref().map(|function| {
+            // The call is an answer of its own.
+            answers.insert(0, Scripted::default());
+            (function.name.to_owned(), function.arguments.iter().map(|piece| (*piece).to_owned()).collect())
+        });
+        ScriptedEngine::new(Script { answers, call, ..Script::default() })
     }
 
     /// Has a client's script go through it, and reads what it says: it gets `address` and the path of this scenario.

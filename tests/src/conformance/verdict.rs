@@ -1,6 +1,6 @@
 //! What must be true of a conversation afterwards, whatever client had it.
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use repartee_engine::session::Command;
 use serde_json::Value;
 
@@ -61,11 +61,40 @@ impl Conversation<'_> {
         Ok(())
     }
 
-    fn verdict(&self) -> Result<()> {
+    /// Fails unless the client's function was called, and what it said was answered aloud.
+    pub fn judge_call(&self) -> Result<()> {
+        self.judge_errors()?;
+        let function = self.scenario.function.as_ref().context("there is no function")?;
+        let written = function.arguments.concat();
+        let called: Value = serde_json::from_str(&written)?;
+        ensure!(self.report.calls == [called], "called with {:?}", self.report.calls);
+        let pieces = self.of("response.function_call_arguments.delta").filter_map(|event| event["delta"].as_str());
+        ensure!(pieces.collect::<String>() == written, "the arguments came otherwise");
+        let done = self.of("response.function_call_arguments.done").next().context("the arguments have no end")?;
+        ensure!(done["arguments"] == written && done["call_id"].is_string(), "{done}");
+        let answered = self.of("conversation.item.added").find(|event| event["item"]["type"] == "function_call_output");
+        ensure!(answered.is_some_and(|event| event["item"]["call_id"] == done["call_id"]), "answered by {answered:?}");
+
+        let done: Vec<_> = self.of("response.done").map(|event| &event["response"]).collect();
+        let [call, answer] = done[..] else { bail!("{} answers came to an end", done.len()) };
+        ensure!(call["output"][0]["type"] == "function_call" && call["status"] == "completed", "{call}");
+        let made = answer["output"][0]["content"][0]["transcript"].as_str().context("the answer has no transcript")?;
+        ensure!(made.starts_with("The tool says: ") && made.contains(function.result), "the answer is {made:?}");
+        let [seen] = &self.report.answers[..] else { bail!("the client saw {} answers", self.report.answers.len()) };
+        ensure!(seen.transcript == made, "the client has {:?}, not {made:?}", seen.transcript);
+        self.judge_sound(0, seen, true)
+    }
+
+    fn judge_errors(&self) -> Result<()> {
         ensure!(self.report.errors.is_empty(), "the client complains: {:?}", self.report.errors);
         let is_provoked = |event: &&Value| self.provoked.iter().any(|code| event["error"]["code"] == *code);
         let errors: Vec<_> = self.of("error").filter(|event| !is_provoked(event)).collect();
         ensure!(errors.is_empty(), "the server complains: {errors:?}");
+        Ok(())
+    }
+
+    fn verdict(&self) -> Result<()> {
+        self.judge_errors()?;
         ensure!(self.kinds().next() == Some("session.created"), "the first event is {:?}", self.kinds().next());
         ensure!(self.of("session.updated").next().is_some(), "no session.updated");
 
