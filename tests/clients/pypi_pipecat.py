@@ -5,6 +5,7 @@ clock, and the pipeline drops what the loudspeaker has not played.
 """
 
 import asyncio
+from collections.abc import Callable
 
 from loguru import logger
 from pipecat.adapters.llm.schemas.function_schema import FunctionSchema
@@ -27,6 +28,7 @@ from pipecat.processors.aggregators.llm_context import LLMContext
 from pipecat.processors.aggregators.llm_response_universal import LLMContextAggregatorPair
 from pipecat.processors.frame_processor import FrameDirection, FrameProcessor
 from pipecat.services.llm_service import FunctionCallParams
+from pipecat.services.openai.realtime.events import SessionProperties
 from pipecat.services.openai.realtime.llm import OpenAIRealtimeLLMService
 from pipecat.transports.base_input import BaseInputTransport
 from pipecat.transports.base_output import BaseOutputTransport
@@ -65,20 +67,27 @@ class Witness(FrameProcessor):
     def __init__(self, scenario: Scenario) -> None:
         super().__init__()
         self._scenario = scenario
+        self._begins = False
         self.answer: Answer | None = None
+
+    def _current(self) -> Answer:
+        if self._begins or self.answer is None:
+            # One after another; its name is its number.
+            self.answer = self._scenario.answer(str(len(self._scenario.answers)))
+            self.answer.played_by_client_ms = 0
+            self._begins = False
+        return self.answer
 
     async def process_frame(self, frame: Frame, direction: FrameDirection) -> None:
         await super().process_frame(frame, direction)
         match frame:
             case LLMFullResponseStartFrame():
-                # One after another; its name is its number.
-                self.answer = self._scenario.answer(str(len(self._scenario.answers)))
-                self.answer.played_by_client_ms = 0
-            case TTSTextFrame() if self.answer:
-                self.answer.transcript += frame.text
-            case TTSAudioRawFrame() if self.answer:
-                self._scenario.sounded(self.answer, frame.audio)
-            case LLMFullResponseEndFrame() if self.answer:
+                self._begins = True
+            case TTSTextFrame():
+                self._current().transcript += frame.text
+            case TTSAudioRawFrame():
+                self._scenario.sounded(self._current(), frame.audio)
+            case LLMFullResponseEndFrame() if self.answer and not self._begins:
                 self.answer.made = True
             case InterruptionFrame() if self.answer:
                 self._scenario.stopped(self.answer)
@@ -87,30 +96,34 @@ class Witness(FrameProcessor):
         await self.push_frame(frame, direction)
 
 
-def context(service: OpenAIRealtimeLLMService, scenario: Scenario) -> LLMContext:
+def functions(scenario: Scenario) -> tuple[ToolsSchema | None, Callable]:
     async def call(params: FunctionCallParams) -> None:
         await params.result_callback(scenario.call(dict(params.arguments)))
 
     if not (function := scenario.function):
-        return LLMContext()
-    service.register_function(function["name"], call)
+        return None, call
     parameters = function["parameters"]
     schema = FunctionSchema(
         function["name"], function["description"], parameters["properties"], parameters["required"]
     )
-    return LLMContext(tools=ToolsSchema([schema]))
+    return ToolsSchema([schema]), call
 
 
 async def talk(address: str, scenario: Scenario) -> None:
+    tools, call = functions(scenario)
     service = OpenAIRealtimeLLMService(
         api_key=scenario.key,
         base_url=f"ws://{address}/v1/realtime",
-        settings=OpenAIRealtimeLLMService.Settings(system_instruction="Be brief."),
+        settings=OpenAIRealtimeLLMService.Settings(
+            system_instruction="Be brief.", session_properties=SessionProperties(tools=tools)
+        ),
     )
+    # Whatever function is called.
+    service.register_function(None, call)
     params = TransportParams(audio_in_enabled=True, audio_out_enabled=True)
     witness = Witness(scenario)
     microphone, loudspeaker = Microphone(params), Loudspeaker(params, witness)
-    memory = LLMContextAggregatorPair(context(service, scenario))
+    memory = LLMContextAggregatorPair(LLMContext())
     pipeline = Pipeline([microphone, memory.user(), service, witness, loudspeaker, memory.assistant()])
     rates = PipelineParams(audio_in_sample_rate=scenario.rate, audio_out_sample_rate=scenario.rate)
     worker = PipelineWorker(pipeline, params=rates)
@@ -128,14 +141,16 @@ async def talk(address: str, scenario: Scenario) -> None:
     await runner.add_workers(worker)
     running = asyncio.create_task(runner.run())
     await ready.wait()
-    for index, turn in enumerate(scenario.turns):
-        async for piece in scenario.pieces(turn, pace=1):
-            await microphone.push_audio_frame(
-                InputAudioRawFrame(audio=piece, sample_rate=scenario.rate, num_channels=1)
-            )
-        await scenario.answered(index)
-    await worker.cancel()
-    await running
+    try:
+        for index, turn in enumerate(scenario.turns):
+            async for piece in scenario.pieces(turn, pace=1):
+                await microphone.push_audio_frame(
+                    InputAudioRawFrame(audio=piece, sample_rate=scenario.rate, num_channels=1)
+                )
+            await scenario.answered(index)
+    finally:
+        await worker.cancel()
+        await running
 
 
 if __name__ == "__main__":

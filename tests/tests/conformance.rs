@@ -62,8 +62,10 @@ impl Client {
         let engine = scenario.engine();
         let server = Running::start(scenario.config()?, engine.clone()).await?;
         let tap = Tap::before(server.address()).await?;
-        let report: Report = scenario.run(&mut script, &tap.address().to_string()).await?;
+        let report = scenario.run::<Report>(&mut script, &tap.address().to_string()).await;
         keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
+        keep(&scenario.folder, "from-server.jsonl", &tap.server_events()?)?;
+        let report = report?;
         self.judge(&scenario, &report, &tap.server_events()?, &engine.commands(), Clock::Client).await
     }
 
@@ -98,8 +100,10 @@ impl Client {
         let engine = scenario.engine();
         let server = Running::start(scenario.config()?, engine.clone()).await?;
         let tap = Tap::before(server.address()).await?;
-        let report: Report = scenario.run(&mut script, &tap.address().to_string()).await?;
+        let report = scenario.run::<Report>(&mut script, &tap.address().to_string()).await;
         keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
+        keep(&scenario.folder, "from-server.jsonl", &tap.server_events()?)?;
+        let report = report?;
         let seen = tap.server_events()?;
         events::check(&seen, &scenario.folder).await?;
         let (scenario, report, events, commands) = (&scenario, &report, &seen[..], &engine.commands()[..]);
