@@ -1,6 +1,7 @@
 """Goes through a scenario as a WebRTC peer made with the stock `aiortc`. Usage: pypi_aiortc.py ADDRESS SCENARIO
 
-Sound goes over the tracks in real time, events over the data channel; the server's playout clock says what was played.
+The call is made and hung up with the stock `openai` client. Sound goes over the tracks in real time, events over the data channel; the
+server's playout clock says what was played.
 """
 
 import asyncio
@@ -8,12 +9,13 @@ import fractions
 import json
 import time
 
-import aiohttp
 import av
 import numpy
 from aiortc import MediaStreamTrack, RTCPeerConnection, RTCSessionDescription
+from openai import AsyncOpenAI
 from scenario import Answer, Scenario, arguments
 
+INSTRUCTIONS = "Be brief."
 FRAME_S = 0.02
 # What the network and the jitter buffer still hold when the server has played its last packet.
 TAIL_S = 0.5
@@ -58,6 +60,8 @@ class Call:
         self._scenario.events.append(event)
         match event["type"]:
             case "session.updated":
+                if event["session"]["instructions"] != INSTRUCTIONS:
+                    self._scenario.errors.append("the session is not as the call was made with")
                 self.ready.set()
             case "error":
                 self._scenario.errors.append(event["error"]["message"])
@@ -91,21 +95,22 @@ async def talk(address: str, scenario: Scenario) -> None:
     channel = peer.createDataChannel("oai-events")
     channel.on("message", call.heard)
     session = {"type": "realtime", "instructions": "Be brief.", "audio": {"output": {"voice": "marin"}}}
-    channel.on("open", lambda: channel.send(json.dumps({"type": "session.update", "session": session})))
+    channel.on("open", lambda: channel.send(json.dumps({"type": "session.update", "session": {"type": "realtime"}})))
     await peer.setLocalDescription(await peer.createOffer())
-    async with aiohttp.ClientSession() as http:
-        offer = peer.localDescription.sdp
-        headers = {"Content-Type": "application/sdp", "Authorization": f"Bearer {scenario.key}"}
-        async with http.post(f"http://{address}/v1/realtime/calls", data=offer, headers=headers) as answer:
-            if answer.status != 201:
-                raise SystemExit(f"{answer.status}: {await answer.text()}")
-            await peer.setRemoteDescription(RTCSessionDescription(await answer.text(), "answer"))
+    # The stock client hands the offer over, in a form with the session's configuration.
+    client = AsyncOpenAI(base_url=f"http://{address}/v1", api_key=scenario.key, max_retries=0)
+    session = {"type": "realtime", "instructions": INSTRUCTIONS, "audio": {"output": {"voice": "marin"}}}
+    offer = peer.localDescription.sdp
+    answer = await client.realtime.calls.with_raw_response.create(sdp=offer, session=session)
+    call_id = answer.headers["location"].rsplit("/", 1)[-1]
+    await peer.setRemoteDescription(RTCSessionDescription(answer.text, "answer"))
     await asyncio.wait_for(call.ready.wait(), 20)
     for index, turn in enumerate(scenario.turns):
         async for piece in scenario.pieces(turn):
             microphone.waiting += piece
         await scenario.answered(index)
     await asyncio.sleep(TAIL_S)
+    await client.realtime.calls.hangup(call_id)
     await peer.close()
     for task in listening:
         task.cancel()
