@@ -14,6 +14,10 @@ from livekit.plugins import openai
 from scenario import Scenario, arguments
 
 
+# The session remembers an answer a moment after it was played.
+REMEMBERED_WITHIN_S = 10
+
+
 class Microphone(AudioInput):
     """Hands on what is put into it."""
 
@@ -82,6 +86,12 @@ def tools(scenario: Scenario) -> list:
     return [function_tool(call, raw_schema=schema)]
 
 
+def said(session: AgentSession) -> list[str]:
+    """The session's own memory of its answers."""
+    messages = [item for item in session.history.items if item.type == "message" and item.role == "assistant"]
+    return [message.text_content or "" for message in messages]
+
+
 async def talk(address: str, scenario: Scenario) -> None:
     model = openai.realtime.RealtimeModel(base_url=f"http://{address}/v1", api_key=scenario.key)
     # The server finds the turns.
@@ -96,9 +106,11 @@ async def talk(address: str, scenario: Scenario) -> None:
                 samples = len(piece) // 2
                 microphone.frames.put_nowait(rtc.AudioFrame(piece, scenario.rate, 1, samples))
             await scenario.answered(index)
-        said = [item for item in session.history.items if item.type == "message" and item.role == "assistant"]
-        for answer, message in zip(scenario.answers, said, strict=False):
-            answer.transcript = message.text_content or ""
+        async with asyncio.timeout(REMEMBERED_WITHIN_S):
+            while len(said(session)) < len(scenario.answers):
+                await asyncio.sleep(0.02)
+        for answer, text in zip(scenario.answers, said(session), strict=True):
+            answer.transcript = text
 
 
 if __name__ == "__main__":
