@@ -56,17 +56,11 @@ impl Client {
     }
 
     /// A whole spoken turn, barge-in while an answer is made and after it, and another whole turn, over a websocket.
-    async fn talks_over_a_websocket(&self, mut script: Command) -> Result<()> {
+    async fn talks_over_a_websocket(&self, script: Command) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let scenario = Scenario::interruptions(self.name)?;
-        let engine = scenario.engine();
-        let server = Running::start(scenario.config()?, engine.clone()).await?;
-        let tap = Tap::before(server.address()).await?;
-        let report = scenario.run::<Report>(&mut script, &tap.address().to_string()).await;
-        keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
-        keep(&scenario.folder, "from-server.jsonl", &tap.server_events()?)?;
-        let report = report?;
-        self.judge(&scenario, &report, &tap.server_events()?, &engine.commands(), Clock::Client).await
+        let (report, seen, commands) = tapped(&scenario, script).await?;
+        self.judge(&scenario, &report, &seen, &commands, Clock::Client).await
     }
 
     /// The same, encrypted. Nobody but the client sees the events.
@@ -94,19 +88,12 @@ impl Client {
     }
 
     /// Its function is called, and what it says is answered aloud.
-    async fn offers_a_function(&self, mut script: Command) -> Result<()> {
+    async fn offers_a_function(&self, script: Command) -> Result<()> {
         let _alone = REAL_TIME.lock().await;
         let scenario = Scenario::call(self.name)?;
-        let engine = scenario.engine();
-        let server = Running::start(scenario.config()?, engine.clone()).await?;
-        let tap = Tap::before(server.address()).await?;
-        let report = scenario.run::<Report>(&mut script, &tap.address().to_string()).await;
-        keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
-        keep(&scenario.folder, "from-server.jsonl", &tap.server_events()?)?;
-        let report = report?;
-        let seen = tap.server_events()?;
+        let (report, seen, commands) = tapped(&scenario, script).await?;
         events::check(&seen, &scenario.folder).await?;
-        let (scenario, report, events, commands) = (&scenario, &report, &seen[..], &engine.commands()[..]);
+        let (scenario, report, events, commands) = (&scenario, &report, &seen[..], &commands[..]);
         Conversation { scenario, report, events, commands, clock: Clock::Client, provoked: self.provokes }.judge_call()
     }
 
@@ -122,6 +109,19 @@ impl Client {
         events::check(events, &scenario.folder).await?;
         Conversation { scenario, report, events, commands, clock, provoked: self.provokes }.judge()
     }
+}
+
+/// Has a client go through a scenario over a websocket. Returns what it says, what it was sent and what the engine was asked for;
+/// what crossed the wire is kept for a person to read, also when the client fails.
+async fn tapped(scenario: &Scenario, mut script: Command) -> Result<(Report, Vec<Value>, Vec<EngineCommand>)> {
+    let engine = scenario.engine();
+    let server = Running::start(scenario.config()?, engine.clone()).await?;
+    let tap = Tap::before(server.address()).await?;
+    let report = scenario.run(&mut script, &tap.address().to_string()).await;
+    let seen = tap.server_events()?;
+    keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
+    keep(&scenario.folder, "from-server.jsonl", &seen)?;
+    Ok((report?, seen, engine.commands()))
 }
 
 /// Asks the demo model, and has a recogniser hear what the client recorded.
@@ -143,7 +143,7 @@ async fn is_answered_by_the_demo_model(name: &str, mut script: Command, asked: &
     Ok(())
 }
 
-/// For a person who wants to know what a client asked for.
+/// One event a line.
 fn keep(folder: &Path, name: &str, events: &[Value]) -> Result<()> {
     let lines: Vec<String> = events.iter().map(|event| format!("{event}\n")).collect();
     Ok(std::fs::write(folder.join(name), lines.concat())?)

@@ -36,7 +36,8 @@ const WHOLE: u64 = 15;
 const LONG: u64 = 50;
 /// Frames after which the one that is interrupted in the making waits.
 const HELD: u64 = 25;
-/// What the long answers say.
+/// What the long answers say; each something else, so that what is kept of one is not taken for the other.
+const SPELLING: &str = "alfa bravo charlie delta echo foxtrot golf hotel india juliett kilo lima";
 const COUNTING: &str = "one two three four five six seven eight nine ten eleven twelve";
 
 /// When a client is done with an answer.
@@ -139,11 +140,11 @@ impl Scenario {
     pub fn interruptions(name: &str) -> Result<Self> {
         let folder = tools::recordings(&format!("conformance/{name}"))?;
         let heard = Expected { text: None, frames: WHOLE };
-        let long = |frames| Expected { text: Some(COUNTING), frames };
+        let long = |text, frames| Expected { text: Some(text), frames };
         let turns = [
             ("who-are-you.wav", Until::Finished, heard.clone()),
-            ("thank-you.wav", Until::Held, long(HELD)),
-            ("how-are-you.wav", Until::Playing, long(LONG)),
+            ("thank-you.wav", Until::Held, long(SPELLING, HELD)),
+            ("how-are-you.wav", Until::Playing, long(COUNTING, LONG)),
             ("three-plus-four.wav", Until::Finished, heard),
         ];
         let turns = turns.into_iter().map(|(file, until, answer)| Turn::record(&folder, file, until, answer));
