@@ -12,15 +12,14 @@ from scenario import Scenario, arguments
 
 
 async def listen(connection, scenario: Scenario) -> None:
-    unheard = []
+    # Items of answers that may not have been heard to their end, by answer.
+    unheard: dict[str, str] = {}
     async for event in connection:
         match event.type:
             case "error":
                 scenario.errors.append(event.error.message)
-            case "response.created":
-                unheard.append((scenario.answer(event.response.id), None))
             case "response.output_item.added":
-                unheard = [(answer, item or event.item.id) for answer, item in unheard]
+                unheard[event.response_id] = event.item.id
             case "response.output_audio_transcript.delta":
                 scenario.answer(event.response_id).transcript += event.delta
             case "response.output_audio.delta":
@@ -28,14 +27,15 @@ async def listen(connection, scenario: Scenario) -> None:
             case "response.done":
                 scenario.answer(event.response.id).made = True
             case "input_audio_buffer.speech_started":
-                for answer, item in unheard:
+                for name, item in unheard.items():
+                    answer = scenario.answer(name)
                     heard_ms = int(answer.played_ms(scenario.rate))
                     scenario.stopped(answer)
                     if answer.interrupted:
                         await connection.conversation.item.truncate(
                             item_id=item, content_index=0, audio_end_ms=heard_ms
                         )
-                unheard = []
+                unheard.clear()
 
 
 async def talk(address: str, scenario: Scenario) -> None:

@@ -16,12 +16,11 @@ const client = new OpenAI({ baseURL: `https://${address}/v1`, apiKey: scenario.k
 const options = { ca: readFileSync(scenario.certificate) };
 const socket = new OpenAIRealtimeWS({ model: "gpt-realtime", options }, client);
 
-/** Items of answers that may not have been heard to their end, by answer. */
+/** Items of answers that may not have been heard to their end. */
 const unheard = new Map();
 
 socket.on("event", (event) => scenario.events.push(event));
 socket.on("error", (error) => scenario.errors.push(error.message));
-socket.on("response.created", ({ response }) => unheard.set(scenario.answer(response.id)));
 socket.on("response.output_item.added", ({ response_id, item }) => unheard.set(scenario.answer(response_id), item.id));
 socket.on("response.output_audio_transcript.delta", ({ response_id, delta }) => {
   scenario.answer(response_id).transcript += delta;

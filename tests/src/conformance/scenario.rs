@@ -149,7 +149,7 @@ impl Scenario {
         ];
         let turns = turns.into_iter().map(|(file, until, answer)| Turn::record(&folder, file, until, answer));
         let turns = turns.collect::<Result<_>>()?;
-        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None, function: None })
+        Ok(Self::of(folder, turns))
     }
 
     /// A turn that is answered with a call of the client's function, and then aloud with its result.
@@ -169,7 +169,7 @@ impl Scenario {
             result: "sunny, 21 degrees",
             arguments: vec!["{\"city\"", ": \"Pa", "ris\"}"],
         };
-        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None, function: Some(function) })
+        Ok(Self { function: Some(function), ..Self::of(folder, turns) })
     }
 
     /// Questions of which each is answered to its end.
@@ -179,7 +179,11 @@ impl Scenario {
             Turn::record(&folder, &question.file, Until::Finished, Expected::default())
         };
         let turns = asked.iter().map(turn).collect::<Result<_>>()?;
-        Ok(Self { folder, rate: RATE, turns, key: KEY, certificate: None, function: None })
+        Ok(Self::of(folder, turns))
+    }
+
+    fn of(folder: PathBuf, turns: Vec<Turn>) -> Self {
+        Self { folder, rate: RATE, turns, key: KEY, certificate: None, function: None }
     }
 
     /// A server's settings: it takes [`Self::key`] and no other.
