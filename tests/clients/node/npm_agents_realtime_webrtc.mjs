@@ -67,10 +67,7 @@ async function talk(page, origin, address, scenario) {
     },
     "output_audio_buffer.cleared": ({ response_id }) => scenario.answer(response_id).stopped(),
   };
-  let over = false;
   await page.exposeFunction("happened", async (kind, what) => {
-    // That the other side went away is no error once it was asked to.
-    if (over) return;
     if (kind === "error") scenario.errors.push(what);
     if (kind === "transcript") scenario.answer(what.responseId).transcript += what.delta;
     if (kind === "done") scenario.answer(what).made = true;
@@ -92,8 +89,8 @@ async function talk(page, origin, address, scenario) {
   await scenario.take((piece) => page.evaluate((text) => window.say(text), piece.toString("base64")));
   await sleep(TAIL_MS);
   await keepFor(scenario.last);
-  over = true;
   await client.realtime.calls.hangup(callId);
+  await page.waitForFunction(() => window.session.transport.status === "disconnected");
 }
 
 const [address, path] = process.argv.slice(2);
