@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long lint bench loadtest setup-test bench-engine
+.PHONY: help run test test-long conformance lint bench loadtest setup-test bench-engine
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,10 @@ test:  ## Every test that a change must pass (at most 45 minutes on two cores, f
 test-long:  ## The long tests too; writes target/report/test-long.txt
 	@$(SETUP) build tests
 	@scripts/dated-report.sh $(REPORT)/test-long.txt $(CARGO) test --release --workspace -- --include-ignored
+
+conformance:  ## Stock clients alone, one line each; `make test` runs them too
+	@$(SETUP) build tests
+	$(CARGO) test --release -p repartee-tests --test conformance -- --test-threads=1
 
 lint:  ## Format, clippy and documentation, warnings denied
 	@$(SETUP) build lint

@@ -4,10 +4,11 @@
 # Usage: setup.sh PART...
 #   build      a C compiler and cmake, for libopus
 #   lint       rustfmt and clippy
-#   tests      Python with tests/requirements.txt, Node packages of tests/browser, Chromium, nginx
+#   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
+#              packages of tests/browser and tests/clients/node, Chromium, nginx
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #
-# Debian packages go to the system, everything else under target/tools and tests/browser/node_modules.
+# Debian packages go to the system, everything else under target/tools and the node_modules beside each package.json.
 
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -92,7 +93,9 @@ lint() {
 
 tests() {
   python_tools python tests/requirements.txt
+  python_tools clients tests/requirements-clients.txt
   node_packages tests/browser
+  node_packages tests/clients/node
   command -v "${REPARTEE_CHROMIUM:-chromium}" >/dev/null || need_packages "the browser tests" chromium
   command -v nginx >/dev/null || unpacked_nginx
 }

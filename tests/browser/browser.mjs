@@ -49,6 +49,31 @@ export async function withPage(microphone, use, options = {}) {
   }
 }
 
+/** Runs in the page: keeps what the <audio> element plays from now on, as 16 bit samples. */
+export async function record(rate) {
+  const worklet = `registerProcessor("tap", class extends AudioWorkletProcessor {
+    process([input]) {
+      if (input.length) this.port.postMessage(input[0].slice());
+      return true;
+    }
+  })`;
+  const context = new AudioContext({ sampleRate: rate });
+  await context.audioWorklet.addModule(URL.createObjectURL(new Blob([worklet], { type: "text/javascript" })));
+  const tap = new AudioWorkletNode(context, "tap", { channelCount: 1, channelCountMode: "explicit" });
+  window.recorded = [];
+  tap.port.onmessage = ({ data }) => window.recorded.push(data);
+  context.createMediaStreamSource(document.querySelector("audio").captureStream()).connect(tap);
+}
+
+/** Runs in the page: what was kept since the last time, as base64 of 16 bit little endian. */
+export function recording() {
+  const samples = window.recorded.splice(0).flatMap((block) => Array.from(block, (x) => Math.max(-1, Math.min(1, x)) * 32767));
+  const bytes = new Uint8Array(Int16Array.from(samples).buffer);
+  let text = "";
+  for (const byte of bytes) text += String.fromCharCode(byte);
+  return btoa(text);
+}
+
 /**
  * Writes a microphone file: `leadS` of silence, then the questions with `betweenS` of silence after each. They are mono 16 bit PCM
  * of one rate.

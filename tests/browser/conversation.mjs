@@ -8,7 +8,7 @@
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { MICROPHONE, wave, withPage, writeMicrophone } from "./browser.mjs";
+import { MICROPHONE, record, recording, wave, withPage, writeMicrophone } from "./browser.mjs";
 
 const RATE = 16000;
 /** The call must stand before the question begins; a busy machine takes its time to start a browser. */
@@ -19,31 +19,6 @@ const BETWEEN_S = 8;
 const ANSWERED_WITHIN_MS = 60_000;
 /** What the network's buffers still hold when the server has played its last packet. */
 const TAIL_MS = 500;
-
-/** Runs in the page: keeps what the <audio> element plays from now on, as 16 bit samples. */
-async function record(rate) {
-  const worklet = `registerProcessor("tap", class extends AudioWorkletProcessor {
-    process([input]) {
-      if (input.length) this.port.postMessage(input[0].slice());
-      return true;
-    }
-  })`;
-  const context = new AudioContext({ sampleRate: rate });
-  await context.audioWorklet.addModule(URL.createObjectURL(new Blob([worklet], { type: "text/javascript" })));
-  const tap = new AudioWorkletNode(context, "tap", { channelCount: 1, channelCountMode: "explicit" });
-  window.recorded = [];
-  tap.port.onmessage = ({ data }) => window.recorded.push(data);
-  context.createMediaStreamSource(document.querySelector("audio").captureStream()).connect(tap);
-}
-
-/** Runs in the page: what was kept since the last time, as base64 of 16 bit little endian. */
-function recording() {
-  const samples = window.recorded.splice(0).flatMap((block) => Array.from(block, (x) => Math.max(-1, Math.min(1, x)) * 32767));
-  const bytes = new Uint8Array(Int16Array.from(samples).buffer);
-  let text = "";
-  for (const byte of bytes) text += String.fromCharCode(byte);
-  return btoa(text);
-}
 
 /** Runs in the page before its own scripts: notes every state that the page shows. */
 function noteStates() {

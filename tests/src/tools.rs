@@ -34,6 +34,17 @@ pub fn node() -> Result<Command> {
     Ok(Command::new(installed(root().join("target/tools/python/bin/node"))?))
 }
 
+/// The Python of the stock clients, with the packages of `tests/requirements-clients.txt`.
+pub fn clients_python() -> Result<Command> {
+    Ok(Command::new(installed(root().join("target/tools/clients/bin/python"))?))
+}
+
+/// The Node of the stock clients, with the packages of `tests/clients/node`.
+pub fn clients_node() -> Result<Command> {
+    installed(root().join("tests/clients/node/node_modules/openai"))?;
+    Ok(Command::new(installed(root().join("target/tools/python/bin/node"))?))
+}
+
 /// Runs `command` to its end and returns what it wrote to standard output. Fails when it fails or takes longer than
 /// `limit`, with what it wrote to standard error; no process is left behind.
 pub async fn output(command: &mut Command, limit: Duration) -> Result<String> {

@@ -1,0 +1,111 @@
+// Goes through a scenario with the stock `@openai/agents-realtime` over WebRTC, in a headless Chromium.
+//
+// Usage: node npm_agents_realtime_webrtc.mjs ADDRESS SCENARIO
+//
+// The page is one that a developer would write with the package's bundle, but for its microphone, which plays what it is given, and
+// for a tap on what its <audio> element plays. It lives on an origin of its own and calls with an ephemeral key, which this script
+// has asked for with the stock `openai` client; by the same client the call is hung up in the end. The server's playout clock says
+// what was played.
+
+import { readFileSync } from "node:fs";
+import { createServer } from "node:http";
+import { fileURLToPath } from "node:url";
+import { setTimeout as sleep } from "node:timers/promises";
+import OpenAI from "openai";
+import { MICROPHONE, record, recording, withPage } from "../../browser/browser.mjs";
+import { Scenario } from "./scenario.mjs";
+
+const BUNDLE = fileURLToPath(
+  new URL("node_modules/@openai/agents-realtime/dist/bundle/openai-realtime-agents.umd.js", import.meta.url),
+);
+/** What the network's buffers still hold when the server has played its last packet. */
+const TAIL_MS = 500;
+const PAGE = `<!doctype html><title>agents</title><button>Talk</button><audio></audio><script src="/agents.js"></script>`;
+
+/** Runs in the page: calls, and says over `window.happened` what happens. */
+async function call({ url, apiKey, rate }) {
+  const { OpenAIRealtimeWebRTC, RealtimeAgent, RealtimeSession } = window.OpenAIAgentsRealtime;
+  const context = new AudioContext({ sampleRate: rate });
+  const microphone = context.createMediaStreamDestination();
+  let free = 0;
+  window.say = (text) => {
+    const bytes = Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
+    const sound = Float32Array.from(new Int16Array(bytes.buffer), (sample) => sample / 32768);
+    const buffer = context.createBuffer(1, sound.length, rate);
+    buffer.copyToChannel(sound, 0);
+    const source = context.createBufferSource();
+    source.buffer = buffer;
+    source.connect(microphone);
+    free = Math.max(free, context.currentTime + 0.05);
+    source.start(free);
+    free += buffer.duration;
+  };
+  const audioElement = document.querySelector("audio");
+  const options = { mediaStream: microphone.stream, audioElement };
+  const agent = new RealtimeAgent({ name: "Assistant", instructions: "Be brief." });
+  window.session = new RealtimeSession(agent, { transport: new OpenAIRealtimeWebRTC(options) });
+  window.session.on("transport_event", (event) => window.happened("event", event));
+  window.session.on("error", ({ error }) => window.happened("error", JSON.stringify(error)));
+  window.session.transport.on("audio_transcript_delta", (piece) => window.happened("transcript", piece));
+  window.session.transport.on("turn_done", ({ response }) => window.happened("done", response.id));
+  await window.session.connect({ apiKey, url });
+  return window.session.transport.callId;
+}
+
+async function talk(page, origin, address, scenario) {
+  // Sound is of the answer that was begun last.
+  const keepFor = async (answer) => answer?.sound.push(Buffer.from(await page.evaluate(recording), "base64"));
+  const events = {
+    "response.created": ({ response }) => {
+      scenario.answer(response.id).ended = false;
+    },
+    "output_audio_buffer.started": ({ response_id }) => {
+      scenario.answer(response_id).began = performance.now();
+    },
+    "output_audio_buffer.stopped": ({ response_id }) => {
+      scenario.answer(response_id).ended = true;
+    },
+    "output_audio_buffer.cleared": ({ response_id }) => scenario.answer(response_id).stopped(),
+  };
+  await page.exposeFunction("happened", async (kind, what) => {
+    if (kind === "error") scenario.errors.push(what);
+    if (kind === "transcript") scenario.answer(what.responseId).transcript += what.delta;
+    if (kind === "done") scenario.answer(what).made = true;
+    if (kind === "event") {
+      scenario.events.push(what);
+      const before = scenario.last;
+      events[what.type]?.(what);
+      if (what.type === "response.created") await keepFor(before);
+    }
+  });
+  await page.goto(origin);
+  await page.click("button");
+  const client = new OpenAI({ baseURL: `http://${address}/v1`, apiKey: scenario.key });
+  const { value: apiKey } = await client.realtime.clientSecrets.create({ session: { type: "realtime" } });
+  const url = `http://${address}/v1/realtime/calls`;
+  const callId = await page.evaluate(call, { url, apiKey, rate: scenario.rate });
+  await page.waitForFunction(() => document.querySelector("audio").srcObject);
+  await page.evaluate(record, scenario.rate);
+  await scenario.take((piece) => page.evaluate((text) => window.say(text), piece.toString("base64")));
+  await sleep(TAIL_MS);
+  await keepFor(scenario.last);
+  await client.realtime.calls.hangup(callId);
+  await page.waitForFunction(() => window.session.transport.status === "disconnected");
+}
+
+const [address, path] = process.argv.slice(2);
+const scenario = new Scenario(path);
+const bundle = readFileSync(BUNDLE);
+const site = createServer(({ url }, answer) => {
+  const [kind, body] = url === "/agents.js" ? ["text/javascript", bundle] : ["text/html", PAGE];
+  answer.writeHead(200, { "Content-Type": kind }).end(body);
+});
+await new Promise((resolve) => site.listen(0, "127.0.0.1", resolve));
+const origin = `http://localhost:${site.address().port}/`;
+try {
+  await withPage(MICROPHONE.denied, (page) => talk(page, origin, address, scenario));
+} finally {
+  site.close();
+  site.closeAllConnections();
+}
+scenario.report("@openai/agents-realtime");

@@ -1,0 +1,147 @@
+// What the scripts of the Node clients share: the turns to take, the answers as they come, and what is printed in the end. The file
+// that describes a scenario and what is printed are those of ../scenario.py, which says what they mean.
+
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** Sound is said in pieces of this length. */
+const PIECE_MS = 100;
+/** How much of an answer is heard before it is interrupted. */
+const HEARD_MS = 500;
+/** For one answer; a busy machine takes its time. */
+const ANSWERED_WITHIN_MS = 40_000;
+
+/** One answer as the client hands it out. */
+class Answer {
+  transcript = "";
+  /** All that came of its sound, piece by piece. */
+  sound = [];
+  /** All of it was made, or it was stopped in the making. */
+  made = false;
+  interrupted = false;
+  /** When its first sound came. */
+  began = undefined;
+  /** All of it was played, where the server says so. */
+  ended = undefined;
+
+  #rate;
+
+  constructor(rate) {
+    this.#rate = rate;
+  }
+
+  get lengthMs() {
+    return (this.sound.reduce((length, piece) => length + piece.byteLength, 0) / 2 / this.#rate) * 1000;
+  }
+
+  /** What a listener has heard of it: it plays from its first sound on. */
+  get playedMs() {
+    const elapsed = this.began === undefined ? 0 : performance.now() - this.began;
+    return this.ended === undefined ? Math.min(elapsed, this.lengthMs) : elapsed;
+  }
+
+  get isPlayed() {
+    return this.ended ?? this.playedMs >= this.lengthMs;
+  }
+
+  /** More of its sound came. */
+  sounded(sound) {
+    this.began ??= performance.now();
+    this.sound.push(Buffer.from(sound));
+  }
+
+  /** The client plays no more of it. Some clients say so of an answer that was heard to its end, too. */
+  stopped() {
+    this.interrupted ||= !(this.made && this.isPlayed);
+  }
+}
+
+/** The turns of one conversation, and what came of them. */
+export class Scenario {
+  answers = [];
+  errors = [];
+  events = [];
+  calls = [];
+
+  #byName = new Map();
+
+  constructor(path) {
+    Object.assign(this, JSON.parse(readFileSync(path, "utf8")));
+  }
+
+  /** The answer that the client calls by this name. */
+  answer(name) {
+    if (!this.#byName.has(name)) {
+      this.#byName.set(name, new Answer(this.rate));
+      this.answers.push(this.#byName.get(name));
+    }
+    return this.#byName.get(name);
+  }
+
+  /** The function itself. */
+  call(args) {
+    this.calls.push(args);
+    return this.function.result;
+  }
+
+  /** Notes that all of an answer was made, if it is one: without sound it is none. */
+  made(name) {
+    if (this.#byName.has(name)) this.answer(name).made = true;
+  }
+
+  /** The newest answer, if there is one. */
+  get last() {
+    return this.answers.at(-1);
+  }
+
+  /** Takes every turn: hands each piece of its recording to `say`, waits until the answer is as far as the turn says. */
+  async take(say) {
+    for (const [index, turn] of this.turns.entries()) {
+      const sound = readFileSync(turn.say);
+      const size = ((this.rate * PIECE_MS) / 1000) * 2;
+      for (let start = 0; start < sound.length; start += size) await say(sound.subarray(start, start + size));
+      await this.#answered(index);
+    }
+  }
+
+  async #answered(index) {
+    const deadline = performance.now() + ANSWERED_WITHIN_MS;
+    while (!this.#isFarEnough(index)) {
+      if (this.errors.length) throw new Error(`turn ${index}: ${this.errors}`);
+      if (performance.now() > deadline) {
+        const seen = this.events.map(({ type }) => type);
+        throw new Error(`turn ${index} has no answer in time: ${seen}`);
+      }
+      await sleep(20);
+    }
+  }
+
+  #isFarEnough(index) {
+    const answer = this.answers[index];
+    if (!answer) return false;
+    switch (this.turns[index].until) {
+      case "finished":
+        return answer.made && answer.isPlayed;
+      case "held":
+        return answer.playedMs >= HEARD_MS;
+      case "playing":
+        return answer.made && answer.playedMs >= HEARD_MS;
+      default:
+        throw new Error(`there is no ${this.turns[index].until}`);
+    }
+  }
+
+  /** Prints what came of it. */
+  report(name) {
+    const manifest = new URL(`node_modules/${name}/package.json`, import.meta.url);
+    const { version } = JSON.parse(readFileSync(manifest, "utf8"));
+    const answers = this.answers.map((answer, index) => {
+      const sound = join(this.folder, `answer-${index}.pcm`);
+      writeFileSync(sound, Buffer.concat(answer.sound));
+      return { transcript: answer.transcript, sound, interrupted: answer.interrupted };
+    });
+    const { errors, events, calls } = this;
+    console.log(JSON.stringify({ client: `${name} ${version}`, answers, errors, events, calls }));
+  }
+}

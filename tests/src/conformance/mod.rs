@@ -1,0 +1,13 @@
+//! The conversation that every stock client must be able to have with a server whose answers are known beforehand.
+//!
+//! - [`scenario`]: what is said and answered, and how a client is driven through it
+//! - [`tap`]: what crosses a websocket, seen from between client and server
+//! - [`events`]: the events of a conversation against the schemas of others
+//! - [`tone`]: the scripted voice after a codec and a network
+//! - [`verdict`]: what must be true of a conversation afterwards
+
+pub mod events;
+pub mod scenario;
+pub mod tap;
+pub mod tone;
+pub mod verdict;

@@ -1,0 +1,236 @@
+//! What must be true of a conversation afterwards, whatever client had it.
+
+use anyhow::{Context, Result, bail, ensure};
+use repartee_engine::session::Command;
+use serde_json::Value;
+
+use super::scenario::{Answer, Report, Scenario, Until};
+
+/// What any client's turn detection waits at the most, and what is put before a turn.
+const LONGEST_SILENCE_MS: u64 = 1_000;
+
+/// Who says that an answer which was made was not heard to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// The client, by truncating its item: it plays what a websocket brings.
+    Client,
+    /// The server, which plays it itself: WebRTC.
+    Server,
+}
+
+/// One conversation from every side.
+#[derive(Debug)]
+pub struct Conversation<'a> {
+    /// What was to be said and answered.
+    pub scenario: &'a Scenario,
+    /// What the client says.
+    pub report: &'a Report,
+    /// What the server sent.
+    pub events: &'a [Value],
+    /// What the engine was asked to do.
+    pub commands: &'a [Command],
+    /// Who knows what was heard.
+    pub clock: Clock,
+    /// Codes of errors that the client is known to provoke, and to ignore.
+    pub provoked: &'a [&'a str],
+}
+
+/// Events without which no conversation is whole: a missing one must not go unnoticed.
+const INDISPENSABLE: [&str; 10] = [
+    "session.created",
+    "session.updated",
+    "input_audio_buffer.speech_started",
+    "input_audio_buffer.speech_stopped",
+    "response.created",
+    "response.content_part.added",
+    "response.output_audio.done",
+    "response.output_item.done",
+    "response.done",
+    "conversation.item.truncated",
+];
+
+impl Conversation<'_> {
+    /// Fails with the first thing that is not as it must be, and when it would not have noticed that an event is missing.
+    pub fn judge(&self) -> Result<()> {
+        self.verdict()?;
+        for kind in INDISPENSABLE {
+            let events: Vec<_> = self.events.iter().filter(|event| event["type"] != kind).cloned().collect();
+            let judged = Conversation { events: &events, ..*self }.verdict();
+            ensure!(judged.is_err(), "a conversation without {kind} would have passed");
+        }
+        Ok(())
+    }
+
+    /// Fails unless the client's function was called, and what it said was answered aloud.
+    pub fn judge_call(&self) -> Result<()> {
+        self.judge_errors()?;
+        let function = self.scenario.function.as_ref().context("there is no function")?;
+        let written = function.arguments.concat();
+        let called: Value = serde_json::from_str(&written)?;
+        ensure!(self.report.calls == [called], "called with {:?}", self.report.calls);
+        let pieces = self.of("response.function_call_arguments.delta").filter_map(|event| event["delta"].as_str());
+        ensure!(pieces.collect::<String>() == written, "the arguments came otherwise");
+        let done = self.of("response.function_call_arguments.done").next().context("the arguments have no end")?;
+        ensure!(done["arguments"] == written && done["call_id"].is_string(), "{done}");
+        let answered = self.of("conversation.item.added").find(|event| event["item"]["type"] == "function_call_output");
+        ensure!(answered.is_some_and(|event| event["item"]["call_id"] == done["call_id"]), "answered by {answered:?}");
+
+        let done: Vec<_> = self.of("response.done").map(|event| &event["response"]).collect();
+        let [call, answer] = done[..] else { bail!("{} answers came to an end", done.len()) };
+        ensure!(call["output"][0]["type"] == "function_call" && call["status"] == "completed", "{call}");
+        let made = answer["output"][0]["content"][0]["transcript"].as_str().context("the answer has no transcript")?;
+        ensure!(made.contains(function.result), "the answer is {made:?}");
+        let [seen] = &self.report.answers[..] else { bail!("the client saw {} answers", self.report.answers.len()) };
+        ensure!(seen.transcript == made, "the client has {:?}, not {made:?}", seen.transcript);
+        self.judge_sound(0, seen, true)
+    }
+
+    fn judge_errors(&self) -> Result<()> {
+        ensure!(self.report.errors.is_empty(), "the client complains: {:?}", self.report.errors);
+        let is_provoked = |event: &&Value| self.provoked.iter().any(|code| event["error"]["code"] == *code);
+        let errors: Vec<_> = self.of("error").filter(|event| !is_provoked(event)).collect();
+        ensure!(errors.is_empty(), "the server complains: {errors:?}");
+        Ok(())
+    }
+
+    fn verdict(&self) -> Result<()> {
+        self.judge_errors()?;
+        ensure!(self.kinds().next() == Some("session.created"), "the first event is {:?}", self.kinds().next());
+        ensure!(self.of("session.updated").next().is_some(), "no session.updated");
+
+        let answers = self.scenario.turns.len();
+        let done: Vec<_> = self.of("response.done").map(|event| &event["response"]).collect();
+        ensure!(done.len() == answers, "{} answers came to an end, not {answers}", done.len());
+        ensure!(self.report.answers.len() == answers, "the client saw {} answers", self.report.answers.len());
+        for (index, response) in done.iter().enumerate() {
+            self.judge_turn(index, response).with_context(|| format!("turn {index}"))?;
+        }
+        Ok(())
+    }
+
+    fn judge_turn(&self, index: usize, response: &Value) -> Result<()> {
+        let turn = &self.scenario.turns[index];
+        let seen = &self.report.answers[index];
+        self.judge_life(response)?;
+
+        let made =
+            response["output"][0]["content"][0]["transcript"].as_str().context("the answer has no transcript")?;
+        match turn.answer.text {
+            Some(text) => ensure!(made == text, "the transcript is {made:?}, not {text:?}"),
+            None => self.judge_hearing(index, made)?,
+        }
+
+        let status = response["status"].as_str().unwrap_or_default();
+        let reason = response["status_details"]["reason"].as_str();
+        let item = response["output"][0]["id"].as_str().context("the answer has no item")?;
+        match turn.until {
+            Until::Finished => {
+                ensure!(status == "completed" && !seen.interrupted, "{status}, by the client {}", seen.interrupted);
+                ensure!(seen.transcript == made, "the client has {:?}, not {made:?}", seen.transcript);
+                self.judge_sound(index, seen, true)
+            }
+            Until::Held => {
+                ensure!(status == "cancelled" && reason == Some("turn_detected"), "{status} {reason:?}");
+                ensure!(seen.interrupted, "the client does not know that it was interrupted");
+                ensure!(made.starts_with(seen.transcript.trim_end()), "the client has {:?}", seen.transcript);
+                self.judge_sound(index, seen, false)
+            }
+            Until::Playing => {
+                ensure!(status == "completed", "{status}");
+                ensure!(seen.interrupted, "the client does not know that it was interrupted");
+                self.judge_sound(index, seen, false)?;
+                self.judge_truncated(item, made, turn.answer.milliseconds())
+            }
+        }
+    }
+
+    /// The events of an answer in the order in which they must come.
+    fn judge_life(&self, response: &Value) -> Result<()> {
+        let id = response["id"].as_str().context("the response has no id")?;
+        let about = |event: &&Value| event["response_id"] == id || event["response"]["id"] == id;
+        let kinds: Vec<_> = self.events.iter().filter(about).filter_map(|event| event["type"].as_str()).collect();
+        let mut left = kinds.iter();
+        let sounds: &[&str] = match self.clock {
+            Clock::Client => &["response.output_audio.delta"],
+            Clock::Server => &[],
+        };
+        let before = ["response.created", "response.output_item.added", "response.content_part.added"];
+        let after = [
+            "response.output_audio.done",
+            "response.output_audio_transcript.done",
+            "response.content_part.done",
+            "response.output_item.done",
+            "response.done",
+        ];
+        for kind in before.iter().chain(sounds).chain(&after) {
+            ensure!(left.any(|seen| seen == kind), "{kind} is missing or late in {kinds:?}");
+        }
+        if self.clock == Clock::Server {
+            ensure!(kinds.contains(&"output_audio_buffer.started"), "no output_audio_buffer.started in {kinds:?}");
+            let ends = ["output_audio_buffer.stopped", "output_audio_buffer.cleared"];
+            ensure!(kinds.iter().filter(|kind| ends.contains(kind)).count() == 1, "played to no end: {kinds:?}");
+        }
+        Ok(())
+    }
+
+    /// The engine heard the caller's turn as the server has cut it out, but for some of the silence at its end: an answer may be
+    /// begun when the end is suspected.
+    fn judge_hearing(&self, index: usize, made: &str) -> Result<()> {
+        let nth = |kind: &str, field: &str| {
+            let event = self.of(kind).nth(index).with_context(|| format!("no {kind}"))?;
+            event[field].as_u64().with_context(|| format!("no {field} in {event}"))
+        };
+        let start = nth("input_audio_buffer.speech_started", "audio_start_ms")?;
+        let end = nth("input_audio_buffer.speech_stopped", "audio_end_ms")?;
+        let cut = end.checked_sub(start).context("a turn ends before it begins")?;
+        let heard = made.strip_prefix("I heard ").and_then(|rest| rest.strip_suffix(" ms."));
+        let heard: u64 = heard.with_context(|| format!("the transcript is {made:?}"))?.parse()?;
+        ensure!(heard <= cut && cut - heard < LONGEST_SILENCE_MS, "{heard} ms of a turn of {cut} ms were heard");
+        let spoken = self.scenario.turns[index].spoken_ms;
+        ensure!(heard > spoken / 2 && heard < spoken + LONGEST_SILENCE_MS, "{heard} ms of {spoken} ms were heard");
+        Ok(())
+    }
+
+    /// What the client has of the answer's sound is what was made of it: `whole`, or its beginning.
+    fn judge_sound(&self, index: usize, seen: &Answer, whole: bool) -> Result<()> {
+        let answer = &self.scenario.turns[index].answer;
+        let sound = std::fs::read(&seen.sound).with_context(|| seen.sound.display().to_string())?;
+        let (length_ms, made_ms) = (sound.len() as u64 * 1_000 / 48_000, answer.milliseconds());
+        ensure!(!sound.is_empty(), "there was no sound");
+        match self.clock {
+            Clock::Client => {
+                let made = answer.sound();
+                ensure!(made.starts_with(&sound), "{length_ms} ms of sound are not the beginning of what was made");
+                ensure!(!whole || sound.len() == made.len(), "{length_ms} ms of {made_ms} ms came");
+            }
+            Clock::Server => super::tone::judge(&sound, whole.then_some(made_ms), made_ms)?,
+        }
+        Ok(())
+    }
+
+    /// The item was cut on the wire, and the engine was told which words remain.
+    fn judge_truncated(&self, item: &str, text: &str, made_ms: u64) -> Result<()> {
+        let cut = self.of("conversation.item.truncated").find(|event| event["item_id"] == item);
+        let cut_ms = cut.and_then(|event| event["audio_end_ms"].as_u64());
+        ensure!(cut_ms.is_some_and(|ms| ms > 0 && ms < made_ms), "cut at {cut_ms:?} ms of {made_ms} ms");
+        let kept: Vec<_> = self.commands.iter().filter_map(kept_text).collect();
+        let is_beginning = |kept: &&str| !kept.is_empty() && kept.len() < text.len() && text.starts_with(kept);
+        ensure!(kept.iter().any(is_beginning), "the engine keeps {kept:?}");
+        Ok(())
+    }
+
+    fn kinds(&self) -> impl Iterator<Item = &str> {
+        self.events.iter().filter_map(|event| event["type"].as_str())
+    }
+
+    fn of(&self, kind: &str) -> impl Iterator<Item = &Value> {
+        self.events.iter().filter(move |event| event["type"] == kind)
+    }
+}
+
+fn kept_text(command: &Command) -> Option<&str> {
+    match command {
+        Command::Truncate { text, .. } => Some(text),
+        _ => None,
+    }
+}

@@ -1,0 +1,272 @@
+//! Stock clients, unmodified, each at a pinned version: `make conformance` runs these alone.
+//!
+//! Each goes through the conversation of `repartee_tests::conformance::scenario` with an engine whose answers are known, and every
+//! event that it was sent is checked against the schemas of others. Real time, so one after another.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use repartee_engine::session::Command as EngineCommand;
+use repartee_tests::conformance::events;
+use repartee_tests::conformance::scenario::{Answer, Report, Scenario};
+use repartee_tests::conformance::tap::Tap;
+use repartee_tests::conformance::verdict::{Clock, Conversation};
+use repartee_tests::server::Running;
+use repartee_tests::{demo, ear, questions, tools};
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::sync::Mutex;
+use tokio::time::timeout;
+
+/// Held by the test that runs: two conversations at once would slow each other down on a small machine.
+static REAL_TIME: Mutex<()> = Mutex::const_new(());
+
+/// A call that was hung up is over within this time.
+const HUNG_UP_WITHIN: Duration = Duration::from_secs(10);
+
+/// A stock client and what is particular about it.
+struct Client {
+    /// Also the name of its script.
+    name: &'static str,
+    /// Codes of errors that it is known to provoke, and to ignore.
+    provokes: &'static [&'static str],
+}
+
+impl Client {
+    const fn named(name: &'static str) -> Self {
+        Self { name, provokes: &[] }
+    }
+
+    /// Its script in Python.
+    fn python(&self) -> Result<Command> {
+        let mut command = tools::clients_python()?;
+        command.arg(tools::root().join(format!("tests/clients/{}.py", self.name)));
+        Ok(command)
+    }
+
+    /// Its script in Node.
+    fn node(&self) -> Result<Command> {
+        let mut command = tools::clients_node()?;
+        command.arg(tools::root().join(format!("tests/clients/node/{}.mjs", self.name)));
+        Ok(command)
+    }
+
+    /// A whole spoken turn, barge-in while an answer is made and after it, and another whole turn, over a websocket.
+    async fn talks_over_a_websocket(&self, script: Command) -> Result<()> {
+        let _alone = REAL_TIME.lock().await;
+        let scenario = Scenario::interruptions(self.name)?;
+        let (report, seen, commands) = tapped(&scenario, script).await?;
+        self.judge(&scenario, &report, &seen, &commands, Clock::Client).await
+    }
+
+    /// The same, encrypted. Nobody but the client sees the events.
+    async fn talks_over_tls(&self, mut script: Command) -> Result<()> {
+        let _alone = REAL_TIME.lock().await;
+        let mut scenario = Scenario::interruptions(self.name)?;
+        let engine = scenario.engine();
+        let server = Running::start(scenario.config_with_tls()?, engine.clone()).await?;
+        let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
+        self.judge(&scenario, &report, &report.events, &engine.commands(), Clock::Client).await
+    }
+
+    /// The same over WebRTC, where nobody but the client sees the events either.
+    async fn talks_over_webrtc(&self, mut script: Command) -> Result<()> {
+        let _alone = REAL_TIME.lock().await;
+        let scenario = Scenario::interruptions(self.name)?;
+        let engine = scenario.engine();
+        let server = Running::start(scenario.config()?, engine.clone()).await?;
+        let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
+        // The call is over, and its slot free again.
+        timeout(HUNG_UP_WITHIN, engine.open_sessions().wait_for(|open| *open == 0))
+            .await
+            .context("a call goes on")??;
+        self.judge(&scenario, &report, &report.events, &engine.commands(), Clock::Server).await
+    }
+
+    /// Its function is called, and what it says is answered aloud.
+    async fn offers_a_function(&self, script: Command) -> Result<()> {
+        let _alone = REAL_TIME.lock().await;
+        let scenario = Scenario::call(self.name)?;
+        let (report, seen, commands) = tapped(&scenario, script).await?;
+        events::check(&seen, &scenario.folder).await?;
+        let (scenario, report, events, commands) = (&scenario, &report, &seen[..], &commands[..]);
+        Conversation { scenario, report, events, commands, clock: Clock::Client, provoked: self.provokes }.judge_call()
+    }
+
+    async fn judge(
+        &self,
+        scenario: &Scenario,
+        report: &Report,
+        events: &[Value],
+        commands: &[EngineCommand],
+        clock: Clock,
+    ) -> Result<()> {
+        println!("{}", report.client);
+        events::check(events, &scenario.folder).await?;
+        Conversation { scenario, report, events, commands, clock, provoked: self.provokes }.judge()
+    }
+}
+
+/// Has a client go through a scenario over a websocket. Returns what it says, what it was sent and what the engine was asked for;
+/// what crossed the wire is kept for a person to read, also when the client fails.
+async fn tapped(scenario: &Scenario, mut script: Command) -> Result<(Report, Vec<Value>, Vec<EngineCommand>)> {
+    let engine = scenario.engine();
+    let server = Running::start(scenario.config()?, engine.clone()).await?;
+    let tap = Tap::before(server.address()).await?;
+    let report = scenario.run(&mut script, &tap.address().to_string()).await;
+    let seen = tap.server_events()?;
+    keep(&scenario.folder, "from-client.jsonl", &tap.client_events()?)?;
+    keep(&scenario.folder, "from-server.jsonl", &seen)?;
+    Ok((report?, seen, engine.commands()))
+}
+
+/// Asks the demo model, and has a recogniser hear what the client recorded.
+async fn is_answered_by_the_demo_model(name: &str, mut script: Command, asked: &[&str]) -> Result<()> {
+    let _alone = REAL_TIME.lock().await;
+    let asked = asked.iter().map(|file| questions::named(file)).collect::<Result<Vec<_>>>()?;
+    let scenario = Scenario::questions(name, &asked)?;
+    let server = demo::serve().await?;
+    let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
+    ensure!(report.errors.is_empty(), "the client complains: {:?}", report.errors);
+    ensure!(report.answers.len() == asked.len(), "{} answers to {} questions", report.answers.len(), asked.len());
+    let recordings = report.answers.iter().map(Answer::as_wav).collect::<Result<Vec<_>>>()?;
+    let heard = ear::hear(&recordings).await?;
+    for ((question, answer), heard) in asked.iter().zip(&report.answers).zip(&heard) {
+        println!("{} -> {} | heard: {heard}", question.text, answer.transcript);
+        ensure!(answer.transcript == question.answer, "{} to {}", answer.transcript, question.text);
+        ensure!(question.is_answered_by(heard), "heard for {}: {heard}", question.text);
+    }
+    Ok(())
+}
+
+/// One event a line.
+fn keep(folder: &Path, name: &str, events: &[Value]) -> Result<()> {
+    let lines: Vec<String> = events.iter().map(|event| format!("{event}\n")).collect();
+    Ok(std::fs::write(folder.join(name), lines.concat())?)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_over_the_websocket() -> Result<()> {
+    let client = Client::named("pypi_openai");
+    client.talks_over_a_websocket(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_agents_over_the_websocket() -> Result<()> {
+    let client = Client::named("pypi_openai_agents");
+    client.talks_over_a_websocket(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_livekit_agents_over_the_websocket() -> Result<()> {
+    // It cancels what the server has cancelled already.
+    let client = Client { provokes: &["response_cancel_not_active"], ..Client::named("pypi_livekit_agents") };
+    client.talks_over_a_websocket(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_pipecat_over_the_websocket() -> Result<()> {
+    let client = Client::named("pypi_pipecat");
+    client.talks_over_a_websocket(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_aiortc_over_webrtc() -> Result<()> {
+    let client = Client::named("pypi_aiortc");
+    client.talks_over_webrtc(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_openai_over_the_websocket_and_tls() -> Result<()> {
+    let client = Client::named("npm_openai");
+    client.talks_over_tls(client.node()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_agents_realtime_over_the_websocket() -> Result<()> {
+    let client = Client::named("npm_agents_realtime_websocket");
+    client.talks_over_a_websocket(client.node()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_agents_realtime_over_webrtc_in_chromium() -> Result<()> {
+    let client = Client::named("npm_agents_realtime_webrtc");
+    client.talks_over_webrtc(client.node()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_aiortc_over_webrtc_is_answered_by_the_demo_model() -> Result<()> {
+    let script = Client::named("pypi_aiortc").python()?;
+    is_answered_by_the_demo_model("demo_aiortc", script, &["capital-of-japan.wav", "day-after-friday.wav"]).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_agents_realtime_over_the_websocket_is_answered_by_the_demo_model() -> Result<()> {
+    let script = Client::named("npm_agents_realtime_websocket").node()?;
+    is_answered_by_the_demo_model("demo_agents_realtime", script, &["capital-of-japan.wav", "day-after-friday.wav"])
+        .await
+}
+
+/// What `pypi_openai_baseline.py` reports.
+#[derive(Debug, Deserialize)]
+struct Baseline {
+    models: Vec<String>,
+    whole: Completion,
+    streamed: Completion,
+    complaints: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Completion {
+    transcript: String,
+    sound: String,
+    finish: String,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_in_one_upload() -> Result<()> {
+    let client = Client::named("pypi_openai_baseline");
+    let mut scenario = Scenario::interruptions(client.name)?;
+    // Every upload is a conversation of its own, so each is answered as the first turn is.
+    scenario.turns.truncate(1);
+    let server = Running::start(scenario.config()?, scenario.engine()).await?;
+    let baseline: Baseline = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
+    ensure!(baseline.complaints.is_empty(), "{:?}", baseline.complaints);
+    ensure!(baseline.models == ["scripted"], "{:?}", baseline.models);
+    let turn = &scenario.turns[0];
+    let said_ms = std::fs::metadata(&turn.say)?.len() * 1_000 / 48_000;
+    for answer in [&baseline.whole, &baseline.streamed] {
+        ensure!(answer.transcript == format!("I heard {said_ms} ms."), "{}", answer.transcript);
+        ensure!(answer.finish == "stop", "{}", answer.finish);
+        ensure!(STANDARD.decode(&answer.sound)? == turn.answer.sound(), "another sound than what was made");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_agents_offers_a_function() -> Result<()> {
+    let client = Client::named("pypi_openai_agents");
+    client.offers_a_function(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_livekit_agents_offers_a_function() -> Result<()> {
+    let client = Client::named("pypi_livekit_agents");
+    client.offers_a_function(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_pipecat_offers_a_function() -> Result<()> {
+    let client = Client::named("pypi_pipecat");
+    client.offers_a_function(client.python()?).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn npm_agents_realtime_offers_a_function() -> Result<()> {
+    let client = Client::named("npm_agents_realtime_websocket");
+    client.offers_a_function(client.node()?).await
+}
