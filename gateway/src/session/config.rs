@@ -97,7 +97,7 @@ fn serve(config: &mut Session, model: &ModelInfo) {
     config.audio.input.noise_reduction = None;
     config.audio.input.transcription = None;
     config.audio.output.speed = 1.0;
-    config.tools.retain(tools::is_function);
+    config.tools.retain(|tool| model.tools && tools::is_function(tool));
     let voice = &mut config.audio.output.voice;
     if !model.voices.contains(voice) {
         voice.clone_from(&model.default_voice);

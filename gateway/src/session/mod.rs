@@ -98,6 +98,7 @@ impl Core {
         let configuration = setup.configuration.clone();
         let mut core = Self {
             hearing: Hearing::new(setup.model.input_rate),
+            toolless: !setup.model.tools,
             setup,
             config,
             history: History::default(),
@@ -107,7 +108,6 @@ impl Core {
             released: VecDeque::new(),
             idle: Idle::default(),
             offered: Vec::new(),
-            toolless: false,
             playing: VecDeque::new(),
             sounds_until: SoundsUntil::default(),
             estimator: Box::new(Proportional),

@@ -144,12 +144,6 @@ impl Core {
     }
 
     fn failed(&mut self, response: Option<ResponseId>, error: &SessionError) {
-        if response.is_none() && *error == SessionError::NoTools {
-            // Accepted, because stock clients offer tools to whatever model they meet.
-            tracing::debug!("the model cannot call tools");
-            self.toolless = true;
-            return;
-        }
         let body = engine_error(error);
         if let Some(response) = response {
             let failure = Failure { kind: body.kind.clone(), code: body.code.clone(), message: body.message.clone() };

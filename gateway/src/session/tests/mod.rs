@@ -28,18 +28,25 @@ struct Talk {
     others: Vec<Effect>,
 }
 
+fn model() -> ModelInfo {
+    ModelInfo {
+        name: "test".into(),
+        voices: vec!["ada".into(), "bob".into()],
+        default_voice: "ada".into(),
+        input_rate: 16_000,
+        output_rate: 24_000,
+        frame: Duration::from_millis(80),
+        context_tokens: 100,
+        tools: true,
+    }
+}
+
 impl Talk {
     fn new(delivery: Delivery) -> Self {
-        let model = ModelInfo {
-            name: "test".into(),
-            voices: vec!["ada".into(), "bob".into()],
-            default_voice: "ada".into(),
-            input_rate: 16_000,
-            output_rate: 24_000,
-            frame: Duration::from_millis(80),
-            context_tokens: 100,
-            tools: true,
-        };
+        Self::with_model(delivery, model())
+    }
+
+    fn with_model(delivery: Delivery, model: ModelInfo) -> Self {
         let setup =
             Setup { session_id: "sess_1".into(), stem: "s".into(), seed: 7, model, delivery, configuration: None };
         let (core, effects) = Core::new(setup);

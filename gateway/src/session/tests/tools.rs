@@ -1,10 +1,10 @@
 //! Functions that the model calls.
 
-use repartee_engine::session::{Command, Content, Event, FinishReason, ResponseId, SessionError, Tool};
+use repartee_engine::session::{Command, Content, Event, FinishReason, ModelInfo, ResponseId, Tool};
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Input};
-use super::Talk;
+use super::{Talk, model};
 
 fn weather() -> Value {
     json!({"type": "function", "name": "weather", "description": "Tells the weather.", "parameters": {"type": "object"}})
@@ -139,12 +139,13 @@ fn an_answer_can_have_tools_of_its_own_or_none() {
 
 #[test]
 fn a_model_that_cannot_call_is_not_asked_to() {
-    let mut talk = Talk::new(Delivery::Unpaced);
+    let mut talk = Talk::with_model(Delivery::Unpaced, ModelInfo { tools: false, ..model() });
+    // Clients offer tools to whatever model they meet: that is no error, and they are told what holds.
     talk.update(json!({"tools": [weather()]}));
-    talk.forget();
-    talk.input(Input::Engine(Event::Failed { response: None, error: SessionError::NoTools }));
-    assert_eq!(talk.kinds(), [""; 0], "clients offer tools to whatever model they meet");
-    talk.update(json!({"tools": [weather(), {"name": "time"}]}));
+    assert_eq!(talk.kinds(), ["session.updated"]);
+    assert_eq!(talk.events[0]["session"]["tools"], json!([]));
+    let warnings = talk.events[0]["session"]["repartee"]["warnings"].to_string();
+    assert!(warnings.contains("tools"), "{warnings}");
     assert!(!talk.commands.iter().any(|command| matches!(command, Command::Tools(_))));
     talk.client(json!({"type": "response.create", "response": {"tool_choice": "auto"}}));
     assert_eq!(talk.asked().unwrap().tools, None);
