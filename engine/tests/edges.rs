@@ -11,12 +11,16 @@ use std::time::Duration;
 use common::driven::{Answer, Driven, serve, submit};
 use common::{Expected, greedy_copy};
 use repartee_engine::EngineConfig;
+use repartee_engine::checkpoint::Checkpoint;
 use repartee_engine::config::{StageConfig, Waits};
 use repartee_engine::hand_off::HandOff;
+use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::models::qwen3_omni_moe::stages::Code2WavStage;
 use repartee_engine::session::{
     COMMAND_QUEUE, Command, EVENT_QUEUE, Event, FinishReason, Respond, Session, SessionError,
 };
-use repartee_kernels::cpu::Tensor;
+use repartee_engine::stage::{Item, Stage};
+use repartee_kernels::cpu::{Cpu, Tensor};
 
 fn config() -> EngineConfig {
     EngineConfig { sessions: 8, beside: 2, session_tokens: 2048, ..EngineConfig::default() }
@@ -175,6 +179,35 @@ fn an_answer_whose_first_token_is_a_stop_has_no_sound() {
     assert_eq!((answer.text.as_str(), answer.samples.len()), ("", 0));
     assert_eq!(answer.reason, Some(FinishReason::Stop));
     assert_eq!(answer.usage.output_audio_frames, 0);
+}
+
+#[test]
+fn codes_outside_of_the_codebooks_never_reach_the_codec() {
+    let ops = Cpu::default();
+    let folder = common::folder("dense").join("checkpoint");
+    let checkpoint = Checkpoint::open(repartee_engine::Source::Folder(folder)).unwrap();
+    let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
+    let codec = model.config.code2wav.clone();
+    let (books, size) = (codec.num_quantizers, codec.codebook_size);
+    let mut stage = Code2WavStage::new(ops, model.code2wav, 1, (books, size), codec.samples_per_frame(), None);
+    let highest = vec![size as u32 - 1; books];
+    // One past the last code, the mark of "no id", a code missing, a code too many.
+    let wrong = [
+        [&highest[..books - 1], &[size as u32]].concat(),
+        [&highest[..books - 1], &[u32::MAX]].concat(),
+        highest[1..].to_vec(),
+        [&highest[..], &[0]].concat(),
+    ];
+    for frame in wrong {
+        let mut out = Vec::new();
+        stage.accept(0, Item::Frame(frame), &mut out);
+        assert!(matches!(out[..], [(0, Item::Fail(SessionError::Internal { stage: "talker", .. }))]), "{out:?}");
+        assert_eq!(stage.ready(0), 0);
+    }
+    let mut out = Vec::new();
+    stage.accept(0, Item::Frame(highest), &mut out);
+    assert!(out.is_empty());
+    assert_eq!(stage.ready(0), 1);
 }
 
 #[test]
