@@ -34,7 +34,7 @@ lint:  ## Format, clippy and documentation, warnings denied
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
 
-bench: bench-engine  ## Measure everything, also against the reference; writes target/report/{engine,first_path}.json
+bench: bench-engine bench-heard  ## Measure everything, also against the reference; writes target/report/{engine,heard,first_path}.json
 	@$(SETUP) build tests reference
 	REPARTEE_REFERENCE_PYTHON=target/tools/reference/bin/python \
 	  $(CARGO) run --release -p repartee-tests --bin bench_first_path
@@ -42,6 +42,11 @@ bench: bench-engine  ## Measure everything, also against the reference; writes t
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build
 	$(CARGO) run --release -p repartee-tests --bin bench_engine
+
+.PHONY: bench-heard
+bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
+	@$(SETUP) build recogniser
+	$(CARGO) run --release -p repartee-tests --bin bench_heard
 
 loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
 	@$(SETUP) build

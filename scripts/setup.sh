@@ -7,6 +7,7 @@
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
+#   recogniser Python with tests/requirements.txt alone: the independent ear, of which `tests` is more
 #
 # Debian packages go to the system, everything else under target/tools and the node_modules beside each package.json.
 
@@ -104,10 +105,14 @@ reference() {
   python_tools reference tests/parity/requirements.txt
 }
 
-[ $# -gt 0 ] || die "which part? build, lint, tests or reference"
+recogniser() {
+  python_tools python tests/requirements.txt
+}
+
+[ $# -gt 0 ] || die "which part? build, lint, tests, reference or recogniser"
 for part in "$@"; do
   case $part in
-    build | lint | tests | reference) "$part" ;;
+    build | lint | tests | reference | recogniser) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

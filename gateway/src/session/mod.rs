@@ -20,7 +20,7 @@
 mod answer;
 mod asking;
 mod config;
-mod estimate;
+pub mod estimate;
 mod hearing;
 mod history;
 mod idle;
@@ -47,7 +47,7 @@ use crate::protocol::session::{Session, State};
 use crate::protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use answer::Answer;
 use asking::Asked;
-use estimate::{Proportional, WordEstimator};
+use estimate::{SpokenPace, WordEstimator};
 use hearing::Hearing;
 use history::History;
 use idle::Idle;
@@ -110,7 +110,7 @@ impl Core {
             offered: Vec::new(),
             playing: VecDeque::new(),
             sounds_until: SoundsUntil::default(),
-            estimator: Box::new(Proportional),
+            estimator: Box::new(SpokenPace),
             counter: 0,
             effects: Vec::new(),
         };

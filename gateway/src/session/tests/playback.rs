@@ -88,7 +88,7 @@ fn speech_clears_and_cancels_an_answer_being_made() {
     talk.says(response, "One two three four");
     talk.sounds(response, 800);
     talk.input(Input::Playout(PlayoutReport::Started { response }));
-    talk.hears(response, 300);
+    talk.hears(response, 400);
     talk.forget();
     talk.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
     assert_eq!(talk.kinds(), ["input_audio_buffer.speech_started", "output_audio_buffer.cleared"]);
@@ -98,7 +98,7 @@ fn speech_clears_and_cancels_an_answer_being_made() {
     let place = |kind| kinds.iter().position(|found| *found == kind).unwrap();
     assert!(place("response.done") < place("conversation.item.truncated"));
     assert_eq!(talk.find("response.done")["response"]["status_details"]["reason"], "turn_detected");
-    assert_eq!(talk.find("conversation.item.truncated")["audio_end_ms"], 300);
+    assert_eq!(talk.find("conversation.item.truncated")["audio_end_ms"], 400);
     assert_eq!(talk.cut(), Some("One"));
 }
 
