@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long conformance lint bench loadtest setup-test bench-engine
+.PHONY: help run test test-long conformance lint bench loadtest setup-test bench-engine bench-heard
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,7 +43,6 @@ bench-engine:  ## Measure the engine's modes against each other and the physical
 	@$(SETUP) build
 	$(CARGO) run --release -p repartee-tests --bin bench_engine
 
-.PHONY: bench-heard
 bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
 	@$(SETUP) build recogniser
 	$(CARGO) run --release -p repartee-tests --bin bench_heard
