@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 #[cfg(doc)]
-use super::Command;
+use super::{Command, ModelInfo};
 use super::{ResponseId, SessionError};
 
 /// What a session reports. Events of one answer come in the order in which they were made; nothing is ever dropped.
