@@ -115,10 +115,13 @@ impl Run {
                 let role = [Role::User, Role::Assistant, Role::System][detail % 3];
                 let content = Content::Text { role, text };
                 // In the middle only of a history that nobody waits for: what is asked for is answered as it stands then.
-                let place = match self.callers[who].items.get(detail % 7) {
-                    Some(&item) => {
+                let place = match self.callers[who].items.get(detail % 7).copied() {
+                    Some(item) => {
                         self.drain(who);
-                        Place::After(item)
+                        // An answer without words has left no item.
+                        let answer = item.checked_sub(1000).map(|number| self.callers[who].answers.get(&number));
+                        let there = answer.is_none_or(|answer| answer.is_some_and(|answer| !answer.text.is_empty()));
+                        if there { Place::After(item) } else { Place::End }
                     }
                     None => Place::End,
                 };
