@@ -48,6 +48,8 @@ pub struct Frame {
     pub item: u64,
     /// Whether it is the generation's first.
     pub first: bool,
+    /// When it was to be played: the grid, not the moment at which somebody polled.
+    pub due: Instant,
     /// Exactly 20 ms; the last frame of an item is filled up with silence.
     pub samples: Vec<f32>,
 }
@@ -194,7 +196,7 @@ impl Playout {
         };
         self.busy_until = Some(due + FRAME);
         self.starving = false;
-        Some(Output::Frame(Frame { generation: current.generation, item: current.item, first, samples }))
+        Some(Output::Frame(Frame { generation: current.generation, item: current.item, first, due, samples }))
     }
 
     /// When [`Self::poll`] has something to do without a further push; may lie in the past. Polling at that moment moves

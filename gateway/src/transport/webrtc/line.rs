@@ -202,10 +202,12 @@ impl WebRtcLine {
             // The receiver keeps quiet by itself.
             Ok(packet) if packet.silent => {}
             Ok(packet) => {
-                let gap = self.sent_until.map_or(Duration::ZERO, |until| now.saturating_duration_since(until));
-                // Frames follow each other with the jitter of a timer, which is no silence.
+                // By the grid: a frame that leaves late follows the one before all the same, and silence told to the receiver
+                // would be a hole in a word.
+                let gap = self.sent_until.map_or(Duration::ZERO, |until| frame.due.saturating_duration_since(until));
+                // An answer that ran dry for less than a frame sounds better late than torn.
                 let gap = if gap < FRAME { Duration::ZERO } else { gap };
-                let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(now);
+                let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(frame.due);
                 self.sent_until = Some(until + FRAME);
                 if self.packets.try_send(Packet { payload: packet.payload, gap }).is_err() {
                     tracing::debug!("the socket is stuck: a packet of speech was dropped");

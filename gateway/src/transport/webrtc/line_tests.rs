@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::media::pcm;
-use crate::media::testing::{Link, Network};
+use crate::media::testing::{Link, Network, sine};
 use crate::session::Setup;
 use crate::testing::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine};
 use repartee_engine::session::SpeechEngine as _;
@@ -48,6 +48,14 @@ fn question() -> Vec<Vec<f32>> {
     samples.chunks_exact(320).map(<[f32]>::to_vec).collect()
 }
 
+/// What a line of these tests goes by.
+const SETTINGS: LineSettings = LineSettings {
+    hears: INPUT_RATE,
+    speaks: OUTPUT_RATE,
+    stalled_after: Duration::from_secs(10),
+    receiver_buffer: Duration::from_millis(60),
+};
+
 /// Asks two questions over `network`, both ways, and hangs up. `pauses`: a caller whose silence is not sent.
 async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
     let engine = ScriptedEngine::new(Script { frames: 25, ..Script::default() });
@@ -60,16 +68,10 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
         delivery: Delivery::Paced,
         configuration: None,
     };
-    let settings = LineSettings {
-        hears: INPUT_RATE,
-        speaks: OUTPUT_RATE,
-        stalled_after: Duration::from_secs(10),
-        receiver_buffer: Duration::from_millis(60),
-    };
     let (to_line, events) = mpsc::channel(256);
     let (packets, mut from_line) = mpsc::channel(PACKET_QUEUE);
     let (sent_events, mut told) = mpsc::channel(1_024);
-    let line = WebRtcLine::over(events, packets, settings, metrics.clone(), |mut queue, _, publisher| {
+    let line = WebRtcLine::over(events, packets, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
         tokio::spawn(async move {
             while let Some(Outgoing::Event(text)) = queue.recv().await {
                 publisher.publish(&text);
@@ -198,4 +200,42 @@ async fn conversations_survive_loss_reordering_jitter_and_duplicates() {
             assert!(continuity > 0.95 - loss, "{network:?}: {continuity}");
         }
     }
+}
+
+/// Has a line say `samples`, looked after at these milliseconds only. Returns the gaps before the packets, in milliseconds.
+async fn gaps(samples: &[f32], looked_after: impl IntoIterator<Item = u64>) -> Vec<u128> {
+    let (packets, mut sent) = mpsc::channel(PACKET_QUEUE);
+    let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+    let mut line = WebRtcLine::over(mpsc::channel(1).1, packets, SETTINGS, metrics, |_, _, _| {}).unwrap();
+    line.speak(1, samples).unwrap();
+    line.speech_end(1).unwrap();
+    let begin = now();
+    let mut gaps = Vec::new();
+    for ms in looked_after {
+        line.play(begin + Duration::from_millis(ms));
+        gaps.extend(std::iter::from_fn(|| sent.try_recv().ok()).map(|packet| packet.gap.as_millis()));
+    }
+    gaps
+}
+
+#[tokio::test]
+async fn packets_that_leave_late_follow_each_other_without_a_hole() {
+    let sound = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize);
+    // The machine was busy elsewhere for 57, 90 and 199 ms, and then for longer than is made up for.
+    let timely = (0..200).step_by(20);
+    let gaps = gaps(&sound, timely.chain([257, 277, 367, 566, 586, 986, 1_006])).await;
+    let torn: Vec<_> = gaps.iter().enumerate().filter(|(_, gap)| **gap > 0).collect();
+    assert_eq!(torn, [(30, &386)], "{gaps:?}");
+}
+
+#[tokio::test]
+async fn a_pause_in_an_answer_is_as_long_as_it_was_spoken() {
+    let tone = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize / 5);
+    let sound = [&tone[..], &vec![0.0; OUTPUT_RATE as usize], &tone].concat();
+    // Timers are some milliseconds late, each time differently.
+    let gaps = gaps(&sound, (0..80).map(|frame| frame * 20 + frame * 7 % 5)).await;
+    let pauses: Vec<_> = gaps.iter().filter(|gap| **gap > 0).collect();
+    assert!(!pauses.is_empty() && pauses.iter().all(|gap| *gap % 20 == 0), "{gaps:?}");
+    let said = gaps.len() as u128 * 20 + gaps.iter().sum::<u128>();
+    assert!((1_400..=1_440).contains(&said), "{said} ms: {gaps:?}");
 }
