@@ -49,26 +49,51 @@ export async function withPage(microphone, use, options = {}) {
   }
 }
 
-/** Runs in the page: keeps what the <audio> element plays from now on, as 16 bit samples. */
-export async function record(rate) {
-  const worklet = `registerProcessor("tap", class extends AudioWorkletProcessor {
-    process([input]) {
-      if (input.length) this.port.postMessage(input[0].slice());
-      return true;
-    }
-  })`;
-  const context = new AudioContext({ sampleRate: rate });
-  await context.audioWorklet.addModule(URL.createObjectURL(new Blob([worklet], { type: "text/javascript" })));
-  const tap = new AudioWorkletNode(context, "tap", { channelCount: 1, channelCountMode: "explicit" });
+/**
+ * Runs in the page: keeps what the <audio> element is given to play from now on. Read from its track, which waits for a reader:
+ * an AudioContext has a clock of its own and leaves out what it has no time for, so on a busy machine its recording is worse
+ * than what is played.
+ */
+export function record() {
+  const [track] = document.querySelector("audio").srcObject.getAudioTracks();
+  const reader = new MediaStreamTrackProcessor({ track: track.clone(), maxBufferSize: 1000 }).readable.getReader();
   window.recorded = [];
-  tap.port.onmessage = ({ data }) => window.recorded.push(data);
-  context.createMediaStreamSource(document.querySelector("audio").captureStream()).connect(tap);
+  // The time in which the receiver played nothing, not even silence, because nobody asked it to.
+  window.stalledMs = 0;
+  let due = null;
+  const read = async ({ done, value }) => {
+    if (done) return;
+    const { timestamp, numberOfFrames: length, sampleRate: rate } = value;
+    const samples = new Float32Array(length);
+    value.copyTo(samples, { planeIndex: 0, format: "f32-planar" });
+    value.close();
+    window.recorded.push({ samples, rate });
+    // Its stamps are of a clock that jitters by some tenths of a millisecond.
+    if (due !== null && timestamp - due > 5000) window.stalledMs += (timestamp - due) / 1000;
+    due = timestamp + (length / rate) * 1e6;
+    return reader.read().then(read);
+  };
+  reader.read().then(read);
 }
 
-/** Runs in the page: what was kept since the last time, as base64 of 16 bit little endian. */
-export function recording() {
-  const samples = window.recorded.splice(0).flatMap((block) => Array.from(block, (x) => Math.max(-1, Math.min(1, x)) * 32767));
-  const bytes = new Uint8Array(Int16Array.from(samples).buffer);
+/** Runs in the page: what was kept since the last time, as base64 of 16 bit little endian at `rate`. */
+export async function recording(rate) {
+  const kept = window.recorded.splice(0);
+  const length = kept.reduce((sum, { samples }) => sum + samples.length, 0);
+  if (length === 0) return "";
+  const offline = new OfflineAudioContext(1, Math.ceil((length * rate) / kept[0].rate), rate);
+  const buffer = offline.createBuffer(1, length, kept[0].rate);
+  let place = 0;
+  for (const { samples } of kept) {
+    buffer.copyToChannel(samples, 0, place);
+    place += samples.length;
+  }
+  const source = offline.createBufferSource();
+  source.buffer = buffer;
+  source.connect(offline.destination);
+  source.start();
+  const sound = (await offline.startRendering()).getChannelData(0);
+  const bytes = new Uint8Array(Int16Array.from(sound, (x) => Math.max(-1, Math.min(1, x)) * 32767).buffer);
   let text = "";
   for (const byte of bytes) text += String.fromCharCode(byte);
   return btoa(text);

@@ -4,13 +4,14 @@
 //
 // A real Chromium opens the page, the button is clicked, and its fake microphone plays the questions with silence between them.
 // What the page's own <audio> element plays is recorded, the N-th answer to FOLDER/N.wav. Prints one JSON object: what the page
-// showed, {turns: [{recording, answer, firstSound}], states, alert}.
+// showed and what its receiver reports of each answer's sound (see `reception`),
+// {turns: [{recording, answer, firstSound, reception}], states, alert, audible}.
 
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { MICROPHONE, record, recording, wave, withPage, writeMicrophone } from "./browser.mjs";
 
-const RATE = 16000;
+const RATE = 24000;
 /** The call must stand before the question begins; a busy machine takes its time to start a browser. */
 const LEAD_S = 4;
 /** Between the questions: longer than any of the answers and the wait for it. */
@@ -20,9 +21,15 @@ const ANSWERED_WITHIN_MS = 60_000;
 /** What the network's buffers still hold when the server has played its last packet. */
 const TAIL_MS = 500;
 
-/** Runs in the page before its own scripts: notes every state that the page shows. */
-function noteStates() {
+/** Runs in the page before its own scripts: notes every state that the page shows, and its connection. */
+function notice() {
   window.states = [];
+  window.RTCPeerConnection = class extends RTCPeerConnection {
+    constructor(...settings) {
+      super(...settings);
+      window.connection = this;
+    }
+  };
   addEventListener("DOMContentLoaded", () => {
     const note = () => window.states.push(document.body.dataset.state);
     new MutationObserver(note).observe(document.body, { attributes: true, attributeFilter: ["data-state"] });
@@ -39,28 +46,51 @@ function spoken(count) {
 /** Runs in the page: what a person sees. */
 function seen() {
   const texts = (selector) => [...document.querySelectorAll(selector)].map((element) => element.textContent);
-  return { answers: texts(".answer"), times: texts(".time"), alert: texts("#alert")[0], states: window.states };
+  const { paused, muted, volume } = document.querySelector("audio");
+  const audible = !paused && !muted && volume === 1;
+  return { answers: texts(".answer"), times: texts(".time"), alert: texts("#alert")[0], states: window.states, audible };
+}
+
+/** Runs in the page: what became of the sound since the last time on its way to the <audio> element. */
+async function reception() {
+  const reports = [...(await window.connection.getStats()).values()];
+  const now = reports.find(({ type, kind }) => type === "inbound-rtp" && kind === "audio");
+  const { last = {}, stalledBeforeMs = 0 } = window;
+  const since = (name) => now[name] - (last[name] ?? 0);
+  const ms = (name) => (since(name) * 1000) / 48000;
+  window.last = now;
+  window.stalledBeforeMs = window.stalledMs;
+  return {
+    received: since("packetsReceived"),
+    // Packets that never came, or came too late to be played.
+    missed: since("packetsLost") + since("packetsDiscarded"),
+    // Sound that was made up for want of packets, other than silence.
+    concealedMs: ms("concealedSamples") - ms("silentConcealedSamples"),
+    // Sound that was added or taken away so that the next packets come in time.
+    stretchedMs: ms("insertedSamplesForDeceleration") + ms("removedSamplesForAcceleration"),
+    stalledMs: window.stalledMs - stalledBeforeMs,
+  };
 }
 
 async function converse(page, url, folder, count) {
-  await page.addInitScript(noteStates);
+  await page.addInitScript(notice);
   await page.goto(url);
   await page.waitForLoadState("networkidle");
   await page.click("#call");
   await page.waitForFunction(() => document.querySelector("audio").srcObject);
-  await page.evaluate(record, RATE);
-  const recordings = [];
+  await page.evaluate(record);
+  const heard = [];
   for (let turn = 0; turn < count; turn += 1) {
     await page.waitForFunction(spoken, turn + 1, { timeout: ANSWERED_WITHIN_MS });
     await page.waitForTimeout(TAIL_MS);
-    recordings.push(join(folder, `${turn}.wav`));
-    await writeFile(recordings[turn], wave(RATE, Buffer.from(await page.evaluate(recording), "base64")));
+    heard.push({ recording: join(folder, `${turn}.wav`), reception: await page.evaluate(reception) });
+    await writeFile(heard[turn].recording, wave(RATE, Buffer.from(await page.evaluate(recording, RATE), "base64")));
   }
-  const { answers, times, states, alert } = await page.evaluate(seen);
+  const { answers, times, states, alert, audible } = await page.evaluate(seen);
   await page.click("#call");
   await page.waitForFunction(() => document.body.dataset.state === "idle");
-  const turns = answers.map((answer, turn) => ({ recording: recordings[turn], answer, firstSound: times[turn] }));
-  return { turns, states, alert };
+  const turns = answers.map((answer, turn) => ({ ...heard[turn], answer, firstSound: times[turn] }));
+  return { turns, states, alert, audible };
 }
 
 const [url, folder, ...questions] = process.argv.slice(2);

@@ -8,12 +8,25 @@ use repartee_engine::{Engine, EngineConfig, Source};
 
 use crate::server::Running;
 use crate::tools;
+use crate::witness::Witness;
 
 /// Starts a server with the demo model and returns when it is ready.
 pub async fn serve() -> Result<Running> {
+    Running::start(config()?, Arc::new(engine().await?)).await
+}
+
+/// The same, with somebody who knows what the model said.
+pub async fn witnessed() -> Result<(Running, Arc<Witness>)> {
+    let witness = Witness::of(Arc::new(engine().await?));
+    Ok((Running::start(config()?, witness.clone()).await?, witness))
+}
+
+async fn engine() -> Result<Engine> {
     let folder = tools::root().join("models/demo");
-    let card = Some(std::fs::read_to_string(folder.join("repartee.json"))?);
-    let engine =
-        tokio::task::spawn_blocking(|| Engine::start(Source::Folder(folder), &EngineConfig::default())).await??;
-    Running::start(Config { card, ..Config::default() }, Arc::new(engine)).await
+    Ok(tokio::task::spawn_blocking(|| Engine::start(Source::Folder(folder), &EngineConfig::default())).await??)
+}
+
+fn config() -> Result<Config> {
+    let card = Some(std::fs::read_to_string(tools::root().join("models/demo/repartee.json"))?);
+    Ok(Config { card, ..Config::default() })
 }

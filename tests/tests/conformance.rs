@@ -11,9 +11,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee_engine::session::Command as EngineCommand;
 use repartee_tests::conformance::events;
-use repartee_tests::conformance::scenario::{Answer, Report, Scenario};
+use repartee_tests::conformance::scenario::{Report, Scenario};
 use repartee_tests::conformance::tap::Tap;
 use repartee_tests::conformance::verdict::{Clock, Conversation};
+use repartee_tests::likeness::{ALIKE, Sound, likeness};
 use repartee_tests::server::Running;
 use repartee_tests::{demo, ear, questions, tools};
 use serde::Deserialize;
@@ -124,21 +125,29 @@ async fn tapped(scenario: &Scenario, mut script: Command) -> Result<(Report, Vec
     Ok((report?, seen, engine.commands()))
 }
 
-/// Asks the demo model, and has a recogniser hear what the client recorded.
+/// Asks the demo model. A recogniser hears what the model said, and what the client recorded is that.
 async fn is_answered_by_the_demo_model(name: &str, mut script: Command, asked: &[&str]) -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let asked = asked.iter().map(|file| questions::named(file)).collect::<Result<Vec<_>>>()?;
     let scenario = Scenario::questions(name, &asked)?;
-    let server = demo::serve().await?;
+    let (server, witness) = demo::witnessed().await?;
     let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
     ensure!(report.errors.is_empty(), "the client complains: {:?}", report.errors);
     ensure!(report.answers.len() == asked.len(), "{} answers to {} questions", report.answers.len(), asked.len());
-    let recordings = report.answers.iter().map(Answer::as_wav).collect::<Result<Vec<_>>>()?;
-    let heard = ear::hear(&recordings).await?;
-    for ((question, answer), heard) in asked.iter().zip(&report.answers).zip(&heard) {
-        println!("{} -> {} | heard: {heard}", question.text, answer.transcript);
+    let mut said = Vec::new();
+    for (index, answer) in report.answers.iter().enumerate() {
+        let sound = witness.said(&answer.transcript)?.sound;
+        let path = scenario.folder.join(format!("{index}-said.wav"));
+        sound.write(&path)?;
+        said.push((sound, path));
+    }
+    let heard = ear::hear(&said.iter().map(|(_, path)| path.clone()).collect::<Vec<_>>()).await?;
+    for (((question, answer), (said, _)), heard) in asked.iter().zip(&report.answers).zip(&said).zip(&heard) {
+        let alike = likeness(said, &Sound::read(&answer.as_wav()?)?);
+        println!("{} -> {} | heard: {heard} | {alike:.3} alike", question.text, answer.transcript);
         ensure!(answer.transcript == question.answer, "{} to {}", answer.transcript, question.text);
         ensure!(question.is_answered_by(heard), "heard for {}: {heard}", question.text);
+        ensure!(alike > ALIKE, "{} was not heard as it was said: {alike:.3} alike", answer.transcript);
     }
     Ok(())
 }

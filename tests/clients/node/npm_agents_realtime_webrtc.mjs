@@ -54,7 +54,7 @@ async function call({ url, apiKey, rate }) {
 
 async function talk(page, origin, address, scenario) {
   // Sound is of the answer that was begun last.
-  const keepFor = async (answer) => answer?.sound.push(Buffer.from(await page.evaluate(recording), "base64"));
+  const keepFor = async (answer) => answer?.sound.push(Buffer.from(await page.evaluate(recording, scenario.rate), "base64"));
   const events = {
     "response.created": ({ response }) => {
       scenario.answer(response.id).ended = false;
@@ -85,7 +85,7 @@ async function talk(page, origin, address, scenario) {
   const url = `http://${address}/v1/realtime/calls`;
   const callId = await page.evaluate(call, { url, apiKey, rate: scenario.rate });
   await page.waitForFunction(() => document.querySelector("audio").srcObject);
-  await page.evaluate(record, scenario.rate);
+  await page.evaluate(record);
   await scenario.take((piece) => page.evaluate((text) => window.say(text), piece.toString("base64")));
   await sleep(TAIL_MS);
   await keepFor(scenario.last);

@@ -1,0 +1,203 @@
+//! How much of a sound is in a recording of it, whatever silence is around it.
+//!
+//! A recogniser tells words, but near the edge of what it understands a change that nobody hears makes it write other ones. Whether
+//! a recording is true to what was said is a matter of spectra: both are cut into stretches of 10 ms, and as many as possible are
+//! paired in order (the longest common subsequence), where a pair's spectra on the mel scale differ by little. A codec, and a
+//! receiver that stretches sound a little because the network is not even, leave nearly all in pairs; another sentence of the
+//! same voice leaves three quarters, by its silence and its vowels.
+
+use std::f32::consts::TAU;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+/// What was heard is what was said when more than this is alike: a codec and an even network leave 0.95, a tenth cut out at most 0.9.
+pub const ALIKE: f64 = 0.92;
+/// Two stretches are a pair when their bands differ by less, on average, in dB.
+const PAIR_DB: f32 = 5.0;
+/// What lies below this in a band is silence, in dB of full scale.
+const FLOOR_DB: f32 = -65.0;
+/// A recording begins and ends with what is louder, in dB of full scale.
+const LOUD_DB: f32 = -45.0;
+const BANDS: usize = 24;
+/// The bands' outer edges in Hz; beyond them there is little of a voice.
+const EDGES_HZ: (f32, f32) = (100.0, 7_000.0);
+/// Stretches of a second.
+const STRETCHES: u32 = 100;
+/// Windows of a second, if they did not overlap; also the distance of what is measured of a spectrum in Hz.
+const WINDOWS: u32 = 40;
+
+/// Mono sound.
+#[derive(Debug, Clone)]
+pub struct Sound {
+    /// In -1..1.
+    pub samples: Vec<f32>,
+    /// Samples a second.
+    pub rate: u32,
+}
+
+impl Sound {
+    /// Reads a wav file of 16 bit; of several channels the first.
+    pub fn read(path: &Path) -> Result<Self> {
+        let mut wav = hound::WavReader::open(path).with_context(|| path.display().to_string())?;
+        let (rate, channels) = (wav.spec().sample_rate, usize::from(wav.spec().channels));
+        let samples = wav.samples::<i16>().step_by(channels).map(|sample| Ok(f32::from(sample?) / 32_768.0));
+        Ok(Self { samples: samples.collect::<Result<_>>()?, rate })
+    }
+
+    /// Writes a wav file of 16 bit.
+    pub fn write(&self, path: &Path) -> Result<()> {
+        let sample_format = hound::SampleFormat::Int;
+        let spec = hound::WavSpec { channels: 1, sample_rate: self.rate, bits_per_sample: 16, sample_format };
+        let mut wav = hound::WavWriter::create(path, spec).with_context(|| path.display().to_string())?;
+        for sample in &self.samples {
+            wav.write_sample((sample.clamp(-1.0, 1.0) * 32_767.0) as i16)?;
+        }
+        Ok(wav.finalize()?)
+    }
+
+    /// How long it lasts, in milliseconds.
+    pub fn milliseconds(&self) -> f64 {
+        self.samples.len() as f64 * 1_000.0 / f64::from(self.rate)
+    }
+}
+
+/// The share of the longer sound, from its first loud moment to its last, that has its pair in the other one: 1 for the same
+/// sound, 0 where one is silence.
+pub fn likeness(said: &Sound, heard: &Sound) -> f64 {
+    let (said, heard) = (spectra(said), spectra(heard));
+    let mut best = vec![0_usize; heard.len() + 1];
+    for stretch in &said {
+        // What was best one row above and one column before.
+        let mut corner = 0;
+        for (column, other) in heard.iter().enumerate() {
+            let above = best[column + 1];
+            let pair = usize::from(difference(stretch, other) < PAIR_DB);
+            best[column + 1] = above.max(best[column]).max(corner + pair);
+            corner = above;
+        }
+    }
+    let longer = said.len().max(heard.len());
+    if longer == 0 { 0.0 } else { best[heard.len()] as f64 / longer as f64 }
+}
+
+type Spectrum = [f32; BANDS];
+
+fn difference(a: &Spectrum, b: &Spectrum) -> f32 {
+    a.iter().zip(b).map(|(a, b)| (a - b).abs()).sum::<f32>() / BANDS as f32
+}
+
+/// One spectrum every 10 ms, from the first loud moment to the last.
+fn spectra(sound: &Sound) -> Vec<Spectrum> {
+    let (step, length) = ((sound.rate / STRETCHES) as usize, (sound.rate / WINDOWS) as usize);
+    let windows: Vec<_> = sound.samples.windows(length).step_by(step).collect();
+    let is_loud = |window: &&[f32]| decibels(window.iter().map(|x| x * x).sum::<f32>() / length as f32) > LOUD_DB;
+    let (Some(first), Some(last)) = (windows.iter().position(is_loud), windows.iter().rposition(is_loud)) else {
+        return Vec::new();
+    };
+    let shape: Vec<f32> = (0..length).map(|i| 0.5 - 0.5 * (TAU * i as f32 / length as f32).cos()).collect();
+    let turns: Vec<(f32, f32)> = (0..length).map(|i| (TAU * i as f32 / length as f32).sin_cos()).collect();
+    let lines = lines();
+    let scale = shape.iter().sum::<f32>().powi(-2);
+    windows[first..=last]
+        .iter()
+        .map(|window| {
+            let shaped: Vec<f32> = window.iter().zip(&shape).map(|(x, weight)| x * weight).collect();
+            let mut bands = [0.0; BANDS];
+            for &(line, band) in &lines {
+                let (mut re, mut im) = (0.0, 0.0);
+                for (i, x) in shaped.iter().enumerate() {
+                    let (sin, cos) = turns[i * line % length];
+                    (re, im) = (re + x * cos, im - x * sin);
+                }
+                bands[band] += (re * re + im * im) * scale;
+            }
+            bands.map(|power| decibels(power).max(FLOOR_DB))
+        })
+        .collect()
+}
+
+/// The lines of a spectrum, one every 40 Hz, and the band to which each belongs.
+fn lines() -> Vec<(usize, usize)> {
+    let (low, high) = (mel(EDGES_HZ.0), mel(EDGES_HZ.1));
+    let band = |line: &u32| (mel((line * WINDOWS) as f32) - low) / (high - low) * BANDS as f32;
+    let inside = (1..).skip_while(|line| band(line) < 0.0).take_while(|line| band(line) < BANDS as f32);
+    inside.map(|line| (line as usize, band(&line) as usize)).collect()
+}
+
+/// Up to a factor.
+fn mel(hz: f32) -> f32 {
+    (1.0 + hz / 700.0).ln()
+}
+
+fn decibels(power: f32) -> f32 {
+    10.0 * (power + 1e-12).log10()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::questions;
+
+    /// Speech, here of the questions: 16 kHz.
+    fn speech(file: &str) -> Sound {
+        Sound::read(&questions::named(file).unwrap().path()).unwrap()
+    }
+
+    /// `sound` in frames of 20 ms, each of them changed.
+    fn framed(sound: &Sound, change: impl Fn(usize, Vec<f32>) -> Vec<f32>) -> Sound {
+        let frames = sound.samples.chunks(sound.rate as usize / 50).enumerate();
+        Sound { samples: frames.flat_map(|(n, frame)| change(n, frame.to_vec())).collect(), rate: sound.rate }
+    }
+
+    fn with_silence(sound: &Sound) -> Sound {
+        let silence = vec![0.0; sound.rate as usize];
+        Sound { samples: [&silence[..], &sound.samples, &silence].concat(), rate: sound.rate }
+    }
+
+    #[test]
+    fn a_sound_is_like_itself_at_any_rate_and_with_any_silence_around_it() {
+        let sound = speech("capital-of-japan.wav");
+        assert!(likeness(&sound, &with_silence(&sound)) > 0.99);
+        let mut filter = repartee::media::resample::Resampler::new(sound.rate, 48_000).unwrap();
+        let mut samples = filter.push(&sound.samples).unwrap();
+        samples.extend(filter.flush().unwrap());
+        let other_rate = likeness(&sound, &Sound { samples, rate: 48_000 });
+        assert!(other_rate > 0.97, "{other_rate}");
+    }
+
+    #[test]
+    fn a_short_hole_costs_little() {
+        let sound = speech("capital-of-japan.wav");
+        let torn = framed(&sound, |n, frame| if n == 40 { [vec![0.0; 900], frame].concat() } else { frame });
+        let likeness = likeness(&sound, &torn);
+        assert!((ALIKE..0.99).contains(&likeness), "{likeness}");
+    }
+
+    #[test]
+    fn what_is_cut_off_thinned_out_chopped_noisy_too_fast_or_something_else_is_not_the_sound() {
+        let sound = speech("capital-of-japan.wav");
+        let length = sound.samples.len();
+        let mut random = 1_u32;
+        let mut noise = move || {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (f64::from(random) / f64::from(u32::MAX) - 0.5) as f32
+        };
+        let plain = |samples: Vec<f32>| Sound { samples, rate: sound.rate };
+        let others = [
+            ("cut off", plain(sound.samples[..length * 2 / 3].to_vec())),
+            ("every tenth frame left out", framed(&sound, |n, frame| if n % 10 == 5 { Vec::new() } else { frame })),
+            ("every second frame silent", framed(&sound, |n, frame| if n % 2 == 0 { vec![0.0; 320] } else { frame })),
+            ("noise", plain(sound.samples.iter().map(|sample| sample + 0.1 * noise()).collect())),
+            ("too fast", plain(sound.samples.iter().copied().step_by(2).collect())),
+            ("twice", plain([&sound.samples[..], &sound.samples].concat())),
+            ("silence", plain(vec![0.0; length])),
+            ("nothing", plain(Vec::new())),
+            ("something else", speech("day-after-friday.wav")),
+        ];
+        for (what, other) in others {
+            let likeness = likeness(&sound, &other);
+            assert!(likeness < ALIKE, "{what}: {likeness}");
+        }
+    }
+}
