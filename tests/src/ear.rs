@@ -17,6 +17,15 @@ pub async fn hear(recordings: &[PathBuf]) -> Result<Vec<String>> {
     recordings.iter().map(|path| found(&heard, path)).collect()
 }
 
+/// What is heard in each sound as it was `said`, and as it was `recorded` where it was played. Near the edge of what a recogniser
+/// understands either may come out as another word, and one of them is enough: that both are the same sound is for
+/// [`crate::likeness`] to tell.
+pub async fn hear_both(said: &[PathBuf], recorded: &[PathBuf]) -> Result<Vec<[String; 2]>> {
+    let heard = hear(&[said, recorded].concat()).await?;
+    let (said, recorded) = heard.split_at(said.len());
+    Ok(said.iter().zip(recorded).map(|(said, recorded)| [said.clone(), recorded.clone()]).collect())
+}
+
 fn found(heard: &HashMap<PathBuf, String>, path: &Path) -> Result<String> {
     heard.get(path).cloned().with_context(|| format!("the recogniser did not report on {}", path.display()))
 }

@@ -125,7 +125,7 @@ async fn tapped(scenario: &Scenario, mut script: Command) -> Result<(Report, Vec
     Ok((report?, seen, engine.commands()))
 }
 
-/// Asks the demo model. A recogniser hears what the model said, and what the client recorded is that.
+/// Asks the demo model. A recogniser understands the answers, and what the client recorded is what the model said.
 async fn is_answered_by_the_demo_model(name: &str, mut script: Command, asked: &[&str]) -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let asked = asked.iter().map(|file| questions::named(file)).collect::<Result<Vec<_>>>()?;
@@ -134,19 +134,24 @@ async fn is_answered_by_the_demo_model(name: &str, mut script: Command, asked: &
     let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
     ensure!(report.errors.is_empty(), "the client complains: {:?}", report.errors);
     ensure!(report.answers.len() == asked.len(), "{} answers to {} questions", report.answers.len(), asked.len());
-    let mut said = Vec::new();
+    let (mut sounds, mut paths, mut played) = (Vec::new(), Vec::new(), Vec::new());
     for (index, answer) in report.answers.iter().enumerate() {
-        let sound = witness.said(&answer.transcript)?.sound;
+        let said = witness.said(&answer.transcript)?.sound;
         let path = scenario.folder.join(format!("{index}-said.wav"));
-        sound.write(&path)?;
-        said.push((sound, path));
+        said.write(&path)?;
+        sounds.push(said);
+        paths.push(path);
+        played.push(answer.as_wav()?);
     }
-    let heard = ear::hear(&said.iter().map(|(_, path)| path.clone()).collect::<Vec<_>>()).await?;
-    for (((question, answer), (said, _)), heard) in asked.iter().zip(&report.answers).zip(&said).zip(&heard) {
-        let alike = likeness(said, &Sound::read(&answer.as_wav()?)?);
-        println!("{} -> {} | heard: {heard} | {alike:.3} alike", question.text, answer.transcript);
+    let heard = ear::hear_both(&paths, &played).await?;
+    for ((((question, answer), said), played), heard) in
+        asked.iter().zip(&report.answers).zip(&sounds).zip(&played).zip(heard)
+    {
+        let alike = likeness(said, &Sound::read(played)?);
+        println!("{} -> {} | heard: {heard:?} | {alike:.3} alike", question.text, answer.transcript);
         ensure!(answer.transcript == question.answer, "{} to {}", answer.transcript, question.text);
-        ensure!(question.is_answered_by(heard), "heard for {}: {heard}", question.text);
+        let understood = heard.iter().any(|words| question.is_answered_by(words));
+        ensure!(understood, "heard for {}: {heard:?}", question.text);
         ensure!(alike > ALIKE, "{} was not heard as it was said: {alike:.3} alike", answer.transcript);
     }
     Ok(())
