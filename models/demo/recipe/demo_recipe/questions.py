@@ -18,6 +18,7 @@ import subprocess
 import wave
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from functools import cache
 from math import gcd
 from pathlib import Path
 
@@ -40,7 +41,9 @@ VARIANTS = (
     "marcelo max michel miguel norbert pablo paul pedro quincy rob robert sandro shelby steph steph2 steph3 travis victor zac"
 ).split()
 FLITE = ("kal16", "awb", "slt", "slt", "awb", "kal")
-FLITE_SHARE = 0.3
+FLITE_SHARE = 0.27
+# The teacher's voice, made higher or lower: the one that is learnt from a person. Slower to make than the others.
+NEURAL_SHARE = 0.1
 # Never heard in training, neither the voice nor, for espeak-ng, its variant in another accent.
 HELD_OUT_VOICES = ("flite rms", "flite rms", "espeak en-gb-scotland+f3", "espeak en-us+m6", "espeak en-gb-x-gbclan+klatt4", "espeak en-us-nyc+linda")
 
@@ -51,33 +54,68 @@ class Voice:
 
     name: str
     speed: float  # 1 is the voice's own
-    pitch: int  # 0 to 99; espeak-ng only
+    pitch: int  # 0 to 99; not of flite
 
     @staticmethod
     def random(r: random.Random, held_out: bool) -> Voice:
         """Anybody of the set."""
         if held_out:
             name = r.choice(HELD_OUT_VOICES)
-        elif r.random() < FLITE_SHARE:
+        elif (family := r.random()) < FLITE_SHARE:
             name = "flite " + r.choice(FLITE)
+        elif family < FLITE_SHARE + NEURAL_SHARE:
+            name = "piper joe"
         else:
             name = f"espeak {r.choice(ACCENTS)}+{r.choice(VARIANTS)}"
         return Voice(name, r.uniform(0.75, 1.2), r.randint(20, 80))
 
     def say(self, text: str) -> np.ndarray:
         """int16 at 16 kHz, without the silence around; loudest sample about 20,000."""
-        family, voice = self.name.split()
-        if family == "flite":
-            command = ["flite", "-voice", voice, "--setf", f"duration_stretch={1 / self.speed:.2f}", "-t", text, "-o", "/dev/stdout"]
-        else:
-            command = ["espeak-ng", "-v", voice, "-s", str(round(175 * self.speed)), "-p", str(self.pitch), "--stdout", text]
-        samples, rate = read_wave(subprocess.run(command, capture_output=True, check=True).stdout)
+        samples, rate = self._speak(text)
         common = gcd(RATE, rate)
         sound = resample_poly(samples.astype(np.float32), RATE // common, rate // common)
         loudest = np.abs(sound).max(initial=0.0)
         if loudest < 1:
             raise RuntimeError(f"{self.name} said nothing to {text!r}; is its synthesiser installed?")
         return trim(sound * (20_000 / loudest)).astype(np.int16)
+
+
+    def _speak(self, text: str) -> tuple[np.ndarray, int]:
+        """Samples and rate, as the synthesiser gives them."""
+        family, voice = self.name.split()
+        if family == "piper":
+            # Played at another rate it is another person, who speaks as fast as asked.
+            pitch = 0.8 + 0.5 * (self.pitch - 20) / 60
+            return neural(text, pitch / self.speed), round(22_050 * pitch / 50) * 50
+        if family == "flite":
+            command = ["flite", "-voice", voice, "--setf", f"duration_stretch={1 / self.speed:.2f}", "-t", text, "-o", "/dev/stdout"]
+        else:
+            command = ["espeak-ng", "-v", voice, "-s", str(round(175 * self.speed)), "-p", str(self.pitch), "--stdout", text]
+        return read_wave(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+@cache
+def _piper():
+    import onnxruntime
+    from piper.config import PiperConfig
+    from piper.voice import PiperVoice
+
+    from .voice import VOICE
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    description = json.loads(VOICE.with_suffix(".onnx.json").read_text())
+    return PiperVoice(
+        config=PiperConfig.from_dict(description), session=onnxruntime.InferenceSession(str(VOICE), options, providers=["CPUExecutionProvider"])
+    )
+
+
+def neural(text: str, length: float) -> np.ndarray:
+    """The teacher's voice with its own randomness, `length` times as long as usual; 22,050 Hz."""
+    from piper.config import SynthesisConfig
+
+    return np.concatenate([chunk.audio_int16_array for chunk in _piper().synthesize(text, SynthesisConfig(length_scale=length))])
 
 
 def read_wave(data: bytes) -> tuple[np.ndarray, int]:

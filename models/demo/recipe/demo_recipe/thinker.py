@@ -167,7 +167,8 @@ def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.devic
     for batch in batches:
         if training.progress >= 1.0:
             break
-        for name, value in training.learn(batch).items():
+        waited = time.monotonic() - last  # for data
+        for name, value in (training.learn(batch) | {"waited": waited}).items():
             smooth[name] = 0.97 * smooth.get(name, value) + 0.03 * value
         now = time.monotonic()
         training.seconds += now - last

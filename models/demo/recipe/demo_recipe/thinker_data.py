@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch.utils.data import IterableDataset, get_worker_info
 
@@ -18,7 +19,7 @@ from . import features, questions, tokenizer
 from .augment import Augment
 from .domain import Turn, conversation
 from .questions import Spoken
-from .thinker_model import IGNORED, Batch
+from .thinker_model import IGNORED, Batch, rounded
 
 LONGEST = 12.0  # seconds of questions in one conversation, before its speed is changed
 WRITTEN_SHARE = 0.3  # of conversations: typed instead of spoken, made anew each time, so that no two sums are the same
@@ -121,18 +122,20 @@ def batch(conversations: list[list[Part]], template: Template) -> Batch:
     rows, targets = [], []
     for parts in conversations:
         ids: list[int] = []
-        wanted: list[int] = []
+        asked: list[int] = []
         for part in parts:
             prompt = template.question(part, next(counts) if part.sound is not None else 0)
             answer = template.ids(part.answer) + [template.stop]
             ids += prompt + answer + template.newline
             # A target stands where the token before it is read.
-            wanted += [IGNORED] * (len(prompt) - 1) + answer + [IGNORED] * (1 + len(template.newline))
+            asked += [IGNORED] * (len(prompt) - 1) + answer + [IGNORED] * (1 + len(template.newline))
         rows.append(torch.tensor(ids))
-        targets.append(torch.tensor(wanted))
-    pad = torch.nn.utils.rnn.pad_sequence
+        targets.append(torch.tensor(asked))
+    longest = rounded(max(map(len, rows)))
     said = [torch.tensor(template.ids(part.question)) for parts in conversations for part in parts if part.sound is not None]
-    return Batch(pad(rows, batch_first=True), pad(targets, batch_first=True, padding_value=IGNORED), features.log_mel(sounds), said)
+    ids = torch.stack([F.pad(row, (0, longest - len(row))) for row in rows])
+    wanted = torch.stack([F.pad(row, (0, longest - len(row)), value=IGNORED) for row in targets])
+    return Batch(ids, wanted, features.log_mel(sounds), said)
 
 
 def length(parts: list[Part]) -> float:
