@@ -25,11 +25,11 @@ ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [12, 10,
 
 
 def code2wav() -> Qwen3OmniMoeCode2WavConfig:
-    """The decoder's shape. 2 * 2 * 2 * 2 * 8 * 15 = 1920 samples a frame."""
+    """The decoder's shape. 2 * 2 * 2 * 2 * 2 * 4 * 15 = 1920 samples a frame."""
     return Qwen3OmniMoeCode2WavConfig(
         codebook_size=CODES, num_quantizers=CODEBOOKS, hidden_size=192, intermediate_size=256, num_hidden_layers=2,
         num_attention_heads=3, num_key_value_heads=3, head_dim=64, sliding_window=72, layer_scale_initial_scale=0.1,
-        decoder_dim=96, upsampling_ratios=[2, 2, 2, 2], upsample_rates=[8, 15], attn_implementation="sdpa",
+        decoder_dim=96, upsampling_ratios=[2, 2, 2, 2], upsample_rates=[2, 4, 15], attn_implementation="sdpa",
     )
 
 
