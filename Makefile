@@ -21,8 +21,8 @@ test:  ## Every test that a change must pass (at most 45 minutes on two cores, f
 	$(CARGO) test --release --workspace --no-fail-fast
 
 test-long:  ## The long tests too; writes target/report/test-long.txt
-	@$(SETUP) build tests
-	@scripts/dated-report.sh $(REPORT)/test-long.txt $(CARGO) test --release --workspace -- --include-ignored
+	@$(SETUP) build tests recipe
+	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 conformance:  ## Stock clients alone, one line each; `make test` runs them too
 	@$(SETUP) build tests
