@@ -92,7 +92,7 @@ class Augment:
         """int16 to f32 in -1..1, another length."""
         random = self.random
         sound = voice.astype(np.float32) / 32768.0
-        plain = random.random() < 0.15
+        plain = random.random() < 0.25
         if not plain and random.random() < 0.8:
             samples = int(len(sound) / random.uniform(0.8, 1.25))
             sound = np.interp(np.linspace(0.0, len(sound) - 1.0, samples), np.arange(len(sound)), sound).astype(np.float32)
@@ -100,8 +100,8 @@ class Augment:
             sound = self.colour_and_room(sound)
         speech = power(sound)
         sound = np.pad(sound, (int(random.uniform(0.0, 0.5) * RATE), int(random.uniform(0.05, 0.8) * RATE)))
-        if not plain and random.random() < 0.6:
-            sound = with_noise(sound, self.noise(len(sound)), random.uniform(5.0, 40.0), speech)
+        if not plain and random.random() < 0.55:
+            sound = with_noise(sound, self.noise(len(sound)), random.uniform(6.0, 40.0), speech)
         elif random.random() < 0.7:  # a microphone's own noise; otherwise digital silence
             sound = with_noise(sound, self.noise(len(sound)), random.uniform(45.0, 65.0), speech)
         if not plain and random.random() < 0.15:

@@ -25,7 +25,7 @@ from .thinker_model import Thinker, warm_embeddings
 
 RATE = 8e-4  # highest learning rate
 WARM_UP = 200  # steps
-TRANSCRIPT_WEIGHT = 0.5  # of the questions' CTC loss beside that of the answers
+TRANSCRIPT_WEIGHT = 0.8  # of the questions' CTC loss beside that of the answers
 TRANSCRIPT_FIRST = 3_000  # steps of CTC alone, without which a cold start learns to answer without listening; at most a quarter
 AVERAGE = 0.999  # of the averaged weights that stay at each step
 SAY_EVERY, SAVE_EVERY, JUDGE_EVERY = 20.0, 120.0, 300.0  # seconds
@@ -43,7 +43,7 @@ def masked(windows: Windows) -> Windows:
         return (places >= start) & (places < start + width)
 
     turns = int(windows.turn.max()) + 1
-    bands = (stretch(turns, 18, bin_at) | stretch(turns, 18, bin_at))[windows.turn]
+    bands = (stretch(turns, 15, bin_at) | stretch(turns, 15, bin_at))[windows.turn]
     stretches = stretch(len(mel), 12, frame_at)
     hidden = (bands[:, None] | stretches[..., None]) & (frame_at < windows.frames[:, None])[..., None]
     mean = mel.sum((1, 2), keepdim=True) / (windows.frames * BINS)[:, None, None]

@@ -13,7 +13,7 @@ from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3Omni
 from demo_recipe import config, features, questions, thinker, thinker_judge, tokenizer
 from demo_recipe.domain import Turn
 from demo_recipe.scale import SMOKE
-from demo_recipe.thinker_data import Part, Template, asks_for, batch, follows
+from demo_recipe.thinker_data import Part, Talk, Template, asks_for, batch, follows
 from demo_recipe.thinker_model import IGNORED, Thinker
 
 CPU = torch.device("cpu")
@@ -72,7 +72,7 @@ class Steps(unittest.TestCase):
         """With its own merging of sound and text, its own positions and its own mask."""
         sounds = [np.random.default_rng(4).standard_normal(20_000).astype(np.float32) * 0.1] * 2
         talk = [Part("one", "Yes.", sounds[0]), Part("Two", "No."), Part("three", "Yes.", sounds[1])]
-        made = batch([talk], self.template)
+        made = batch([Talk(talk)], self.template)
         with torch.no_grad():
             windows = made.windows
             hidden = self.model.read(made.ids, self.model.hear(windows))
@@ -87,12 +87,14 @@ class Steps(unittest.TestCase):
             torch.testing.assert_close(self.model.reference.lm_head(hidden), expected, atol=1e-3, rtol=1e-3)
 
     def test_only_answers_and_their_stops_are_learnt(self) -> None:
-        made = batch([[Part("Hello.", "Hello! How can I help you?"), Part("Bye.", "Goodbye, talk to you soon.")]] + [[Part("x", "y", np.zeros(8_000, np.float32))]], self.template)
+        written = Talk([Part("Hello.", "Hello! How can I help you?"), Part("Bye.", "Goodbye, talk to you soon.")], "Be kind.")
+        made = batch([written, Talk([Part("x", "y", np.zeros(8_000, np.float32))])], self.template)
         wanted = [token for token in made.targets[0].tolist() if token != IGNORED]
         self.assertEqual(self.words.decode(wanted, skip_special_tokens=False), "Hello! How can I help you?<|im_end|>Goodbye, talk to you soon.<|im_end|>")
         whole = self.words.decode(made.ids[0].tolist(), skip_special_tokens=False)
         self.assertTrue(whole.startswith(
-            "<|im_start|>user\nHello.<|im_end|>\n<|im_start|>assistant\nHello! How can I help you?<|im_end|>\n<|im_start|>user\nBye.<|im_end|>\n"
+            "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello.<|im_end|>\n<|im_start|>assistant\nHello! How can I help you?<|im_end|>\n"
+            "<|im_start|>user\nBye.<|im_end|>\n"
         ))
         for at in (made.targets[0] != IGNORED).nonzero().flatten().tolist():
             self.assertEqual(made.targets[0][at], made.ids[0][at + 1])
