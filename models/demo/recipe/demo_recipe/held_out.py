@@ -22,15 +22,18 @@ from pathlib import Path
 
 import numpy as np
 
-from .domain import Turn, talk, unknown
+from .domain import Turn, talk, topics, unknown
 from .domain.topics import Speaker
 from .progress import Progress
 from .questions import Voice
 
 SEED = 20_000_003  # another than those of the sets that training makes
-SINGLES = 150
-# Even the smallest topic is asked this often.
-FEWEST = 5
+# Single questions of each topic. Not the shares of training, which may be tuned without moving what is judged by.
+SINGLES = {
+    topics.arithmetic: 23, topics.capital: 16, topics.neighbour: 13, topics.counting: 11, topics.colour: 8, topics.sound: 8,
+    topics.young: 7, topics.spelling: 11, topics.repeating: 15, topics.exchange: 12, topics.tell_name: 7, topics.tell_favourite: 7,
+    topics.ask_name: 6, topics.ask_favourite: 6,
+}
 FOLLOW_UPS, MEMORIES, UNKNOWNS = 30, 30, 40
 KINDS = ("single", "follow-up", "memory", "unknown")
 
@@ -45,18 +48,6 @@ class Held:
     def say(self) -> list[np.ndarray]:
         """Each turn spoken: int16 at 16 kHz."""
         return [self.voice.say(turn.question) for turn in self.turns]
-
-
-def shares() -> dict[Callable[[Speaker], Turn], int]:
-    """How many single questions each topic gets: as often as in training, but for the floor."""
-    topics = {maker: weight for maker, weight in talk.SINGLE if maker is not unknown.unknown}
-    spare = SINGLES - FEWEST * len(topics)
-    exact = {maker: spare * weight / sum(topics.values()) for maker, weight in topics.items()}
-    counts = {maker: FEWEST + int(share) for maker, share in exact.items()}
-    # What rounding left goes to those that lost most.
-    for maker in sorted(exact, key=lambda m: exact[m] % 1, reverse=True)[: SINGLES - sum(counts.values())]:
-        counts[maker] += 1
-    return counts
 
 
 def distinct(count: int, seed: str, make: Callable[[Speaker], list[Turn]]) -> Iterator[Held]:
@@ -75,7 +66,7 @@ def distinct(count: int, seed: str, make: Callable[[Speaker], list[Turn]]) -> It
 def lists() -> dict[str, list[Held]]:
     """All kinds of conversations."""
     singles = [
-        held for maker, count in shares().items() for held in distinct(count, maker.__name__, lambda s, m=maker: [m(s)])
+        held for maker, count in SINGLES.items() for held in distinct(count, maker.__name__, lambda s, m=maker: [m(s)])
     ]
     random.Random(SEED).shuffle(singles)
     return {
