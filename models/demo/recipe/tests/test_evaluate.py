@@ -27,6 +27,10 @@ class Words(unittest.TestCase):
         for n in range(145):
             self.assertEqual(words.words(f"It is {n}."), ["it", "is", *number(n).split()])
 
+    def test_digits_without_commas_are_counted_out_where_no_hundred_is_due(self) -> None:
+        self.assertTrue(words.right(turn("Seven, eight, nine.", "seven eight nine"), "789."))
+        self.assertTrue(words.right(turn("Twelve times twelve is one hundred forty four.", "one hundred forty four"), "12 times 12 is 144."))
+
     def test_signs_are_words(self) -> None:
         self.assertEqual(words.words("10 + 5 = 15"), words.words("Ten plus five is fifteen."))
         self.assertEqual(words.words("3x4 is 12"), words.words("Three times four is twelve."))
@@ -37,7 +41,7 @@ class Words(unittest.TestCase):
 
     def test_spelled_letters_are_letters_however_they_are_written(self) -> None:
         cat = turn("Cat is spelled C, A, T.", "c a t")
-        for heard in ("Cat is spelled C-A-T.", "cat is spelled c a t", "Cat is spelled CAT.", "Cat is spelled C.A.T."):
+        for heard in ("Cat is spelled C-A-T.", "cat is spelled c a t", "Cat is spelled CAT.", "Cat is spelled C.A.T.", "Cat is spelled see a tea."):
             self.assertTrue(words.right(cat, heard), heard)
         for heard in ("Cat is spelled C-A-D.", "Cat is spelled cat.", "Cat is spelled C-A-T-S."):
             self.assertFalse(words.right(cat, heard), heard)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import time
 import wave
 from collections import deque
@@ -13,11 +14,12 @@ from math import prod
 from pathlib import Path
 
 import numpy as np
+from websockets.exceptions import WebSocketException
 
 from ..domain import Turn
 from ..held_out import KINDS, Held, load
 from . import table
-from .ask import Answer, converse
+from .ask import Answer, Refused, converse
 from .conditions import CLEAN, CONDITIONS, WIRE_RATE, Conditions, people
 from .ear import Ear
 from .gateway import Gateway
@@ -94,6 +96,9 @@ class Judge:
 
 def main() -> None:
     options = arguments()
+    missing = [program for program in ("espeak-ng", "flite") if not shutil.which(program)]
+    if missing:
+        raise SystemExit(f"eval-model: there is no {' and no '.join(missing)} to speak the questions: scripts/setup.sh speech")
     held_out = {kind: few(load(options.held_out / f"{kind}.json"), options.calls) for kind in KINDS}
     recordings = few(people(options.people), options.calls) if options.people else []
     if not recordings:
@@ -112,7 +117,7 @@ def main() -> None:
         progress = Progress(len(calls) + len(recordings))
         seconds, sounds, used = 0.0, [], gateway.processor_seconds()
         for asked, call in enumerate(calls):
-            answers = converse(gateway.url, conditions.turns(call.held, call.kind, call.index, call.condition))
+            answers = asked_of(gateway, conditions.turns(call.held, call.kind, call.index, call.condition))
             for position, (turn, answer) in enumerate(zip(call.held.turns, answers)):
                 judge.add(
                     f"{call.condition}-{call.kind}-{call.index:03}-{position}", answer, kind=call.kind, condition=call.condition,
@@ -124,7 +129,7 @@ def main() -> None:
             progress.say(asked + 1, len(judge), f"{call.kind}, {call.condition}")
         used = gateway.processor_seconds() - used
         for asked, (_, recording) in enumerate(recordings, len(calls)):
-            (answer,) = converse(gateway.url, [recording.pcm])
+            (answer,) = asked_of(gateway, [recording.pcm])
             judge.add(f"people-{recording.name}", answer, kind=PEOPLE, condition=CLEAN, voice=recording.name, turn=NOT_A_QUESTION, last=True)
             progress.say(asked + 1, len(judge), "recordings of people")
         judge.finish()
@@ -133,6 +138,14 @@ def main() -> None:
     rows += table.sound_rows(sounds, frame_samples(options.model), json.loads(voice.read_text()) if voice.exists() else None)
     rows.append(table.speed_row(used, seconds))
     finish(rows, judge.judged, options)
+
+
+def asked_of(gateway: Gateway, turns: list[bytes]) -> list[Answer]:
+    """The answers, or the end of everything with what the gateway wrote."""
+    try:
+        return converse(gateway.url, turns)
+    except (Refused, WebSocketException, OSError) as error:
+        raise SystemExit(f"eval-model: {error}. The gateway's last lines:\n{gateway.log()}") from error
 
 
 def finish(rows: list[table.Row], judged: list[Judged], options: argparse.Namespace) -> None:

@@ -18,6 +18,9 @@ SIGNS = {"+": " plus ", "×": " times ", "*": " times ", "=": " is "}
 ALIKE = {
     "two": {"to", "too"}, "four": {"for"}, "eight": {"ate"}, "one": {"won"}, "okay": {"ok"}, "kiev": {"kyiv"}, "baa": {"bah", "ba"},
     "color": {"colour"}, "gray": {"grey"}, "sarah": {"sara"}, "anna": {"ana"}, "clara": {"klara"}, "bern": {"berne"},
+    # The names of letters.
+    "b": {"be", "bee"}, "c": {"see", "sea"}, "g": {"gee"}, "i": {"eye"}, "k": {"kay"}, "o": {"oh"}, "p": {"pea"}, "r": {"are"},
+    "t": {"tea"}, "u": {"you"}, "y": {"why"},
 }
 
 
@@ -25,7 +28,7 @@ def words(text: str, due: list[str] | None = None) -> list[str]:
     """A text in lower case words without accents; numbers spelled out, contractions as one word.
 
     `due`, the words that are expected, decide where a notation is ambiguous: "10-3" is "ten minus three" where "minus" is due, "CAT" is
-    "c a t" where single letters are.
+    "c a t" where single letters are, and "789" is "seven eight nine" where no hundred is.
     """
     due = due or []
     for sign, word in SIGNS.items():
@@ -34,9 +37,15 @@ def words(text: str, due: list[str] | None = None) -> list[str]:
     text = re.sub(r"(?<=\d)\s*[-−–]\s*(?=\d)", " minus " if "minus" in due else " ", text)
     if any(len(word) == 1 and word not in "ai" for word in due):
         text = re.sub(r"\b[A-Z]{2,}\b", lambda found: " ".join(found[0]), text)
-    text = re.sub(r"\d+", lambda found: f" {number(int(found[0]))} " if len(found[0]) < 5 else f" {found[0]} ", text)
+    text = re.sub(r"\d+", lambda found: f" {_number(found[0], due)} ", text)
     text = "".join(c for c in unicodedata.normalize("NFKD", text.lower()) if not unicodedata.combining(c) and c not in "'’")
     return re.sub(r"[^a-z0-9]", " ", text).split()
+
+
+def _number(digits: str, due: list[str]) -> str:
+    if len(digits) < 3 or (len(digits) < 5 and (not due or "hundred" in due)):
+        return number(int(digits))
+    return " ".join(number(int(digit)) for digit in digits)
 
 
 def same(due: str, heard: str) -> bool:
