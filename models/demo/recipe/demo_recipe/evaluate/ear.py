@@ -14,6 +14,8 @@ import numpy as np
 from scipy.signal import resample_poly
 
 RATE = 16_000  # as the recogniser hears
+# Far above any speech: quick counting is five tokens a second.
+MOST_TOKENS, MOST_TOKENS_A_SECOND = 8, 10
 
 
 class Ear:
@@ -44,8 +46,10 @@ def _transcribe(sound: np.ndarray) -> str:
     if not len(sound):
         return ""
     # One guess, the same each time: no search, no second try at a higher temperature, no context. Silence is cut away first,
-    # because this kind of recogniser makes up words for it.
+    # because this kind of recogniser makes up words for it; and what is unclear can send it round in a circle of one word, which
+    # ends at what anybody could have said in the time.
     segments, _ = _transcribe.model.transcribe(
-        sound, language="en", beam_size=1, temperature=0.0, condition_on_previous_text=False, vad_filter=True
+        sound, language="en", beam_size=1, temperature=0.0, condition_on_previous_text=False, vad_filter=True,
+        max_new_tokens=MOST_TOKENS + int(len(sound) / RATE * MOST_TOKENS_A_SECOND),
     )
     return " ".join(segment.text.strip() for segment in segments)
