@@ -9,6 +9,7 @@ from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3Omni
 
 from . import config
 from .config import CODEBOOKS, CODES
+from .snake import quicken
 
 WIDTH = config.code2wav().hidden_size
 PHONEMES = 128  # classes of the auxiliary head, more than there are
@@ -93,9 +94,10 @@ class Codec(nn.Module):
         self.encoder = Encoder(features)
         self.quantizer = Quantizer()
         self.decoder = Qwen3OmniMoeCode2Wav._from_config(config.code2wav())
-        self.phoneme = nn.Linear(WIDTH, PHONEMES)
+        self.phoneme = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, PHONEMES))
         del self.decoder.code_embedding  # the quantizer stands in its place until export
         initialise(self.decoder)
+        quicken(self.decoder)
 
     def decode(self, vectors: Tensor) -> Tensor:
         """Vectors `[batch, frames, width]` to samples `[batch, n]`, a little fewer than whole frames."""

@@ -21,11 +21,11 @@ from .discriminators import Discriminators
 from .scale import Scale
 from .spectra import Distance
 from .teacher import FEATURES, PER_FRAME
-from .training import Run, autocast
+from .training import Run
 
 WINDOW = 12  # frames of a training excerpt
 SKIPPED = 2  # frames at the start of an excerpt from mid-sentence that the loss ignores: their past is missing
-UNQUANTIZED = 100  # steps before the quantizer starts
+UNQUANTIZED = 100  # steps before the quantizer starts, at most a quarter
 
 
 @dataclass
@@ -86,28 +86,24 @@ def train(work: Path, scale: Scale, device: torch.device) -> None:
     wave_of = torch.compile(codec.wave, dynamic=False) if scale.compile else codec.wave
     for step in run:
         wanted, features, phonemes, opening = (x.to(device) if isinstance(x, Tensor) else x for x in targets.excerpts(scale.codec_batch))
-        with autocast(device):
-            vectors = codec.encoder(features)
-        vectors = vectors.float()
+        vectors = codec.encoder(features)
         error = torch.zeros((), device=device)
         first = vectors
-        if step >= UNQUANTIZED:
+        if step >= min(UNQUANTIZED, scale.codec_steps // 4):
             quantized, codes, error = codec.quantizer(vectors, learn=True)
             # The first book's own choice, with the encoder's gradient.
             first = vectors + (codec.quantizer.codes[0][codes[..., 0]] - vectors).detach()
             vectors = quantized
-        with autocast(device):
-            hidden = codec.contextual(vectors)
-            made = wave_of(hidden)
-            named = codec.phoneme(first)
-        made = made.float()
+        named = codec.phoneme(first)
+        # Not in bf16: its rounding in the decoder's backward pass keeps the complex spectra from being learned at all.
+        made = wave_of(codec.contextual(vectors))
         length = made.shape[1]
         parts = [
             distance(made[:opening], wanted[:opening, :length]),
             distance(made[opening:, SKIPPED * FRAME :], wanted[opening:, SKIPPED * FRAME : length]),
         ]
         mel, wave = (sum(p) / 2 for p in zip(*parts))
-        name = F.cross_entropy(named.float().flatten(0, 1), phonemes.flatten())
+        name = F.cross_entropy(named.flatten(0, 1), phonemes.flatten())
         loss = mel + 2 * wave * scale.wave_weight + error + 0.1 * name
         report = {"mel": mel, "wave": wave, "error": error, "phoneme": name}
         if critics and step > scale.codec_steps // 3:

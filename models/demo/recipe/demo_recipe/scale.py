@@ -42,9 +42,10 @@ CPU = Scale(
     compile=False, codec_steps=12_000, codec_batch=8, codec_rate=1e-3, codec_seconds=2_400, talker_steps=8_000, talker_batch=32,
     talker_rate=1e-3, talker_seconds=3_600, thinker_steps=12_000, thinker_batch=24, thinker_rate=6e-4, thinker_seconds=5_400,
 )
+# About twenty-five minutes on one H100 with 16 cores: codec and thinker side by side, then the talker.
 GPU = Scale(
-    name="gpu", processes=16, threads=8, answers=20_000, questions=80_000, teacher="natural", adversarial=True, wave_weight=0.1,
-    compile=True, codec_steps=150_000, codec_batch=32, codec_rate=5e-4, codec_seconds=6_000, talker_steps=60_000, talker_batch=128,
-    talker_rate=1e-3, talker_seconds=3_000, thinker_steps=60_000, thinker_batch=128, thinker_rate=6e-4, thinker_seconds=5_400,
+    name="gpu", processes=14, threads=4, answers=8_000, questions=40_000, teacher="natural", adversarial=True, wave_weight=0.1,
+    compile=True, codec_steps=40_000, codec_batch=32, codec_rate=5e-4, codec_seconds=540, talker_steps=20_000, talker_batch=128,
+    talker_rate=1e-3, talker_seconds=420, thinker_steps=30_000, thinker_batch=128, thinker_rate=6e-4, thinker_seconds=900,
 )
 SCALES = {scale.name: scale for scale in (SMOKE, CPU, GPU)}

@@ -1,7 +1,7 @@
 """Step `targets`: what the codec learns to reproduce, and the features by which its encoder knows it.
 
-`natural`: the teacher's own waveform. Its phase and noise follow from nothing that a code could say, so a decoder needs
-adversarial losses to sound like it: a GPU's work.
+`natural`: the teacher's own waveform, known by its log-mel. Its phase and noise follow from nothing that a code could say, so a
+decoder needs adversarial losses to sound like it: a GPU's work.
 
 `locked`: the same speech from WORLD's analysis, with an excitation that is the same in every codec frame but for its number of pitch
 periods: pulses start at the frame's first sample and noise is one frozen frame of it. The waveform becomes a function of
@@ -14,7 +14,6 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import pyworld
 
 from . import answers
 from .config import FRAME, SAMPLE_RATE
@@ -44,6 +43,8 @@ def locked(samples: np.ndarray, periods: tuple[int, ...] = PERIODS) -> tuple[np.
 
     `samples`: i16, a whole number of frames. The only randomness is the frozen noise.
     """
+    import pyworld  # built from source where it is installed; natural targets do without
+
     sound = samples.astype(np.float64) / 32768 * LEVEL
     pitch, times = pyworld.dio(sound, SAMPLE_RATE, f0_floor=60, f0_ceil=300, frame_period=1000 * HOP / SAMPLE_RATE)
     pitch = pyworld.stonemask(sound, pitch, times, SAMPLE_RATE)
@@ -61,6 +62,17 @@ def locked(samples: np.ndarray, periods: tuple[int, ...] = PERIODS) -> tuple[np.
     melody = np.repeat((counts - 11) / 3, PER_FRAME) * (pitch[:count] > 0)
     features = np.concatenate([(envelope + 12) / 4, bands * 2 - 1, melody[:, None]], 1)
     return wave[: len(sound)].astype(np.float32), features.astype(np.float16)
+
+
+def natural(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Speech as it is, f32 `[n]`, and its features, f16 `[n / HOP, FEATURES]`."""
+    wave = samples.astype(np.float32) / 32768 * LEVEL
+    count = len(wave) // HOP
+    padded = np.pad(wave, FFT // 2)
+    frames = np.lib.stride_tricks.sliding_window_view(padded, FFT)[::HOP][:count]
+    magnitude = np.abs(np.fft.rfft(frames * np.hanning(FFT + 1)[:-1]))
+    mel = np.log(magnitude @ mel_filters(FFT, FEATURES).T + 1e-3)
+    return wave, ((mel + 2) / 3).astype(np.float16)
 
 
 def periods_of_frames(pitch: np.ndarray, periods: tuple[int, ...]) -> np.ndarray:
@@ -119,14 +131,16 @@ def make(work: Path, scale: Scale) -> None:
     missing = [p for p in shards if not (folder / p.name).exists()]
     progress = Progress("targets", len(shards), done=len(shards) - len(missing))
     with get_context("spawn").Pool(scale.processes) as pool:
-        for _ in pool.imap_unordered(_analyse, missing):
+        for _ in pool.imap_unordered(_analyse, [(path, scale.teacher) for path in missing]):
             progress.step()
 
 
-def _analyse(shard: Path) -> None:
+def _analyse(task: tuple[Path, str]) -> None:
+    shard, teacher = task
+    analyse = {"locked": locked, "natural": natural}[teacher]
     kept = np.load(shard)
     ends = np.cumsum(kept["frames"]) * FRAME
-    made = [locked(kept["samples"][e - n * FRAME : e]) for e, n in zip(ends, kept["frames"])]
+    made = [analyse(kept["samples"][e - n * FRAME : e]) for e, n in zip(ends, kept["frames"])]
     path = shard.parent.parent / "targets" / shard.name
     part = path.with_suffix(".part.npz")
     np.savez(

@@ -23,11 +23,11 @@ from .scale import Scale
 from .thinker_data import Batches, Template
 from .thinker_model import Thinker, warm_embeddings
 
-RATE = 8e-4  # highest learning rate
+RATE = 5e-4  # highest learning rate
 WARM_UP = 200  # steps
 TRANSCRIPT_WEIGHT = 0.8  # of the questions' CTC loss beside that of the answers
 TRANSCRIPT_FIRST = 3_000  # steps of CTC alone, without which a cold start learns to answer without listening; at most a quarter
-AVERAGE = 0.999  # of the averaged weights that stay at each step
+AVERAGE = 0.998  # of the averaged weights that stay at each step
 SAY_EVERY, SAVE_EVERY, JUDGE_EVERY = 20.0, 120.0, 300.0  # seconds
 JUDGED_TURNS = 150
 
