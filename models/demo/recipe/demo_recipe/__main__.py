@@ -73,6 +73,12 @@ def pack(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     pack.make(work, arguments.part_mib)
 
 
+def held_out(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
+    from . import held_out
+
+    held_out.make(arguments.out or Path(__file__).parents[2] / "held-out")
+
+
 STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] = {
     "answers": (answers, "the domain's answers in the teacher's voice"),
     "targets": (targets, "what the codec reproduces"),
@@ -84,7 +90,10 @@ STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] 
     "export": (export, "the checkpoint folder"),
 }
 # Not a part of `all`.
-OTHERS = {"pack": (pack, "what a GPU machine without network needs, in parts; see on-gpu.sh")}
+OTHERS = {
+    "pack": (pack, "what a GPU machine without network needs, in parts; see on-gpu.sh"),
+    "held-out": (held_out, "the lists of questions that a finished model is judged by; they are committed"),
+}
 
 
 def main() -> None:
@@ -95,7 +104,7 @@ def main() -> None:
     parser.add_argument("steps", nargs="+", choices=[*STEPS, *OTHERS, "all"], metavar="STEP", help="one of those below, or all")
     parser.add_argument("--scale", choices=SCALES, default="cpu", help="how much of everything (default: cpu)")
     parser.add_argument("--work", type=Path, default=Path("target/demo-recipe"), help="where everything is kept (default: target/demo-recipe)")
-    parser.add_argument("--out", type=Path, help="where export writes (default: WORK/checkpoint)")
+    parser.add_argument("--out", type=Path, help="where export or held-out write (default: WORK/checkpoint, models/demo/held-out)")
     parser.add_argument("--part-mib", type=int, default=12, help="size of pack's parts (default: 12)")
     parser.add_argument("--warm-start", type=Path, help="a checkpoint folder whose thinker training begins from")
     arguments = parser.parse_args()

@@ -96,27 +96,27 @@ def make(out: Path) -> None:
 def measure_voice(teacher, answers: list[str]) -> dict[str, object]:
     """Level, average spectrum and energy at frame boundaries of the teacher's speech of these answers.
 
-    Both as it speaks (`natural`) and as the codec is taught on a processor (`locked`, see teacher.py).
+    Both as it speaks (`natural`) and with locked pitch pulses (`locked`); the codec is taught one of them, see teacher.py.
     """
     import torch
 
     from . import codec
     from .config import FRAME
     from .evaluate.sound import measures
-    from .teacher import FEATURES, locked
+    from . import teacher as targets
 
     # The codec's sound is a little shorter than its frames. Cut as short, the teacher's has its boundaries at the same places.
     with torch.no_grad():
-        missing = 2 * FRAME - codec.Codec(FEATURES).decode(torch.zeros(1, 2, codec.WIDTH)).shape[1]
+        missing = 2 * FRAME - codec.Codec(targets.FEATURES).decode(torch.zeros(1, 2, codec.WIDTH)).shape[1]
 
     progress = Progress("held-out: voice", len(answers))
-    natural, taught = [], []
+    natural, locked = [], []
     for answer in answers:
-        said = teacher.say(answer).samples
-        natural.append(said[:-missing])
-        taught.append(locked(np.clip(said * 32767, -32768, 32767).astype(np.int16))[0][:-missing])
+        said = np.clip(teacher.say(answer).samples * 32767, -32768, 32767).astype(np.int16)
+        natural.append(targets.natural(said)[0][:-missing])
+        locked.append(targets.locked(said)[0][:-missing])
         progress.step()
-    return {"sentences": len(answers), "natural": measures(natural), "locked": measures(taught)}
+    return {"sentences": len(answers), "natural": measures(natural), "locked": measures(locked)}
 
 
 def write(path: Path, conversations: list[Held]) -> None:
