@@ -86,7 +86,8 @@ class Right(unittest.TestCase):
 class Errors(unittest.TestCase):
     def test_replaced_left_out_and_added_words_count(self) -> None:
         said = "The capital of France is Paris."
-        for heard, wrong in ((said, 0), ("The capital of France is Rome", 1), ("capital of France is Paris", 1), ("The the capital of France is Paris", 1), ("", 6)):
+        replaced, left_out, added = "The capital of France is Rome", "capital of France is Paris", "The the capital of France is Paris"
+        for heard, wrong in ((said, 0), (replaced, 1), (left_out, 1), (added, 1), ("", 6)):
             self.assertEqual(words.errors(said, heard), words.Errors(wrong, 6))
         self.assertAlmostEqual((words.Errors(1, 6) + words.Errors(2, 6)).rate, 0.25)
 

@@ -182,7 +182,10 @@ def save(path: Path, sound: np.ndarray) -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m demo_recipe.evaluate", description="Asks a model its held-out questions through the gateway and judges the answers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m demo_recipe.evaluate",
+        description="Asks a model its held-out questions through the gateway and judges the answers.",
+    )
     report = ROOT / "target/report"
     parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/repartee", help="the binary to serve with")
     parser.add_argument("--model", type=Path, default=ROOT / "models/demo", help="folder of the checkpoint")

@@ -149,7 +149,8 @@ def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> 
 def speed_row(processor_seconds: float, seconds: float) -> Row:
     """The whole path, websocket to websocket, as processor time: what one core would need."""
     value = processor_seconds / seconds if seconds else float("nan")
-    return Row("rtf", "RTF of the whole path on one core", value, "", 0.06, False, f"processor time of the gateway for {seconds:.0f} s of answers, one session at a time")
+    note = f"processor time of the gateway for {seconds:.0f} s of answers, one session at a time"
+    return Row("rtf", "RTF of the whole path on one core", value, "", 0.06, False, note)
 
 
 def topics(judged: Sequence[Judged]) -> str:
