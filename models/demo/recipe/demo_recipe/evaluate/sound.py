@@ -17,9 +17,9 @@ FFT, HOP, BANDS = 1024, 480, 48
 def measures(sounds: Sequence[np.ndarray], frame: int = FRAME) -> dict[str, object]:
     """All three of some sounds, f32 in -1..1. `level` in dBFS, `spectrum` in dB for each band, `boundaries` as a ratio."""
     return {
-        "level": round(level(sounds), 2),
+        "level": round(float(level(sounds)), 2),
         "spectrum": [round(float(value), 2) for value in spectrum(sounds)],
-        "boundaries": round(boundaries(sounds, frame), 3),
+        "boundaries": round(float(boundaries(sounds, frame)), 3),
     }
 
 
