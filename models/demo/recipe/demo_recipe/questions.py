@@ -20,12 +20,14 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
 from math import gcd
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
 from scipy.signal import resample_poly
 
 from .domain import Turn, conversations
+from .progress import Progress
 from .scale import Scale
 
 RATE = 16_000  # samples a second, as the audio tower hears
@@ -45,7 +47,9 @@ FLITE_SHARE = 0.27
 # The teacher's voice, made higher or lower: the one that is learnt from a person. Slower to make than the others.
 NEURAL_SHARE = 0.1
 # Never heard in training, neither the voice nor, for espeak-ng, its variant in another accent.
-HELD_OUT_VOICES = ("flite rms", "flite rms", "espeak en-gb-scotland+f3", "espeak en-us+m6", "espeak en-gb-x-gbclan+klatt4", "espeak en-us-nyc+linda")
+HELD_OUT_VOICES = (
+    "flite rms", "flite rms", "espeak en-gb-scotland+f3", "espeak en-us+m6", "espeak en-gb-x-gbclan+klatt4", "espeak en-us-nyc+linda",
+)
 
 
 @dataclass(frozen=True)
@@ -106,9 +110,8 @@ def _piper():
     options.intra_op_num_threads = 1
     options.log_severity_level = 3
     description = json.loads(VOICE.with_suffix(".onnx.json").read_text())
-    return PiperVoice(
-        config=PiperConfig.from_dict(description), session=onnxruntime.InferenceSession(str(VOICE), options, providers=["CPUExecutionProvider"])
-    )
+    session = onnxruntime.InferenceSession(str(VOICE), options, providers=["CPUExecutionProvider"])
+    return PiperVoice(config=PiperConfig.from_dict(description), session=session)
 
 
 def neural(text: str, length: float) -> np.ndarray:
@@ -154,20 +157,19 @@ def shard(path: Path, first: int, count: int, seed: int, held_out: bool) -> int:
 
 def make(work: Path, scale: Scale) -> None:
     """Speaks both sets into `work/questions/`: about `scale.questions` turns to learn from, a twentieth of that to judge by."""
-    conversations_wanted = max(1, round(scale.questions / TURNS_PER_CONVERSATION))
+    wanted = max(1, round(scale.questions / TURNS_PER_CONVERSATION))
     jobs = []
-    for name, total, seed, held_out in (("held_out", max(2, conversations_wanted // 20), 2, True), ("train", conversations_wanted, 1, False)):
+    for name, total, seed, held_out in (("held_out", max(2, wanted // 20), 2, True), ("train", wanted, 1, False)):
         folder = work / "questions" / name
         folder.mkdir(parents=True, exist_ok=True)
         for first in range(0, total, SHARD):
             path = folder / f"{first // SHARD:04}"
             if not path.with_suffix(".json").exists():
                 jobs.append((path, first, min(SHARD, total - first), seed, held_out))
-    spoken = 0
-    with ProcessPoolExecutor(scale.processes) as pool:
-        for done, future in enumerate(as_completed([pool.submit(shard, *job) for job in jobs]), 1):
-            spoken += future.result()
-            print(f"questions: shard {done} of {len(jobs)}, {spoken} turns", flush=True)
+    progress = Progress("questions", len(jobs))
+    with ProcessPoolExecutor(scale.processes, mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(shard, *job) for job in jobs]):
+            progress.step(note=f"{future.result()} turns in the last")
 
 
 @dataclass(frozen=True)

@@ -22,14 +22,15 @@ from .features import BINS, WINDOW, Windows
 from .scale import Scale
 from .thinker_data import Batches, Template
 from .thinker_model import Thinker, warm_embeddings
+from .training import autocast
 
-RATE = 5e-4  # highest learning rate
 WARM_UP = 200  # steps
 TRANSCRIPT_WEIGHT = 0.8  # of the questions' CTC loss beside that of the answers
 TRANSCRIPT_FIRST = 3_000  # steps of CTC alone, without which a cold start learns to answer without listening; at most a quarter
 AVERAGE = 0.998  # of the averaged weights that stay at each step
 SAY_EVERY, SAVE_EVERY, JUDGE_EVERY = 20.0, 120.0, 300.0  # seconds
 JUDGED_TURNS = 150
+LONGEST_STEP = 30.0  # seconds that count as training; the rest of a longer one is a judgement or a machine that slept
 
 
 def masked(windows: Windows) -> Windows:
@@ -69,7 +70,7 @@ class Training:
         self.averaged = [b for a, b in zip(self.model.parameters(), self.average.parameters()) if a.requires_grad]
         matrices, others = [p for p in self.learning if p.ndim > 1], [p for p in self.learning if p.ndim < 2]
         groups = [{"params": matrices, "weight_decay": 0.02}, {"params": others, "weight_decay": 0.0}]
-        self.optimizer = torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.98), fused=True)
+        self.optimizer = torch.optim.AdamW(groups, lr=scale.thinker_rate, betas=(0.9, 0.98), fused=True)
         self.transcript_first = 0 if warm_start else min(TRANSCRIPT_FIRST, scale.thinker_steps // 4)
         self.step, self.seconds, self.best = 0, 0.0, -1.0
 
@@ -100,10 +101,11 @@ class Training:
         """One step. Returns what to report."""
         batch = batch.to(self.device)
         batch.windows = masked(batch.windows)
-        rate = RATE * min(1.0, (self.step + 1) / WARM_UP) * (0.03 + 0.97 * (0.5 + 0.5 * math.cos(math.pi * min(1.0, self.progress))))
+        falling = 0.03 + 0.97 * (0.5 + 0.5 * math.cos(math.pi * min(1.0, self.progress)))
+        rate = self.scale.thinker_rate * min(1.0, (self.step + 1) / WARM_UP) * falling
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        with torch.autocast(self.device.type, torch.bfloat16):
+        with autocast(self.device):
             answer, transcript, accuracy = self.model.losses(batch, answers=self.step >= self.transcript_first)
         loss = answer + TRANSCRIPT_WEIGHT * transcript
         self.optimizer.zero_grad(set_to_none=True)
@@ -119,10 +121,11 @@ class Training:
     def judge(self, talks: list[list[questions.Spoken]]) -> None:
         """Asks held-out questions; keeps the average if it never was better."""
         begun = time.monotonic()
-        with torch.autocast(self.device.type, torch.bfloat16):
+        with autocast(self.device):
             judged = thinker_judge.answers(self.average, self.template, talks, self.device)
         right = thinker_judge.share_right(judged)
-        print(f"thinker: step {self.step}: {right:.3f} of {len(judged)} held-out turns right ({time.monotonic() - begun:.0f} s)", flush=True)
+        taken = time.monotonic() - begun
+        print(f"thinker: step {self.step}: {right:.3f} of {len(judged)} held-out turns right ({taken:.0f} s)", flush=True)
         print("  " + thinker_judge.by(judged, lambda one: one.turn.topic), flush=True)
         print("  " + thinker_judge.by(judged, lambda one: one.voice), flush=True)
         for one in [one for one in judged if not one.right][:6]:
@@ -171,7 +174,7 @@ def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.devic
         for name, value in (training.learn(batch) | {"waited": waited}).items():
             smooth[name] = 0.97 * smooth.get(name, value) + 0.03 * value
         now = time.monotonic()
-        training.seconds += now - last
+        training.seconds += min(now - last, LONGEST_STEP)
         last = now
         if now - said > SAY_EVERY:
             said = now

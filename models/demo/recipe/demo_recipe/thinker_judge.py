@@ -65,7 +65,9 @@ def answers(model: Thinker, template: Template, talks: list[list[Spoken]], devic
     return judged
 
 
-def greedy(model: Thinker, template: Template, prompts: list[list[int]], heard: list[torch.Tensor], device: torch.device) -> list[list[int]]:
+def greedy(
+    model: Thinker, template: Template, prompts: list[list[int]], heard: list[torch.Tensor], device: torch.device
+) -> list[list[int]]:
     """The likeliest next token until the stop. Reads everything again for each token: short, and fast enough for a few hundred turns."""
     given: list[list[int]] = [[] for _ in prompts]
     # Those of like length go together.
@@ -77,7 +79,9 @@ def greedy(model: Thinker, template: Template, prompts: list[list[int]], heard: 
             last = torch.tensor([len(row) - 1 for row in rows], device=device)
             ids = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)
             hidden = model.read(ids, torch.cat([heard[k] for k in open_ones]))
-            chosen = model.reference.lm_head(hidden[torch.arange(len(rows), device=device), last]).argmax(-1).tolist()
+            scores = model.reference.lm_head(hidden[torch.arange(len(rows), device=device), last])
+            scores[:, template.audio_token] = float("-inf")  # stands for sound that was heard
+            chosen = scores.argmax(-1).tolist()
             for k, token in zip(open_ones, chosen):
                 if token != template.stop:
                     given[k].append(token)

@@ -66,7 +66,7 @@ class Thinker(nn.Module):
         return self.reference.get_input_embeddings()
 
     def _initialise(self) -> None:
-        """Scales at which the audio tower learns: the reference's classes start with weights of .02, with which it takes ten times as long."""
+        """Scales at which the audio tower learns: with the .02 of the reference's classes it takes ten times as long."""
         for module in self.tower.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
@@ -98,11 +98,13 @@ class Thinker(nn.Module):
         # A turn's only window is not padded to a full one: what lies behind its end is zero for every convolution.
         short = windows.first & (windows.frames < features.WINDOW)
         full = self._halve(windows.mel[~short], None)
+        cut = self._halve(windows.mel[short], windows.frames[short])
         rows = full.new_zeros(rounded(len(windows.mel)), *full.shape[1:])
-        rows = rows.index_put((torch.where(~short)[0],), full).index_put((torch.where(short)[0],), self._halve(windows.mel[short], windows.frames[short]))
+        rows = rows.index_put(torch.where(~short), full).index_put(torch.where(short), cut)
         positions = rows.shape[1]
         rows = rows + tower.positional_embedding.positional_embedding[:positions].to(rows.dtype)
-        present = torch.arange(positions, device=rows.device)[None] < F.pad(windows.tokens(), (0, len(rows) - len(windows.mel)))[:, None]
+        tokens = F.pad(windows.tokens(), (0, len(rows) - len(windows.mel)))
+        present = torch.arange(positions, device=rows.device)[None] < tokens[:, None]
         for layer in tower.layers:
             rows = rows + self._attend(layer.self_attn, layer.self_attn_layer_norm(rows), present)
             rows = rows + layer.fc2(layer.activation_fn(layer.fc1(layer.final_layer_norm(rows))))
@@ -112,12 +114,15 @@ class Thinker(nn.Module):
         """Through three halving convolutions: `[windows, WINDOW_TOKENS, width]`."""
         tower = self.tower
         count = len(mel)
-        picture = F.pad(mel, (0, 0, 0, 0, 0, rounded(count) - count)).transpose(1, 2)[:, None].contiguous(memory_format=torch.channels_last)
+        picture = F.pad(mel, (0, 0, 0, 0, 0, rounded(count) - count)).transpose(1, 2)[:, None]
+        picture = picture.contiguous(memory_format=torch.channels_last)
+        if lengths is not None:
+            lengths = F.pad(lengths, (0, len(picture) - count))
         for convolution in (tower.conv2d1, tower.conv2d2, tower.conv2d3):
             picture = F.gelu(convolution(picture))
             if lengths is not None:
                 lengths = (lengths + 1) // 2
-                behind = torch.arange(picture.shape[-1], device=picture.device)[None] >= F.pad(lengths, (0, len(picture) - count))[:, None]
+                behind = torch.arange(picture.shape[-1], device=picture.device)[None] >= lengths[:, None]
                 picture = picture.masked_fill(behind[:, None, None], 0.0)
         padded, channels, bins, positions = picture.shape
         return tower.conv_out(picture.permute(0, 3, 1, 2).reshape(padded, positions, channels * bins))[:count]

@@ -79,7 +79,8 @@ class Steps(unittest.TestCase):
             frames = torch.zeros(2, dtype=torch.long).index_add_(0, windows.turn, windows.frames)
             mel = torch.zeros(2, features.BINS, int(frames.max()))
             for turn in range(2):
-                mel[turn, :, : frames[turn]] = torch.cat([m[:n] for m, n, t in zip(windows.mel, windows.frames, windows.turn) if t == turn]).T
+                own = [m[:n] for m, n, t in zip(windows.mel, windows.frames, windows.turn) if t == turn]
+                mel[turn, :, : frames[turn]] = torch.cat(own).T
             present = (torch.arange(mel.shape[2])[None] < frames[:, None]).long()
             expected = self.model.reference(
                 input_ids=made.ids, attention_mask=torch.ones_like(made.ids), input_features=mel, feature_attention_mask=present
@@ -90,14 +91,22 @@ class Steps(unittest.TestCase):
         written = Talk([Part("Hello.", "Hello! How can I help you?"), Part("Bye.", "Goodbye, talk to you soon.")], "Be kind.")
         made = batch([written, Talk([Part("x", "y", np.zeros(8_000, np.float32))])], self.template)
         wanted = [token for token in made.targets[0].tolist() if token != IGNORED]
-        self.assertEqual(self.words.decode(wanted, skip_special_tokens=False), "Hello! How can I help you?<|im_end|>Goodbye, talk to you soon.<|im_end|>")
+        text = self.words.decode(wanted, skip_special_tokens=False)
+        self.assertEqual(text, "Hello! How can I help you?<|im_end|>Goodbye, talk to you soon.<|im_end|>")
         whole = self.words.decode(made.ids[0].tolist(), skip_special_tokens=False)
         self.assertTrue(whole.startswith(
-            "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello.<|im_end|>\n<|im_start|>assistant\nHello! How can I help you?<|im_end|>\n"
+            "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello.<|im_end|>\n"
+            "<|im_start|>assistant\nHello! How can I help you?<|im_end|>\n"
             "<|im_start|>user\nBye.<|im_end|>\n"
         ))
         for at in (made.targets[0] != IGNORED).nonzero().flatten().tolist():
             self.assertEqual(made.targets[0][at], made.ids[0][at + 1])
+
+    def test_sound_that_looks_like_a_token_is_written_down_as_it(self) -> None:
+        tokens = torch.tensor(self.template.ids("What is the capital of France?"))
+        with torch.no_grad():
+            scores = self.model.transcript(self.model.embedding(tokens))
+        self.assertEqual(scores.argmax(-1).tolist(), (tokens + 1).tolist())
 
     def _hear(self, sounds: list[np.ndarray]) -> tuple[torch.Tensor, ...]:
         windows = features.log_mel(sounds)
