@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long conformance lint bench loadtest setup-test bench-engine bench-heard
+.PHONY: help run test test-long conformance lint bench loadtest setup-test bench-engine bench-heard eval-model
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -21,8 +21,8 @@ test:  ## Every test that a change must pass (at most 45 minutes on two cores, f
 	$(CARGO) test --release --workspace --no-fail-fast
 
 test-long:  ## The long tests too; writes target/report/test-long.txt
-	@$(SETUP) build tests
-	@scripts/dated-report.sh $(REPORT)/test-long.txt $(CARGO) test --release --workspace -- --include-ignored
+	@$(SETUP) build tests recipe
+	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 conformance:  ## Stock clients alone, one line each; `make test` runs them too
 	@$(SETUP) build tests
@@ -46,6 +46,13 @@ bench-engine:  ## Measure the engine's modes against each other and the physical
 bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
 	@$(SETUP) build recogniser
 	$(CARGO) run --release -p repartee-tests --bin bench_heard
+
+eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of each kind, and judge the answers; writes target/report/model.json
+	@$(SETUP) build recogniser speech
+	$(CARGO) build --release -p repartee
+	PYTHONPATH=models/demo/recipe target/tools/python/bin/python -m demo_recipe.evaluate \
+	  --gateway $${CARGO_TARGET_DIR:-target}/release/repartee --people target/tools/people \
+	  $(if $(MODEL),--model $(MODEL)) $(if $(CALLS),--calls $(CALLS)) $(ARGS)
 
 loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
 	@$(SETUP) build

@@ -8,6 +8,9 @@
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   recogniser Python with tests/requirements.txt alone: the independent ear, of which `tests` is more
+#   speech     espeak-ng and flite, which speak questions; recordings of people, unpacked out of Debian's pocketsphinx-testdata
+#   recipe     Python with models/demo/recipe/requirements.txt: all that makes the demo model, torch among it (several GB), and
+#              the synthesisers of `speech`
 #
 # Debian packages go to the system, everything else under target/tools and the node_modules beside each package.json.
 
@@ -109,10 +112,36 @@ recogniser() {
   python_tools python tests/requirements.txt
 }
 
-[ $# -gt 0 ] || die "which part? build, lint, tests, reference or recogniser"
+synthesisers() {
+  local missing=()
+  command -v espeak-ng >/dev/null || missing+=(espeak-ng)
+  command -v flite >/dev/null || missing+=(flite)
+  [ ${#missing[@]} -eq 0 ] || need_packages "speaking the questions" "${missing[@]}"
+}
+
+speech() {
+  synthesisers
+  local home=$TOOLS/people
+  [ -d "$home/usr/share/pocketsphinx" ] && return
+  # Without them everything else can still be judged.
+  command -v apt-get >/dev/null || { say "no recordings of people: they come in a Debian package, pocketsphinx-testdata"; return; }
+  say "unpacking recordings of people into $home"
+  mkdir -p "$home"
+  (cd "$home" && { apt-get download -qq pocketsphinx-testdata >/dev/null 2>&1 ||
+    { apt-get update -qq && apt-get download -qq pocketsphinx-testdata; } >&2; } &&
+    dpkg -x pocketsphinx-testdata_*.deb . && rm pocketsphinx-testdata_*.deb) ||
+    say "that failed: no recordings of people will be asked"
+}
+
+recipe() {
+  synthesisers
+  python_tools recipe models/demo/recipe/requirements.txt
+}
+
+[ $# -gt 0 ] || die "which part? build, lint, tests, reference, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | lint | tests | reference | recogniser) "$part" ;;
+    build | lint | tests | reference | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

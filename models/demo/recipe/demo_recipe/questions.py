@@ -1,0 +1,196 @@
+"""Questions, spoken: the callers' turns of many conversations in many synthetic voices.
+
+A set (`train`, `held_out`) is a folder of shards. A shard is two files:
+
+`N.npy`   all its sound, one turn after the other: int16 at 16 kHz, mono
+`N.json`  `{"turns": [...], "conversations": [[turn, ...], ...]}`; see `Spoken`
+
+Each turn is stored once; a conversation is a list of turns, spoken by one voice. The held-out set has voices and phrasings that the
+training set never hears. A shard that exists is kept, so that a run that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import subprocess
+import wave
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from functools import cache
+from math import gcd
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+from scipy.signal import resample_poly
+
+from .domain import Turn, conversations
+from .progress import Progress
+from .scale import Scale
+
+RATE = 16_000  # samples a second, as the audio tower hears
+SHARD = 250  # conversations of a shard
+TURNS_PER_CONVERSATION = 1.45  # on average
+
+# espeak-ng: an accent and a variant of the voice. Effects and voices that a person hardly understands are left out.
+ACCENTS = ("en-us", "en-us", "en-gb", "en-gb-x-rp", "en-us-nyc", "en-029", "en-gb-x-gbcwmd", "en-gb-scotland", "en-gb-x-gbclan")
+VARIANTS = (
+    "Alex Alicia Andrea Andy Annie AnxiousAndy Denis Diogo Gene Gene2 Henrique Hugo Jacky Lee Marco Mario Michael Mike Nguyen "
+    "RicishayMax RicishayMax2 RicishayMax3 Storm Tweaky adam anika announcer antonio aunty belinda benjamin boris caleb david ed "
+    "edward edward2 f1 f2 f4 f5 grandma grandpa gustave iven iven3 iven4 john klatt klatt2 klatt3 klatt5 klatt6 m1 m2 m3 m4 m5 m7 m8 "
+    "marcelo max michel miguel norbert pablo paul pedro quincy rob robert sandro shelby steph steph2 steph3 travis victor zac"
+).split()
+FLITE = ("kal16", "awb", "slt", "slt", "awb", "kal")
+FLITE_SHARE = 0.27
+# The teacher's voice, made higher or lower: the one that is learnt from a person. Slower to make than the others.
+NEURAL_SHARE = 0.1
+# Never heard in training, neither the voice nor, for espeak-ng, its variant in another accent.
+HELD_OUT_VOICES = (
+    "flite rms", "flite rms", "espeak en-gb-scotland+f3", "espeak en-us+m6", "espeak en-gb-x-gbclan+klatt4", "espeak en-us-nyc+linda",
+)
+
+
+@dataclass(frozen=True)
+class Voice:
+    """One caller: a synthesiser's voice with a speed and a pitch that stay for a conversation."""
+
+    name: str
+    speed: float  # 1 is the voice's own
+    pitch: int  # 0 to 99; not of flite
+
+    @staticmethod
+    def random(r: random.Random, held_out: bool) -> Voice:
+        """Anybody of the set."""
+        if held_out:
+            name = r.choice(HELD_OUT_VOICES)
+        elif (family := r.random()) < FLITE_SHARE:
+            name = "flite " + r.choice(FLITE)
+        elif family < FLITE_SHARE + NEURAL_SHARE:
+            name = "piper joe"
+        else:
+            name = f"espeak {r.choice(ACCENTS)}+{r.choice(VARIANTS)}"
+        return Voice(name, r.uniform(0.75, 1.2), r.randint(20, 80))
+
+    def say(self, text: str) -> np.ndarray:
+        """int16 at 16 kHz, without the silence around; loudest sample about 20,000."""
+        samples, rate = self._speak(text)
+        common = gcd(RATE, rate)
+        sound = resample_poly(samples.astype(np.float32), RATE // common, rate // common)
+        loudest = np.abs(sound).max(initial=0.0)
+        if loudest < 1:
+            raise RuntimeError(f"{self.name} said nothing to {text!r}; is its synthesiser installed?")
+        return trim(sound * (20_000 / loudest)).astype(np.int16)
+
+
+    def _speak(self, text: str) -> tuple[np.ndarray, int]:
+        """Samples and rate, as the synthesiser gives them."""
+        family, voice = self.name.split()
+        if family == "piper":
+            # Played at another rate it is another person, who speaks as fast as asked.
+            pitch = 0.8 + 0.5 * (self.pitch - 20) / 60
+            return neural(text, pitch / self.speed), round(22_050 * pitch / 50) * 50
+        if family == "flite":
+            command = ["flite", "-voice", voice, "--setf", f"duration_stretch={1 / self.speed:.2f}", "-t", text, "-o", "/dev/stdout"]
+        else:
+            command = ["espeak-ng", "-v", voice, "-s", str(round(175 * self.speed)), "-p", str(self.pitch), "--stdout", text]
+        return read_wave(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+@cache
+def _piper():
+    import onnxruntime
+    from piper.config import PiperConfig
+    from piper.voice import PiperVoice
+
+    from .voice import VOICE
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    description = json.loads(VOICE.with_suffix(".onnx.json").read_text())
+    session = onnxruntime.InferenceSession(str(VOICE), options, providers=["CPUExecutionProvider"])
+    return PiperVoice(config=PiperConfig.from_dict(description), session=session)
+
+
+def neural(text: str, length: float) -> np.ndarray:
+    """The teacher's voice with its own randomness, `length` times as long as usual; 22,050 Hz."""
+    from piper.config import SynthesisConfig
+
+    return np.concatenate([chunk.audio_int16_array for chunk in _piper().synthesize(text, SynthesisConfig(length_scale=length))])
+
+
+def read_wave(data: bytes) -> tuple[np.ndarray, int]:
+    """Samples and rate of a 16-bit mono WAV whose header, written to a pipe, may not know its length."""
+    with wave.open(io.BytesIO(data)) as file:
+        rate = file.getframerate()
+    body = data.index(b"data") + 8
+    return np.frombuffer(data[body : body + (len(data) - body) // 2 * 2], np.int16), rate
+
+
+def trim(sound: np.ndarray, threshold: float = 200.0, margin: int = RATE // 20) -> np.ndarray:
+    """Without what is below the threshold at both ends, but for 50 ms."""
+    loud = np.flatnonzero(np.abs(sound) > threshold)
+    return sound[max(0, loud[0] - margin) : loud[-1] + margin] if len(loud) else sound
+
+
+def shard(path: Path, first: int, count: int, seed: int, held_out: bool) -> int:
+    """Speaks conversations `first` to `first + count` of a seed. Returns how many turns that is."""
+    sounds, turns, lists = [], [], []
+    for index, conversation in enumerate(conversations(count, seed * 1_000_003 + first, held_out)):
+        r = random.Random(f"{seed} {first + index} voice")
+        voice = Voice.random(r, held_out)
+        lists.append([len(turns) + k for k in range(len(conversation.turns))])
+        for turn in conversation.turns:
+            sound = voice.say(turn.question)
+            start = turns[-1]["end"] if turns else 0
+            turns.append(dict(start=start, end=start + len(sound), voice=voice.name, **vars(turn)))
+            sounds.append(sound)
+    np.save(path.with_suffix(".npy"), np.concatenate(sounds))
+    # Last, and in one step: a shard is there when its list is.
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps({"turns": turns, "conversations": lists}))
+    part.replace(path.with_suffix(".json"))
+    return len(turns)
+
+
+def make(work: Path, scale: Scale) -> None:
+    """Speaks both sets into `work/questions/`: about `scale.questions` turns to learn from, a twentieth of that to judge by."""
+    wanted = max(1, round(scale.questions / TURNS_PER_CONVERSATION))
+    jobs = []
+    for name, total, seed, held_out in (("held_out", max(2, wanted // 20), 2, True), ("train", wanted, 1, False)):
+        folder = work / "questions" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        for first in range(0, total, SHARD):
+            path = folder / f"{first // SHARD:04}"
+            if not path.with_suffix(".json").exists():
+                jobs.append((path, first, min(SHARD, total - first), seed, held_out))
+    progress = Progress("questions", len(jobs))
+    with ProcessPoolExecutor(scale.processes, mp_context=get_context("spawn")) as pool:
+        for future in as_completed([pool.submit(shard, *job) for job in jobs]):
+            progress.step(note=f"{future.result()} turns in the last")
+
+
+@dataclass(frozen=True)
+class Spoken:
+    """A turn as it is stored."""
+
+    sound: np.ndarray  # int16 at 16 kHz
+    voice: str
+    turn: Turn
+
+
+def load(folder: Path) -> list[list[Spoken]]:
+    """The conversations of a set. Sound stays on disk until it is read."""
+    loaded = []
+    for listing in sorted(folder.glob("*.json")):
+        meta, sound = json.loads(listing.read_text()), np.load(listing.with_suffix(".npy"), mmap_mode="r")
+        turns = [
+            Spoken(sound[t["start"] : t["end"]], t["voice"], Turn(t["topic"], t["question"], t["answer"], tuple(t["key"])))
+            for t in meta["turns"]
+        ]
+        loaded += [[turns[k] for k in numbers] for numbers in meta["conversations"]]
+    if not loaded:
+        raise FileNotFoundError(f"no spoken questions in {folder}: run the step `questions` first")
+    return loaded

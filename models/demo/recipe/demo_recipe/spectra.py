@@ -1,0 +1,49 @@
+"""Distances between waveforms as the codec's training sees them."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .config import SAMPLE_RATE
+from .teacher import mel_filters
+
+
+class LogMel(nn.Module):
+    """Log-mel magnitudes `[batch, mels, frames]` of samples `[batch, n]`."""
+
+    def __init__(self, fft: int, hop: int, mels: int) -> None:
+        super().__init__()
+        self.fft, self.hop = fft, hop
+        self.register_buffer("filters", torch.tensor(mel_filters(fft, mels, SAMPLE_RATE), dtype=torch.float32))
+        self.register_buffer("window", torch.hann_window(fft))
+
+    def forward(self, samples: Tensor) -> Tensor:
+        spectrum = torch.stft(samples, self.fft, self.hop, window=self.window, return_complex=True)
+        # The square root's slope at zero is infinite.
+        magnitude = torch.view_as_real(spectrum).square().sum(-1).add(1e-9).sqrt()
+        return torch.log(torch.clamp(self.filters @ magnitude, min=1e-4))
+
+
+class Distance(nn.Module):
+    """Log-mel distance at four resolutions and, apart, the distance of complex spectra at three."""
+
+    BANDS = ((0.0, 1 / 24), (1 / 24, 1 / 6), (1 / 6, 1 / 2))  # shares of the spectrum that weigh the same
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mels = nn.ModuleList([LogMel(2048, 512, 128), LogMel(1024, 256, 80), LogMel(512, 128, 40), LogMel(256, 64, 20)])
+        for size in (256, 512, 1024):
+            self.register_buffer(f"window{size}", torch.hann_window(size))
+
+    def forward(self, made: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        mel = sum(F.l1_loss(m(made), m(wanted)) for m in self.mels)
+        wave = made.new_zeros(())
+        for size in (256, 512, 1024):
+            window = getattr(self, f"window{size}")
+            got, want = (torch.view_as_real(torch.stft(x, size, size // 4, window=window, return_complex=True)) for x in (made, wanted))
+            for low, high in self.BANDS:
+                a, b = int(low * size), max(int(low * size) + 1, int(high * size))
+                wave = wave + (got[:, a:b] - want[:, a:b]).abs().mean() / (want[:, a:b].abs().mean() + 1e-3)
+        return mel, wave / 9

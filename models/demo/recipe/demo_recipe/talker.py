@@ -1,0 +1,203 @@
+"""Step `talker`: trains the talker and its code predictor on the codes of the teacher's answers.
+
+What runs freely hears itself, and what it hears is never quite what it was taught. So part of what it hears in training is wrong: some
+frames' codes are those of another frame, mostly of the same phoneme, which is how its own mistakes sound.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tokenizers import Tokenizer
+from torch import Tensor, nn
+from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeTalkerForConditionalGeneration
+
+from . import config, tokenizer
+from .config import CODEBOOKS, CODES
+from .domain import conversations
+from .scale import Scale
+from .training import Run, autocast
+
+PREDICTED = 512  # frames of a batch that the code predictor learns from: it sees far more positions than the talker
+AHEAD = 3  # frames whose phoneme the auxiliary head names: this one and the next
+SAME_PHONEME = 0.7  # share of the wrong codes that come from a frame of the same phoneme
+FIRST_BOOK = 0.2  # how much rarer the first codebook is wrong than the others
+
+
+@dataclass
+class Spoken:
+    """One answer as the talker meets it."""
+
+    text: Tensor  # token ids with the end of the message
+    codes: Tensor  # [frames, CODEBOOKS]
+    phonemes: Tensor  # [frames]
+
+
+class Data:
+    """The answers, and frames to be wrong with."""
+
+    def __init__(self, work: Path) -> None:
+        kept = torch.load(work / "codes.pt", weights_only=True)
+        self.words = tokenizer.load(work)
+        end = self.words.token_to_id("<|im_end|>")
+        self.answers = [
+            Spoken(torch.tensor(self.words.encode(a["text"]).ids + [end]), a["codes"].long(), a["phonemes"].long())
+            for a in kept["answers"]
+        ]
+        self.codes = torch.cat([a.codes for a in self.answers])
+        phonemes = torch.cat([a.phonemes for a in self.answers])
+        # Frames sorted by phoneme, so that one of the same phoneme is one random number away.
+        self._order = phonemes.argsort(stable=True)
+        self._counts = torch.bincount(phonemes, minlength=len(kept["phonemes"]))
+        self._firsts = self._counts.cumsum(0) - self._counts
+        self.questions = [self.words.encode(t.question).ids for talk in conversations(300, seed=23) for t in talk.turns]
+
+    def batch(self, count: int) -> list[Spoken]:
+        return [self.answers[i] for i in torch.randint(0, len(self.answers), (count,)).tolist()]
+
+    def corrupted(self, said: Spoken) -> Tensor:
+        """The codes with some of them wrong: in one utterance in five none, in the others up to all of the later codebooks."""
+        frames = len(said.codes)
+        share = 0.0 if torch.rand(()) < 0.2 else torch.rand(()).item()
+        pick = self._firsts[said.phonemes] + (torch.rand(frames) * self._counts[said.phonemes]).long()
+        alike = self.codes[self._order[pick]]
+        other = self.codes[torch.randint(0, len(self.codes), (frames,))]
+        wrong = torch.where((torch.rand(frames) < SAME_PHONEME)[:, None], alike, other)
+        chance = torch.full((frames, CODEBOOKS), share)
+        chance[:, 0] *= FIRST_BOOK
+        return torch.where(torch.rand(frames, CODEBOOKS) < chance, wrong, said.codes)
+
+
+class Talker(nn.Module):
+    """The reference's talker, and a head that names phonemes: needed in training only."""
+
+    def __init__(self, words: Tokenizer, embeddings: Tensor) -> None:
+        super().__init__()
+        self.config = config.model(words).talker_config
+        self.model = Qwen3OmniMoeTalkerForConditionalGeneration._from_config(self.config)
+        self.naming = nn.Linear(config.HIDDEN, AHEAD * 128)
+        self.register_buffer("text", embeddings, persistent=False)
+        initialise(self.model)
+        token = words.token_to_id
+        line = words.encode("\n").ids
+        self._user = [token("<|im_start|>"), token_of(words, "user"), *line]
+        self._before = [token("<|audio_start|>")]
+        self._after = [token("<|audio_end|>")]
+        self._end = [token("<|im_end|>"), *line]
+        self._assistant = [token("<|im_start|>"), token_of(words, "assistant"), *line]
+        self._pad, self._bos, self._eos = (token(t) for t in ("<tts_pad>", "<tts_text_bos>", "<tts_text_eod>"))
+        c = self.config
+        self._control = [
+            c.codec_nothink_id, c.codec_think_bos_id, c.codec_think_eos_id, c.speaker_id[config.SPEAKER], c.codec_pad_id, c.codec_bos_id
+        ]
+
+    def rows(self, ids: list[int] | Tensor) -> Tensor:
+        """Text tokens as the talker hears them."""
+        return self.model.text_projection(self.text[torch.as_tensor(ids, device=self.text.device)])
+
+    def user(self, typed: list[int] | None, audio: int) -> list[Tensor]:
+        """A user's message: typed text or `audio` rows of sound, which this talker does not listen to (see `initialise`)."""
+        silent = self.text.new_zeros(audio, config.HIDDEN)
+        if typed is not None:
+            return [self.rows(self._user + typed + self._end)]
+        return [self.rows(self._user + self._before), silent, self.rows(self._after + self._end)]
+
+    def sequence(self, said: Spoken, heard: Tensor, users: list[Tensor]) -> tuple[Tensor, int]:
+        """Input rows `[n, hidden]` of one answer, and the row that predicts its first frame.
+
+        Row k of the answer is the sum of frame k's codes and text token k + 1, as the reference feeds them.
+        """
+        books = self.model.code_predictor.get_input_embeddings()
+        frames = len(heard)
+        text = self.rows(torch.cat([said.text, said.text.new_tensor([self._eos])]))
+        pads = self.rows([self._pad] * 4)
+        head_text = torch.cat([self.rows(self._assistant), pads, self.rows([self._bos]), text[:1]])
+        control = self.model.get_input_embeddings()(torch.tensor(self._control, device=self.text.device))
+        head = head_text + F.pad(control, (0, 0, len(self._assistant), 0))
+        sound = self.model.get_input_embeddings()(heard[:, 0])
+        sound = sound + sum(books[k](heard[:, k + 1]) for k in range(CODEBOOKS - 1))
+        trailing = torch.cat([text[1:], pads[:1].expand(frames, -1)])[:frames]
+        before = torch.cat([*users, head])
+        return torch.cat([before, sound + trailing]), len(before) - 1
+
+    def loss(self, batch: list[Spoken], data: Data) -> dict[str, Tensor]:
+        """Cross entropies of the first codebook, the others, and the phonemes."""
+        device = self.text.device
+        rows, firsts = [], []
+        for said in batch:
+            users = []
+            for _ in range(1 if torch.rand(()) < 0.8 else 2):
+                typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
+                users += self.user(typed, int(torch.randint(4, 50, ())))
+            sequence, first = self.sequence(said, data.corrupted(said).to(device), users)
+            rows.append(sequence)
+            firsts.append(first)
+        inputs = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        positions = torch.arange(inputs.shape[1], device=device).expand(3, len(batch), -1)
+        hidden = self.model.model(inputs_embeds=inputs, position_ids=positions, use_cache=False).last_hidden_state
+        # Every frame and the end.
+        states = torch.cat([hidden[i, f : f + len(s.codes) + 1] for i, (f, s) in enumerate(zip(firsts, batch))])
+        stop = torch.tensor([self.config.codec_eos_token_id])
+        wanted = torch.cat([torch.cat([s.codes[:, 0], stop]) for s in batch]).to(device)
+        talker = F.cross_entropy(self.model.codec_head(states).float(), wanted)
+
+        named = self.naming(states).float().view(len(states), AHEAD, -1)
+        coming = torch.cat([torch.stack([F.pad(s.phonemes[k:], (0, k + 1), value=-100) for k in range(AHEAD)], 1) for s in batch])
+        phonemes = F.cross_entropy(named.flatten(0, 1), coming.to(device).flatten(), ignore_index=-100)
+
+        speaking = wanted != self.config.codec_eos_token_id
+        codes = torch.cat([s.codes for s in batch]).to(device)
+        pick = torch.randperm(len(codes), device=device)[:PREDICTED]
+        predictor = self.predicted(states[speaking][pick], codes[pick], data)
+        right = (self.model.codec_head(states).argmax(-1) == wanted).float().mean()
+        return {"talker": talker, "predictor": predictor, "phonemes": phonemes, "right": right}
+
+    def predicted(self, states: Tensor, codes: Tensor, data: Data) -> Tensor:
+        """Cross entropy of codebooks 1 and on, each from the talker's state and the codes before it, of which up to a fifth are wrong."""
+        predictor = self.model.code_predictor
+        books = predictor.get_input_embeddings()
+        other = data.codes[torch.randint(0, len(data.codes), (len(codes),))].to(codes.device)
+        wrong = torch.rand(codes.shape, device=codes.device) < torch.rand(len(codes), 1, device=codes.device) * 0.2
+        heard = torch.where(wrong, other, codes)
+        first = self.model.get_input_embeddings()(codes[:, 0])
+        inputs = torch.stack([states, first.to(states.dtype)] + [books[k](heard[:, k + 1]).to(states.dtype) for k in range(CODEBOOKS - 2)], 1)
+        hidden = predictor.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
+        return sum(
+            F.cross_entropy(predictor.lm_head[k](hidden[:, k + 1]).float(), codes[:, k + 1]) for k in range(CODEBOOKS - 1)
+        ) / (CODEBOOKS - 1)
+
+
+def token_of(words: Tokenizer, text: str) -> int:
+    (only,) = words.encode(text).ids
+    return only
+
+
+@torch.no_grad()
+def initialise(talker: nn.Module) -> None:
+    """Weights that the reference leaves unset or tiny. The projection of the thinker's hidden states stays zero: text is all
+    that this talker hears, so that it can be trained without a thinker."""
+    for name, parameter in talker.named_parameters():
+        if name.endswith("norm.weight"):
+            parameter.fill_(1)
+        elif parameter.dim() >= 2 and "embed" not in name:
+            nn.init.normal_(parameter, 0, 0.7 * parameter.shape[-1] ** -0.5)
+        elif parameter.dim() >= 2:
+            nn.init.normal_(parameter, 0, 0.3)
+    for parameter in talker.hidden_projection.parameters():
+        parameter.zero_().requires_grad_(False)
+
+
+def train(work: Path, scale: Scale, device: torch.device) -> None:
+    """Trains until the scale's limit; goes on where an earlier run stopped. Writes `talker.pt`."""
+    data = Data(work)
+    talker = Talker(data.words, tokenizer.embeddings(work)).to(device)
+    run = Run("talker", work / "talker.pt", talker, scale.talker_rate, scale.talker_steps, scale.talker_seconds, scale.threads)
+    print(f"talker: {len(data.answers)} answers, {len(data.codes)} frames", flush=True)
+    for _ in run:
+        with autocast(device):
+            losses = talker.loss(data.batch(scale.talker_batch), data)
+        run.update("main", losses["talker"] + losses["predictor"] + 0.3 * losses["phonemes"])
+        run.report(losses)

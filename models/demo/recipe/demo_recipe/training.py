@@ -1,0 +1,105 @@
+"""What every training step shares: a loop with limits, learning rate, averaged weights, progress, and going on after a stop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+CLIP = 1.0  # of the gradient's norm
+WARM_UP = 200  # steps
+SAVE_EVERY = 120.0  # seconds
+REPORT_EVERY = 10.0  # seconds
+
+
+def autocast(device: torch.device) -> AbstractContextManager:
+    """bf16 where the device multiplies it faster: on GPUs and on processors with AMX."""
+    return torch.autocast(device.type, torch.bfloat16)
+
+
+class Run:
+    """Iterates over steps. `update` takes a loss and moves the weights; the file holds all that is needed to go on."""
+
+    def __init__(self, name: str, path: Path, model: nn.Module, rate: float, steps: int, seconds: float, threads: int) -> None:
+        torch.set_num_threads(threads)
+        self.name, self.path, self.model = name, path, model
+        self.steps, self.seconds = steps, seconds
+        self.step = 0
+        self.ema = {key: value.detach().clone() for key, value in model.state_dict().items()}
+        self._parts: dict[str, tuple[nn.Module, torch.optim.Optimizer, float]] = {}
+        self._seen: dict[str, float] = {}
+        self._kept = torch.load(path, map_location=next(model.parameters()).device, weights_only=True) if path.exists() else None
+        self.add("main", model, rate)
+        if self._kept:
+            self.step, self.ema = self._kept["step"], self._kept["ema"]
+            print(f"{name}: goes on at step {self.step}", flush=True)
+
+    def add(self, part: str, model: nn.Module, rate: float) -> None:
+        """Another model that this run trains, with its own optimiser."""
+        wanted = [p for p in model.parameters() if p.requires_grad]
+        optimiser = torch.optim.AdamW(wanted, lr=rate, betas=(0.9, 0.98), weight_decay=0.01)
+        if self._kept and part in self._kept["parts"]:
+            weights, state = self._kept["parts"][part]
+            model.load_state_dict(weights)
+            optimiser.load_state_dict(state)
+        self._parts[part] = (model, optimiser, rate)
+
+    def __iter__(self) -> Iterator[int]:
+        self._start = self._saved = self._said = time.monotonic()
+        first = self.step
+        while self.step < self.steps and time.monotonic() - self._start < self.seconds:
+            yield self.step
+            self.step += 1
+            self._average()
+            now = time.monotonic()
+            if now - self._said > REPORT_EVERY:
+                pace = (now - self._start) / (self.step - first)
+                left = min(self.seconds - (now - self._start), pace * (self.steps - self.step))
+                values = ", ".join(f"{key} {value:.3f}" for key, value in self._seen.items())
+                print(f"{self.name}: step {self.step}, {pace:.2f} s each, at most {left:.0f} s left; {values}", flush=True)
+                self._said = now
+            if now - self._saved > SAVE_EVERY:
+                self.save()
+                self._saved = now
+        self.save()
+
+    def done(self) -> float:
+        """How far the run is, 0 to 1, by whichever limit is nearer."""
+        return min(1.0, max(self.step / self.steps, (time.monotonic() - self._start) / self.seconds))
+
+    def update(self, part: str, loss: Tensor) -> None:
+        """One step of a part's optimiser, along a warm-up and half a cosine."""
+        model, optimiser, rate = self._parts[part]
+        for group in optimiser.param_groups:
+            group["lr"] = rate * min(1, (self.step + 1) / WARM_UP) * (0.02 + 0.98 * (1 + math.cos(math.pi * self.done())) / 2)
+        optimiser.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimiser.step()
+
+    def report(self, values: dict[str, Tensor | float]) -> None:
+        """Values for the progress line, averaged over about 50 steps."""
+        for key, value in values.items():
+            value = float(value)
+            self._seen[key] = value if key not in self._seen else 0.98 * self._seen[key] + 0.02 * value
+
+    @torch.no_grad()
+    def _average(self) -> None:
+        share = 1 - min(0.999, (self.step + 1) / (self.step + 20))
+        for key, value in self.model.state_dict().items():
+            if value.dtype.is_floating_point and not key.startswith("quantizer"):
+                self.ema[key].lerp_(value, share)
+            else:
+                self.ema[key].copy_(value)
+
+    def save(self) -> None:
+        """Writes the file whole or not at all."""
+        parts = {part: (model.state_dict(), optimiser.state_dict()) for part, (model, optimiser, _) in self._parts.items()}
+        part_path = self.path.with_suffix(".part")
+        torch.save({"step": self.step, "ema": self.ema, "parts": parts}, part_path)
+        part_path.rename(self.path)

@@ -1,0 +1,197 @@
+"""The judge's rules: no model, no network, no synthesiser."""
+
+import json
+import tempfile
+import unittest
+from pathlib import Path
+
+import numpy as np
+
+from demo_recipe import held_out
+from demo_recipe.domain import Turn, conversations
+from demo_recipe.domain.words import number
+from demo_recipe.evaluate import conditions, sound, table, words
+
+COMMITTED = Path(__file__).parents[2] / "held-out"
+
+
+def turn(answer: str, key: str) -> Turn:
+    return Turn("", "", answer, tuple(key.split()))
+
+
+class Words(unittest.TestCase):
+    def test_digits_and_words_are_the_same(self) -> None:
+        for heard in ("Fifty-one.", "51", "fifty one", "51."):
+            self.assertEqual(words.words(heard), ["fifty", "one"])
+        self.assertEqual(words.words("1, 2, 3"), ["one", "two", "three"])
+        for n in range(145):
+            self.assertEqual(words.words(f"It is {n}."), ["it", "is", *number(n).split()])
+
+    def test_digits_without_commas_are_counted_out_where_no_hundred_is_due(self) -> None:
+        self.assertTrue(words.right(turn("Seven, eight, nine.", "seven eight nine"), "789."))
+        self.assertTrue(words.right(turn("Twelve times twelve is one hundred forty four.", "one hundred forty four"), "12 times 12 is 144."))
+
+    def test_signs_are_words(self) -> None:
+        self.assertEqual(words.words("10 + 5 = 15"), words.words("Ten plus five is fifteen."))
+        self.assertEqual(words.words("3x4 is 12"), words.words("Three times four is twelve."))
+
+    def test_a_hyphen_is_minus_only_where_minus_is_due(self) -> None:
+        self.assertEqual(words.words("10-3 is 7", ["minus"]), ["ten", "minus", "three", "is", "seven"])
+        self.assertEqual(words.words("3-4-5"), ["three", "four", "five"])
+
+    def test_spelled_letters_are_letters_however_they_are_written(self) -> None:
+        cat = turn("Cat is spelled C, A, T.", "c a t")
+        for heard in ("Cat is spelled C-A-T.", "cat is spelled c a t", "Cat is spelled CAT.", "Cat is spelled C.A.T.", "Cat is spelled see a tea."):
+            self.assertTrue(words.right(cat, heard), heard)
+        for heard in ("Cat is spelled C-A-D.", "Cat is spelled cat.", "Cat is spelled C-A-T-S."):
+            self.assertFalse(words.right(cat, heard), heard)
+
+    def test_accents_and_apostrophes_do_not_matter(self) -> None:
+        self.assertEqual(words.words("Brasília. I don’t"), ["brasilia", "i", "dont"])
+
+    def test_words_that_sound_alike_count_only_where_a_number_is_due(self) -> None:
+        self.assertTrue(words.right(turn("One plus one is two.", "two"), "One plus one is too."))
+        self.assertTrue(words.right(turn("One, two, three, four.", "one two three four"), "Won, to, three, for."))
+        self.assertEqual(words.errors("Nice to meet you.", "Nice two meet you.").wrong, 1)
+
+
+class Right(unittest.TestCase):
+    def test_every_right_answer_is_right_and_no_other_is(self) -> None:
+        turns = list({t.answer: t for talk in conversations(1_500, seed=9, held_out=True) for t in talk.turns}.values())
+        for one in turns:
+            self.assertTrue(words.right(one, one.answer), one)
+        apart = [t for t in turns if t.topic != "repeating"][:250]  # which may repeat anything
+        confused = {(a.answer, b.answer) for a in apart for b in apart if a.key != b.key and words.right(a, b.answer)}
+        # Of two answers to "Where are you?" and "Who are you?" only the end is the same.
+        self.assertLessEqual(confused, {("I live inside your own machine.", "I am a small voice model that runs on your own machine.")})
+
+    def test_what_decides_belongs_at_the_end(self) -> None:
+        five = turn("Three plus two is five.", "five")
+        self.assertTrue(words.right(five, "3 plus 2 is 5."))
+        self.assertFalse(words.right(five, "Five plus two is seven."))
+        self.assertFalse(words.right(five, "Three plus two is twenty five."))
+        self.assertFalse(words.right(turn("It is twenty five.", "twenty five"), "It is five."))
+        monday = turn("Monday comes after Sunday.", "monday")
+        self.assertTrue(words.right(monday, "Monday comes after something."))
+        self.assertFalse(words.right(monday, "Tuesday comes after Monday."))
+        self.assertFalse(words.right(five, ""))
+
+    def test_not_knowing(self) -> None:
+        for said in ("Sorry, I don't know that.", "I do not know.", "Sorry, I don’t know that"):
+            self.assertTrue(words.declines(said))
+        for said in ("", "I know that.", "The capital of France is Paris."):
+            self.assertFalse(words.declines(said))
+
+
+class Errors(unittest.TestCase):
+    def test_replaced_left_out_and_added_words_count(self) -> None:
+        said = "The capital of France is Paris."
+        replaced, left_out, added = "The capital of France is Rome", "capital of France is Paris", "The the capital of France is Paris"
+        for heard, wrong in ((said, 0), (replaced, 1), (left_out, 1), (added, 1), ("", 6)):
+            self.assertEqual(words.errors(said, heard), words.Errors(wrong, 6))
+        self.assertAlmostEqual((words.Errors(1, 6) + words.Errors(2, 6)).rate, 0.25)
+
+
+class Sound(unittest.TestCase):
+    def setUp(self) -> None:
+        self.noise = np.random.default_rng(1).standard_normal(sound.RATE * 4) * 0.05
+
+    def test_a_click_at_each_frame_is_seen_and_one_elsewhere_is_not_taken_for_it(self) -> None:
+        smooth = np.convolve(self.noise, np.hanning(24) / 12, "same")[: 20 * sound.FRAME]
+        # An answer's first frame is short.
+        smooth = smooth[100:]
+        places = len(smooth) - sound.FRAME * np.arange(1, 19)
+        self.assertAlmostEqual(sound.boundaries([smooth]), 1.0, delta=0.2)
+        clicked, beside = smooth.copy(), smooth.copy()
+        for place in places:
+            clicked[place:] += 0.02 * (-1) ** (place // sound.FRAME)
+            beside[place + 500 :] += 0.02 * (-1) ** (place // sound.FRAME)
+        self.assertGreater(sound.boundaries([clicked]), 5)
+        self.assertLess(sound.boundaries([beside]), 0.5)
+
+    def test_level_leaves_pauses_out(self) -> None:
+        tone = 0.1 * np.sin(np.arange(sound.RATE) * 0.2)
+        self.assertAlmostEqual(sound.level([tone]), -23.0, delta=0.1)
+        self.assertAlmostEqual(sound.level([np.concatenate([tone, np.zeros(sound.RATE)])]), -23.0, delta=0.1)
+
+    def test_distance_ignores_level_and_sees_colour(self) -> None:
+        flat = sound.spectrum([self.noise])
+        self.assertAlmostEqual(sound.distance(flat, sound.spectrum([self.noise / 7])), 0.0, delta=0.01)
+        self.assertGreater(sound.distance(flat, sound.spectrum([np.cumsum(self.noise) * 0.1])), 6.0)
+
+    def test_silence_is_refused(self) -> None:
+        with self.assertRaises(ValueError):
+            sound.level([])
+
+
+class Lists(unittest.TestCase):
+    def test_what_is_committed_is_what_the_step_writes(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for kind, made in held_out.lists().items():
+                path = Path(folder) / f"{kind}.json"
+                held_out.write(path, made)
+                self.assertEqual(path.read_text(), (COMMITTED / path.name).read_text(), kind)
+                self.assertEqual([held.turns for held in held_out.load(path)], [held.turns for held in made])
+
+    def test_no_held_out_question_is_asked_in_training(self) -> None:
+        trained = {t.question for talk in conversations(20_000, seed=1) for t in talk.turns}
+        for kind in held_out.KINDS:
+            for held in held_out.load(COMMITTED / f"{kind}.json"):
+                self.assertNotIn(held.turns[-1].question, trained)
+
+    def test_the_voice_is_described(self) -> None:
+        voice = json.loads((COMMITTED / "voice.json").read_text())
+        for name in ("natural", "locked"):
+            self.assertEqual(len(voice[name]["spectrum"]), sound.BANDS)
+            self.assertTrue(-40 < voice[name]["level"] < -10)
+
+
+class Conditions(unittest.TestCase):
+    def test_the_wire_carries_the_same_sound_at_another_rate(self) -> None:
+        tone = 0.5 * np.sin(2 * np.pi * 500 * np.arange(16_000) / 16_000).astype(np.float32)
+        raised = np.frombuffer(conditions.on_the_wire(tone), "<i2") / 32768
+        self.assertEqual(len(raised), 24_000)
+        spectrum = np.abs(np.fft.rfft(raised)) / 12_000
+        self.assertAlmostEqual(spectrum[500], 0.5, delta=0.01)
+
+    def test_too_loud_is_clipped_not_wrapped(self) -> None:
+        self.assertGreater(np.frombuffer(conditions.on_the_wire(np.full(1_600, 1.5, np.float32)), "<i2")[1_200], 32_000)
+
+
+class Table(unittest.TestCase):
+    def judged(self, transcript: str, heard: str, kind: str = "single") -> table.Judged:
+        return table.Judged(kind, "clean", "flite rms", turn("One plus one is two.", "two"), True, transcript, heard, 1.0)
+
+    def rows(self) -> list[table.Row]:
+        good, mumbled = self.judged("One plus one is two.", "1 plus 1 is 2."), self.judged("One plus one is two.", "One plus one is blue.")
+        unknown = self.judged("Sorry, I don't know that.", "Sorry, I don't know that.", "unknown")
+        return table.answer_rows([good, mumbled, good, good, unknown]) + [table.speed_row(3.0, 100.0)]
+
+    def test_shares_are_of_the_right_answers(self) -> None:
+        rows = {row.measure: row for row in self.rows()}
+        self.assertEqual(rows["right_clean_heard"].value, 75)
+        self.assertEqual(rows["right_clean_text"].value, 100)
+        self.assertEqual(rows["unknown_heard"].value, 100)
+        self.assertAlmostEqual(rows["word_errors_clean"].value, 100 / 25)
+        self.assertTrue(np.isnan(rows["memory_heard"].value))
+        self.assertAlmostEqual(rows["rtf"].ratio, 2.0)
+        self.assertAlmostEqual(rows["right_clean_heard"].ratio, 75 / 95)
+
+    def test_the_report_is_plain_json(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "target/report/model.json"
+            table.report(self.rows(), path)
+            written = json.loads(path.read_text(), parse_constant=self.fail)
+            self.assertEqual(set(written), {"name", "date", "machine", "rows"})
+            for row in written["rows"]:
+                self.assertEqual(set(row), {"measure", "ours", "peer", "ratio", "unit", "note"})
+
+    def test_the_card_keeps_what_is_around_the_table(self) -> None:
+        text = f"before\n{table.BEGIN}\nold\n{table.END}\nafter\n"
+        self.assertEqual(table.card(text, "new"), f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n")
+        with self.assertRaises(SystemExit):
+            table.card("no marks", "new")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,97 @@
+"""The talker learns codes: on codes that were made up here, so that no voice is needed."""
+
+import shutil
+import tempfile
+import unittest
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from demo_recipe import config, talker, tokenizer
+from demo_recipe.config import CODEBOOKS, CODES
+from demo_recipe.scale import SMOKE
+
+CPU = torch.device("cpu")
+TEXTS = ("Hello! How can I help you?", "Two plus two is four.", "The capital of France is Paris.")
+
+
+class Steps(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.work = Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.work)
+        torch.manual_seed(1)
+        torch.set_num_threads(1)
+        answers = [
+            {
+                "text": text,
+                "codes": torch.randint(0, CODES, (9 + k, CODEBOOKS), dtype=torch.int16),
+                "phonemes": torch.arange(9 + k, dtype=torch.int16) % 4,
+            }
+            for k, text in enumerate(TEXTS)
+        ]
+        torch.save({"answers": answers, "phonemes": ["", "a", "b", "c"]}, cls.work / "codes.pt")
+        cls.data = talker.Data(cls.work)
+        cls.model = talker.Talker(cls.data.words, tokenizer.embeddings(cls.work)).eval()
+
+    def test_training_stops_is_saved_and_goes_on(self) -> None:
+        talker.train(self.work, replace(SMOKE, talker_steps=2), CPU)
+        self.assertEqual(torch.load(self.work / "talker.pt")["step"], 2)
+        talker.train(self.work, replace(SMOKE, talker_steps=3), CPU)
+        kept = torch.load(self.work / "talker.pt")
+        self.assertEqual(kept["step"], 3)
+        weights, optimiser = kept["parts"]["main"]
+        self.assertTrue(all(value.isfinite().all() for value in weights.values()))
+        self.assertEqual({int(state["step"]) for state in optimiser["state"].values()}, {3})
+        # The thinker's hidden states are not listened to.
+        silent = [name for name in weights if "hidden_projection" in name]
+        self.assertTrue(silent)
+        self.assertFalse(any(weights[name].any() for name in silent))
+
+    def test_each_frame_is_fed_with_the_text_that_is_due(self) -> None:
+        """Row k after the first is frame k's codes and text token k + 1; the end of the text once, then padding."""
+        said = self.data.answers[1]
+        with torch.no_grad():
+            rows, first = self.model.sequence(said, said.codes, [])
+            books = self.model.model.code_predictor.get_input_embeddings()
+            sound = self.model.model.get_input_embeddings()(said.codes[:, 0]) + sum(
+                books[k](said.codes[:, k + 1]) for k in range(CODEBOOKS - 1)
+            )
+            self.assertEqual(len(rows), first + 1 + len(said.codes))
+            token = self.data.words.token_to_id
+            due = said.text[1:].tolist() + [token("<tts_text_eod>")]
+            due += [token("<tts_pad>")] * len(said.codes)
+            torch.testing.assert_close(rows[first + 1 :], sound + self.model.rows(due[: len(said.codes)]))
+
+    def test_what_comes_later_does_not_change_what_was_said(self) -> None:
+        said = self.data.answers[2]
+        changed = said.codes.clone()
+        changed[5:] = (changed[5:] + 1) % CODES
+        with torch.no_grad():
+            hidden = []
+            for codes in (said.codes, changed):
+                rows, first = self.model.sequence(said, codes, [])
+                positions = torch.arange(len(rows)).expand(3, 1, -1)
+                out = self.model.model.model(inputs_embeds=rows[None], position_ids=positions, use_cache=False)
+                hidden.append(out.last_hidden_state[0, first:])
+        torch.testing.assert_close(hidden[0][:6], hidden[1][:6])
+        self.assertGreater((hidden[0][6:] - hidden[1][6:]).abs().max(), 1e-4)
+
+    def test_wrong_codes_are_codes_and_not_all_are_wrong(self) -> None:
+        torch.manual_seed(2)
+        said = self.data.answers[0]
+        tries = torch.stack([self.data.corrupted(said) for _ in range(400)])
+        self.assertTrue(((tries >= 0) & (tries < CODES)).all())
+        wrong = (tries != said.codes).float().mean((0, 1))
+        # The first codebook carries the sound: it is wrong much more rarely.
+        self.assertLess(wrong[0] * 3, wrong[1:].min())
+        self.assertTrue((wrong[1:] > 0.2).all() and (wrong[1:] < 0.6).all())
+
+    def test_the_codes_fit_the_talkers_vocabulary(self) -> None:
+        text = config.model(self.data.words).talker_config.text_config
+        self.assertGreater(text.vocab_size, config.CODEC_SPEAKER)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,139 @@
+"""Questions are spoken and the thinker learns from them: each step on a few seconds of data."""
+
+import shutil
+import tempfile
+import unittest
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeThinkerForConditionalGeneration
+
+from demo_recipe import config, features, questions, thinker, thinker_judge, tokenizer
+from demo_recipe.domain import Turn
+from demo_recipe.scale import SMOKE
+from demo_recipe.thinker_data import Part, Talk, Template, asks_for, batch, follows
+from demo_recipe.thinker_model import IGNORED, Thinker
+
+CPU = torch.device("cpu")
+
+
+class Steps(unittest.TestCase):
+    """One work folder for all: its questions and tokenizer take a few seconds to make."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.work = Path(tempfile.mkdtemp())
+        cls.addClassCleanup(shutil.rmtree, cls.work)
+        torch.set_num_threads(1)
+        questions.make(cls.work, SMOKE)
+        cls.words = tokenizer.load(cls.work)
+        cls.model = Thinker(cls.words, tokenizer.embeddings(cls.work)).eval()
+        cls.template = Template(cls.words)
+
+    def test_questions_are_heard_and_held_out_voices_apart(self) -> None:
+        train, held_out = (questions.load(self.work / "questions" / name) for name in ("train", "held_out"))
+        self.assertTrue({turn.voice for talk in held_out for turn in talk} <= set(questions.HELD_OUT_VOICES))
+        self.assertFalse({turn.voice for talk in train for turn in talk} & set(questions.HELD_OUT_VOICES))
+        for talk in train + held_out:
+            self.assertEqual(len({turn.voice for turn in talk}), 1)
+            for turn in talk:
+                self.assertGreater(len(turn.sound), questions.RATE // 5)
+                self.assertGreater(np.abs(turn.sound.astype(int)).max(), 15_000)
+
+    def test_spoken_questions_are_not_made_again(self) -> None:
+        made = sorted((self.work / "questions").rglob("*.npy"))
+        before = [path.stat().st_mtime_ns for path in made]
+        questions.make(self.work, SMOKE)
+        self.assertEqual(before, [path.stat().st_mtime_ns for path in made])
+
+    def test_training_stops_is_saved_and_goes_on(self) -> None:
+        thinker.train(self.work, replace(SMOKE, thinker_steps=2), None, CPU)
+        state = torch.load(self.work / "thinker_state.pt")
+        self.assertEqual(state["step"], 2)
+        self.assertTrue(all(value.isfinite().all() for value in state["model"].values()))
+        thinker.train(self.work, replace(SMOKE, thinker_steps=3), None, CPU)
+        self.assertEqual(torch.load(self.work / "thinker_state.pt")["step"], 3)
+        made = Qwen3OmniMoeThinkerForConditionalGeneration._from_config(config.model(self.words).thinker_config)
+        made.load_state_dict(torch.load(self.work / "thinker.pt")["model"])
+
+    def test_the_audio_tower_hears_as_the_reference_does(self) -> None:
+        random = np.random.default_rng(3)
+        # A turn of less than a window, one that ends with a window, one with a rest.
+        sounds = [random.standard_normal(samples).astype(np.float32) * 0.1 for samples in (9_000, 32_000, 40_100)]
+        with torch.no_grad():
+            for sound, heard in zip(sounds, self._hear(sounds)):
+                mel = torch.cat([w[:n] for w, n in zip(*(lambda w: (w.mel, w.frames))(features.log_mel([sound])))])
+                expected = self.model.tower(mel.T.contiguous(), feature_lens=torch.tensor([len(mel)])).last_hidden_state
+                torch.testing.assert_close(heard, expected, atol=1e-4, rtol=1e-4)
+
+    def test_the_thinker_reads_as_the_reference_does(self) -> None:
+        """With its own merging of sound and text, its own positions and its own mask."""
+        sounds = [np.random.default_rng(4).standard_normal(20_000).astype(np.float32) * 0.1] * 2
+        talk = [Part("one", "Yes.", sounds[0]), Part("Two", "No."), Part("three", "Yes.", sounds[1])]
+        made = batch([Talk(talk)], self.template)
+        with torch.no_grad():
+            windows = made.windows
+            hidden = self.model.read(made.ids, self.model.hear(windows))
+            frames = torch.zeros(2, dtype=torch.long).index_add_(0, windows.turn, windows.frames)
+            mel = torch.zeros(2, features.BINS, int(frames.max()))
+            for turn in range(2):
+                own = [m[:n] for m, n, t in zip(windows.mel, windows.frames, windows.turn) if t == turn]
+                mel[turn, :, : frames[turn]] = torch.cat(own).T
+            present = (torch.arange(mel.shape[2])[None] < frames[:, None]).long()
+            expected = self.model.reference(
+                input_ids=made.ids, attention_mask=torch.ones_like(made.ids), input_features=mel, feature_attention_mask=present
+            ).logits
+            torch.testing.assert_close(self.model.reference.lm_head(hidden), expected, atol=1e-3, rtol=1e-3)
+
+    def test_only_answers_and_their_stops_are_learnt(self) -> None:
+        written = Talk([Part("Hello.", "Hello! How can I help you?"), Part("Bye.", "Goodbye, talk to you soon.")], "Be kind.")
+        made = batch([written, Talk([Part("x", "y", np.zeros(8_000, np.float32))])], self.template)
+        wanted = [token for token in made.targets[0].tolist() if token != IGNORED]
+        text = self.words.decode(wanted, skip_special_tokens=False)
+        self.assertEqual(text, "Hello! How can I help you?<|im_end|>Goodbye, talk to you soon.<|im_end|>")
+        whole = self.words.decode(made.ids[0].tolist(), skip_special_tokens=False)
+        self.assertTrue(whole.startswith(
+            "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello.<|im_end|>\n"
+            "<|im_start|>assistant\nHello! How can I help you?<|im_end|>\n"
+            "<|im_start|>user\nBye.<|im_end|>\n"
+        ))
+        for at in (made.targets[0] != IGNORED).nonzero().flatten().tolist():
+            self.assertEqual(made.targets[0][at], made.ids[0][at + 1])
+
+    def test_sound_that_looks_like_a_token_is_written_down_as_it(self) -> None:
+        tokens = torch.tensor(self.template.ids("What is the capital of France?"))
+        with torch.no_grad():
+            scores = self.model.transcript(self.model.embedding(tokens))
+        self.assertEqual(scores.argmax(-1).tolist(), (tokens + 1).tolist())
+
+    def _hear(self, sounds: list[np.ndarray]) -> tuple[torch.Tensor, ...]:
+        windows = features.log_mel(sounds)
+        counts = torch.zeros(len(sounds), dtype=torch.long).index_add_(0, windows.turn, windows.tokens())
+        return self.model.hear(windows).split(counts.tolist())
+
+
+class Rules(unittest.TestCase):
+    def test_an_answer_is_right_by_what_decides(self) -> None:
+        arithmetic = Turn("arithmetic", "", "Twenty plus five is twenty five.", ("twenty", "five"))
+        self.assertTrue(thinker_judge.right(arithmetic, "Ten plus fifteen is twenty five."))
+        self.assertFalse(thinker_judge.right(arithmetic, "Twenty plus five is five."))
+        five = Turn("arithmetic", "", "Three plus two is five.", ("five",))
+        self.assertFalse(thinker_judge.right(five, "Five plus two is seven."))
+        self.assertFalse(thinker_judge.right(five, "Three plus two is twenty five."))
+        day = Turn("days and months", "", "Monday comes after Sunday.", ("monday",))
+        self.assertTrue(thinker_judge.right(day, "Monday comes after Sunday."))
+
+    def test_nobody_is_told_that_he_never_said_what_he_said(self) -> None:
+        told, asked = Turn("names", "", "Nice to meet you, Anna.", ()), Turn("memory", "", "You have not told me your name.", ())
+        self.assertFalse(follows([told], [asked]))
+        self.assertTrue(follows([asked], [told]))
+
+    def test_what_a_request_is_for(self) -> None:
+        self.assertEqual(asks_for("What is my favorite color?"), "color")
+        self.assertEqual(asks_for("Who am I?"), "name")
+
+
+if __name__ == "__main__":
+    unittest.main()
