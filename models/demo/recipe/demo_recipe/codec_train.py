@@ -1,4 +1,4 @@
-"""Step `codec`: trains encoder, quantizer and decoder together on the targets, then writes the codes of every answer.
+"""Steps `codec` and `codes`: trains encoder, quantizer and decoder together on the targets; writes the codes of every answer.
 
 Regression on spectra alone suffices for locked targets. With `scale.adversarial` the discriminators join after a third of the
 steps: natural targets need them.
@@ -115,7 +115,6 @@ def train(work: Path, scale: Scale, device: torch.device) -> None:
             report |= {"fooled": fooled, "matched": matched}
         run.update("main", loss)
         run.report(report)
-    encode(work, device)
 
 
 @torch.no_grad()

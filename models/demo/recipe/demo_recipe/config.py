@@ -19,7 +19,8 @@ SPEAKER = "joe"
 
 # Codes above the codebook are the talker's control tokens, in the order of the released checkpoints' configuration.
 CODEC_PAD, CODEC_BOS, CODEC_EOS, CODEC_NOTHINK, CODEC_THINK_BOS, CODEC_THINK_EOS, CODEC_SPEAKER = range(CODES, CODES + 7)
-TALKER_VOCABULARY = CODES + 16
+# The reference never samples the last 1,024 entries but the end of speech, so that many stand behind the codes.
+TALKER_VOCABULARY = CODES + 1024
 
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [12, 10, 10], "mrope_interleaved": True, "interleaved": True}
 
@@ -67,7 +68,7 @@ def model(tokenizer: Tokenizer) -> Qwen3OmniMoeConfig:
         text_config=dict(
             vocab_size=TALKER_VOCABULARY, hidden_size=HIDDEN, intermediate_size=256, num_hidden_layers=4, num_attention_heads=4,
             num_key_value_heads=2, head_dim=64, max_position_embeddings=4096, num_experts=4, num_experts_per_tok=2,
-            norm_topk_prob=True, moe_intermediate_size=48, shared_expert_intermediate_size=256, rope_parameters=ROPE,
+            norm_topk_prob=True, moe_intermediate_size=32, shared_expert_intermediate_size=192, rope_parameters=ROPE,
         ),
         code_predictor_config=dict(
             vocab_size=CODES, hidden_size=HIDDEN, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4,

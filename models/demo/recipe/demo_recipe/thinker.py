@@ -184,7 +184,7 @@ def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.devic
         if now - saved > SAVE_EVERY:
             saved = now
             training.save()
-        if now - judged > JUDGE_EVERY and training.step > training.transcript_first:
+        if now - judged > min(JUDGE_EVERY, scale.thinker_seconds / 8) and training.step > training.transcript_first:
             judged = now
             training.judge(talks)
     training.save()

@@ -85,7 +85,7 @@ class Run:
     def report(self, values: dict[str, Tensor | float]) -> None:
         """Values for the progress line, averaged over about 50 steps."""
         for key, value in values.items():
-            value = float(value)
+            value = float(value.detach()) if isinstance(value, Tensor) else value
             self._seen[key] = value if key not in self._seen else 0.98 * self._seen[key] + 0.02 * value
 
     @torch.no_grad()

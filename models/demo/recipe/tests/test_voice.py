@@ -88,6 +88,7 @@ class Steps(unittest.TestCase):
         self.assertEqual({int(state["step"]) for state in kept["parts"]["main"][1]["state"].values()}, {4})
         self.assertTrue(all(value.isfinite().all() for value in weights.values()))
         self.assertTrue(weights["quantizer.started"])
+        codec_train.encode(self.work, CPU)
         codes = torch.load(self.work / "codes.pt")
         said = list(answers.load(self.work))
         self.assertEqual([kept["text"] for kept in codes["answers"]], [one.text for one in said])
