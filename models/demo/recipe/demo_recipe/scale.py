@@ -39,7 +39,7 @@ SMOKE = Scale(
 )
 CPU = Scale(
     name="cpu", processes=2, threads=1, answers=6_000, questions=16_000, teacher="locked", adversarial=False, wave_weight=1,
-    compile=False, codec_steps=12_000, codec_batch=8, codec_rate=1e-3, codec_seconds=2_400, talker_steps=8_000, talker_batch=32,
+    compile=True, codec_steps=12_000, codec_batch=8, codec_rate=1e-3, codec_seconds=2_400, talker_steps=8_000, talker_batch=32,
     talker_rate=1e-3, talker_seconds=3_600, thinker_steps=12_000, thinker_batch=24, thinker_rate=6e-4, thinker_seconds=5_400,
 )
 # About twenty-five minutes on one H100 with 16 cores: codec and thinker side by side, then the talker.
