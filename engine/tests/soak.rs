@@ -7,6 +7,7 @@ mod common;
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::{Expected, difference, greedy_copy};
@@ -22,6 +23,8 @@ const SETTLED: usize = 1000;
 /// What the allocator may still take after that: it comes to rest after some ten thousand aborts, 1.5 MB higher. A leak of
 /// 300 bytes an abort is more.
 const ALLOCATOR: usize = 2 << 20;
+/// Held by the test that measures: the memory of a process is that of all its tests.
+static MEMORY: Mutex<()> = Mutex::new(());
 
 fn respond(number: u64) -> Respond {
     Respond::new(number, 1000 + number)
@@ -88,6 +91,7 @@ fn resident() -> usize {
 
 /// Aborts until `enough` says so of their number and of the time since the start.
 fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
+    let _alone = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let expected = Expected::load("dense");
     let folder = greedy_copy("dense", &expected);
     // The smallest pools: what is touched for the first time late would look like growth.
