@@ -24,6 +24,7 @@ from .training import Run, autocast
 PREDICTED = 512  # frames of a batch that the code predictor learns from: it sees far more positions than the talker
 AHEAD = 3  # frames whose phoneme the auxiliary head names: this one and the next
 SAME_PHONEME = 0.7  # share of the wrong codes that come from a frame of the same phoneme
+NOTHING = -1  # where a row has no text token or no code
 FIRST_BOOK = 0.2  # how much rarer the first codebook is wrong than the others
 
 
@@ -98,44 +99,54 @@ class Talker(nn.Module):
         """Text tokens as the talker hears them."""
         return self.model.text_projection(self.text[torch.as_tensor(ids, device=self.text.device)])
 
-    def user(self, typed: list[int] | None, audio: int) -> list[Tensor]:
-        """A user's message: typed text or `audio` rows of sound, which this talker does not listen to (see `initialise`)."""
-        silent = self.text.new_zeros(audio, config.HIDDEN)
+    def user(self, typed: list[int] | None, audio: int) -> list[int]:
+        """The text tokens of a user's message: typed, or `audio` rows of sound, which this talker does not listen to (see
+        `initialise`)."""
         if typed is not None:
-            return [self.rows(self._user + typed + self._end)]
-        return [self.rows(self._user + self._before), silent, self.rows(self._after + self._end)]
+            return self._user + typed + self._end
+        return self._user + self._before + [NOTHING] * audio + self._after + self._end
 
-    def sequence(self, said: Spoken, heard: Tensor, users: list[Tensor]) -> tuple[Tensor, int]:
-        """Input rows `[n, hidden]` of one answer, and the row that predicts its first frame.
+    def sequence(self, said: Spoken, heard: Tensor, users: list[int]) -> tuple[Tensor, Tensor, int]:
+        """What each input row of one answer is the sum of: a text token `[n]` and codes `[n, CODEBOOKS]`, `NOTHING` where there is
+        none; and the row that predicts the first frame.
 
         Row k of the answer is the sum of frame k's codes and text token k + 1, as the reference feeds them.
         """
-        books = self.model.code_predictor.get_input_embeddings()
         frames = len(heard)
-        text = self.rows(torch.cat([said.text, said.text.new_tensor([self._eos])]))
-        pads = self.rows([self._pad] * 4)
-        head_text = torch.cat([self.rows(self._assistant), pads, self.rows([self._bos]), text[:1]])
-        control = self.model.get_input_embeddings()(torch.tensor(self._control, device=self.text.device))
-        head = head_text + F.pad(control, (0, 0, len(self._assistant), 0))
-        sound = self.model.get_input_embeddings()(heard[:, 0])
-        sound = sound + sum(books[k](heard[:, k + 1]) for k in range(CODEBOOKS - 1))
-        trailing = torch.cat([text[1:], pads[:1].expand(frames, -1)])[:frames]
-        before = torch.cat([*users, head])
-        return torch.cat([before, sound + trailing]), len(before) - 1
+        pads = [self._pad]
+        text = [*said.text.tolist(), self._eos, *pads * frames]
+        head = self._assistant + pads * 4 + [self._bos] + text[:1]
+        before = len(users) + len(head)
+        codes = torch.full((before + frames, CODEBOOKS), NOTHING)
+        codes[before - len(self._control) : before, 0] = torch.tensor(self._control)
+        codes[before:] = heard
+        return torch.tensor(users + head + text[1 : frames + 1]), codes, before - 1
+
+    def inputs(self, text: Tensor, codes: Tensor) -> Tensor:
+        """Rows `[.., hidden]` of text tokens `[..]` and codes `[.., CODEBOOKS]`."""
+        # Projecting the whole vocabulary once is less than projecting every row.
+        table = F.pad(self.model.text_projection(self.text), (0, 0, 1, 0))
+        rows = F.embedding(text - NOTHING, table)
+        tables = [self.model.get_input_embeddings(), *self.model.code_predictor.get_input_embeddings()]
+        for book, embedding in enumerate(tables):
+            rows = rows + F.embedding(codes[..., book] - NOTHING, F.pad(embedding.weight, (0, 0, 1, 0)))
+        return rows
 
     def loss(self, batch: list[Spoken], data: Data) -> dict[str, Tensor]:
         """Cross entropies of the first codebook, the others, and the phonemes."""
         device = self.text.device
-        rows, firsts = [], []
+        texts, spoken, firsts = [], [], []
         for said in batch:
-            users = []
+            users: list[int] = []
             for _ in range(1 if torch.rand(()) < 0.8 else 2):
                 typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
                 users += self.user(typed, int(torch.randint(4, 50, ())))
-            sequence, first = self.sequence(said, data.corrupted(said).to(device), users)
-            rows.append(sequence)
+            text, codes, first = self.sequence(said, data.corrupted(said), users)
+            texts.append(text)
+            spoken.append(codes)
             firsts.append(first)
-        inputs = nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        padded = (nn.utils.rnn.pad_sequence(x, batch_first=True, padding_value=NOTHING).to(device) for x in (texts, spoken))
+        inputs = self.inputs(*padded)
         positions = torch.arange(inputs.shape[1], device=device).expand(3, len(batch), -1)
         hidden = self.model.model(inputs_embeds=inputs, position_ids=positions, use_cache=False).last_hidden_state
         # Every frame and the end.

@@ -22,7 +22,7 @@ from .features import BINS, WINDOW, Windows
 from .scale import Scale
 from .thinker_data import Batches, Template
 from .thinker_model import Thinker, warm_embeddings
-from .training import autocast
+from .training import Interrupt, autocast, leave_interrupts_to_parent
 
 WARM_UP = 200  # steps
 TRANSCRIPT_WEIGHT = 0.8  # of the questions' CTC loss beside that of the answers
@@ -162,13 +162,15 @@ def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.devic
     batches = DataLoader(
         Batches(work, scale.thinker_batch, training.step + 1), batch_size=None, num_workers=workers,
         prefetch_factor=8 if workers else None, pin_memory=False,
+        worker_init_fn=leave_interrupts_to_parent,
     )
+    interrupt = Interrupt()
     begun = last = time.monotonic()
     said = saved = judged = begun
     smooth: dict[str, float] = {}
     first_step = training.step
     for batch in batches:
-        if training.progress >= 1.0:
+        if training.progress >= 1.0 or interrupt.wished:
             break
         waited = time.monotonic() - last  # for data
         for name, value in (training.learn(batch) | {"waited": waited}).items():
@@ -188,4 +190,5 @@ def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.devic
             judged = now
             training.judge(talks)
     training.save()
+    interrupt.obey()
     training.judge(talks)

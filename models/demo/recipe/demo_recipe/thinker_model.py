@@ -19,7 +19,6 @@ from . import config, features, tokenizer
 from .features import Windows
 
 IGNORED = -100
-TRANSCRIPT_TEMPERATURE = 4.0  # embeddings have a length of about 8: a row that is one of them scores 16
 STEP = 16  # batches are padded to multiples of it: a processor's library plans a product anew for each shape it has not seen
 
 
@@ -50,7 +49,8 @@ class Thinker(nn.Module):
         whole = config.model(words).thinker_config
         self.reference = Qwen3OmniMoeThinkerForConditionalGeneration._from_config(whole, attn_implementation=attention)
         self.audio_token = whole.audio_token_id
-        self.blank = nn.Linear(config.HIDDEN, 1)  # of the CTC loss: nothing is said here
+        # 0 is CTC's blank. Tied to the embeddings of the tokens instead, so that sound would look like text, it learnt to hear more slowly.
+        self.transcript = nn.Linear(config.HIDDEN, words.get_vocab_size() + 1)
         self.embedding.weight.data.copy_(embeddings)
         for frozen in (self.reference.model.visual, self.embedding):
             frozen.requires_grad_(False)
@@ -139,13 +139,6 @@ class Thinker(nn.Module):
         scores = scores.float().masked_fill(~present[:, None, None], -1e9)
         mixed = scores.softmax(-1).to(rows.dtype) @ heads(attention.v_proj)
         return attention.out_proj(mixed.transpose(1, 2).reshape(count, positions, width))
-
-    def transcript(self, heard: torch.Tensor) -> torch.Tensor:
-        """Scores of what is said at each row, CTC's blank first.
-
-        A token's score is the product with its own embedding, so that learning to write down what is heard makes sound look to the thinker
-        like the text that it would have read. What it knows of typed questions, new phrasings among them, then serves spoken ones."""
-        return torch.cat([self.blank(heard), heard @ self.embedding.weight.T / TRANSCRIPT_TEMPERATURE], -1)
 
     def read(self, ids: torch.Tensor, heard: torch.Tensor) -> torch.Tensor:
         """Last hidden states of padded conversations. Positions simply count, in all three rotary rows: that is what the reference's

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -22,6 +23,38 @@ def autocast(device: torch.device) -> AbstractContextManager:
     return torch.autocast(device.type, torch.bfloat16)
 
 
+class Interrupt:
+    """Turns the first interrupt into a wish, so that a step of training ends whole and is saved. A second one is an interrupt again."""
+
+    STATUS = 124  # of a process that was stopped before its time, as `timeout` has it
+
+    def __init__(self) -> None:
+        self.wished = False
+        self._handle(self._wish)
+
+    @staticmethod
+    def _handle(how: Callable) -> None:
+        try:
+            signal.signal(signal.SIGINT, how)
+        except ValueError:  # not the main thread: somebody else's business
+            pass
+
+    def _wish(self, *_: object) -> None:
+        self.wished = True
+        self._handle(signal.default_int_handler)
+
+    def obey(self) -> None:
+        """Ends the process if that was wished: to be called once all is saved. From here on an interrupt is one again."""
+        if self.wished:
+            raise SystemExit(self.STATUS)
+        self._handle(signal.default_int_handler)
+
+
+def leave_interrupts_to_parent(_: int) -> None:
+    """For processes that only make data: they end with the one that trains."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class Run:
     """Iterates over steps. `update` takes a loss and moves the weights; the file holds all that is needed to go on."""
 
@@ -30,13 +63,14 @@ class Run:
         self.name, self.path, self.model = name, path, model
         self.steps, self.seconds = steps, seconds
         self.step = 0
+        self._before = 0.0  # seconds that earlier calls took
         self.ema = {key: value.detach().clone() for key, value in model.state_dict().items()}
         self._parts: dict[str, tuple[nn.Module, torch.optim.Optimizer, float]] = {}
         self._seen: dict[str, float] = {}
         self._kept = torch.load(path, map_location=next(model.parameters()).device, weights_only=True) if path.exists() else None
         self.add("main", model, rate)
         if self._kept:
-            self.step, self.ema = self._kept["step"], self._kept["ema"]
+            self.step, self.ema, self._before = self._kept["step"], self._kept["ema"], self._kept["seconds"]
             print(f"{name}: goes on at step {self.step}", flush=True)
 
     def add(self, part: str, model: nn.Module, rate: float) -> None:
@@ -52,14 +86,15 @@ class Run:
     def __iter__(self) -> Iterator[int]:
         self._start = self._saved = self._said = time.monotonic()
         first = self.step
-        while self.step < self.steps and time.monotonic() - self._start < self.seconds:
+        interrupt = Interrupt()
+        while self.done() < 1 and not interrupt.wished:
             yield self.step
             self.step += 1
             self._average()
             now = time.monotonic()
             if now - self._said > REPORT_EVERY:
                 pace = (now - self._start) / (self.step - first)
-                left = min(self.seconds - (now - self._start), pace * (self.steps - self.step))
+                left = min(self.seconds - self.taken(), pace * (self.steps - self.step))
                 values = ", ".join(f"{key} {value:.3f}" for key, value in self._seen.items())
                 print(f"{self.name}: step {self.step}, {pace:.2f} s each, at most {left:.0f} s left; {values}", flush=True)
                 self._said = now
@@ -67,10 +102,15 @@ class Run:
                 self.save()
                 self._saved = now
         self.save()
+        interrupt.obey()
+
+    def taken(self) -> float:
+        """Seconds of training so far, earlier calls counted."""
+        return self._before + time.monotonic() - self._start
 
     def done(self) -> float:
         """How far the run is, 0 to 1, by whichever limit is nearer."""
-        return min(1.0, max(self.step / self.steps, (time.monotonic() - self._start) / self.seconds))
+        return min(1.0, max(self.step / self.steps, self.taken() / self.seconds))
 
     def update(self, part: str, loss: Tensor) -> None:
         """One step of a part's optimiser, along a warm-up and half a cosine."""
@@ -101,5 +141,5 @@ class Run:
         """Writes the file whole or not at all."""
         parts = {part: (model.state_dict(), optimiser.state_dict()) for part, (model, optimiser, _) in self._parts.items()}
         part_path = self.path.with_suffix(".part")
-        torch.save({"step": self.step, "ema": self.ema, "parts": parts}, part_path)
+        torch.save({"step": self.step, "seconds": self.taken(), "ema": self.ema, "parts": parts}, part_path)
         part_path.rename(self.path)

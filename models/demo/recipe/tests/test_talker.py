@@ -1,8 +1,10 @@
 """The talker learns codes: on codes that were made up here, so that no voice is needed."""
 
 import shutil
+import signal
 import tempfile
 import unittest
+import unittest.mock
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,11 +51,30 @@ class Steps(unittest.TestCase):
         self.assertTrue(silent)
         self.assertFalse(any(weights[name].any() for name in silent))
 
+    def test_an_interrupt_ends_training_after_the_step_at_hand(self) -> None:
+        work = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, work)
+        for name in ("codes.pt", "tokenizer.json", "embed.pt"):
+            shutil.copy(self.work / name, work)
+        data = talker.Data.batch
+
+        def interrupting(*arguments):
+            signal.raise_signal(signal.SIGINT)
+            return data(*arguments)
+
+        before = signal.getsignal(signal.SIGINT)
+        self.addCleanup(signal.signal, signal.SIGINT, before)
+        with unittest.mock.patch.object(talker.Data, "batch", interrupting), self.assertRaises(SystemExit) as stopped:
+            talker.train(work, replace(SMOKE, talker_steps=50), CPU)
+        self.assertEqual(stopped.exception.code, 124)
+        self.assertEqual(torch.load(work / "talker.pt")["step"], 1)
+
     def test_each_frame_is_fed_with_the_text_that_is_due(self) -> None:
         """Row k after the first is frame k's codes and text token k + 1; the end of the text once, then padding."""
         said = self.data.answers[1]
         with torch.no_grad():
-            rows, first = self.model.sequence(said, said.codes, [])
+            text, codes, first = self.model.sequence(said, said.codes, [])
+            rows = self.model.inputs(text, codes)
             books = self.model.model.code_predictor.get_input_embeddings()
             sound = self.model.model.get_input_embeddings()(said.codes[:, 0]) + sum(
                 books[k](said.codes[:, k + 1]) for k in range(CODEBOOKS - 1)
@@ -64,6 +85,14 @@ class Steps(unittest.TestCase):
             due += [token("<tts_pad>")] * len(said.codes)
             torch.testing.assert_close(rows[first + 1 :], sound + self.model.rows(due[: len(said.codes)]))
 
+    def test_sound_of_the_user_is_silence_to_the_talker(self) -> None:
+        said = self.data.answers[0]
+        with torch.no_grad():
+            text, codes, first = self.model.sequence(said, said.codes, self.model.user(None, 7))
+            rows = self.model.inputs(text, codes)
+        silent = (rows[: first + 1] == 0).all(-1)
+        self.assertEqual(int(silent.sum()), 7)
+
     def test_what_comes_later_does_not_change_what_was_said(self) -> None:
         said = self.data.answers[2]
         changed = said.codes.clone()
@@ -71,7 +100,8 @@ class Steps(unittest.TestCase):
         with torch.no_grad():
             hidden = []
             for codes in (said.codes, changed):
-                rows, first = self.model.sequence(said, codes, [])
+                text, codes, first = self.model.sequence(said, codes, [])
+                rows = self.model.inputs(text, codes)
                 positions = torch.arange(len(rows)).expand(3, 1, -1)
                 out = self.model.model.model(inputs_embeds=rows[None], position_ids=positions, use_cache=False)
                 hidden.append(out.last_hidden_state[0, first:])
