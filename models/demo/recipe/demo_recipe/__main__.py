@@ -103,7 +103,9 @@ def main() -> None:
     )
     parser.add_argument("steps", nargs="+", choices=[*STEPS, *OTHERS, "all"], metavar="STEP", help="one of those below, or all")
     parser.add_argument("--scale", choices=SCALES, default="cpu", help="how much of everything (default: cpu)")
-    parser.add_argument("--work", type=Path, default=Path("target/demo-recipe"), help="where everything is kept (default: target/demo-recipe)")
+    parser.add_argument(
+        "--work", type=Path, default=Path("target/demo-recipe"), help="where everything is kept (default: target/demo-recipe)"
+    )
     parser.add_argument("--out", type=Path, help="where export or held-out write (default: WORK/checkpoint, models/demo/held-out)")
     parser.add_argument("--part-mib", type=int, default=12, help="size of pack's parts (default: 12)")
     parser.add_argument("--warm-start", type=Path, help="a checkpoint folder whose thinker training begins from")

@@ -22,7 +22,12 @@ class Encoder(nn.Module):
         super().__init__()
         layers: list[nn.Module] = [nn.Conv1d(features, channels, 5, padding=2), nn.GELU()]
         for _ in range(4):  # each halves the rate
-            layers += [nn.Conv1d(channels, channels, 4, stride=2, padding=1), nn.GELU(), nn.Conv1d(channels, channels, 3, padding=1), nn.GELU()]
+            layers += [
+                nn.Conv1d(channels, channels, 4, stride=2, padding=1),
+                nn.GELU(),
+                nn.Conv1d(channels, channels, 3, padding=1),
+                nn.GELU(),
+            ]
         self.layers = nn.Sequential(*layers, nn.Conv1d(channels, WIDTH, 1))
 
     def forward(self, features: Tensor) -> Tensor:

@@ -54,9 +54,7 @@ class Targets:
                 at += frames
         names = sorted(set(said))
         index = {name: i for i, name in enumerate(names)}
-        return Targets(
-            torch.cat(waves), torch.cat(features), torch.tensor([index[p] for p in said]), starts, texts, names
-        )
+        return Targets(torch.cat(waves), torch.cat(features), torch.tensor([index[p] for p in said]), starts, texts, names)
 
     @property
     def frames(self) -> int:

@@ -17,9 +17,7 @@ class PeriodCritic(nn.Module):
         super().__init__()
         self.period = period
         widths = (1, 32, 64, 128, 256)
-        self.layers = nn.ModuleList(
-            weight_norm(nn.Conv2d(a, b, (5, 1), (3, 1), (2, 0))) for a, b in zip(widths, widths[1:])
-        )
+        self.layers = nn.ModuleList(weight_norm(nn.Conv2d(a, b, (5, 1), (3, 1), (2, 0))) for a, b in zip(widths, widths[1:]))
         self.judge = weight_norm(nn.Conv2d(widths[-1], 1, (3, 1), padding=(1, 0)))
 
     def forward(self, samples: Tensor) -> tuple[Tensor, list[Tensor]]:

@@ -27,14 +27,23 @@ def make(work: Path, out: Path) -> None:
     token = words.token_to_id
     # Greedy: an answer is a function of what was asked, so a transcript is the same on every machine.
     model.generation_config = GenerationConfig(
-        eos_token_id=token("<|im_end|>"), pad_token_id=token("<|endoftext|>"), do_sample=False,
-        thinker_max_new_tokens=LONGEST_ANSWER, talker_do_sample=False, talker_repetition_penalty=1.0, talker_max_new_tokens=LONGEST_SPEECH,
+        eos_token_id=token("<|im_end|>"),
+        pad_token_id=token("<|endoftext|>"),
+        do_sample=False,
+        thinker_max_new_tokens=LONGEST_ANSWER,
+        talker_do_sample=False,
+        talker_repetition_penalty=1.0,
+        talker_max_new_tokens=LONGEST_SPEECH,
     )
     model.save_pretrained(out)
     words.save(str(out / "tokenizer.json"))
     names = {
-        "tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|im_end|>", "pad_token": "<|endoftext|>",
-        "audio_token": "<|audio_pad|>", "audio_bos_token": "<|audio_start|>", "audio_eos_token": "<|audio_end|>",
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": "<|im_end|>",
+        "pad_token": "<|endoftext|>",
+        "audio_token": "<|audio_pad|>",
+        "audio_bos_token": "<|audio_start|>",
+        "audio_eos_token": "<|audio_end|>",
     }
     (out / "tokenizer_config.json").write_text(json.dumps(names, indent=2) + "\n")
     WhisperFeatureExtractor(feature_size=128, sampling_rate=16_000, hop_length=160, n_fft=400).save_pretrained(out)

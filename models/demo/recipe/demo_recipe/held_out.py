@@ -30,9 +30,20 @@ from .questions import Voice
 SEED = 20_000_003  # another than those of the sets that training makes
 # Single questions of each topic. Not the shares of training, which may be tuned without moving what is judged by.
 SINGLES = {
-    topics.arithmetic: 23, topics.capital: 16, topics.neighbour: 13, topics.counting: 11, topics.colour: 8, topics.sound: 8,
-    topics.young: 7, topics.spelling: 11, topics.repeating: 15, topics.exchange: 12, topics.tell_name: 7, topics.tell_favourite: 7,
-    topics.ask_name: 6, topics.ask_favourite: 6,
+    topics.arithmetic: 23,
+    topics.capital: 16,
+    topics.neighbour: 13,
+    topics.counting: 11,
+    topics.colour: 8,
+    topics.sound: 8,
+    topics.young: 7,
+    topics.spelling: 11,
+    topics.repeating: 15,
+    topics.exchange: 12,
+    topics.tell_name: 7,
+    topics.tell_favourite: 7,
+    topics.ask_name: 6,
+    topics.ask_favourite: 6,
 }
 FOLLOW_UPS, MEMORIES, UNKNOWNS = 30, 30, 40
 KINDS = ("single", "follow-up", "memory", "unknown")
@@ -65,9 +76,7 @@ def distinct(count: int, seed: str, make: Callable[[Speaker], list[Turn]]) -> It
 
 def lists() -> dict[str, list[Held]]:
     """All kinds of conversations."""
-    singles = [
-        held for maker, count in SINGLES.items() for held in distinct(count, maker.__name__, lambda s, m=maker: [m(s)])
-    ]
+    singles = [held for maker, count in SINGLES.items() for held in distinct(count, maker.__name__, lambda s, m=maker: [m(s)])]
     random.Random(SEED).shuffle(singles)
     return {
         "single": singles,
@@ -101,9 +110,9 @@ def measure_voice(teacher, answers: list[str]) -> dict[str, object]:
     import torch
 
     from . import codec
+    from . import teacher as targets
     from .config import FRAME
     from .evaluate.sound import measures
-    from . import teacher as targets
 
     # The codec's sound is a little shorter than its frames. Cut as short, the teacher's has its boundaries at the same places.
     with torch.no_grad():

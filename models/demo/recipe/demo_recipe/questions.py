@@ -48,7 +48,12 @@ FLITE_SHARE = 0.27
 NEURAL_SHARE = 0.1
 # Never heard in training, neither the voice nor, for espeak-ng, its variant in another accent.
 HELD_OUT_VOICES = (
-    "flite rms", "flite rms", "espeak en-gb-scotland+f3", "espeak en-us+m6", "espeak en-gb-x-gbclan+klatt4", "espeak en-us-nyc+linda",
+    "flite rms",
+    "flite rms",
+    "espeak en-gb-scotland+f3",
+    "espeak en-us+m6",
+    "espeak en-gb-x-gbclan+klatt4",
+    "espeak en-us-nyc+linda",
 )
 
 
@@ -82,7 +87,6 @@ class Voice:
         if loudest < 1:
             raise RuntimeError(f"{self.name} said nothing to {text!r}; is its synthesiser installed?")
         return trim(sound * (20_000 / loudest)).astype(np.int16)
-
 
     def _speak(self, text: str) -> tuple[np.ndarray, int]:
         """Samples and rate, as the synthesiser gives them."""

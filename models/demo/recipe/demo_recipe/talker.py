@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeTalkerForConditionalGeneration
 
 from . import config, tokenizer
-from .config import CODEBOOKS, CODES
+from .config import CODEBOOKS
 from .domain import conversations
 from .scale import Scale
 from .training import Run, autocast
@@ -45,8 +45,7 @@ class Data:
         self.words = tokenizer.load(work)
         end = self.words.token_to_id("<|im_end|>")
         self.answers = [
-            Spoken(torch.tensor(self.words.encode(a["text"]).ids + [end]), a["codes"].long(), a["phonemes"].long())
-            for a in kept["answers"]
+            Spoken(torch.tensor(self.words.encode(a["text"]).ids + [end]), a["codes"].long(), a["phonemes"].long()) for a in kept["answers"]
         ]
         self.codes = torch.cat([a.codes for a in self.answers])
         phonemes = torch.cat([a.phonemes for a in self.answers])
@@ -92,7 +91,12 @@ class Talker(nn.Module):
         self._pad, self._bos, self._eos = (token(t) for t in ("<tts_pad>", "<tts_text_bos>", "<tts_text_eod>"))
         c = self.config
         self._control = [
-            c.codec_nothink_id, c.codec_think_bos_id, c.codec_think_eos_id, c.speaker_id[config.SPEAKER], c.codec_pad_id, c.codec_bos_id
+            c.codec_nothink_id,
+            c.codec_think_bos_id,
+            c.codec_think_eos_id,
+            c.speaker_id[config.SPEAKER],
+            c.codec_pad_id,
+            c.codec_bos_id,
         ]
 
     def rows(self, ids: list[int] | Tensor) -> Tensor:
@@ -174,11 +178,13 @@ class Talker(nn.Module):
         wrong = torch.rand(codes.shape, device=codes.device) < torch.rand(len(codes), 1, device=codes.device) * 0.2
         heard = torch.where(wrong, other, codes)
         first = self.model.get_input_embeddings()(codes[:, 0])
-        inputs = torch.stack([states, first.to(states.dtype)] + [books[k](heard[:, k + 1]).to(states.dtype) for k in range(CODEBOOKS - 2)], 1)
+        inputs = torch.stack(
+            [states, first.to(states.dtype)] + [books[k](heard[:, k + 1]).to(states.dtype) for k in range(CODEBOOKS - 2)], 1
+        )
         hidden = predictor.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
-        return sum(
-            F.cross_entropy(predictor.lm_head[k](hidden[:, k + 1]).float(), codes[:, k + 1]) for k in range(CODEBOOKS - 1)
-        ) / (CODEBOOKS - 1)
+        return sum(F.cross_entropy(predictor.lm_head[k](hidden[:, k + 1]).float(), codes[:, k + 1]) for k in range(CODEBOOKS - 1)) / (
+            CODEBOOKS - 1
+        )
 
 
 def token_of(words: Tokenizer, text: str) -> int:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from . import answers
 from .config import FRAME, SAMPLE_RATE
 from .progress import Progress
 from .scale import Scale

@@ -160,8 +160,11 @@ def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.devic
     talks = judged_talks(work, JUDGED_TURNS)
     workers = scale.processes - 1
     batches = DataLoader(
-        Batches(work, scale.thinker_batch, training.step + 1), batch_size=None, num_workers=workers,
-        prefetch_factor=8 if workers else None, pin_memory=False,
+        Batches(work, scale.thinker_batch, training.step + 1),
+        batch_size=None,
+        num_workers=workers,
+        prefetch_factor=8 if workers else None,
+        pin_memory=False,
         worker_init_fn=leave_interrupts_to_parent,
     )
     interrupt = Interrupt()

@@ -29,7 +29,9 @@ class Words(unittest.TestCase):
 
     def test_digits_without_commas_are_counted_out_where_no_hundred_is_due(self) -> None:
         self.assertTrue(words.right(turn("Seven, eight, nine.", "seven eight nine"), "789."))
-        self.assertTrue(words.right(turn("Twelve times twelve is one hundred forty four.", "one hundred forty four"), "12 times 12 is 144."))
+        self.assertTrue(
+            words.right(turn("Twelve times twelve is one hundred forty four.", "one hundred forty four"), "12 times 12 is 144.")
+        )
 
     def test_signs_are_words(self) -> None:
         self.assertEqual(words.words("10 + 5 = 15"), words.words("Ten plus five is fifteen."))
@@ -41,7 +43,13 @@ class Words(unittest.TestCase):
 
     def test_spelled_letters_are_letters_however_they_are_written(self) -> None:
         cat = turn("Cat is spelled C, A, T.", "c a t")
-        for heard in ("Cat is spelled C-A-T.", "cat is spelled c a t", "Cat is spelled CAT.", "Cat is spelled C.A.T.", "Cat is spelled see a tea."):
+        for heard in (
+            "Cat is spelled C-A-T.",
+            "cat is spelled c a t",
+            "Cat is spelled CAT.",
+            "Cat is spelled C.A.T.",
+            "Cat is spelled see a tea.",
+        ):
             self.assertTrue(words.right(cat, heard), heard)
         for heard in ("Cat is spelled C-A-D.", "Cat is spelled cat.", "Cat is spelled C-A-T-S."):
             self.assertFalse(words.right(cat, heard), heard)

@@ -94,11 +94,13 @@ class Steps(unittest.TestCase):
         text = self.words.decode(wanted, skip_special_tokens=False)
         self.assertEqual(text, "Hello! How can I help you?<|im_end|>Goodbye, talk to you soon.<|im_end|>")
         whole = self.words.decode(made.ids[0].tolist(), skip_special_tokens=False)
-        self.assertTrue(whole.startswith(
-            "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello.<|im_end|>\n"
-            "<|im_start|>assistant\nHello! How can I help you?<|im_end|>\n"
-            "<|im_start|>user\nBye.<|im_end|>\n"
-        ))
+        self.assertTrue(
+            whole.startswith(
+                "<|im_start|>system\nBe kind.<|im_end|>\n<|im_start|>user\nHello.<|im_end|>\n"
+                "<|im_start|>assistant\nHello! How can I help you?<|im_end|>\n"
+                "<|im_start|>user\nBye.<|im_end|>\n"
+            )
+        )
         for at in (made.targets[0] != IGNORED).nonzero().flatten().tolist():
             self.assertEqual(made.targets[0][at], made.ids[0][at + 1])
 

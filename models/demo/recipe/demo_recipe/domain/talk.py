@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from . import topics, words
 from .topics import Speaker, Turn, turn
@@ -11,9 +11,21 @@ from .unknown import unknown
 
 # How often a single turn is of a topic.
 SINGLE = (
-    (topics.arithmetic, 0.22), (topics.capital, 0.13), (topics.neighbour, 0.10), (topics.counting, 0.07), (topics.colour, 0.03),
-    (topics.sound, 0.03), (topics.young, 0.03), (topics.spelling, 0.07), (topics.repeating, 0.12), (topics.exchange, 0.09),
-    (topics.tell_name, 0.03), (topics.tell_favourite, 0.02), (topics.ask_name, 0.01), (topics.ask_favourite, 0.01), (unknown, 0.14),
+    (topics.arithmetic, 0.22),
+    (topics.capital, 0.13),
+    (topics.neighbour, 0.10),
+    (topics.counting, 0.07),
+    (topics.colour, 0.03),
+    (topics.sound, 0.03),
+    (topics.young, 0.03),
+    (topics.spelling, 0.07),
+    (topics.repeating, 0.12),
+    (topics.exchange, 0.09),
+    (topics.tell_name, 0.03),
+    (topics.tell_favourite, 0.02),
+    (topics.ask_name, 0.01),
+    (topics.ask_favourite, 0.01),
+    (unknown, 0.14),
 )
 
 
@@ -30,15 +42,38 @@ def single(s: Speaker) -> Turn:
     return s.random.choices(makers, weights)[0](s)
 
 
+# What people say around a question. Not in held-out phrasings, which are few and fixed.
+BEFORE = "Good,|So,|Well,|Now,|Please,|Hey,|Right,|And now,|Tell me,|All right,".split("|")
+AFTER = "please|now|then".split("|")
+# Around these it would become part of what is said, or nobody says it.
+BARE = ("repeating", "names", "favourites", "small talk")
+
+
+def dressed(t: Turn, r: random.Random) -> Turn:
+    """Sometimes with a word before or after it, as people talk."""
+    question, p = t.question, r.random()
+    if t.topic in BARE or p > 0.3:
+        return t
+    if p < 0.2:
+        first = question.split()[0]
+        proper = first.rstrip(".,?!") in ("I", *words.DAYS, *words.MONTHS)
+        return replace(t, question=f"{r.choice(BEFORE)} {question if proper else question[0].lower() + question[1:]}")
+    return replace(t, question=f"{question[:-1]}, {r.choice(AFTER)}{question[-1]}")
+
+
 def follow_up(s: Speaker) -> list[Turn]:
     """A question and a second one that is understood only through it."""
     r = s.random
-    lead = s.phrase("And {}?|And {}?|What about {}?", "How about {}?|And what about {}?")
+    lead = s.phrase(
+        "And {}?|And {}?|What about {}?|And now {}?|What is it for {}?|And for {}?|Then {}?", "How about {}?|And what about {}?"
+    )
     kind = r.randrange(4)
     if kind == 0:
         first = topics.capital(s)
         country = r.choice([c for c in words.CAPITALS if c not in first.question])
-        second = turn("follow-ups", lead.format(country), f"The capital of {country} is {words.CAPITALS[country]}.", words.CAPITALS[country])
+        second = turn(
+            "follow-ups", lead.format(country), f"The capital of {country} is {words.CAPITALS[country]}.", words.CAPITALS[country]
+        )
     elif kind == 1:
         first = topics.neighbour(s)
         side = "after" if " after " in first.answer else "before"
@@ -82,12 +117,14 @@ def conversation(r: random.Random, held_out: bool = False) -> Conversation:
     s = Speaker(r, held_out)
     p = r.random()
     if p < 0.6:
-        return Conversation((single(s),))
-    if p < 0.75:
-        return Conversation(tuple(follow_up(s)))
-    if p < 0.9:
-        return Conversation(tuple(remember(s)))
-    return Conversation((single(s), single(s)))
+        turns = [single(s)]
+    elif p < 0.75:
+        turns = follow_up(s)
+    elif p < 0.9:
+        turns = remember(s)
+    else:
+        turns = [single(s), single(s)]
+    return Conversation(tuple(turns if held_out else (dressed(t, r) for t in turns)))
 
 
 def conversations(count: int, seed: int, held_out: bool = False) -> list[Conversation]:

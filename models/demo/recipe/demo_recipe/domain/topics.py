@@ -55,14 +55,22 @@ def arithmetic(s: Speaker) -> Turn:
         b = r.randint(0, 100 - a)
     result = number(OPERATIONS[operation](a, b))
     asked = f"{number(a)} {operation} {number(b)}"
-    question = s.phrase("What is {}?|What is {}?|How much is {}?|{}?|Tell me {}.", "What's {}?|Can you work out {}?").format(asked)
+    question = s.phrase(
+        "What is {}?|What is {}?|How much is {}?|{}?|Tell me {}.|Compute {}.|What does {} make?|"
+        "I want to know {}.|Do you know what {} is?|What do you get for {}?|Give me {}.|How many is {}?",
+        "What's {}?|Can you work out {}?",
+    ).format(asked)
     return turn("arithmetic", question, f"{asked} is {result}.", result)
 
 
 def capital(s: Speaker) -> Turn:
     country = s.random.choice(list(words.CAPITALS))
     question = s.phrase(
-        "What is the capital of {}?|What is the capital of {}?|Tell me the capital of {}.|Which city is the capital of {}?|The capital of {}?",
+        "What is the capital of {}?|What is the capital of {}?|Tell me the capital of {}.|"
+        "Which city is the capital of {}?|The capital of {}?|"
+        "Name the capital of {}.|I want to know the capital of {}.|Can you tell me the capital of {}?|"
+        "What city is the capital of {}?|"
+        "Which is the capital of {}?|Say the capital of {}.|Give me the capital of {}.",
         "What's the capital of {}?|Do you know the capital of {}?|What is the capital city of {}?",
     ).format(country)
     city = words.CAPITALS[country]
@@ -75,7 +83,12 @@ def neighbour(s: Speaker) -> Turn:
     side = s.random.choice(("after", "before"))
     i = s.random.randrange(len(names))
     other = names[(i + (1 if side == "after" else -1)) % len(names)]
-    question = s.phrase("What {k} comes {s} {n}?|Which {k} comes {s} {n}?|What {k} is {s} {n}?|What comes {s} {n}?", "Tell me the {k} {s} {n}.|Which {k} is {s} {n}?")
+    question = s.phrase(
+        "What {k} comes {s} {n}?|Which {k} comes {s} {n}?|What {k} is {s} {n}?|What comes {s} {n}?|"
+        "Name the {k} {s} {n}.|The {k} {s} {n}?|"
+        "What is the {k} {s} {n}?|Can you tell me what {k} comes {s} {n}?|Do you know the {k} {s} {n}?|What is {s} {n}?",
+        "Tell me the {k} {s} {n}.|Which {k} is {s} {n}?",
+    )
     return turn("days and months", question.format(k=kind, s=side, n=names[i]), f"{other} comes {side} {names[i]}.", other)
 
 
@@ -85,36 +98,60 @@ def counting(s: Speaker) -> Turn:
     b = a + r.randint(2, 7)
     if r.random() < 0.35:
         numbers = list(range(b, a - 1, -1))
-        question = s.phrase("Count down from {} to {}.|Count backwards from {} to {}.", "Please count down from {} to {}.")
+        question = s.phrase(
+            "Count down from {} to {}.|Count backwards from {} to {}.|Now count down from {} to {}.|"
+            "Can you count down from {} to {}?|Go down from {} to {}.",
+            "Please count down from {} to {}.",
+        )
     else:
         numbers = list(range(a, b + 1))
-        question = s.phrase("Count from {} to {}.|Please count from {} to {}.|Count up from {} to {}.", "Can you count from {} to {}?")
+        question = s.phrase(
+            "Count from {} to {}.|Please count from {} to {}.|Count up from {} to {}.|"
+            "Could you count from {} to {}?|Start at {} and count to {}.|Count the numbers from {} to {}.",
+            "Can you count from {} to {}?",
+        )
     said = ", ".join(number(n) for n in numbers)
     return turn("counting", question.format(number(numbers[0]), number(numbers[-1])), said + ".", said.replace(",", ""))
 
 
 def colour(s: Speaker) -> Turn:
     thing = s.random.choice(list(words.THINGS))
-    question = s.phrase("What color is {}?|What color is {}?|Which color is {}?|What is the color of {}?", "Tell me the color of {}.|What color does {} have?")
+    question = s.phrase(
+        "What color is {}?|What color is {}?|Which color is {}?|What is the color of {}?|Name the color of {}.|"
+        "Do you know the color of {}?|Can you tell me what color {} is?|Say the color of {}.",
+        "Tell me the color of {}.|What color does {} have?",
+    )
     return turn("colours", question.format(thing), f"{thing} is {words.THINGS[thing]}.", words.THINGS[thing])
 
 
 def sound(s: Speaker) -> Turn:
     animal = s.random.choice(list(words.SOUNDS))
-    question = s.phrase("What does a {} say?|What sound does a {} make?", "Which sound does a {} make?|What noise does a {} make?")
+    question = s.phrase(
+        "What does a {} say?|What sound does a {} make?|How does a {} sound?|How does a {} go?|"
+        "Make the sound of a {}.|What is the sound of a {}?|Do you know what a {} says?",
+        "Which sound does a {} make?|What noise does a {} make?",
+    )
     return turn("animals", question.format(animal), f"A {animal} says {words.SOUNDS[animal]}.", words.SOUNDS[animal])
 
 
 def young(s: Speaker) -> Turn:
     animal = s.random.choice(list(words.YOUNG))
-    question = s.phrase("What is a baby {} called?|What do you call a baby {}?", "What is a young {} called?|What's a baby {} called?")
+    question = s.phrase(
+        "What is a baby {} called?|What do you call a baby {}?|How do you call a baby {}?|"
+        "What is the name of a baby {}?|Tell me what a baby {} is called.|What is the young of a {} called?",
+        "What is a young {} called?|What's a baby {} called?",
+    )
     return turn("young animals", question.format(animal), f"A baby {animal} is a {words.YOUNG[animal]}.", words.YOUNG[animal])
 
 
 def spelling(s: Speaker) -> Turn:
     word = s.random.choice(words.SPELLED)
     letters = ", ".join(word.upper())
-    question = s.phrase("Spell {}.|Spell the word {}.|How do you spell {}?", "Please spell {}.|Can you spell {}?").format(word)
+    question = s.phrase(
+        "Spell {}.|Spell the word {}.|How do you spell {}?|How is {} spelled?|Could you spell {}?|"
+        "Spell {} for me.|How do I spell the word {}?|What are the letters of {}?",
+        "Please spell {}.|Can you spell {}?",
+    ).format(word)
     return turn("spelling", question, f"{word} is spelled {letters}.", " ".join(word))
 
 
@@ -137,27 +174,99 @@ def sentence(r: random.Random) -> str:
 
 def repeating(s: Speaker) -> Turn:
     said = sentence(s.random)
-    lead = s.phrase("Say after me: {}|Repeat after me: {}|Please repeat: {}|Please say: {}", "Can you repeat this: {}|Say this: {}")
+    lead = s.phrase(
+        "Say after me: {}|Repeat after me: {}|Please repeat: {}|Please say: {}|Repeat: {}|Say: {}|Now say: {}|"
+        "Repeat this sentence: {}|Please say after me: {}",
+        "Can you repeat this: {}|Say this: {}",
+    )
     return turn("repeating", lead.format(said[0].lower() + said[1:]), said, said.lower().rstrip("."))
 
 
 # Fixed exchanges: phrasings to train with, phrasings held out, the answer, the words that decide.
 EXCHANGES = (
-    ("Hello.|Hi.|Hello there.|Hi there.|Good morning.|Good evening.", "Good afternoon.|Hey, hello.", "Hello! How can I help you?", "help"),
-    ("Who are you?|What are you?|What is your name, machine?|Introduce yourself.", "Tell me who you are.|Say, who are you?",
-     "I am a small voice model that runs on your own machine.", "small voice model"),
-    ("What can you do?|What can you do for me?|What do you know?|Help.", "Tell me what you can do.|What are you able to do?",
-     "I can add numbers, name capitals, spell words, count, and remember your name.", "add numbers"),
-    ("Thank you.|Thanks.|Thank you very much.|Thanks a lot.", "Many thanks.|Okay, thank you.", "You are welcome.", "welcome"),
-    ("Goodbye.|Bye.|Bye bye.|See you later.|Good night.", "Goodbye then.|Okay, bye.", "Goodbye, talk to you soon.", "goodbye"),
-    ("How are you?|How are you today?|How do you do?|Are you well?", "And how are you?|Hello, how are you?", "I am fine, thank you.", "fine"),
-    ("Can you hear me?|Do you hear me?|Are you there?|Hello, can you hear me?", "Are you listening?|Can you hear me now?", "Yes, I can hear you.", "hear"),
-    ("Stop.|Stop it.|Please stop.|Be quiet.|Stop talking.", "Okay, stop.|Please be quiet.", "Okay, I will stop.", "stop"),
-    ("Are you a robot?|Are you a human?|Are you real?", "Are you a person?", "I am a program, not a person.", "program"),
-    ("Where do you live?|Where are you?|Where do you run?", "Where are you from?", "I live inside your own machine.", "machine"),
-    ("Do you like music?|Do you like people?|Are you happy?", "Do you feel happy?", "I am happy when I can help.", "happy"),
-    ("How many days are in a week?|How many days does a week have?", "Tell me how many days a week has.", "A week has seven days.", "seven"),
-    ("How many months are in a year?|How many months does a year have?", "Tell me how many months a year has.", "A year has twelve months.", "twelve"),
+    (
+        "Hello.|Hi.|Hello there.|Hi there.|Good morning.|Good evening.|Hey.|Hey there.|Hello hello.|Good day.|Hello, good morning.",
+        "Good afternoon.|Hey, hello.",
+        "Hello! How can I help you?",
+        "help",
+    ),
+    (
+        "Who are you?|What are you?|What is your name, machine?|Introduce yourself.|Who am I talking to?|"
+        "What is your name?|Can you tell me who you are?|Tell me about yourself.|Please introduce yourself.",
+        "Tell me who you are.|Say, who are you?",
+        "I am a small voice model that runs on your own machine.",
+        "small voice model",
+    ),
+    (
+        "What can you do?|What can you do for me?|What do you know?|Help.|How can you help me?|"
+        "What can I ask you?|Can you help me?|Show me what you can do.|What do you do?",
+        "Tell me what you can do.|What are you able to do?",
+        "I can add numbers, name capitals, spell words, count, and remember your name.",
+        "add numbers",
+    ),
+    (
+        "Thank you.|Thanks.|Thank you very much.|Thanks a lot.|Thank you so much.|Great, thank you.|Thanks for your help.|Good, thanks.",
+        "Many thanks.|Okay, thank you.",
+        "You are welcome.",
+        "welcome",
+    ),
+    (
+        "Goodbye.|Bye.|Bye bye.|See you later.|Good night.|Bye for now.|See you soon.|I have to go, bye.|Goodbye and good night.",
+        "Goodbye then.|Okay, bye.",
+        "Goodbye, talk to you soon.",
+        "goodbye",
+    ),
+    (
+        "How are you?|How are you today?|How do you do?|Are you well?|How is it going?|How are you doing?|"
+        "Are you okay?|So, how are you?|How do you feel?",
+        "And how are you?|Hello, how are you?",
+        "I am fine, thank you.",
+        "fine",
+    ),
+    (
+        "Can you hear me?|Do you hear me?|Are you there?|Hello, can you hear me?|Do you hear what I say?|"
+        "Hello, are you there?|Is anybody there?|Can you hear my voice?|Am I loud enough?",
+        "Are you listening?|Can you hear me now?",
+        "Yes, I can hear you.",
+        "hear",
+    ),
+    (
+        "Stop.|Stop it.|Please stop.|Be quiet.|Stop talking.|Stop now.|Enough.|That is enough.|Stop please.|Quiet please.",
+        "Okay, stop.|Please be quiet.",
+        "Okay, I will stop.",
+        "stop",
+    ),
+    (
+        "Are you a robot?|Are you a human?|Are you real?|Are you a machine?|Are you alive?|Am I talking to a robot?|Is this a real person?",
+        "Are you a person?",
+        "I am a program, not a person.",
+        "program",
+    ),
+    (
+        "Where do you live?|Where are you?|Where do you run?|Where is your home?|Tell me where you live.|In which place do you live?",
+        "Where are you from?",
+        "I live inside your own machine.",
+        "machine",
+    ),
+    (
+        "Do you like music?|Do you like people?|Are you happy?|What makes you happy?|Do you like your work?|Are you happy today?",
+        "Do you feel happy?",
+        "I am happy when I can help.",
+        "happy",
+    ),
+    (
+        "How many days are in a week?|How many days does a week have?|How many days are there in a week?|"
+        "How long is a week?|Count the days of a week.",
+        "Tell me how many days a week has.",
+        "A week has seven days.",
+        "seven",
+    ),
+    (
+        "How many months are in a year?|How many months does a year have?|How many months are there in a year?|Count the months of a year.",
+        "Tell me how many months a year has.",
+        "A year has twelve months.",
+        "twelve",
+    ),
 )
 
 
@@ -169,12 +278,20 @@ def exchange(s: Speaker) -> Turn:
 def tell_name(s: Speaker) -> Turn:
     name = s.random.choice(words.NAMES)
     s.told["name"] = name
-    question = s.phrase("My name is {}.|Hello, my name is {}.|I am {}.|Hello, I am {}.|Please call me {}.", "Hi, I'm {}.|They call me {}.")
+    question = s.phrase(
+        "My name is {}.|Hello, my name is {}.|I am {}.|Hello, I am {}.|Please call me {}.|Call me {}.|"
+        "I am called {}.|Hi, my name is {}.|This is {}.|Hello, this is {} speaking.|You can call me {}.",
+        "Hi, I'm {}.|They call me {}.",
+    )
     return turn("names", question.format(name), f"Nice to meet you, {name}.", name)
 
 
 def ask_name(s: Speaker) -> Turn:
-    question = s.phrase("What is my name?|Do you know my name?|Who am I?|Do you remember my name?", "What's my name?|Can you tell me my name?")
+    question = s.phrase(
+        "What is my name?|Do you know my name?|Who am I?|Do you remember my name?|Tell me my name.|Say my name.|"
+        "How am I called?|Do you know who I am?|So what is my name?",
+        "What's my name?|Can you tell me my name?",
+    )
     name = s.told.get("name")
     if name is None:
         return turn("memory", question, "You have not told me your name.", "not told")
@@ -185,13 +302,21 @@ def tell_favourite(s: Speaker) -> Turn:
     kind = s.random.choice(list(words.FAVOURITES))
     thing = s.random.choice(words.FAVOURITES[kind])
     s.told[kind] = thing
-    question = s.phrase("My favorite {} is {}.|My favorite {} is {}.|Remember, my favorite {} is {}.", "I think my favorite {} is {}.|You know, my favorite {} is {}.")
+    question = s.phrase(
+        "My favorite {} is {}.|My favorite {} is {}.|Remember, my favorite {} is {}.|Well, my favorite {} is {}.|"
+        "By the way, my favorite {} is {}.|Remember that my favorite {} is {}.|For me, the favorite {} is {}.",
+        "I think my favorite {} is {}.|You know, my favorite {} is {}.",
+    )
     return turn("favourites", question.format(kind, thing), f"Your favorite {kind} is {thing}. I will remember.", thing)
 
 
 def ask_favourite(s: Speaker, kind: str | None = None) -> Turn:
     kind = kind or s.random.choice(list(words.FAVOURITES))
-    question = s.phrase("What is my favorite {}?|Do you know my favorite {}?|Which is my favorite {}?", "What's my favorite {}?|Do you remember my favorite {}?")
+    question = s.phrase(
+        "What is my favorite {}?|Do you know my favorite {}?|Which is my favorite {}?|Tell me my favorite {}.|"
+        "Say what my favorite {} is.|Can you tell me my favorite {}?|Which {} is my favorite?",
+        "What's my favorite {}?|Do you remember my favorite {}?",
+    )
     thing = s.told.get(kind)
     if thing is None:
         return turn("memory", question.format(kind), f"You have not told me your favorite {kind}.", "not told")

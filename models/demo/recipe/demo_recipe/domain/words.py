@@ -20,13 +20,46 @@ def number(n: int) -> str:
 
 
 CAPITALS = {
-    "France": "Paris", "Germany": "Berlin", "Italy": "Rome", "Spain": "Madrid", "Japan": "Tokyo", "China": "Beijing",
-    "India": "New Delhi", "Egypt": "Cairo", "Brazil": "Brasilia", "Canada": "Ottawa", "Australia": "Canberra", "Russia": "Moscow",
-    "Greece": "Athens", "Turkey": "Ankara", "Portugal": "Lisbon", "Norway": "Oslo", "Sweden": "Stockholm", "Finland": "Helsinki",
-    "Poland": "Warsaw", "Austria": "Vienna", "Ireland": "Dublin", "Kenya": "Nairobi", "Mexico": "Mexico City",
-    "Argentina": "Buenos Aires", "Chile": "Santiago", "Peru": "Lima", "Cuba": "Havana", "Thailand": "Bangkok", "Vietnam": "Hanoi",
-    "Korea": "Seoul", "England": "London", "Scotland": "Edinburgh", "Denmark": "Copenhagen", "Belgium": "Brussels",
-    "Hungary": "Budapest", "Iceland": "Reykjavik", "Switzerland": "Bern", "Ukraine": "Kiev", "Iran": "Tehran", "Iraq": "Baghdad",
+    "France": "Paris",
+    "Germany": "Berlin",
+    "Italy": "Rome",
+    "Spain": "Madrid",
+    "Japan": "Tokyo",
+    "China": "Beijing",
+    "India": "New Delhi",
+    "Egypt": "Cairo",
+    "Brazil": "Brasilia",
+    "Canada": "Ottawa",
+    "Australia": "Canberra",
+    "Russia": "Moscow",
+    "Greece": "Athens",
+    "Turkey": "Ankara",
+    "Portugal": "Lisbon",
+    "Norway": "Oslo",
+    "Sweden": "Stockholm",
+    "Finland": "Helsinki",
+    "Poland": "Warsaw",
+    "Austria": "Vienna",
+    "Ireland": "Dublin",
+    "Kenya": "Nairobi",
+    "Mexico": "Mexico City",
+    "Argentina": "Buenos Aires",
+    "Chile": "Santiago",
+    "Peru": "Lima",
+    "Cuba": "Havana",
+    "Thailand": "Bangkok",
+    "Vietnam": "Hanoi",
+    "Korea": "Seoul",
+    "England": "London",
+    "Scotland": "Edinburgh",
+    "Denmark": "Copenhagen",
+    "Belgium": "Brussels",
+    "Hungary": "Budapest",
+    "Iceland": "Reykjavik",
+    "Switzerland": "Bern",
+    "Ukraine": "Kiev",
+    "Iran": "Tehran",
+    "Iraq": "Baghdad",
 }
 DAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
 MONTHS = "January February March April May June July August September October November December".split()
@@ -36,11 +69,28 @@ NAMES = (
 ).split()
 COLOURS = "red blue green yellow black white orange purple brown pink".split()
 THINGS = {  # what has one colour
-    "the sky": "blue", "grass": "green", "snow": "white", "a banana": "yellow", "blood": "red", "coal": "black",
-    "an orange": "orange", "milk": "white", "the sun": "yellow", "a tomato": "red", "chocolate": "brown", "a frog": "green",
+    "the sky": "blue",
+    "grass": "green",
+    "snow": "white",
+    "a banana": "yellow",
+    "blood": "red",
+    "coal": "black",
+    "an orange": "orange",
+    "milk": "white",
+    "the sun": "yellow",
+    "a tomato": "red",
+    "chocolate": "brown",
+    "a frog": "green",
 }
 SOUNDS = {
-    "dog": "woof", "cat": "meow", "cow": "moo", "duck": "quack", "sheep": "baa", "pig": "oink", "lion": "roar", "bee": "buzz",
+    "dog": "woof",
+    "cat": "meow",
+    "cow": "moo",
+    "duck": "quack",
+    "sheep": "baa",
+    "pig": "oink",
+    "lion": "roar",
+    "bee": "buzz",
 }
 YOUNG = {"dog": "puppy", "cat": "kitten", "cow": "calf", "sheep": "lamb", "duck": "duckling", "horse": "foal", "lion": "cub"}
 FAVOURITES = {  # kinds of things to remember
@@ -75,7 +125,9 @@ PLACES = (
     "in the garden|at home|on the table|near the river|under the bridge|in the kitchen|at school|by the sea|in the city|behind the house|"
     "on the road|in the park|at the market|in the forest|on the hill|by the window"
 ).split("|")
-TIMES = "today|yesterday|every day|in the morning|at night|last week|after lunch|on Monday|on Friday|in the evening|in summer|in winter".split("|")
+TIMES = (
+    "today|yesterday|every day|in the morning|at night|last week|after lunch|on Monday|on Friday|in the evening|in summer|in winter"
+).split("|")
 STATES = (
     "The weather is {}.|The water is {}.|The night is {}.|The room is {}.|The road is {}.|This place is {}.|The house is {}.|My coat is {}."
 ).split("|")

@@ -55,7 +55,9 @@ class Progress:
             return
         self._said = now
         left = (now - self._start) / max(1, asked) * (self._calls - asked)
-        print(f"eval-model: {asked} of {self._calls} calls, {left:.0f} s left; {what}, {waiting} answers wait for the recogniser", flush=True)
+        print(
+            f"eval-model: {asked} of {self._calls} calls, {left:.0f} s left; {what}, {waiting} answers wait for the recogniser", flush=True
+        )
 
 
 class Judge:
@@ -120,8 +122,13 @@ def main() -> None:
             answers = asked_of(gateway, conditions.turns(call.held, call.kind, call.index, call.condition))
             for position, (turn, answer) in enumerate(zip(call.held.turns, answers)):
                 judge.add(
-                    f"{call.condition}-{call.kind}-{call.index:03}-{position}", answer, kind=call.kind, condition=call.condition,
-                    voice=call.held.voice.name, turn=turn, last=position + 1 == len(answers),
+                    f"{call.condition}-{call.kind}-{call.index:03}-{position}",
+                    answer,
+                    kind=call.kind,
+                    condition=call.condition,
+                    voice=call.held.voice.name,
+                    turn=turn,
+                    last=position + 1 == len(answers),
                 )
                 seconds += answer.seconds
                 if call.condition == CLEAN:
@@ -130,7 +137,9 @@ def main() -> None:
         used = gateway.processor_seconds() - used
         for asked, (_, recording) in enumerate(recordings, len(calls)):
             (answer,) = asked_of(gateway, [recording.pcm])
-            judge.add(f"people-{recording.name}", answer, kind=PEOPLE, condition=CLEAN, voice=recording.name, turn=NOT_A_QUESTION, last=True)
+            judge.add(
+                f"people-{recording.name}", answer, kind=PEOPLE, condition=CLEAN, voice=recording.name, turn=NOT_A_QUESTION, last=True
+            )
             progress.say(asked + 1, len(judge), "recordings of people")
         judge.finish()
     voice = options.held_out / "voice.json"

@@ -36,8 +36,7 @@ class Conditions:
     def turns(self, held: Held, kind: str, index: int, condition: str) -> list[bytes]:
         """Each turn of conversation `index` of a kind: little-endian PCM at 24 kHz."""
         return [
-            on_the_wire(self._changed(sound, (SEED, KINDS.index(kind), index, turn), condition))
-            for turn, sound in enumerate(held.say())
+            on_the_wire(self._changed(sound, (SEED, KINDS.index(kind), index, turn), condition)) for turn, sound in enumerate(held.say())
         ]
 
     def _changed(self, spoken: np.ndarray, seed: tuple[int, ...], condition: str) -> np.ndarray:

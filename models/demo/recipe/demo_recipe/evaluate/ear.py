@@ -49,7 +49,12 @@ def _transcribe(sound: np.ndarray) -> str:
     # because this kind of recogniser makes up words for it; and what is unclear can send it round in a circle of one word, which
     # ends at what anybody could have said in the time.
     segments, _ = _transcribe.model.transcribe(
-        sound, language="en", beam_size=1, temperature=0.0, condition_on_previous_text=False, vad_filter=True,
+        sound,
+        language="en",
+        beam_size=1,
+        temperature=0.0,
+        condition_on_previous_text=False,
+        vad_filter=True,
         max_new_tokens=MOST_TOKENS + int(len(sound) / RATE * MOST_TOKENS_A_SECOND),
     )
     return " ".join(segment.text.strip() for segment in segments)

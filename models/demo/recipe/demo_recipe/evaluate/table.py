@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ..domain import Turn
 from . import sound, words
 from .conditions import CLEAN, CONDITIONS, NOISE, NOISE_DECIBELS, TELEPHONE
-from ..domain import Turn
 
 BEGIN, END = "<!-- eval-model: begin -->", "<!-- eval-model: end -->"
 PEOPLE = "people"  # the kind of conversation that recordings of people make
@@ -109,10 +109,17 @@ def answer_rows(judged: Sequence[Judged]) -> list[Row]:
     for condition in CONDITIONS:
         spoken = [j for j in judged if j.condition == condition and j.kind != PEOPLE]
         total = sum((words.errors(j.transcript, j.heard) for j in spoken), words.Errors(0, 0))
-        rows.append(Row(
-            f"word_errors_{condition}", f"word error rate of the sound against its text, {LABELS[condition]}", 100 * total.rate, "%",
-            5 if condition == CLEAN else None, False, f"{total.words} words",
-        ))
+        rows.append(
+            Row(
+                f"word_errors_{condition}",
+                f"word error rate of the sound against its text, {LABELS[condition]}",
+                100 * total.rate,
+                "%",
+                5 if condition == CLEAN else None,
+                False,
+                f"{total.words} words",
+            )
+        )
     judged_as("follow_up", "follow-up right", of("follow-up", CLEAN), 85, words.right)
     judged_as("memory", "remembered within the session", of("memory", CLEAN), 85, words.right)
     judged_as("unknown", 'outside the domain, met with "I don\'t know"', of("unknown", CLEAN), 80, declined)
@@ -131,18 +138,33 @@ def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> 
         rows.append(Row("boundaries", "energy above 6 kHz at frame boundaries, against elsewhere", found["boundaries"], ""))
         return rows
     taught, natural = voice["locked"], voice["natural"]
-    rows.append(Row(
-        "boundaries", "energy above 6 kHz at frame boundaries, against elsewhere", found["boundaries"], "",
-        note=f"the voice itself: {natural['boundaries']:.2f}; as the codec is taught on a processor: {taught['boundaries']:.2f}",
-    ))
-    rows.append(Row(
-        "level", "level against the voice", found["level"] - natural["level"], "dB",
-        note=f"{found['level']:.1f} dBFS; against what the codec is taught on a processor: {found['level'] - taught['level']:+.1f} dB",
-    ))
-    rows.append(Row(
-        "spectral_distance", "log-spectral distance to the voice", sound.distance(found["spectrum"], natural["spectrum"]), "dB",
-        note=f"of average spectra; to what the codec is taught on a processor: {sound.distance(found['spectrum'], taught['spectrum']):.1f} dB",
-    ))
+    rows.append(
+        Row(
+            "boundaries",
+            "energy above 6 kHz at frame boundaries, against elsewhere",
+            found["boundaries"],
+            "",
+            note=f"the voice itself: {natural['boundaries']:.2f}; as the codec is taught on a processor: {taught['boundaries']:.2f}",
+        )
+    )
+    rows.append(
+        Row(
+            "level",
+            "level against the voice",
+            found["level"] - natural["level"],
+            "dB",
+            note=f"{found['level']:.1f} dBFS; against what the codec is taught on a processor: {found['level'] - taught['level']:+.1f} dB",
+        )
+    )
+    rows.append(
+        Row(
+            "spectral_distance",
+            "log-spectral distance to the voice",
+            sound.distance(found["spectrum"], natural["spectrum"]),
+            "dB",
+            note=f"of average spectra; to what the codec is taught on a processor: {sound.distance(found['spectrum'], taught['spectrum']):.1f} dB",
+        )
+    )
     return rows
 
 
@@ -189,8 +211,11 @@ def report(rows: Sequence[Row], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     written = [
         {
-            "measure": row.measure, "ours": None if np.isnan(row.value) else round(row.value, 4), "peer": row.aim,
-            "ratio": None if row.ratio is None else round(row.ratio, 4), "unit": row.unit,
+            "measure": row.measure,
+            "ours": None if np.isnan(row.value) else round(row.value, 4),
+            "peer": row.aim,
+            "ratio": None if row.ratio is None else round(row.ratio, 4),
+            "unit": row.unit,
             "note": "; ".join(filter(None, (row.label, row.note, "peer: the aim" if row.aim is not None else ""))),
         }
         for row in rows

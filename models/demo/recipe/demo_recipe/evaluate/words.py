@@ -16,11 +16,31 @@ from ..domain.words import number
 SIGNS = {"+": " plus ", "×": " times ", "*": " times ", "=": " is "}
 # Words that nobody can tell apart by ear, or that are one word spelled in two ways. They count only where the first is due.
 ALIKE = {
-    "two": {"to", "too"}, "four": {"for"}, "eight": {"ate"}, "one": {"won"}, "okay": {"ok"}, "kiev": {"kyiv"}, "baa": {"bah", "ba"},
-    "color": {"colour"}, "gray": {"grey"}, "sarah": {"sara"}, "anna": {"ana"}, "clara": {"klara"}, "bern": {"berne"},
+    "two": {"to", "too"},
+    "four": {"for"},
+    "eight": {"ate"},
+    "one": {"won"},
+    "okay": {"ok"},
+    "kiev": {"kyiv"},
+    "baa": {"bah", "ba"},
+    "color": {"colour"},
+    "gray": {"grey"},
+    "sarah": {"sara"},
+    "anna": {"ana"},
+    "clara": {"klara"},
+    "bern": {"berne"},
     # The names of letters.
-    "b": {"be", "bee"}, "c": {"see", "sea"}, "g": {"gee"}, "i": {"eye"}, "k": {"kay"}, "o": {"oh"}, "p": {"pea"}, "r": {"are"},
-    "t": {"tea"}, "u": {"you"}, "y": {"why"},
+    "b": {"be", "bee"},
+    "c": {"see", "sea"},
+    "g": {"gee"},
+    "i": {"eye"},
+    "k": {"kay"},
+    "o": {"oh"},
+    "p": {"pea"},
+    "r": {"are"},
+    "t": {"tea"},
+    "u": {"you"},
+    "y": {"why"},
 }
 
 
