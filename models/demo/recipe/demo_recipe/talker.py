@@ -47,6 +47,7 @@ class Data:
         self.answers = [
             Spoken(torch.tensor(self.words.encode(a["text"]).ids + [end]), a["codes"].long(), a["phonemes"].long()) for a in kept["answers"]
         ]
+        self._by_length = sorted(range(len(self.answers)), key=lambda i: len(self.answers[i].codes))
         self.codes = torch.cat([a.codes for a in self.answers])
         phonemes = torch.cat([a.phonemes for a in self.answers])
         # Frames sorted by phoneme, so that one of the same phoneme is one random number away.
@@ -56,7 +57,9 @@ class Data:
         self.questions = [self.words.encode(t.question).ids for talk in conversations(300, seed=23) for t in talk.turns]
 
     def batch(self, count: int) -> list[Spoken]:
-        return [self.answers[i] for i in torch.randint(0, len(self.answers), (count,)).tolist()]
+        """Answers of about the same length, so that little of the batch is padding: any answer, and neighbours of it by length."""
+        near = self._by_length[max(0, int(torch.randint(-count, len(self._by_length), ()))) :][: 4 * count]
+        return [self.answers[near[i]] for i in torch.randint(0, len(near), (count,)).tolist()]
 
     def corrupted(self, said: Spoken) -> Tensor:
         """The codes with some of them wrong: in one utterance in five none, in the others up to all of the later codebooks."""
@@ -139,12 +142,13 @@ class Talker(nn.Module):
     def loss(self, batch: list[Spoken], data: Data) -> dict[str, Tensor]:
         """Cross entropies of the first codebook, the others, and the phonemes."""
         device = self.text.device
+        # One past for the whole batch: rows that say nothing to the talker, but from which it must not be distracted.
+        users: list[int] = []
+        for _ in range(1 if torch.rand(()) < 0.8 else 2):
+            typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
+            users += self.user(typed, int(torch.randint(2, 50 if torch.rand(()) < 0.25 else 14, ())))
         texts, spoken, firsts = [], [], []
         for said in batch:
-            users: list[int] = []
-            for _ in range(1 if torch.rand(()) < 0.8 else 2):
-                typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
-                users += self.user(typed, int(torch.randint(4, 50, ())))
             text, codes, first = self.sequence(said, data.corrupted(said), users)
             texts.append(text)
             spoken.append(codes)
