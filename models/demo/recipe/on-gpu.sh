@@ -17,6 +17,7 @@ root=$work/root
 # What was carried in this call is kept: the next call may carry other parts.
 mkdir -p "$work/parts"
 cp -n "$parts"/part-* "$parts"/SHA256 "$work/parts/" 2>/dev/null || true
+[ -e "$work/parts/SHA256" ] || { echo "carry the file SHA256 of the parts, too, then call again"; exit 1; }
 read -r sum count <"$work/parts/SHA256"
 have=$(find "$work/parts" -name 'part-*' | wc -l)
 if [ "$have" -lt "$count" ]; then

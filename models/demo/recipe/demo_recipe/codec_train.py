@@ -1,7 +1,7 @@
 """Steps `codec` and `codes`: trains encoder, quantizer and decoder together on the targets; writes the codes of every answer.
 
 Regression on spectra alone suffices for locked targets. With `scale.adversarial` the discriminators join after a third of the
-steps: natural targets need them.
+run: natural targets need them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from .training import Run
 WINDOW = 12  # frames of a training excerpt
 SKIPPED = 2  # frames at the start of an excerpt from mid-sentence that the loss ignores: their past is missing
 UNQUANTIZED = 100  # steps before the quantizer starts, at most a quarter
+CRITICS_AFTER = 1 / 3  # of the run, by whichever of its limits is nearer
 
 
 @dataclass
@@ -104,7 +105,7 @@ def train(work: Path, scale: Scale, device: torch.device) -> None:
         name = F.cross_entropy(named.flatten(0, 1), phonemes.flatten())
         loss = mel + 2 * wave * scale.wave_weight + error + 0.1 * name
         report = {"mel": mel, "wave": wave, "error": error, "phoneme": name}
-        if critics and step > scale.codec_steps // 3:
+        if critics and run.done() > CRITICS_AFTER:
             cut = torch.randint(0, length - 8 * FRAME, ()).item()
             real, fake = wanted[:, cut : cut + 8 * FRAME], made[:, cut : cut + 8 * FRAME]
             run.update("critics", critics.loss(real, fake.detach()))

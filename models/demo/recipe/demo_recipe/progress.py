@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 
 
@@ -28,4 +27,3 @@ class Progress:
         taken = now - self._start
         left = taken / max(1, self._done - self._first) * (self._total - self._done)
         print(f"{self._name}: {self._done} of {self._total}, {left:.0f} s left{'; ' + note if note else ''}", flush=True)
-        sys.stdout.flush()

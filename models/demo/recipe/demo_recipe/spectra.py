@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .config import SAMPLE_RATE
 from .teacher import mel_filters
 
 
@@ -16,7 +15,7 @@ class LogMel(nn.Module):
     def __init__(self, fft: int, hop: int, mels: int) -> None:
         super().__init__()
         self.fft, self.hop = fft, hop
-        self.register_buffer("filters", torch.tensor(mel_filters(fft, mels, SAMPLE_RATE), dtype=torch.float32))
+        self.register_buffer("filters", torch.tensor(mel_filters(fft, mels), dtype=torch.float32))
         self.register_buffer("window", torch.hann_window(fft))
 
     def forward(self, samples: Tensor) -> Tensor:

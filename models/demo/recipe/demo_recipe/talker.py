@@ -102,10 +102,6 @@ class Talker(nn.Module):
             c.codec_bos_id,
         ]
 
-    def rows(self, ids: list[int] | Tensor) -> Tensor:
-        """Text tokens as the talker hears them."""
-        return self.model.text_projection(self.text[torch.as_tensor(ids, device=self.text.device)])
-
     def user(self, typed: list[int] | None, audio: int) -> list[int]:
         """The text tokens of a user's message: typed, or `audio` rows of sound, which this talker does not listen to (see
         `initialise`)."""

@@ -29,15 +29,15 @@ PERIODS = (8, 10, 12, 14)  # pitch periods that a frame may hold: 100 to 175 Hz
 LEVEL = 0.8  # of the teacher's peak, so that pulses do not clip
 
 
-def mel_filters(fft: int, mels: int, rate: int = SAMPLE_RATE) -> np.ndarray:
+def mel_filters(fft: int, mels: int) -> np.ndarray:
     """Triangular filters on the mel scale, `[mels, fft / 2 + 1]`."""
-    hertz = np.linspace(0, rate / 2, fft // 2 + 1)
-    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + rate / 1400), mels + 2) / 2595) - 1)
+    hertz = np.linspace(0, SAMPLE_RATE / 2, fft // 2 + 1)
+    edges = 700 * (10 ** (np.linspace(0, 2595 * np.log10(1 + SAMPLE_RATE / 1400), mels + 2) / 2595) - 1)
     low, centre, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
     return np.maximum(0, np.minimum((hertz - low) / (centre - low), (high - hertz) / (high - centre)))
 
 
-def locked(samples: np.ndarray, periods: tuple[int, ...] = PERIODS) -> tuple[np.ndarray, np.ndarray]:
+def locked(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Speech with a locked excitation, f32 `[n]`, and its features, f16 `[n / HOP, FEATURES]`.
 
     `samples`: i16, a whole number of frames. The only randomness is the frozen noise.
@@ -51,7 +51,7 @@ def locked(samples: np.ndarray, periods: tuple[int, ...] = PERIODS) -> tuple[np.
     breath = np.clip(pyworld.d4c(sound, pitch, times, SAMPLE_RATE, fft_size=FFT), 1e-3, 1)
     breath[pitch <= 0] = 1
     count = len(sound) // HOP
-    counts = periods_of_frames(pitch[:count].reshape(-1, PER_FRAME), periods)
+    counts = periods_of_frames(pitch[:count].reshape(-1, PER_FRAME))
 
     wave = pulses(pitch, power, breath, counts) + noise(power, breath, count)
     filters = mel_filters(FFT, MELS)
@@ -74,9 +74,9 @@ def natural(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return wave, ((mel + 2) / 3).astype(np.float16)
 
 
-def periods_of_frames(pitch: np.ndarray, periods: tuple[int, ...]) -> np.ndarray:
+def periods_of_frames(pitch: np.ndarray) -> np.ndarray:
     """How many pitch periods each frame holds: the allowed number nearest to its median pitch; unvoiced frames go on as before."""
-    allowed = np.array(periods)
+    allowed = np.array(PERIODS)
     now, chosen = allowed[len(allowed) // 2], []
     for frame in pitch:
         voiced = frame[frame > 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -11,24 +10,12 @@ import torch
 
 from . import features
 from .domain import Turn
+from .evaluate import words
 from .questions import Spoken
 from .thinker_data import Part, Template
 from .thinker_model import Thinker
 
 LONGEST_ANSWER = 48  # tokens
-
-
-def in_words(text: str) -> list[str]:
-    return re.sub(r"[^a-z ]", " ", text.lower().replace("'", "")).split()
-
-
-def right(turn: Turn, answer: str) -> bool:
-    """Whether an answer says what decides: at its end if it belongs there, with the word before it, else anywhere."""
-    wanted, given, key = in_words(turn.answer), in_words(answer), in_words(" ".join(turn.key))
-    if wanted[-len(key) :] == key:
-        tail = wanted[-len(key) - 1 :]
-        return given[-len(tail) :] == tail
-    return any(given[at : at + len(key)] == key for at in range(len(given)))
 
 
 @dataclass(frozen=True)
@@ -40,19 +27,18 @@ class Judged:
 
     @property
     def right(self) -> bool:
-        return right(self.turn, self.answer)
+        return words.right(self.turn, self.answer)
 
 
 @torch.no_grad()
-def answers(model: Thinker, template: Template, talks: list[list[Spoken]], device: torch.device, change=None) -> list[Judged]:
-    """Asks all conversations side by side. `change` makes f32 sound of int16 sound; without it the sound is left alone."""
-    change = change or (lambda sound: sound.astype(np.float32) / 32768.0)
+def answers(model: Thinker, template: Template, talks: list[list[Spoken]], device: torch.device) -> list[Judged]:
+    """Asks all conversations side by side."""
     histories: list[list[int]] = [[] for _ in talks]
     heard: list[list[torch.Tensor]] = [[] for _ in talks]
     judged = []
     for position in range(max(map(len, talks))):
         asked = [k for k, talk in enumerate(talks) if len(talk) > position]
-        windows = features.log_mel([change(talks[k][position].sound) for k in asked]).to(device)
+        windows = features.log_mel([talks[k][position].sound.astype(np.float32) / 32768.0 for k in asked]).to(device)
         counts = torch.zeros(len(asked), dtype=torch.long, device=device).index_add_(0, windows.turn, windows.tokens()).tolist()
         for k, rows in zip(asked, model.hear(windows).split(counts)):
             heard[k].append(rows)

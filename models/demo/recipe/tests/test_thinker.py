@@ -112,14 +112,18 @@ class Steps(unittest.TestCase):
 
 class Rules(unittest.TestCase):
     def test_an_answer_is_right_by_what_decides(self) -> None:
+        def right(turn: Turn, answer: str) -> bool:
+            return thinker_judge.Judged(turn, "", answer, 0).right
+
         arithmetic = Turn("arithmetic", "", "Twenty plus five is twenty five.", ("twenty", "five"))
-        self.assertTrue(thinker_judge.right(arithmetic, "Ten plus fifteen is twenty five."))
-        self.assertFalse(thinker_judge.right(arithmetic, "Twenty plus five is five."))
+        self.assertTrue(right(arithmetic, "Ten plus fifteen is twenty five."))
+        self.assertFalse(right(arithmetic, "Twenty plus five is five."))
         five = Turn("arithmetic", "", "Three plus two is five.", ("five",))
-        self.assertFalse(thinker_judge.right(five, "Five plus two is seven."))
-        self.assertFalse(thinker_judge.right(five, "Three plus two is twenty five."))
+        self.assertFalse(right(five, "Five plus two is seven."))
+        self.assertFalse(right(five, "Three plus two is twenty five."))
         day = Turn("days and months", "", "Monday comes after Sunday.", ("monday",))
-        self.assertTrue(thinker_judge.right(day, "Monday comes after Sunday."))
+        self.assertTrue(right(day, "Monday comes after Sunday."))
+        self.assertFalse(right(day, "Tuesday comes after Monday."))
 
     def test_nobody_is_told_that_he_never_said_what_he_said(self) -> None:
         told, asked = Turn("names", "", "Nice to meet you, Anna.", ()), Turn("memory", "", "You have not told me your name.", ())
