@@ -1,7 +1,7 @@
 """Steps `codec` and `codes`: trains encoder, quantizer and decoder together on the targets; writes the codes of every answer.
 
 Regression on spectra alone suffices for locked targets. With `scale.adversarial` the discriminators join after a third of the
-run: natural targets need them.
+run: natural targets need them. Once the answers' codes are written, training goes on with the decoder alone.
 """
 
 from __future__ import annotations
@@ -73,14 +73,21 @@ class Targets:
 
 
 def train(work: Path, scale: Scale, device: torch.device) -> None:
-    """Trains until the scale's limit; goes on where an earlier run stopped."""
+    """Trains until the scale's limit; goes on where an earlier run stopped. What codes mean does not change any more once they are
+    written: a talker learns them."""
     targets = Targets.load(work)
+    written = (work / "codes.pt").exists()
     codec = Codec(FEATURES).to(device)
     distance = Distance().to(device)
     critics = Discriminators().to(device) if scale.adversarial else None
     run = Run("codec", work / "codec.pt", codec, scale.codec_rate, scale.codec_steps, scale.codec_seconds, scale.threads)
     if critics:
         run.add("critics", critics, scale.codec_rate / 2)
+    if written:
+        # The averaged encoder, quantizer and all, is what wrote them.
+        codec.load_state_dict(run.ema)
+        codec.encoder.requires_grad_(False)
+        print("codec: the codes are written, only the decoder learns", flush=True)
     print(f"codec: {targets.frames * 0.08 / 3600:.2f} h of speech, {len(targets.names)} phonemes", flush=True)
     wave_of = torch.compile(codec.wave, dynamic=False) if scale.compile else codec.wave
     for step in run:
@@ -89,7 +96,7 @@ def train(work: Path, scale: Scale, device: torch.device) -> None:
         error = torch.zeros((), device=device)
         first = vectors
         if step >= min(UNQUANTIZED, scale.codec_steps // 4):
-            quantized, codes, error = codec.quantizer(vectors, learn=True)
+            quantized, codes, error = codec.quantizer(vectors, learn=not written)
             # The first book's own choice, with the encoder's gradient.
             first = vectors + (codec.quantizer.codes[0][codes[..., 0]] - vectors).detach()
             vectors = quantized

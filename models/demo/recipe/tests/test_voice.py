@@ -77,11 +77,11 @@ class Steps(unittest.TestCase):
         self.assertEqual(features.shape, (len(samples) // teacher.HOP, teacher.FEATURES))
         self.assertTrue(np.isfinite(features).all())
 
-    def test_the_codec_stops_is_saved_and_goes_on(self) -> None:
+    def test_the_codec_goes_on_after_a_stop_and_its_codes_keep_their_meaning(self) -> None:
         codec_train.train(self.work, replace(SMOKE, codec_steps=2), CPU)
         self.assertEqual(torch.load(self.work / "codec.pt")["step"], 2)
         codec_train.train(self.work, replace(SMOKE, codec_steps=4), CPU)
-        kept = torch.load(self.work / "codec.pt")
+        trained = kept = torch.load(self.work / "codec.pt")
         self.assertEqual(kept["step"], 4)
         weights, _ = kept["parts"]["main"]
         # An optimiser that goes on has counted the steps before.
@@ -96,6 +96,15 @@ class Steps(unittest.TestCase):
             self.assertEqual(kept["codes"].shape, (len(one.phonemes), CODEBOOKS))
             self.assertTrue(((kept["codes"] >= 0) & (kept["codes"] < CODES)).all())
             self.assertEqual([codes["phonemes"][k] for k in kept["phonemes"]], one.phonemes)
+        # From here on the codes mean what they mean: only the decoder learns.
+        codec_train.train(self.work, replace(SMOKE, codec_steps=6), CPU)
+        before, after = trained["ema"], torch.load(self.work / "codec.pt")["ema"]
+        changed = {name.split(".")[0] for name in before if not before[name].equal(after[name])}
+        self.assertIn("decoder", changed)
+        self.assertFalse(changed & {"encoder", "quantizer"}, changed)
+        codec_train.encode(self.work, CPU)
+        for one, other in zip(codes["answers"], torch.load(self.work / "codes.pt")["answers"]):
+            self.assertTrue(one["codes"].equal(other["codes"]))
 
 
 class Rules(unittest.TestCase):

@@ -1,0 +1,77 @@
+//! The embedded demo says the same on every processor, and sounds the same each time on one.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command as Process;
+use std::time::Duration;
+
+use repartee::wav;
+use repartee_engine::session::{Command, Event, Respond, Sampling, SpeechEngine};
+use repartee_engine::{Engine, EngineConfig, Source};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn questions() -> PathBuf {
+    root().join("tests/questions")
+}
+
+/// What `repartee ask` prints first, and the file it writes. `level` caps the vector instructions that it uses.
+fn asked(file: &str, level: Option<&str>, folder: &Path) -> (String, Vec<u8>) {
+    let answer = folder.join("answer.wav");
+    let mut process = Process::new(env!("CARGO_BIN_EXE_repartee"));
+    process.arg("ask").arg(questions().join(file)).arg(&answer);
+    if let Some(level) = level {
+        process.env("REPARTEE_SIMD", level);
+    }
+    let output = process.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let transcript = String::from_utf8(output.stdout).unwrap().lines().next().unwrap().to_owned();
+    (transcript, std::fs::read(answer).unwrap())
+}
+
+#[test]
+fn every_processor_gives_the_same_transcript_and_each_the_same_sound_again() {
+    let list = std::fs::read_to_string(questions().join("questions.json")).unwrap();
+    let list: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    for question in &list {
+        let (file, expected) = (question["file"].as_str().unwrap(), question["answer"].as_str().unwrap());
+        let (transcript, sound) = asked(file, None, folder.path());
+        assert_eq!(transcript, expected, "{file}");
+        assert!(asked(file, None, folder.path()) == (transcript, sound), "{file}: another sound the second time");
+        for level in ["avx2", "baseline"] {
+            assert_eq!(asked(file, Some(level), folder.path()).0, expected, "{file} with {level} instructions");
+        }
+    }
+}
+
+/// Text and samples of an answer whose words are drawn at random.
+fn drawn(engine: &dyn SpeechEngine, question: &[f32], seed: u64) -> (String, Vec<f32>) {
+    let session = engine.open().unwrap();
+    session.submit_blocking(Command::Append(question.to_vec())).unwrap();
+    session.submit_blocking(Command::Commit { item: 1 }).unwrap();
+    let sampling = Some(Sampling { temperature: 1.5, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 });
+    session.submit_blocking(Command::Respond(Respond { sampling, seed, ..Respond::new(1, 2) })).unwrap();
+    let (mut said, mut samples) = (String::new(), Vec::new());
+    loop {
+        match session.next_event_blocking().unwrap() {
+            Event::Text { text, .. } => said += &text,
+            Event::Audio { samples: more, .. } => samples.extend(more),
+            Event::SegmentFinished { .. } => return (said, samples),
+            Event::Failed { error, .. } => panic!("{error}"),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn a_seed_fixes_what_is_drawn_and_how_it_sounds() {
+    let engine = Engine::start(Source::Folder(root().join("models/demo")), &EngineConfig::default()).unwrap();
+    let file = std::fs::File::open(questions().join("how-are-you.wav")).unwrap();
+    let question = wav::read(file, engine.info().input_rate, Duration::from_secs(60)).unwrap();
+    let first = drawn(&engine, &question, 5);
+    assert!(drawn(&engine, &question, 5) == first, "another answer with the same seed");
+    assert!((6..12).any(|seed| drawn(&engine, &question, seed).0 != first.0), "every seed says {:?}", first.0);
+}
