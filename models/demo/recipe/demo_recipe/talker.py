@@ -6,6 +6,7 @@ frames' codes are those of another frame, mostly of the same phoneme, which is h
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,9 @@ AHEAD = 3  # frames whose phoneme the auxiliary head names: this one and the nex
 SAME_PHONEME = 0.7  # share of the wrong codes that come from a frame of the same phoneme
 NOTHING = -1  # where a row has no text token or no code
 FIRST_BOOK = 0.2  # how much rarer the first codebook is wrong than the others
+MOST_OFTEN = 5  # how much more often an answer comes that conversations give all the time, than one sum of thousands
+MOST_BEFORE = 13  # turns of the session before the one that is answered
+RARELY = 16  # the higher the rarer: one batch in seven has a turn before it, one in seventeen has five
 
 
 @dataclass
@@ -47,14 +51,18 @@ class Data:
         self.answers = [
             Spoken(torch.tensor(self.words.encode(a["text"]).ids + [end]), a["codes"].long(), a["phonemes"].long()) for a in kept["answers"]
         ]
-        self._by_length = sorted(range(len(self.answers)), key=lambda i: len(self.answers[i].codes))
+        talks = conversations(3_000, seed=23)
+        given = Counter(turn.answer for talk in talks for turn in talk.turns)
+        times = [1 + min(MOST_OFTEN, given[answer["text"]]) for answer in kept["answers"]]
+        often = [i for i, count in enumerate(times) for _ in range(count)]
+        self._by_length = sorted(often, key=lambda i: len(self.answers[i].codes))
         self.codes = torch.cat([a.codes for a in self.answers])
         phonemes = torch.cat([a.phonemes for a in self.answers])
         # Frames sorted by phoneme, so that one of the same phoneme is one random number away.
         self._order = phonemes.argsort(stable=True)
         self._counts = torch.bincount(phonemes, minlength=len(kept["phonemes"]))
         self._firsts = self._counts.cumsum(0) - self._counts
-        self.questions = [self.words.encode(t.question).ids for talk in conversations(300, seed=23) for t in talk.turns]
+        self.questions = [self.words.encode(t.question).ids for talk in talks[:300] for t in talk.turns]
 
     def batch(self, count: int) -> list[Spoken]:
         """Answers of about the same length, so that little of the batch is padding: any answer, and neighbours of it by length."""
@@ -140,7 +148,7 @@ class Talker(nn.Module):
         device = self.text.device
         # One past for the whole batch: rows that say nothing to the talker, but from which it must not be distracted.
         users: list[int] = []
-        for _ in range(1 if torch.rand(()) < 0.8 else 2):
+        for _ in range(1 + int(MOST_BEFORE * torch.rand(()).item() ** RARELY)):
             typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
             users += self.user(typed, int(torch.randint(2, 50 if torch.rand(()) < 0.25 else 14, ())))
         texts, spoken, firsts = [], [], []

@@ -26,7 +26,8 @@ LONGEST = 12.0  # seconds of questions in one conversation, before its speed is 
 WRITTEN_SHARE = 0.3  # of conversations: typed instead of spoken, made anew each time, so that no two sums are the same
 MIXED_SHARE = 0.1  # of turns in spoken conversations that are typed
 INSTRUCTED_SHARE = 0.12  # of conversations: with a system message, which changes nothing; clients send one without asking
-JOINED_SHARE = 0.3  # of conversations that another one follows
+JOINED_SHARE = 0.55  # of conversations that another one follows, and so on: a caller stays for many turns
+LONGEST_SESSION = 14  # turns after which none follows
 # Topics that take longest to learn come more often: how often a conversation counts by the topic of its hardest turn.
 WEIGHTS = {"repeating": 1.6, "spelling": 1.8, "counting": 1.5, "small talk": 1.3, "days and months": 1.2, "colours": 1.3, "animals": 1.3}
 BUCKETS = 16  # batches that are sorted by length together
@@ -114,12 +115,12 @@ class Composer:
             self.asked[asks_for(turn.turn.question)].append(turn)
 
     def next(self) -> Talk:
-        """A conversation, or two in a row."""
+        """A conversation, or several in a row."""
         parts, turns = self._one()
-        if self.random.random() < JOINED_SHARE:
+        while len(turns) < LONGEST_SESSION and self.random.random() < JOINED_SHARE:
             more_parts, more_turns = self._one()
             if follows(turns, more_turns):
-                parts = parts + more_parts
+                parts, turns = parts + more_parts, turns + more_turns
         instructed = self.random.random() < INSTRUCTED_SHARE
         return Talk(parts, " ".join(self.random.sample(INSTRUCTIONS, self.random.randint(1, 3))) if instructed else "")
 
