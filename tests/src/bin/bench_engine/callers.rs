@@ -12,7 +12,7 @@ use repartee_loadtest::report::Row;
 use crate::bed::{Bed, RATE, Timing, median, sound};
 
 /// A question whose answer takes about three seconds to say.
-const LONG: &str = "who-are-you.wav";
+const LONG: &str = "count-three-to-six.wav";
 /// Timed repetitions.
 const REPEATS: usize = 5;
 
@@ -162,7 +162,7 @@ pub fn memory(folder: &Path) -> Result<Vec<Row>> {
     drop(sessions);
     bed.settle();
 
-    let question = sound("thank-you.wav")?;
+    let question = sound("football-game.wav")?;
     let session = bed.open()?;
     let mut settled = 0.0;
     const TURNS: u64 = 1000;
