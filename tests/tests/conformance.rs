@@ -215,14 +215,13 @@ async fn npm_agents_realtime_over_webrtc_in_chromium() -> Result<()> {
 #[tokio::test(flavor = "multi_thread")]
 async fn pypi_aiortc_over_webrtc_is_answered_by_the_demo_model() -> Result<()> {
     let script = Client::named("pypi_aiortc").python()?;
-    is_answered_by_the_demo_model("demo_aiortc", script, &["capital-of-france.wav", "month-before-may.wav"]).await
+    is_answered_by_the_demo_model("demo_aiortc", script, &["four-plus-eight.wav", "nine-plus-two.wav"]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn npm_agents_realtime_over_the_websocket_is_answered_by_the_demo_model() -> Result<()> {
     let script = Client::named("npm_agents_realtime_websocket").node()?;
-    is_answered_by_the_demo_model("demo_agents_realtime", script, &["capital-of-france.wav", "month-before-may.wav"])
-        .await
+    is_answered_by_the_demo_model("demo_agents_realtime", script, &["four-plus-eight.wav", "nine-plus-two.wav"]).await
 }
 
 /// What `pypi_openai_baseline.py` reports.

@@ -30,7 +30,7 @@ struct Turn {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_turns_with_the_stock_openai_client_are_answered_in_words_and_sound() -> Result<()> {
     // Two that do not lean on each other, in one session.
-    let asked = [questions::named("capital-of-france.wav")?, questions::named("month-before-may.wav")?];
+    let asked = [questions::named("four-plus-eight.wav")?, questions::named("nine-plus-two.wav")?];
     let server = demo::serve().await?;
     let recordings = tools::recordings("openai_client")?;
 
