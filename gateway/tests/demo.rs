@@ -52,7 +52,8 @@ fn drawn(engine: &dyn SpeechEngine, question: &[f32], seed: u64) -> (String, Vec
     let session = engine.open().unwrap();
     session.submit_blocking(Command::Append(question.to_vec())).unwrap();
     session.submit_blocking(Command::Commit { item: 1 }).unwrap();
-    let sampling = Some(Sampling { temperature: 1.5, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 });
+    // So hot because the model is sure of its answers.
+    let sampling = Some(Sampling { temperature: 4.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 });
     session.submit_blocking(Command::Respond(Respond { sampling, seed, ..Respond::new(1, 2) })).unwrap();
     let (mut said, mut samples) = (String::new(), Vec::new());
     loop {
