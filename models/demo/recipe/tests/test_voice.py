@@ -81,11 +81,11 @@ class Steps(unittest.TestCase):
         codec_train.train(self.work, replace(SMOKE, codec_steps=2), CPU)
         self.assertEqual(torch.load(self.work / "codec.pt")["step"], 2)
         codec_train.train(self.work, replace(SMOKE, codec_steps=4), CPU)
-        trained = kept = torch.load(self.work / "codec.pt")
-        self.assertEqual(kept["step"], 4)
-        weights, _ = kept["parts"]["main"]
+        trained = torch.load(self.work / "codec.pt")
+        self.assertEqual(trained["step"], 4)
+        weights, _ = trained["parts"]["main"]
         # An optimiser that goes on has counted the steps before.
-        self.assertEqual({int(state["step"]) for state in kept["parts"]["main"][1]["state"].values()}, {4})
+        self.assertEqual({int(state["step"]) for state in trained["parts"]["main"][1]["state"].values()}, {4})
         self.assertTrue(all(value.isfinite().all() for value in weights.values()))
         self.assertTrue(weights["quantizer.started"])
         codec_train.encode(self.work, CPU)
