@@ -4,13 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+use repartee_engine_api::{
+    Command, Event, ModelInfo, OpenError, Peer, Respond, SessionHandle, SpeechEngine, Wake, link,
+};
 use thiserror::Error;
 
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
 use crate::models::{self, LoadError};
 use crate::scheduler::{Gauges, Scheduler};
-use crate::session::{Command, Event, ModelInfo, OpenError, Peer, Respond, Session, SpeechEngine, Wake, link};
 
 /// Why the engine did not start.
 #[derive(Debug, Error)]
@@ -109,7 +111,7 @@ impl SpeechEngine for Engine {
         &self.info
     }
 
-    fn open(&self) -> Result<Session, OpenError> {
+    fn open(&self) -> Result<SessionHandle, OpenError> {
         let arrivals = self.arrivals.as_ref().ok_or(OpenError::Stopped)?;
         let taken =
             self.gauges.open.fetch_update(Ordering::AcqRel, Ordering::Acquire, |n| (n < self.slots).then_some(n + 1));

@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use repartee_engine_api::ItemId;
+
 use crate::audio::log_mel::{LogMel, LogMelStream, MelWindow};
-use crate::session::ItemId;
 use crate::stage::AudioRows;
 
 /// An item whose end has not come.

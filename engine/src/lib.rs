@@ -1,6 +1,6 @@
 //! The speech engine of Repartee: sessions, sub-requests, continuous batching and model families.
 //!
-//! No network and no async runtime: one thread owns the device and the models, callers hold a [`session::Session`].
+//! No network and no async runtime: one thread owns the device and the models, callers hold a [`repartee_engine_api::SessionHandle`].
 //!
 //! A caller's way in:
 //! - [`engine`]: starts the engine and opens sessions
@@ -33,7 +33,6 @@ pub mod hearing;
 pub mod models;
 pub mod scheduler;
 pub mod sequence;
-pub mod session;
 pub mod stage;
 pub mod text;
 

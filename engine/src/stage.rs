@@ -8,8 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use repartee_engine_api::{Sampling, SessionError, Tool};
+
 use crate::audio::log_mel::LogMel;
-use crate::session::{Sampling, SessionError, Tool};
 use crate::text::Tokenizer;
 
 /// Encoded rows of one closed window of sound; compared by identity.

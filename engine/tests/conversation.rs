@@ -5,13 +5,14 @@
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
-use common::{CONVERSATIONS, Expected, difference, greedy_copy, shrink_context};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use repartee_engine::session::{
-    Command, Event, FinishReason, OpenError, Respond, Role, Sampling, Session, SessionError, SpeechEngine, Usage,
-};
 use repartee_engine::{Engine, EngineConfig, Source};
+use repartee_engine_api::{
+    Command, Event, FinishReason, OpenError, Respond, Role, Sampling, SessionError, SessionHandle, SpeechEngine, Usage,
+};
+
+use common::{CONVERSATIONS, Expected, difference, greedy_copy, shrink_context};
 
 /// Sessions at once.
 const SESSIONS: usize = 8;
@@ -48,12 +49,12 @@ fn respond(number: u64) -> Respond {
     Respond { seed: 1, ..Respond::new(number, 1000 + number) }
 }
 
-fn send(session: &Session, command: Command) {
+fn send(session: &SessionHandle, command: Command) {
     session.submit_blocking(command).unwrap();
 }
 
 /// Reads until an answer is complete.
-fn listen(session: &Session, number: u64) -> Result<Answer, SessionError> {
+fn listen(session: &SessionHandle, number: u64) -> Result<Answer, SessionError> {
     let (mut text, mut samples, mut frames) = (String::new(), Vec::new(), 0);
     loop {
         match session.next_event_blocking().expect("the session goes on") {
@@ -81,7 +82,7 @@ fn listen(session: &Session, number: u64) -> Result<Answer, SessionError> {
 fn converse(served: &Served, mut slice: impl FnMut() -> usize) -> Vec<Answer> {
     let session = served.engine.open().unwrap();
     if let Some(system) = served.expected.facts["settings"]["system"].as_str() {
-        send(&session, Command::Instruct(system.to_owned()));
+        send(&session, Command::SetInstructions(system.to_owned()));
     }
     let voice = served.expected.facts["settings"]["speaker"].as_str().unwrap();
     let answers = (0..served.expected.turns() as u64)
@@ -223,9 +224,9 @@ fn an_answer_follows_the_instructions_that_held_when_it_was_asked_for() {
     send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
     send(&session, Command::Commit { item: 0 });
     let system = served.expected.facts["settings"]["system"].as_str().unwrap();
-    send(&session, Command::Instruct(system.to_owned()));
+    send(&session, Command::SetInstructions(system.to_owned()));
     send(&session, Command::Respond(respond(0)));
-    send(&session, Command::Instruct(String::new()));
+    send(&session, Command::SetInstructions(String::new()));
     let text = listen(&session, 0).unwrap().text;
     assert_eq!(text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
     // Without them, and without what they led to, the answer is another one.
@@ -246,7 +247,7 @@ fn of_a_history_that_is_too_long_the_oldest_items_are_forgotten() {
     shrink_context(small.path(), CONTEXT);
     let small = Engine::start(Source::Folder(small.path().to_path_buf()), &modest()).unwrap();
 
-    let turn = |session: &Session, number: u64| {
+    let turn = |session: &SessionHandle, number: u64| {
         send(session, Command::Append(served.expected.tensor(&format!("turn{}.audio", number % 2)).0));
         send(session, Command::Commit { item: number });
         let request = Respond { max_tokens: Some(20), audio: false, ..respond(number) };
@@ -312,7 +313,7 @@ fn deleting_a_waiting_answer_cancels_it() {
 #[test]
 fn a_truncated_answer_is_remembered_as_far_as_it_was_heard() {
     let served = serve("dense", &modest());
-    let speak = |session: &Session, turn: u64| {
+    let speak = |session: &SessionHandle, turn: u64| {
         send(session, Command::Append(served.expected.tensor(&format!("turn{turn}.audio")).0));
         send(session, Command::Commit { item: turn });
     };

@@ -8,19 +8,20 @@ mod common;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use common::driven::{Answer, Driven, serve, submit};
-use common::{Expected, greedy_copy};
 use repartee_engine::EngineConfig;
 use repartee_engine::checkpoint::Checkpoint;
 use repartee_engine::config::{StageConfig, Waits};
 use repartee_engine::hand_off::HandOff;
 use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::models::qwen3_omni_moe::stages::Code2WavStage;
-use repartee_engine::session::{
-    COMMAND_QUEUE, Command, EVENT_QUEUE, Event, FinishReason, Respond, Session, SessionError,
-};
 use repartee_engine::stage::{Item, Stage};
+use repartee_engine_api::{
+    COMMAND_QUEUE, Command, EVENT_QUEUE, Event, FinishReason, Respond, SessionError, SessionHandle,
+};
 use repartee_kernels::cpu::{Cpu, Tensor};
+
+use common::driven::{Answer, Driven, serve, submit};
+use common::{Expected, greedy_copy};
 
 fn config() -> EngineConfig {
     EngineConfig { sessions: 8, beside: 2, session_tokens: 2048, ..EngineConfig::default() }
@@ -36,7 +37,7 @@ fn engine(name: &str, config: &EngineConfig) -> (Driven<Tensor>, Expected, tempf
     (serve(folder.path(), config), expected, folder)
 }
 
-fn ask(session: &Session, expected: &Expected, request: Respond) {
+fn ask(session: &SessionHandle, expected: &Expected, request: Respond) {
     submit(session, Command::Append(expected.tensor("turn0.audio").0));
     submit(session, Command::Commit { item: 0 });
     submit(session, Command::Respond(request));
@@ -123,7 +124,7 @@ fn an_abort_at_any_moment_frees_every_stage() {
     for ticks in 0..80 {
         let session = engine.open();
         ask(&session, &expected, Respond::new(0, 1));
-        submit(&session, Command::Respond(Respond { outside: true, ..Respond::new(1, 2) }));
+        submit(&session, Command::Respond(Respond { out_of_band: true, ..Respond::new(1, 2) }));
         submit(&session, Command::Respond(Respond::new(2, 3)));
         engine.ticks(ticks);
         drop(session);
@@ -259,7 +260,10 @@ fn a_decision_that_never_comes_ends_the_session() {
     let (mut engine, expected, _folder) = engine("dense", &EngineConfig { waits, ..config() });
     let session = engine.open();
     submit(&session, Command::Append(expected.tensor("turn0.audio").0));
-    submit(&session, Command::Speculate { item: 0, answer: Respond { max_tokens: Some(1), ..Respond::new(0, 1) } });
+    submit(
+        &session,
+        Command::BeginSpeculation { item: 0, answer: Respond { max_tokens: Some(1), ..Respond::new(0, 1) } },
+    );
     engine.listen(&session, 0).unwrap();
     engine.time.pass(Duration::from_secs(3));
     engine.settle();
@@ -314,8 +318,8 @@ fn a_queue_of_commands_is_worked_off_while_others_talk() {
             &busy,
             Command::Insert {
                 item: number,
-                place: repartee_engine::session::Place::End,
-                content: repartee_engine::session::Content::Audio(vec![0.01; 16_000]),
+                place: repartee_engine_api::InsertAt::End,
+                content: repartee_engine_api::Content::Audio(vec![0.01; 16_000]),
             },
         );
     }

@@ -13,17 +13,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use common::driven::drive;
-use common::folder;
 use repartee_engine::EngineConfig;
 use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
 use repartee_engine::config::Waits;
 use repartee_engine::scheduler::{Gauges, Scheduler};
-use repartee_engine::session::{Command, Event, FinishReason, Respond, Role, Session, SessionError, Wake, link};
 use repartee_engine::stage::{
     AudioRows, Codec, Element, Encoder, End, Item, Lanes, MelInput, Message, Model, Outbox, Prompt, Stage, Work,
 };
 use repartee_engine::text::Tokenizer;
+use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, Wake, link};
+
+use common::driven::drive;
+use common::folder;
 
 /// Samples that a letter becomes.
 const BEEP: usize = 3;
@@ -200,7 +201,7 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model<()>) {
 }
 
 /// A running engine of this family with room for `slots` sessions, and those sessions.
-fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>) {
+fn serve(slots: usize) -> (Tokenizer, Vec<SessionHandle>, std::thread::JoinHandle<()>) {
     let (tokenizer, model) = model(slots, Poison::default());
     let (arrivals, arriving) = flume::bounded(slots);
     let (wake, woken) = Wake::new();
@@ -221,13 +222,13 @@ fn serve(slots: usize) -> (Tokenizer, Vec<Session>, std::thread::JoinHandle<()>)
     (tokenizer, sessions, thread)
 }
 
-fn ask(session: &Session, number: u64, text: &str) {
+fn ask(session: &SessionHandle, number: u64, text: &str) {
     let message = Command::text(2 * number, Role::User, text);
     session.submit_blocking(message).unwrap();
     session.submit_blocking(Command::Respond(Respond::new(number, 2 * number + 1))).unwrap();
 }
 
-fn answer(session: &Session) -> Result<(String, Vec<f32>), SessionError> {
+fn answer(session: &SessionHandle) -> Result<(String, Vec<f32>), SessionError> {
     let (mut text, mut samples) = (String::new(), Vec::new());
     loop {
         match session.next_event_blocking().unwrap() {
@@ -267,7 +268,7 @@ fn poisoned(at: Poison) -> (Vec<Result<Spoken, SessionError>>, Vec<Spoken>) {
     const CALLERS: usize = 5;
     let (tokenizer, model) = model(CALLERS, at);
     let mut engine = drive(model, &EngineConfig::default());
-    let sessions: Vec<Session> = (0..CALLERS).map(|_| engine.open()).collect();
+    let sessions: Vec<SessionHandle> = (0..CALLERS).map(|_| engine.open()).collect();
     let mut expected = Vec::new();
     for (number, session) in sessions.iter().enumerate() {
         let text = if number == 2 { format!("abc{POISON}defghijkl") } else { format!("w{number}xyz and more") };

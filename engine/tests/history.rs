@@ -5,13 +5,14 @@
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
-use common::driven::{Answer, Driven, serve, submit};
-use common::{Expected, greedy_copy};
 use repartee_engine::EngineConfig;
-use repartee_engine::session::{
-    Command, Content, Event, FinishReason, Input, Place, Respond, Role, Session, SessionError, SlicePolicy,
+use repartee_engine_api::{
+    Command, Content, Event, FinishReason, Input, InsertAt, Respond, Role, SessionError, SessionHandle, SlicePolicy,
 };
 use repartee_kernels::cpu::Tensor;
+
+use common::driven::{Answer, Driven, serve, submit};
+use common::{Expected, greedy_copy};
 
 struct Bed {
     engine: Driven<Tensor>,
@@ -32,19 +33,19 @@ impl Bed {
     }
 
     /// A session in which turn 0 was spoken as item 0 and answered as item 1000.
-    fn after_a_turn(&mut self) -> Session {
+    fn after_a_turn(&mut self) -> SessionHandle {
         let session = self.engine.open();
         self.speak(&session, 0, 0);
         self.engine.answer(&session, respond(0)).unwrap();
         session
     }
 
-    fn speak(&mut self, session: &Session, turn: u64, item: u64) {
+    fn speak(&mut self, session: &SessionHandle, turn: u64, item: u64) {
         submit(session, Command::Append(self.audio(turn)));
         self.engine.send(session, Command::Commit { item });
     }
 
-    fn sound(&self, turn: u64, item: u64, place: Place) -> Command {
+    fn sound(&self, turn: u64, item: u64, place: InsertAt) -> Command {
         Command::Insert { item, place, content: Content::Audio(self.audio(turn)) }
     }
 }
@@ -53,7 +54,7 @@ fn respond(number: u64) -> Respond {
     Respond { max_tokens: Some(12), ..Respond::new(number, 1000 + number) }
 }
 
-fn text(item: u64, place: Place, role: Role, text: &str) -> Command {
+fn text(item: u64, place: InsertAt, role: Role, text: &str) -> Command {
     Command::Insert { item, place, content: Content::Text { role, text: text.to_owned() } }
 }
 
@@ -68,7 +69,7 @@ fn a_sound_put_into_the_history_is_one_that_was_spoken() {
     let mut bed = bed();
     let (spoken, inserted) = (bed.engine.open(), bed.engine.open());
     bed.speak(&spoken, 0, 0);
-    let sound = bed.sound(0, 0, Place::End);
+    let sound = bed.sound(0, 0, InsertAt::End);
     bed.engine.send(&inserted, sound);
     let (a, b) = (bed.engine.answer(&spoken, respond(0)).unwrap(), bed.engine.answer(&inserted, respond(0)).unwrap());
     assert_same(&a, &b);
@@ -77,10 +78,10 @@ fn a_sound_put_into_the_history_is_one_that_was_spoken() {
 #[test]
 fn an_item_inserted_in_the_middle_is_as_if_it_had_been_said_there() {
     let mut bed = bed();
-    for place in [Place::Start, Place::After(0), Place::After(1000), Place::End] {
+    for place in [InsertAt::Start, InsertAt::After(0), InsertAt::After(1000), InsertAt::End] {
         let session = bed.engine.open();
         bed.speak(&session, 0, 0);
-        submit(&session, text(1000, Place::End, Role::Assistant, "hello"));
+        submit(&session, text(1000, InsertAt::End, Role::Assistant, "hello"));
         bed.speak(&session, 1, 2);
         bed.engine.answer(&session, respond(2)).unwrap();
         submit(&session, Command::Delete { item: 1002 });
@@ -90,16 +91,16 @@ fn an_item_inserted_in_the_middle_is_as_if_it_had_been_said_there() {
         let fresh = bed.engine.open();
         let mut order = vec![0, 1000, 2];
         match place {
-            Place::Start => order.insert(0, 7),
-            Place::After(item) => order.insert(1 + order.iter().position(|&i| i == item).unwrap(), 7),
-            Place::End => order.push(7),
+            InsertAt::Start => order.insert(0, 7),
+            InsertAt::After(item) => order.insert(1 + order.iter().position(|&i| i == item).unwrap(), 7),
+            InsertAt::End => order.push(7),
         }
         for item in order {
             match item {
                 0 => bed.speak(&fresh, 0, 0),
                 2 => bed.speak(&fresh, 1, 2),
-                7 => submit(&fresh, text(7, Place::End, Role::User, "so")),
-                item => submit(&fresh, text(item, Place::End, Role::Assistant, "hello")),
+                7 => submit(&fresh, text(7, InsertAt::End, Role::User, "so")),
+                item => submit(&fresh, text(item, InsertAt::End, Role::Assistant, "hello")),
             }
         }
         assert_same(&edited, &bed.engine.answer(&fresh, respond(3)).unwrap());
@@ -112,7 +113,7 @@ fn an_item_inserted_in_the_middle_is_as_if_it_had_been_said_there() {
 fn an_unknown_neighbour_is_refused_by_name() {
     let mut bed = bed();
     let session = bed.engine.open();
-    bed.engine.send(&session, text(7, Place::After(99), Role::User, "so"));
+    bed.engine.send(&session, text(7, InsertAt::After(99), Role::User, "so"));
     let refused = Event::Failed { response: None, error: SessionError::UnknownItem(99) };
     assert_eq!(session.try_next_event(), Some(refused));
 }
@@ -137,10 +138,10 @@ fn new_instructions_hold_for_the_whole_history() {
     let mut bed = bed();
     let session = bed.after_a_turn();
     submit(&session, Command::Delete { item: 1000 });
-    submit(&session, Command::Instruct("be short".to_owned()));
+    submit(&session, Command::SetInstructions("be short".to_owned()));
     let edited = bed.engine.answer(&session, respond(1)).unwrap();
     let fresh = bed.engine.open();
-    submit(&fresh, Command::Instruct("be short".to_owned()));
+    submit(&fresh, Command::SetInstructions("be short".to_owned()));
     bed.speak(&fresh, 0, 0);
     assert_same(&edited, &bed.engine.answer(&fresh, respond(1)).unwrap());
     // And those of one answer hold for that answer alone.
@@ -164,12 +165,12 @@ fn an_answer_taken_back_never_was() {
         let (doubting, sure) = (bed.after_a_turn(), bed.after_a_turn());
         submit(&doubting, Command::Append(audio[..cut].to_vec()));
         bed.engine.settle();
-        submit(&doubting, Command::Speculate { item: 1, answer: respond(1) });
+        submit(&doubting, Command::BeginSpeculation { item: 1, answer: respond(1) });
         bed.engine.ticks(ticks);
         // The caller goes on before the engine knows what that means.
         submit(&doubting, Command::Append(audio[cut..cut + 100].to_vec()));
         bed.engine.ticks(2);
-        bed.engine.send(&doubting, Command::TakeBack { response: 1 });
+        bed.engine.send(&doubting, Command::AbortSpeculation { response: 1 });
         while doubting.try_next_event().is_some() {}
         submit(&doubting, Command::Append(audio[cut + 100..].to_vec()));
         submit(&doubting, Command::Commit { item: 1 });
@@ -187,11 +188,11 @@ fn an_answer_confirmed_is_that_of_a_turn_that_ended_there_and_what_followed_open
     let mut bed = bed();
     let (early, late) = (bed.engine.open(), bed.engine.open());
     submit(&early, Command::Append(bed.audio(0)));
-    submit(&early, Command::Speculate { item: 0, answer: respond(0) });
+    submit(&early, Command::BeginSpeculation { item: 0, answer: respond(0) });
     let next = bed.audio(1);
     submit(&early, Command::Append(next[..2000].to_vec()));
     let first = bed.engine.listen(&early, 0).unwrap();
-    submit(&early, Command::Confirm { response: 0 });
+    submit(&early, Command::CommitSpeculation { response: 0 });
     submit(&early, Command::Append(next[2000..].to_vec()));
     submit(&early, Command::Commit { item: 1 });
 
@@ -208,7 +209,7 @@ fn a_commit_decides_against_what_was_begun_on_suspicion() {
     let (session, fresh) = (bed.engine.open(), bed.engine.open());
     let audio = bed.audio(0);
     submit(&session, Command::Append(audio[..3000].to_vec()));
-    bed.engine.send(&session, Command::Speculate { item: 0, answer: respond(0) });
+    bed.engine.send(&session, Command::BeginSpeculation { item: 0, answer: respond(0) });
     submit(&session, Command::Append(audio[3000..].to_vec()));
     bed.engine.send(&session, Command::Commit { item: 0 });
     while session.try_next_event().is_some() {}
@@ -220,9 +221,9 @@ fn a_commit_decides_against_what_was_begun_on_suspicion() {
 fn an_answer_outside_of_the_conversation_leaves_no_trace() {
     let mut bed = bed();
     let (with, without) = (bed.after_a_turn(), bed.after_a_turn());
-    let outside = Respond { outside: true, ..respond(5) };
-    let aside = bed.engine.answer(&with, outside).unwrap();
-    assert!(!aside.text.is_empty() && !aside.samples.is_empty());
+    let out_of_band = Respond { out_of_band: true, ..respond(5) };
+    let out_of_band = bed.engine.answer(&with, out_of_band).unwrap();
+    assert!(!out_of_band.text.is_empty() && !out_of_band.samples.is_empty());
     bed.speak(&with, 1, 1);
     bed.speak(&without, 1, 1);
     assert_same(&bed.engine.answer(&with, respond(1)).unwrap(), &bed.engine.answer(&without, respond(1)).unwrap());
@@ -231,17 +232,17 @@ fn an_answer_outside_of_the_conversation_leaves_no_trace() {
 #[test]
 fn an_answer_with_its_own_input_is_that_of_a_session_with_that_history() {
     let mut bed = bed();
-    for outside in [true, false] {
+    for out_of_band in [true, false] {
         let session = bed.after_a_turn();
         let input = vec![
             Input::Content(Content::Text { role: Role::User, text: "so".to_owned() }),
             Input::Item(0),
             Input::Content(Content::Audio(bed.audio(1))),
         ];
-        let request = Respond { outside, input: Some(input), ..respond(5) };
+        let request = Respond { out_of_band, input: Some(input), ..respond(5) };
         let own = bed.engine.answer(&session, request).unwrap();
         let fresh = bed.engine.open();
-        submit(&fresh, text(7, Place::End, Role::User, "so"));
+        submit(&fresh, text(7, InsertAt::End, Role::User, "so"));
         bed.speak(&fresh, 0, 0);
         bed.speak(&fresh, 1, 1);
         assert_same(&own, &bed.engine.answer(&fresh, respond(5)).unwrap());
@@ -258,7 +259,7 @@ fn answers_beside_the_conversation_are_made_together_with_its_own() {
     let alone = bed.engine.answer(&session, respond(0)).unwrap();
     bed.engine.send(&session, Command::Delete { item: 1000 });
     for number in [1, 2, 3] {
-        submit(&session, Command::Respond(Respond { outside: number > 1, ..respond(number) }));
+        submit(&session, Command::Respond(Respond { out_of_band: number > 1, ..respond(number) }));
     }
     let mut answers = vec![Answer::default(); 4];
     let mut order = Vec::new();
@@ -290,14 +291,14 @@ fn answers_beside_the_conversation_are_made_together_with_its_own() {
 fn more_answers_beside_a_conversation_than_there_is_room_for_are_refused() {
     let mut bed = bed();
     let sessions = [bed.after_a_turn(), bed.after_a_turn()];
-    let ask = |number| Command::Respond(Respond { outside: true, ..respond(number) });
+    let ask = |number| Command::Respond(Respond { out_of_band: true, ..respond(number) });
     for number in 1..=3 {
         submit(&sessions[0], ask(number));
     }
     submit(&sessions[1], ask(1));
     submit(&sessions[1], ask(2));
     bed.engine.settle();
-    let refusals = |session: &Session| {
+    let refusals = |session: &SessionHandle| {
         let events = std::iter::from_fn(|| session.try_next_event());
         let failed = |event| match event {
             Event::Failed { error, .. } => Some(error),
@@ -305,7 +306,7 @@ fn more_answers_beside_a_conversation_than_there_is_room_for_are_refused() {
         };
         events.filter_map(failed).collect::<Vec<_>>()
     };
-    assert_eq!(refusals(&sessions[0]), [SessionError::TooManyAnswers { limit: 2 }]);
+    assert_eq!(refusals(&sessions[0]), [SessionError::TooManyResponses { limit: 2 }]);
     assert_eq!(refusals(&sessions[1]), [SessionError::OutOfMemory]);
 }
 
@@ -316,7 +317,10 @@ fn each_slice_is_answered_before_the_next_is_read() {
     let audio = bed.audio(0);
     for slice in [rate * 80 / 1000, 3000, audio.len() / 2 - 300] {
         let session = bed.engine.open();
-        submit(&session, Command::Slices(SlicePolicy::EachSlice { samples: slice, answer: Box::new(respond(0)) }));
+        submit(
+            &session,
+            Command::SetSlicePolicy(SlicePolicy::EachSlice { samples: slice, answer: Box::new(respond(0)) }),
+        );
         for piece in audio[..slice * 2 + 500].chunks(700) {
             submit(&session, Command::Append(piece.to_vec()));
         }
@@ -344,7 +348,7 @@ fn a_slice_that_is_too_short_is_refused_with_what_it_may_be() {
     let mut bed = bed();
     let session = bed.engine.open();
     let policy = SlicePolicy::EachSlice { samples: 1279, answer: Box::new(respond(0)) };
-    bed.engine.send(&session, Command::Slices(policy));
+    bed.engine.send(&session, Command::SetSlicePolicy(policy));
     let error = SessionError::bad("samples", 1279, "1280 to 9600000");
     assert_eq!(session.try_next_event(), Some(Event::Failed { response: None, error }));
 }
@@ -371,12 +375,12 @@ fn sessions_share_what_their_instructions_have_in_common() {
     let mut bed = bed();
     let instructions = "a ".repeat(200);
     let first = bed.engine.open();
-    bed.engine.send(&first, Command::Instruct(instructions.clone()));
+    bed.engine.send(&first, Command::SetInstructions(instructions.clone()));
     bed.speak(&first, 0, 0);
     let alone = bed.engine.answer(&first, respond(0)).unwrap();
     let before = bed.engine.scheduler.held();
     let second = bed.engine.open();
-    submit(&second, Command::Instruct(instructions));
+    submit(&second, Command::SetInstructions(instructions));
     bed.speak(&second, 0, 0);
     let shared = bed.engine.answer(&second, respond(0)).unwrap();
     let added = bed.engine.scheduler.held() - before;
@@ -393,7 +397,7 @@ fn a_model_without_tools_says_so() {
     let mut bed = bed();
     let session = bed.engine.open();
     let content = Content::ToolResult("1".to_owned());
-    bed.engine.send(&session, Command::Insert { item: 0, place: Place::End, content });
+    bed.engine.send(&session, Command::Insert { item: 0, place: InsertAt::End, content });
     assert_eq!(session.try_next_event(), Some(Event::Failed { response: None, error: SessionError::NoTools }));
 }
 
@@ -402,7 +406,7 @@ trait CloseWith {
     fn close_with(self, engine: &mut Driven<Tensor>);
 }
 
-impl CloseWith for Session {
+impl CloseWith for SessionHandle {
     fn close_with(self, engine: &mut Driven<Tensor>) {
         drop(self);
         engine.settle();

@@ -8,15 +8,16 @@ mod common;
 
 use std::collections::BTreeMap;
 
-use common::driven::{Answer, Driven, serve, submit};
-use common::{Expected, folder};
 use proptest::prelude::*;
 use repartee_engine::EngineConfig;
 use repartee_engine::hand_off::HandOff;
-use repartee_engine::session::{
-    Command, Content, Event, FinishReason, Place, Respond, Role, Sampling, Session, SessionError,
+use repartee_engine_api::{
+    Command, Content, Event, FinishReason, InsertAt, Respond, Role, Sampling, SessionError, SessionHandle,
 };
 use repartee_kernels::cpu::Tensor;
+
+use common::driven::{Answer, Driven, serve, submit};
+use common::{Expected, folder};
 
 /// Callers at once.
 const CALLERS: usize = 3;
@@ -26,11 +27,11 @@ type Step = (u8, u8, u16);
 
 /// One caller and the plain history of what it has done.
 struct Caller {
-    session: Session,
+    session: SessionHandle,
     /// Commands that count, in order.
     script: Vec<Command>,
     /// Answers outside of the conversation: how much of the script stood before each.
-    aside: Vec<(usize, Respond)>,
+    out_of_band: Vec<(usize, Respond)>,
     answers: BTreeMap<u64, Answer>,
     /// Answers that are not complete.
     open: Vec<u64>,
@@ -58,7 +59,7 @@ impl Run {
         Caller {
             session: self.engine.open(),
             script: Vec::new(),
-            aside: Vec::new(),
+            out_of_band: Vec::new(),
             answers: BTreeMap::new(),
             open: Vec::new(),
             void: Vec::new(),
@@ -121,9 +122,9 @@ impl Run {
                         // An answer without words has left no item.
                         let answer = item.checked_sub(1000).map(|number| self.callers[who].answers.get(&number));
                         let there = answer.is_none_or(|answer| answer.is_some_and(|answer| !answer.text.is_empty()));
-                        if there { Place::After(item) } else { Place::End }
+                        if there { InsertAt::After(item) } else { InsertAt::End }
                     }
-                    None => Place::End,
+                    None => InsertAt::End,
                 };
                 self.say(who, Command::Insert { item: number, place, content });
                 self.callers[who].named(number);
@@ -141,7 +142,7 @@ impl Run {
                 let heard = answer.text.chars().take(1 + detail % 3).collect();
                 self.say(who, Command::Truncate { item: 1000 + response, text: heard });
             }
-            7 => self.say(who, Command::Instruct(["", "be brief", "be kind"][detail % 3].to_owned())),
+            7 => self.say(who, Command::SetInstructions(["", "be brief", "be kind"][detail % 3].to_owned())),
             8 | 9 => {
                 self.say(who, Command::Respond(request(number)));
                 self.callers[who].asked(number);
@@ -149,10 +150,10 @@ impl Run {
             }
             10 => {
                 self.drain(who);
-                let aside = Respond { outside: true, ..request(number) };
-                submit(&self.callers[who].session, Command::Respond(aside.clone()));
+                let out_of_band = Respond { out_of_band: true, ..request(number) };
+                submit(&self.callers[who].session, Command::Respond(out_of_band.clone()));
                 let script = self.callers[who].script.len();
-                self.callers[who].aside.push((script, aside));
+                self.callers[who].out_of_band.push((script, out_of_band));
                 self.callers[who].asked(number);
                 // Whatever happens next happens after its prompt was read, as in the plain way.
                 self.tick(1);
@@ -182,7 +183,7 @@ impl Run {
         self.drain(who);
         self.tick(100);
         let answer = request(number);
-        submit(&self.callers[who].session, Command::Speculate { item: 500 + number, answer: answer.clone() });
+        submit(&self.callers[who].session, Command::BeginSpeculation { item: 500 + number, answer: answer.clone() });
         self.callers[who].number += 1;
         self.callers[who].open.push(number);
         self.tick(detail % 40);
@@ -193,14 +194,14 @@ impl Run {
             self.tick(detail % 5);
         }
         if detail.is_multiple_of(2) {
-            submit(&self.callers[who].session, Command::Confirm { response: number });
+            submit(&self.callers[who].session, Command::CommitSpeculation { response: number });
             let script = &mut self.callers[who].script;
             script.extend([Command::Commit { item: 500 + number }, Command::Respond(answer)]);
             self.callers[who].named(500 + number);
             self.callers[who].items.push(1000 + number);
             self.callers[who].heard = goes_on;
         } else {
-            submit(&self.callers[who].session, Command::TakeBack { response: number });
+            submit(&self.callers[who].session, Command::AbortSpeculation { response: number });
             self.callers[who].open.retain(|&open| open != number);
             self.callers[who].answers.remove(&number);
             self.callers[who].void.push(number);
@@ -253,7 +254,7 @@ fn plainly(folder: &std::path::Path, script: &[Command], last: Option<&Respond>)
         engine.settle();
     }
     if let Some(request) = last {
-        submit(&session, Command::Respond(Respond { outside: false, ..request.clone() }));
+        submit(&session, Command::Respond(Respond { out_of_band: false, ..request.clone() }));
         answers.insert(request.response, engine.listen(&session, request.response).unwrap());
     }
     answers
@@ -275,7 +276,7 @@ fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
     }
     for caller in &run.callers {
         let mut expected = plainly(&folder, &caller.script, None);
-        for (before, request) in &caller.aside {
+        for (before, request) in &caller.out_of_band {
             let with = plainly(&folder, &caller.script[..*before], Some(request));
             expected.insert(request.response, with[&request.response].clone());
         }

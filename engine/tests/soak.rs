@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{Expected, difference, greedy_copy};
-use repartee_engine::session::{Command, Event, OpenError, Respond, Session, SpeechEngine};
 use repartee_engine::{Engine, EngineConfig, Source};
+use repartee_engine_api::{Command, Event, OpenError, Respond, SessionHandle, SpeechEngine};
 use repartee_kernels::random::uniform;
+
+use common::{Expected, difference, greedy_copy};
 
 const SLOTS: usize = 64;
 /// Callers at once.
@@ -31,7 +32,7 @@ fn respond(number: u64) -> Respond {
 }
 
 /// One caller's life, cut off at a point that `seed` decides.
-fn live_a_little(session: Session, audio: &[f32], seed: u64) {
+fn live_a_little(session: SessionHandle, audio: &[f32], seed: u64) {
     let draw = |what: u64, below: usize| (uniform(seed, what, 0, 0) * below as f32) as usize;
     let spoken = &audio[..1 + draw(0, audio.len() - 1)];
     for slice in spoken.chunks(400 + draw(1, 4000)) {
@@ -39,14 +40,14 @@ fn live_a_little(session: Session, audio: &[f32], seed: u64) {
     }
     if draw(6, 4) == 0 {
         // Something begun on suspicion, and something beside the conversation.
-        session.submit_blocking(Command::Speculate { item: 8, answer: respond(8) }).unwrap();
-        session.submit_blocking(Command::Respond(Respond { outside: true, ..respond(9) })).unwrap();
+        session.submit_blocking(Command::BeginSpeculation { item: 8, answer: respond(8) }).unwrap();
+        session.submit_blocking(Command::Respond(Respond { out_of_band: true, ..respond(9) })).unwrap();
         for _ in 0..draw(7, 10) {
             session.try_next_event();
             std::thread::yield_now();
         }
         if draw(8, 2) == 0 {
-            session.submit_blocking(Command::TakeBack { response: 8 }).unwrap();
+            session.submit_blocking(Command::AbortSpeculation { response: 8 }).unwrap();
         }
     } else if draw(2, 5) > 0 {
         session.submit_blocking(Command::Commit { item: 0 }).unwrap();
@@ -71,7 +72,7 @@ fn live_a_little(session: Session, audio: &[f32], seed: u64) {
 
 /// Every slot answers once, all together, so that all state has been in use before memory is looked at.
 fn touch_everything(engine: &Engine, audio: &[f32]) {
-    let sessions: Vec<Session> = (0..SLOTS).map(|_| engine.open().unwrap()).collect();
+    let sessions: Vec<SessionHandle> = (0..SLOTS).map(|_| engine.open().unwrap()).collect();
     for session in &sessions {
         session.submit_blocking(Command::Append(audio.to_vec())).unwrap();
         session.submit_blocking(Command::Commit { item: 0 }).unwrap();
@@ -133,7 +134,7 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
     assert!(count > SETTLED, "only {count} aborts: nothing was learnt");
 
     // Every slot is free again, at once and together.
-    let mut all: Vec<Session> = Vec::new();
+    let mut all: Vec<SessionHandle> = Vec::new();
     let since = Instant::now();
     while all.len() < SLOTS {
         assert!(since.elapsed() < Duration::from_secs(60), "slots stay taken");

@@ -1,34 +1,25 @@
 //! The realtime voice gateway.
 //!
-//! - [`protocol`]: the OpenAI Realtime GA wire
-//! - [`session`]: the conversation as a state machine, without I/O and without a clock
-//! - [`call`]: the task of one call, between a line, the conversation and the engine
-//! - [`media`]: Opus, jitter buffer, resampling, voice activity, playout clock
 //! - [`transport`]: websocket and WebRTC lines
+//! - [`call`]: the task of one call, between a line, the realtime session and the engine
 //! - [`server`]: HTTP routes, admission, health, shutdown
-//! - [`ask`]: one turn without a server
 //! - [`auth`], [`admission`]: keys, and how much each caller may have
-//! - [`wav`]: files of sound
+//! - [`model`]: starts the engine with the embedded or a named checkpoint
 //! - [`config`], [`metrics`], [`ids`]: settings, what is counted, names
-//! - [`lan`]: what a server for the phones in the house needs
+//! - [`cli`]: what the binary does besides serving
 //!
-//! Dependencies point one way: transport -> call -> session -> protocol.
+//! Crates of their own: `repartee-protocol` (the wire), `repartee-realtime` (the realtime session as a state machine) and
+//! `repartee-media` (Opus, jitter buffer, resampling, voice activity, playout clock). Dependencies point one way:
+//! server -> transport -> call -> realtime -> protocol, media, engine api.
 
 pub mod admission;
-pub mod ask;
 pub mod auth;
 pub mod call;
+pub mod cli;
 pub mod config;
-#[cfg(test)]
-mod fuzzing;
 pub mod ids;
-pub mod lan;
-pub mod media;
 pub mod metrics;
-pub mod protocol;
 pub mod server;
-pub mod session;
-#[doc(hidden)]
-pub mod testing;
+#[cfg(test)]
+mod testdata;
 pub mod transport;
-pub mod wav;

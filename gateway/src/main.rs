@@ -9,10 +9,10 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Parser, Subcommand};
-use repartee::ask::ask;
 use repartee::auth::KeySet;
+use repartee::cli::ask::ask;
+use repartee::cli::lan;
 use repartee::config::{Config, load};
-use repartee::lan;
 use repartee::server::{BindError, Reloader, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;

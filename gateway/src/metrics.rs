@@ -6,8 +6,7 @@ use prometheus::{
     Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
     TextEncoder,
 };
-
-use crate::media::jitter::JitterStats;
+use repartee_media::jitter::JitterStats;
 
 /// The parts of the time to the first sound, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

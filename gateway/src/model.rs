@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use repartee_engine::session::SpeechEngine;
 use repartee_engine::{Engine, EngineConfig, Source, StartError};
+use repartee_engine_api::SpeechEngine;
 
 /// The file in which a checkpoint says, as JSON, what people may ask of it: `name`, `ask` (questions), `note`, and
 /// `remembers` (whether it was trained on more than one turn). Every field may be missing, and so may the file.

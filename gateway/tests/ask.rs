@@ -3,10 +3,10 @@
 
 mod common;
 
-use repartee::ask::{AskError, ask};
-use repartee::media::pcm::from_i16;
-use repartee::testing::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine};
-use repartee::wav::WavError;
+use repartee::cli::ask::{AskError, ask};
+use repartee_media::pcm::from_i16;
+use repartee_media::wav::WavError;
+use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine};
 
 fn write(path: &std::path::Path, spec: hound::WavSpec, frames: usize) {
     let mut writer = hound::WavWriter::create(path, spec).unwrap();
@@ -50,7 +50,7 @@ async fn a_wav_of_any_kind_is_answered_with_one_that_plays() {
         assert_eq!((written.channels, written.sample_rate, written.bits_per_sample), (1, OUTPUT_RATE, 16));
         let samples: Vec<f32> = reader.samples::<i16>().map(|sample| from_i16(sample.unwrap())).collect();
         assert_eq!(samples.len(), 5 * FRAME_SAMPLES);
-        assert!(samples.iter().zip(repartee::testing::tone(0)).all(|(a, b)| (a - b).abs() < 1e-3));
+        assert!(samples.iter().zip(repartee_testkit::scripted::tone(0)).all(|(a, b)| (a - b).abs() < 1e-3));
     }
 }
 

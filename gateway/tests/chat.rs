@@ -8,18 +8,19 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::http::{Reply, send};
-use common::{PATIENCE, Running};
 use repartee::auth::KeySet;
-use repartee::media::pcm;
-use repartee::testing::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine, tone};
-use repartee::wav;
-use repartee_engine::session::{Command, SessionError};
+use repartee_engine_api::{Command, SessionError};
+use repartee_media::pcm;
+use repartee_media::wav;
+use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine, tone};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+
+use common::http::{Reply, send};
+use common::{PATIENCE, Running};
 
 const PATH: &str = "/v1/chat/completions";
 const JSON: (&str, &str) = ("content-type", "application/json");
@@ -128,7 +129,7 @@ async fn text_is_answered_with_text_and_the_conversation_so_far_is_told() {
     let warnings = answer["repartee"]["warnings"].to_string();
     assert!(warnings.contains("tools is not known") && warnings.contains("user is not known"), "{warnings}");
     let commands = server.engine.commands();
-    assert_eq!(commands[0], Command::Instruct("Be brief.\nAnd kind.".into()));
+    assert_eq!(commands[0], Command::SetInstructions("Be brief.\nAnd kind.".into()));
     let [.., Command::Respond(respond)] = &commands[..] else { panic!("{commands:?}") };
     assert_eq!((respond.item, respond.audio, respond.max_tokens, respond.seed), (4, false, Some(9), 5));
     assert_eq!(respond.sampling.unwrap().temperature, 0.0);

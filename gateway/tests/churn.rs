@@ -9,14 +9,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use common::{PATIENCE, Running};
-use repartee::media::opus::FRAME;
-use repartee::testing::Script;
 use repartee::transport::webrtc::{Call, CallEvent, WebRtcSettings, offer};
+use repartee_media::opus::FRAME;
+use repartee_testkit::scripted::Script;
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use common::{PATIENCE, Running};
 
 /// Callers at once.
 const AT_ONCE: usize = 8;

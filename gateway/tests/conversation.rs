@@ -5,11 +5,12 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Running, find, kinds, question, silence};
-use repartee::testing::{Script, Scripted};
-use repartee_engine::session::Command;
+use repartee_engine_api::Command;
+use repartee_testkit::scripted::{Script, Scripted};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+
+use common::{Running, find, kinds, question, silence};
 
 #[tokio::test]
 async fn a_function_is_called_and_its_result_is_spoken() {
@@ -78,10 +79,10 @@ async fn an_answer_begun_in_a_pause_is_taken_back_when_the_caller_goes_on() {
     assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "First.");
     let commands = server.engine.commands();
     let count = |wanted: fn(&Command) -> bool| commands.iter().filter(|command| wanted(command)).count();
-    let begun = count(|command| matches!(command, Command::Speculate { .. }));
+    let begun = count(|command| matches!(command, Command::BeginSpeculation { .. }));
     assert!(begun >= 2, "the pause in the middle was suspected too");
-    assert_eq!(count(|command| matches!(command, Command::TakeBack { .. })), begun - 1);
-    assert_eq!(count(|command| matches!(command, Command::Confirm { .. })), 1);
+    assert_eq!(count(|command| matches!(command, Command::AbortSpeculation { .. })), begun - 1);
+    assert_eq!(count(|command| matches!(command, Command::CommitSpeculation { .. })), 1);
     assert_eq!(count(|command| matches!(command, Command::Respond(_))), 0);
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("repartee_suspected_ends_total{outcome=\"confirmed\"} 1"), "{metrics}");

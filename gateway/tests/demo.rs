@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::Duration;
 
-use repartee::wav;
-use repartee_engine::session::{Command, Event, Respond, Sampling, SpeechEngine};
 use repartee_engine::{Engine, EngineConfig, Source};
+use repartee_engine_api::{Command, Event, Respond, Sampling, SpeechEngine};
+use repartee_media::wav;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

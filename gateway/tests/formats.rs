@@ -5,14 +5,15 @@ mod common;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use common::{Client, Running, find, question};
 use futures_util::SinkExt as _;
-use repartee::media::opus::{OpusDecoder, OpusEncoder};
-use repartee::media::pcm;
-use repartee::media::resample::Resampler;
-use repartee::testing::{FRAME_SAMPLES, Script, TONE};
+use repartee_media::opus::{OpusDecoder, OpusEncoder};
+use repartee_media::pcm;
+use repartee_media::resample::Resampler;
+use repartee_testkit::scripted::{FRAME_SAMPLES, Script, TONE};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
+
+use common::{Client, Running, find, question};
 
 /// Frequency of a tone at 24 kHz, from its rising zero crossings.
 fn pitch(samples: &[f32]) -> f32 {

@@ -6,16 +6,17 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use common::Running;
-use repartee::media::vad::TurnEvent;
-use repartee::protocol::{ClientMessage, ServerMessage};
-use repartee::session::{Core, Delivery, Effect, Input, Setup};
-use repartee::testing::{Script, ScriptedEngine};
-use repartee_engine::session::{Command, Event, FinishReason, SpeechEngine as _, Usage};
+use repartee_engine_api::{Command, Event, FinishReason, SpeechEngine as _, Usage};
+use repartee_media::vad::TurnEvent;
+use repartee_protocol::{ClientMessage, ServerMessage};
+use repartee_realtime::{Core, Delivery, Effect, Input, Setup};
+use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
+
+use common::Running;
 
 /// Reproducible random numbers (xorshift).
 struct Random(u64);
@@ -133,7 +134,7 @@ impl Talk {
             for effect in self.core.handle(input, self.now) {
                 match effect {
                     Effect::Send(message) => read_back(&message),
-                    Effect::Engine(Command::Respond(respond) | Command::Speculate { answer: respond, .. }) => {
+                    Effect::Engine(Command::Respond(respond) | Command::BeginSpeculation { answer: respond, .. }) => {
                         let response = respond.response;
                         inputs.push(Input::Engine(Event::SegmentFinished {
                             response,

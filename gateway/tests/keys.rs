@@ -3,14 +3,15 @@
 
 mod common;
 
-use common::http::{Reply, send};
-use common::{Running, find};
 use repartee::auth::KeySet;
 use repartee::config::Config;
-use repartee::testing::Script;
-use repartee_engine::session::Command;
+use repartee_engine_api::Command;
+use repartee_testkit::scripted::Script;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Error;
+
+use common::http::{Reply, send};
+use common::{Running, find};
 
 const KEY: &str = "the-key-of-the-house";
 
@@ -134,7 +135,7 @@ async fn an_ephemeral_key_opens_calls_with_its_configuration_and_nothing_else() 
     assert_eq!(created["session"]["audio"]["output"]["voice"], "bob");
     client.ask("hello").await;
     let told = server.engine.commands();
-    assert_eq!(told[0], Command::Instruct("Answer like a pirate.".into()));
+    assert_eq!(told[0], Command::SetInstructions("Answer like a pirate.".into()));
 
     for (method, path) in [("GET", "/v1/models"), ("GET", "/metrics"), ("POST", "/v1/realtime/client_secrets")] {
         let reply = send(server.address, method, path, &[("authorization", &bearer(ephemeral))], b"").await;

@@ -6,16 +6,17 @@ mod common;
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Running, find, question};
 use futures_util::StreamExt as _;
 use repartee::config::{Config, ConfigError};
-use repartee::media::opus::OpusDecoder;
 use repartee::server::{BindError, Server};
-use repartee::testing::{Script, ScriptedEngine};
 use repartee::transport::webrtc::{CallEvent, WebRtcSettings, offer};
+use repartee_media::opus::OpusDecoder;
+use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_tungstenite::tungstenite::{Error, Message};
+
+use common::{Running, find, question};
 
 #[tokio::test]
 async fn a_full_server_says_so_at_once() {
@@ -72,7 +73,7 @@ async fn a_caller_who_stops_reading_is_closed_and_freed() {
 
 #[tokio::test]
 async fn a_session_whose_engine_fails_is_closed_and_others_are_not() {
-    let failure = repartee_engine::session::SessionError::NotFinite { stage: "talker" };
+    let failure = repartee_engine_api::SessionError::NotFinite { stage: "talker" };
     let server = Running::start(Script { failure: Some(failure), ..Script::default() }).await;
     let mut client = server.connect().await;
     let mut other = server.connect().await;

@@ -5,13 +5,14 @@ mod common;
 
 use std::time::Duration;
 
-use common::http::{self, Reply, send};
-use common::{PATIENCE, Running};
-use repartee::testing::Script;
+use repartee_testkit::scripted::Script;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
+
+use common::http::{self, Reply, send};
+use common::{PATIENCE, Running};
 
 const PHONE: [(&str, &str); 1] = [("x-forwarded-for", "203.0.113.7")];
 const LAPTOP: [(&str, &str); 1] = [("x-forwarded-for", "203.0.113.8")];

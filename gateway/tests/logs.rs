@@ -8,16 +8,17 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::http::send;
-use common::{PATIENCE, Running, question};
 use repartee::auth::KeySet;
 use repartee::config::{Config, Secret};
-use repartee::testing::Script;
 use repartee::transport::webrtc::{Call, CallEvent, WebRtcSettings, offer};
-use repartee_engine::session::SessionError;
+use repartee_engine_api::SessionError;
+use repartee_testkit::scripted::Script;
 use serde_json::json;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
+
+use common::http::send;
+use common::{PATIENCE, Running, question};
 
 const KEY: &str = "planted-key-of-the-house";
 const WRONG_KEY: &str = "planted-key-of-a-stranger";

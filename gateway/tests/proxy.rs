@@ -9,13 +9,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::http::{Reply, send_over};
-use common::{PATIENCE, Running, find, kinds};
 use futures_util::{SinkExt as _, StreamExt as _};
 use repartee::auth::KeySet;
 use repartee::server::{Certificate, development_certificate};
-use repartee::testing::Script;
 use repartee::transport::webrtc::{WebRtcSettings, offer};
+use repartee_testkit::scripted::Script;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -25,6 +23,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+
+use common::http::{Reply, send_over};
+use common::{PATIENCE, Running, find, kinds};
 
 const NAME: &str = "voice.example";
 const KEY: &str = "a-key-behind-the-proxy";

@@ -3,11 +3,12 @@
 
 mod common;
 
-use common::{Client, Running, question, silence};
 use futures_util::SinkExt as _;
-use repartee::testing::Script;
+use repartee_testkit::scripted::Script;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
+
+use common::{Client, Running, question, silence};
 
 /// The connection still answers.
 async fn lives(client: &mut Client) {

@@ -5,11 +5,9 @@ mod common;
 
 use std::sync::Arc;
 
-use common::Running;
-use common::http::{Reply, send, send_over};
 use repartee::config::{Config, Tls};
 use repartee::server::{BindError, Certificate, ReloadError, Server, TlsError, development_certificate};
-use repartee::testing::{Script, ScriptedEngine};
+use repartee_testkit::scripted::{Script, ScriptedEngine};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
@@ -17,6 +15,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
+
+use common::Running;
+use common::http::{Reply, send, send_over};
 
 /// A client that trusts this certificate and no other.
 fn trusting(certificate: &str) -> TlsConnector {
@@ -101,7 +102,7 @@ async fn plain_http_is_answered_for_this_machine_and_sent_on_for_others() {
     let Own { server, .. } = own(|_| {}).await;
     assert_eq!(server.get("/readyz").await.0, 200);
     // Only a machine with another address of its own can play the stranger.
-    let Some(address) = repartee::lan::addresses().into_iter().find(std::net::IpAddr::is_ipv4) else { return };
+    let Some(address) = repartee::cli::lan::addresses().into_iter().find(std::net::IpAddr::is_ipv4) else { return };
     let Own { server, .. } = own(|config| {
         config.listen = (address, 0).into();
         config.api_keys = repartee::auth::KeySet::parse("a-key-for-a-public-address").unwrap();

@@ -5,10 +5,11 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Running, find, kinds, question, silence, sound};
-use repartee::testing::{FRAME_SAMPLES, Script};
+use repartee_testkit::scripted::{FRAME_SAMPLES, Script};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
+
+use common::{Running, find, kinds, question, silence, sound};
 
 /// The events of one answer, in their order.
 const ANSWER: [&str; 13] = [
@@ -64,7 +65,8 @@ async fn a_spoken_question_is_answered_aloud() {
     // The answer's sound is whole.
     let sound = sound(&events);
     assert_eq!(sound.len(), 5 * FRAME_SAMPLES);
-    let worst = (0..5).flat_map(repartee::testing::tone).zip(&sound).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let worst =
+        (0..5).flat_map(repartee_testkit::scripted::tone).zip(&sound).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(worst < 1e-4, "{worst}");
 
     let answer = &find(&events, "response.done")["response"];

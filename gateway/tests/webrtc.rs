@@ -5,14 +5,15 @@ mod common;
 
 use std::time::{Duration, Instant};
 
-use common::{PATIENCE, Running, find, kinds, question};
 use repartee::config::{Secret, Turn};
-use repartee::media::opus::{FRAME, OpusDecoder, OpusEncoder};
-use repartee::testing::Script;
 use repartee::transport::webrtc::{Call, CallEvent, Dialing, WebRtcSettings, offer};
+use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
+use repartee_testkit::scripted::Script;
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
+
+use common::{PATIENCE, Running, find, kinds, question};
 
 /// A caller.
 struct Caller {

@@ -3,8 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
-use repartee::media::opus::FRAME;
 use repartee::transport::webrtc::CallEvent;
+use repartee_media::opus::FRAME;
 use tokio::time::interval;
 
 use crate::ear::is_voiced;

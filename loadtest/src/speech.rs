@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Context as _, bail, ensure};
-use repartee::media::pcm;
-use repartee::media::resample::Resampler;
+use repartee_media::pcm;
+use repartee_media::resample::Resampler;
 
 /// Samples a second in which callers speak and hear: what the websocket carries, and Opus takes.
 pub const RATE: u32 = 24_000;

@@ -10,9 +10,9 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee::media::opus::{FRAME, OpusEncoder};
-use repartee::media::pcm;
 use repartee::transport::webrtc::{Call, CallEvent, Port, WebRtcSettings, answer};
+use repartee_media::opus::{FRAME, OpusEncoder};
+use repartee_media::pcm;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -112,7 +112,7 @@ async fn a_websocket_caller_measures_from_its_own_commit() {
 /// Commits 200 ms after the first packets of a turn have stopped being loud, and answers.
 async fn serve_call(mut call: Call) {
     let mut encoder = OpusEncoder::new(RATE).unwrap();
-    let mut decoder = repartee::media::opus::OpusDecoder::new(RATE).unwrap();
+    let mut decoder = repartee_media::opus::OpusDecoder::new(RATE).unwrap();
     let mut last_voice = None::<Instant>;
     while let Some(event) = call.events.recv().await {
         let CallEvent::Audio { payload, arrival, .. } = event else { continue };
@@ -152,7 +152,7 @@ async fn a_webrtc_caller_measures_from_the_servers_commit() {
 /// Speaks without end, once asked, until somebody speaks into it; then answers that and is done.
 async fn serve_patient_call(mut call: Call) {
     let mut encoder = OpusEncoder::new(RATE).unwrap();
-    let mut decoder = repartee::media::opus::OpusDecoder::new(RATE).unwrap();
+    let mut decoder = repartee_media::opus::OpusDecoder::new(RATE).unwrap();
     let (mut last_voice, mut speaking, mut interrupted) = (None::<Instant>, false, false);
     let mut ticks = tokio::time::interval(FRAME);
     let mut left = usize::MAX;

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use repartee::media::jitter::{JitterBuffer, Play};
-use repartee::media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee::transport::webrtc::{Call, CallEvent, WebRtcSettings, offer};
+use repartee_media::jitter::{JitterBuffer, Play};
+use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use tokio::time::{Instant as Tick, interval, timeout};
 
 use crate::Plan;

@@ -159,7 +159,7 @@ mod tests {
     fn a_sound_is_like_itself_at_any_rate_and_with_any_silence_around_it() {
         let sound = speech("four-plus-eight.wav");
         assert!(likeness(&sound, &with_silence(&sound)) > 0.99);
-        let mut filter = repartee::media::resample::Resampler::new(sound.rate, 48_000).unwrap();
+        let mut filter = repartee_media::resample::Resampler::new(sound.rate, 48_000).unwrap();
         let mut samples = filter.push(&sound.samples).unwrap();
         samples.extend(filter.flush().unwrap());
         let other_rate = likeness(&sound, &Sound { samples, rate: 48_000 });

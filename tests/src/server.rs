@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use repartee::config::Config;
 use repartee::server::Server;
-use repartee_engine::session::SpeechEngine;
+use repartee_engine_api::SpeechEngine;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

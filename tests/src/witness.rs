@@ -4,7 +4,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result};
-use repartee_engine::session::{Event, ModelInfo, OpenError, Peer, ResponseId, Session, SpeechEngine, Wake, link};
+use repartee_engine_api::{Event, ModelInfo, OpenError, Peer, ResponseId, SessionHandle, SpeechEngine, Wake, link};
 
 use crate::likeness::Sound;
 
@@ -50,7 +50,7 @@ impl SpeechEngine for Witness {
         self.engine.info()
     }
 
-    fn open(&self) -> Result<Session, OpenError> {
+    fn open(&self) -> Result<SessionHandle, OpenError> {
         let inner = self.engine.open()?;
         let (session, peer) = link(Wake::new().0);
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,7 +75,7 @@ impl SpeechEngine for Witness {
 struct Relay {
     number: usize,
     rate: u32,
-    inner: Session,
+    inner: SessionHandle,
     peer: Peer,
     log: Arc<Mutex<Log>>,
 }

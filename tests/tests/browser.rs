@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use repartee::media::opus::OpusEncoder;
+use repartee_media::opus::OpusEncoder;
 use repartee_tests::likeness::{ALIKE, Sound, likeness};
 use repartee_tests::questions::Question;
 use repartee_tests::server::Running;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_engine::session::Command as EngineCommand;
+use repartee_engine_api::Command as EngineCommand;
 use repartee_tests::conformance::events;
 use repartee_tests::conformance::scenario::{Report, Scenario};
 use repartee_tests::conformance::tap::Tap;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use repartee::auth::KeySet;
+use repartee::cli::lan;
 use repartee::config::Config;
-use repartee::lan;
 use repartee::server::Server;
-use repartee::testing::{Script, ScriptedEngine};
+use repartee_testkit::scripted::{Script, ScriptedEngine};
 use repartee_tests::tools;
 use tokio::sync::oneshot;
 

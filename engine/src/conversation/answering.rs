@@ -2,12 +2,13 @@
 
 use std::time::{Duration, Instant};
 
+use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError, Stamps, Usage};
+
 use super::calls::{CallReader, Spoken};
 use super::rounds::{Beside, Round};
 use super::{Conversation, Knowledge};
 use crate::config::Waits;
 use crate::deadline::Urgency;
-use crate::session::{Event, FinishReason, Respond, ResponseId, SessionError, Stamps, Usage};
 use crate::stage::{Answer, Element, Message};
 use crate::text::TextStream;
 
@@ -181,12 +182,12 @@ impl<T> Conversation<T> {
         let Some(active) = self.active_on(lane) else { return false };
         active.first_token.get_or_insert(now);
         active.usage.output_text_tokens += 1;
-        let (response, item, outside) = (active.request.response, active.request.item, active.request.outside);
+        let (response, item, out_of_band) = (active.request.response, active.request.item, active.request.out_of_band);
         let spoken = active.calls.token(id);
         let piece = active.text.push(id);
         let spoken_text = spoken == Spoken::Aloud;
         let events = active.calls.read(response, spoken, piece);
-        if !outside && let Some(Message::Assistant(ids)) = self.history.get_mut(item) {
+        if !out_of_band && let Some(Message::Assistant(ids)) = self.history.get_mut(item) {
             ids.push(id);
         }
         self.tell(lane, events);
@@ -260,7 +261,8 @@ impl<T> Conversation<T> {
             self.emit(event);
         }
         // An answer without words leaves no trace.
-        if !request.outside && matches!(self.history.get(request.item), Some(Message::Assistant(ids)) if ids.is_empty())
+        if !request.out_of_band
+            && matches!(self.history.get(request.item), Some(Message::Assistant(ids)) if ids.is_empty())
         {
             self.history.remove(request.item);
         }
@@ -277,9 +279,9 @@ impl<T> Conversation<T> {
         active.calls = CallReader::new(model.prompt.call_marks());
         active.usage.output_text_tokens = 0;
         active.usage.output_audio_frames = 0;
-        let (item, outside) = (active.request.item, active.request.outside);
+        let (item, out_of_band) = (active.request.item, active.request.out_of_band);
         let again = (active.prompt.clone(), active.answer.clone());
-        if !outside && let Some(Message::Assistant(ids)) = self.history.get_mut(item) {
+        if !out_of_band && let Some(Message::Assistant(ids)) = self.history.get_mut(item) {
             ids.clear();
         }
         Some(again)

@@ -2,9 +2,8 @@
 //!
 //! What stands between the marks is not spoken. The name is told as soon as the arguments begin, and those piece by piece.
 
+use repartee_engine_api::{Event, ResponseId};
 use serde::Deserialize;
-
-use crate::session::{Event, ResponseId};
 
 /// Whether a token is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,7 @@
 //! The items of a conversation, in order: the truth of which the stages' caches are copies.
 
-use crate::session::{ItemId, Place, SessionError};
+use repartee_engine_api::{InsertAt, ItemId, SessionError};
+
 use crate::stage::Message;
 
 /// An entry of the history.
@@ -53,14 +54,14 @@ impl<T> History<T> {
     }
 
     /// Puts a new item in.
-    pub fn insert(&mut self, id: ItemId, place: Place, message: Message<T>) -> Result<(), SessionError> {
+    pub fn insert(&mut self, id: ItemId, place: InsertAt, message: Message<T>) -> Result<(), SessionError> {
         if self.knows(id) {
             return Err(SessionError::DuplicateItem(id));
         }
         let at = match place {
-            Place::End => self.entries.len(),
-            Place::Start => 0,
-            Place::After(neighbour) => match self.position(neighbour) {
+            InsertAt::End => self.entries.len(),
+            InsertAt::Start => 0,
+            InsertAt::After(neighbour) => match self.position(neighbour) {
                 Some(position) => position + 1,
                 None if self.forgot => 0,
                 None => return Err(SessionError::UnknownItem(neighbour)),

@@ -1,7 +1,8 @@
 //! What callers write, as the model reads it.
 
+use repartee_engine_api::{Content, Role, SessionError, Tool};
+
 use super::{Knowledge, MAX_AUDIO_S};
-use crate::session::{Content, Role, SessionError, Tool};
 use crate::stage::Message;
 use crate::text::TextError;
 

@@ -21,6 +21,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use repartee_engine_api::{Command, Content, Event, InsertAt, ItemId, Peer, ResponseId, SessionError, Tool};
+
 use self::answering::Active;
 use self::history::History;
 use self::messages::{check_length, system, text_error, text_message};
@@ -29,7 +31,6 @@ use self::slices::Slices;
 use self::suspicion::Suspicion;
 use crate::audio::log_mel::LogMel;
 use crate::hearing::{self, Hearing, Owner, PendingWindow};
-use crate::session::{Command, Content, Event, ItemId, Peer, Place, ResponseId, SessionError, Tool};
 use crate::stage::{AudioRows, Message, Prompt};
 use crate::text::Tokenizer;
 
@@ -167,7 +168,7 @@ impl<T> Conversation<T> {
     /// Executes one command. Returns the lane on which an answer has to be stopped, if one has to be.
     pub fn execute(&mut self, command: Command, model: &mut Knowledge<'_, T>) -> Option<usize> {
         let about = match &command {
-            Command::Respond(request) | Command::Speculate { answer: request, .. } => Some(request.response),
+            Command::Respond(request) | Command::BeginSpeculation { answer: request, .. } => Some(request.response),
             _ => None,
         };
         let done = if self.ending != Ending::Open && adds(&command) {
@@ -198,18 +199,18 @@ impl<T> Conversation<T> {
                 return Ok(stop);
             }
             Command::Insert { item, place, content } => self.insert(item, place, content, model)?,
-            Command::Instruct(text) => {
+            Command::SetInstructions(text) => {
                 let system = system(&text, &self.tools, model)?;
                 (self.instructions, self.system, self.changed) = (text, system, true);
             }
-            Command::Tools(tools) => {
+            Command::SetTools(tools) => {
                 let system = system(&self.instructions, &tools, model)?;
                 (self.tools, self.system, self.changed) = (tools, system, true);
             }
             Command::Respond(request) => self.ask(request, model)?,
-            Command::Speculate { item, answer } => self.speculate(item, answer, model)?,
-            Command::Confirm { response } => self.confirm(response, model)?,
-            Command::TakeBack { response } => {
+            Command::BeginSpeculation { item, answer } => self.speculate(item, answer, model)?,
+            Command::CommitSpeculation { response } => self.confirm(response, model)?,
+            Command::AbortSpeculation { response } => {
                 if self.suspicion.as_ref().is_some_and(|suspicion| suspicion.response == response) {
                     return Ok(self.take_back());
                 }
@@ -218,7 +219,7 @@ impl<T> Conversation<T> {
             Command::Truncate { item, text } => self.truncate(item, &text, model)?,
             Command::Delete { item } => self.delete(item),
             Command::Played { response, position, at } => self.played(response, position, at),
-            Command::Slices(policy) => self.set_policy(policy, model)?,
+            Command::SetSlicePolicy(policy) => self.set_policy(policy, model)?,
             Command::Finish => {
                 if let Some(slices) = self.slices.as_mut().filter(|slices| !slices.is_empty()) {
                     // Nothing open is no fault here: all slices may be whole.
@@ -268,7 +269,7 @@ impl<T> Conversation<T> {
         }
         let encoded = hearing.finish(Owner::Item(item), &mut self.pending);
         self.changed = true;
-        self.history.insert(item, Place::End, Message::UserAudio(encoded))
+        self.history.insert(item, InsertAt::End, Message::UserAudio(encoded))
     }
 
     fn clear(&mut self) {
@@ -283,7 +284,7 @@ impl<T> Conversation<T> {
     fn insert(
         &mut self,
         item: ItemId,
-        place: Place,
+        place: InsertAt,
         content: Content,
         model: &Knowledge<'_, T>,
     ) -> Result<(), SessionError> {
@@ -298,7 +299,7 @@ impl<T> Conversation<T> {
     fn insert_audio(
         &mut self,
         item: ItemId,
-        place: Place,
+        place: InsertAt,
         samples: &[f32],
         model: &Knowledge<'_, T>,
     ) -> Result<(), SessionError> {
@@ -390,7 +391,7 @@ fn adds(command: &Command) -> bool {
             | Command::Commit { .. }
             | Command::Insert { .. }
             | Command::Respond(_)
-            | Command::Speculate { .. }
-            | Command::Slices(_)
+            | Command::BeginSpeculation { .. }
+            | Command::SetSlicePolicy(_)
     )
 }

@@ -4,11 +4,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
+use repartee_engine_api::{
+    Content, Event, FinishReason, Input, InsertAt, ItemId, Respond, ResponseId, SessionError, Usage,
+};
+
 use super::answering::Active;
 use super::messages::{check_length, system, text_message};
 use super::{Conversation, Knowledge};
 use crate::hearing::{self, Owner};
-use crate::session::{Content, Event, FinishReason, Input, ItemId, Place, Respond, ResponseId, SessionError, Usage};
 use crate::stage::{Answer, AudioRows, Element, Message};
 
 /// The share of the context, one in so many, that is kept for an answer; and, when old items have to be forgotten, the
@@ -17,7 +20,7 @@ const ROOM: usize = 4;
 /// Answers that may wait.
 const MAX_WAITING: usize = 64;
 /// Answers outside of the conversation at once.
-pub const MAX_BESIDE: usize = 2;
+pub const MAX_OUT_OF_BAND: usize = 2;
 
 /// An answer that was asked for.
 pub struct Round<T> {
@@ -68,7 +71,7 @@ impl<T> Conversation<T> {
             return Err(SessionError::bad("response", request.response, allowed));
         }
         if self.rounds.len() >= MAX_WAITING {
-            return Err(SessionError::TooManyAnswers { limit: MAX_WAITING });
+            return Err(SessionError::TooManyResponses { limit: MAX_WAITING });
         }
         let system = match (&request.instructions, &request.tools) {
             (None, None) => self.system.clone(),
@@ -77,21 +80,21 @@ impl<T> Conversation<T> {
                 system(instructions, tools.as_ref().unwrap_or(&self.tools), model)?
             }
         };
-        let outside = request.outside;
-        if outside {
-            if self.beside.len() >= MAX_BESIDE {
-                return Err(SessionError::TooManyAnswers { limit: MAX_BESIDE });
+        let out_of_band = request.out_of_band;
+        if out_of_band {
+            if self.beside.len() >= MAX_OUT_OF_BAND {
+                return Err(SessionError::TooManyResponses { limit: MAX_OUT_OF_BAND });
             }
             if model.lanes.is_empty() {
                 return Err(SessionError::OutOfMemory);
             }
         } else {
-            self.history.insert(request.item, Place::End, Message::Assistant(Vec::new()))?;
+            self.history.insert(request.item, InsertAt::End, Message::Assistant(Vec::new()))?;
         }
         let input = match request.input.take().map(|parts| self.own_input(parts, model)).transpose() {
             Ok(input) => input,
             Err(error) => {
-                if !outside {
+                if !out_of_band {
                     self.history.remove(request.item);
                 }
                 return Err(error);
@@ -99,7 +102,7 @@ impl<T> Conversation<T> {
         };
         let round = Round { request, system, input, accepted: model.now };
         self.changed = true;
-        if !outside {
+        if !out_of_band {
             self.rounds.push_back(round);
         } else if let Some(lane) = model.lanes.pop() {
             self.beside.push(Beside { lane, waiting: Some(round), active: None });
@@ -240,7 +243,7 @@ impl<T> Conversation<T> {
         let system = round.system.as_ref();
         let elements = match &round.input {
             Some(parts) => self.render(model, system, self.messages(parts), None, true),
-            None if round.request.outside => {
+            None if round.request.out_of_band => {
                 let spoken = self.history.items().iter();
                 let spoken = spoken.filter(|entry| !self.is_unfinished(entry.id));
                 self.render(model, system, spoken.map(|entry| entry.message.clone()).collect(), None, true)

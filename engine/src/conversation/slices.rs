@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
+use repartee_engine_api::{InsertAt, Respond, SessionError, SlicePolicy};
+
 use super::{Conversation, Knowledge, MAX_AUDIO_S};
-use crate::session::{Place, Respond, SessionError, SlicePolicy};
 
 /// Shortest slice, in ms.
 const MIN_SLICE_MS: usize = 80;
@@ -76,7 +77,7 @@ impl<T> Conversation<T> {
                 if !(least..=most).contains(&samples) {
                     return Err(SessionError::bad("samples", samples, format!("{least} to {most}")));
                 }
-                if answer.outside || answer.input.is_some() {
+                if answer.out_of_band || answer.input.is_some() {
                     return Err(SessionError::bad("answer.input", "set", "each slice is what is answered"));
                 }
                 Some(Slices { samples, answer: *answer, taken: 0, ready: VecDeque::new(), open: Vec::new() })
@@ -94,7 +95,7 @@ impl<T> Conversation<T> {
             let (number, answer) = (slices.taken, slices.answer.clone());
             slices.taken += 1;
             let (item, response) = (answer.item + 2 * number, answer.response + number);
-            let inserted = self.insert_audio(item, Place::End, &samples, model);
+            let inserted = self.insert_audio(item, InsertAt::End, &samples, model);
             let asked = inserted.and_then(|()| self.ask(Respond { item: item + 1, response, ..answer }, model));
             if let Err(error) = asked {
                 self.fail(Some(response), error);

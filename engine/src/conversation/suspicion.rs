@@ -6,9 +6,10 @@
 
 use std::time::Instant;
 
+use repartee_engine_api::{InsertAt, ItemId, Respond, ResponseId, SessionError};
+
 use super::{Conversation, Knowledge};
 use crate::hearing::{Hearing, Owner};
-use crate::session::{ItemId, Place, Respond, ResponseId, SessionError};
 use crate::stage::Message;
 
 /// See the module's description.
@@ -37,12 +38,12 @@ impl<T> Conversation<T> {
         if self.suspicion.is_some() || self.active.is_some() || !self.rounds.is_empty() {
             return Err(SessionError::Busy("an answer of the conversation is being made or waits"));
         }
-        if answer.outside || answer.input.is_some() {
+        if answer.out_of_band || answer.input.is_some() {
             return Err(SessionError::bad("answer.input", "set", "what was heard is what is answered"));
         }
         let hearing = self.hearing.take().ok_or(SessionError::NothingToCommit)?;
         let heard = Message::UserAudio(hearing.encoded.clone());
-        if let Err(error) = self.history.insert(item, Place::End, heard) {
+        if let Err(error) = self.history.insert(item, InsertAt::End, heard) {
             self.hearing = Some(hearing);
             return Err(error);
         }

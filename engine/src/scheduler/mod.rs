@@ -16,12 +16,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use repartee_engine_api::{Peer, SessionError};
+
 use crate::config::{EngineConfig, Waits};
 use crate::conversation::rounds::Room;
 use crate::conversation::{Conversation, Knowledge};
 use crate::deadline::{Limits, Planner};
 use crate::hand_off::Edge;
-use crate::session::{Peer, SessionError};
 use crate::stage::{Item, Model};
 
 /// Windows encoded in one tick: sound that arrives faster than it is spoken must not hold up those who talk.

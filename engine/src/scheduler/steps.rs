@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
+use repartee_engine_api::{FinishReason, SessionError};
+
 use super::{EVENTS_PER_TICK, Scheduler};
 use crate::deadline::{Share, Urgency, Want};
-use crate::session::{FinishReason, SessionError};
 use crate::stage::{End, Item, MelInput, Outbox, Work};
 
 /// The encoder among what is planned; stages follow.

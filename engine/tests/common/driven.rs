@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 
 use repartee_engine::checkpoint::Checkpoint;
 use repartee_engine::scheduler::{Gauges, Scheduler, Tick};
-use repartee_engine::session::{Command, Event, FinishReason, Peer, Respond, Session, SessionError, Usage, Wake, link};
 use repartee_engine::stage::Model;
 use repartee_engine::{EngineConfig, Source, models};
+use repartee_engine_api::{
+    Command, Event, FinishReason, Peer, Respond, SessionError, SessionHandle, Usage, Wake, link,
+};
 
 /// A clock that stands still until it is moved.
 #[derive(Clone)]
@@ -61,7 +63,7 @@ pub fn drive<T>(model: Model<T>, config: &EngineConfig) -> Driven<T> {
 }
 
 impl<T> Driven<T> {
-    pub fn open(&self) -> Session {
+    pub fn open(&self) -> SessionHandle {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::Relaxed);
         self.arrivals.try_send(peer).expect("tick first: more sessions arrive than there are lanes");
@@ -81,20 +83,20 @@ impl<T> Driven<T> {
     }
 
     /// Sends a command and lets it be taken; the engine may go on as far as it can.
-    pub fn send(&mut self, session: &Session, command: Command) {
+    pub fn send(&mut self, session: &SessionHandle, command: Command) {
         submit(session, command);
         self.settle();
     }
 
     /// Asks, and reads until the answer is complete.
-    pub fn answer(&mut self, session: &Session, request: Respond) -> Result<Answer, SessionError> {
+    pub fn answer(&mut self, session: &SessionHandle, request: Respond) -> Result<Answer, SessionError> {
         let response = request.response;
         submit(session, Command::Respond(request));
         self.listen(session, response)
     }
 
     /// Reads until an answer is complete. News of other answers is a defect.
-    pub fn listen(&mut self, session: &Session, response: u64) -> Result<Answer, SessionError> {
+    pub fn listen(&mut self, session: &SessionHandle, response: u64) -> Result<Answer, SessionError> {
         let mut answer = Answer::default();
         loop {
             let Some(event) = session.try_next_event() else {
@@ -117,7 +119,7 @@ impl<T> Driven<T> {
 }
 
 /// Hands a command over.
-pub fn submit(session: &Session, command: Command) {
+pub fn submit(session: &SessionHandle, command: Command) {
     session.submit(command).unwrap();
 }
 

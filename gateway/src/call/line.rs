@@ -4,12 +4,11 @@ use std::future::Future;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use repartee_engine::session::ResponseId;
+use repartee_engine_api::ResponseId;
+use repartee_protocol::ErrorBody;
+use repartee_protocol::session::AudioFormat;
+use repartee_realtime::{Delivery, PlayoutReport};
 use tokio::sync::mpsc;
-
-use crate::protocol::ErrorBody;
-use crate::protocol::session::AudioFormat;
-use crate::session::{Delivery, PlayoutReport};
 
 /// A connection to one caller, as its call sees it. The line moves bytes and plays sound; it knows nothing of turns.
 pub trait Line: Send {
@@ -51,13 +50,13 @@ pub trait Line: Send {
 pub enum LineError {
     /// The resampler refused.
     #[error(transparent)]
-    Resample(#[from] crate::media::resample::ResampleError),
+    Resample(#[from] repartee_media::resample::ResampleError),
     /// The codec refused.
     #[error(transparent)]
-    Opus(#[from] crate::media::opus::OpusError),
+    Opus(#[from] repartee_media::opus::OpusError),
     /// The playout clock refused.
     #[error(transparent)]
-    Playout(#[from] crate::media::playout::PushError),
+    Playout(#[from] repartee_media::playout::PushError),
 }
 
 /// What a line brings.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::media::resample::{ResampleError, Resampler};
-use crate::media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
-use crate::session::{Input, PIECE_MS};
+use repartee_media::resample::{ResampleError, Resampler};
+use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
+use repartee_realtime::{Input, PIECE_MS};
 
 /// The caller's sound. [`Self::take`] any amount, then [`Self::listen`] while it [has more](Self::has_more).
 #[derive(Debug)]

@@ -24,20 +24,20 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt as _;
 use futures_util::future::{Fuse, FusedFuture as _};
-use repartee_engine::session::{Command, Session, SubmitError};
+use repartee_engine_api::{Command, SessionHandle, SubmitError};
+use repartee_media::level::is_audible;
+use repartee_media::own_voice::OwnVoice;
+use repartee_protocol::response::{Delta, PartName};
+use repartee_protocol::session::AudioFormat;
+use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
+use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, sound};
 
-use crate::media::own_voice::OwnVoice;
 use crate::metrics::Metrics;
-use crate::protocol::response::{Delta, PartName};
-use crate::protocol::session::AudioFormat;
-use crate::protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
-use crate::session::{Core, Delivery, Effect, Input, PlayoutReport, Setup, sound};
 use microphone::Microphone;
 use packets::Packets;
 use timing::Timing;
 
 pub use line::{Heard, Line, LineError, Outgoing};
-pub(crate) use timing::is_audible;
 
 /// Events that may wait for the line's own queue before the engine is not read any more.
 const BACKLOG: usize = 8;
@@ -61,7 +61,7 @@ pub enum Ended {
 /// long as a turn does. Dropping the future frees everything.
 pub async fn run<L: Line>(
     mut line: L,
-    session: Session,
+    session: SessionHandle,
     setup: Setup,
     metrics: Arc<Metrics>,
     drain: impl Future<Output = ()> + Send,

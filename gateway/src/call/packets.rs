@@ -1,8 +1,8 @@
 //! Opus packets of a caller who does not come over WebRTC: in order and without losses, so that a decoder is all it takes.
 
-use crate::media::opus::{OpusDecoder, OpusError, RATES};
-use crate::protocol::session::AudioFormat;
-use crate::protocol::{ErrorBody, ErrorKind};
+use repartee_media::opus::{OpusDecoder, OpusError, RATES};
+use repartee_protocol::session::AudioFormat;
+use repartee_protocol::{ErrorBody, ErrorKind};
 
 /// Rate for models that hear at one that Opus cannot be decoded to.
 const FALLBACK_RATE: u32 = 48_000;

@@ -5,7 +5,9 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
-use repartee_engine::session::{OpenError, Session, SpeechEngine};
+use repartee_engine_api::{OpenError, SessionHandle, SpeechEngine};
+use repartee_protocol::{ErrorBody, ErrorKind};
+use repartee_realtime::{Delivery, Setup};
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use super::calls::Calls;
@@ -17,8 +19,6 @@ use crate::auth::{EphemeralKeys, KeySet};
 use crate::config::Config;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
-use crate::protocol::{ErrorBody, ErrorKind};
-use crate::session::{Delivery, Setup};
 use crate::transport::webrtc::Port;
 
 /// When a full server, or one that goes down, may be worth another try.
@@ -83,7 +83,7 @@ impl Drop for Place {
 
 impl App {
     /// A session of the engine and a place in the server, or the answer that there is none.
-    pub(super) fn admit(&self, caller: &Caller) -> Result<(Session, Place), Refusal> {
+    pub(super) fn admit(&self, caller: &Caller) -> Result<(SessionHandle, Place), Refusal> {
         self.is_serving()?;
         let ticket = self.admission.admit(caller.asker, Instant::now()).map_err(|denied| self.denied(&denied))?;
         let session = self.engine.open().map_err(|error| match error {

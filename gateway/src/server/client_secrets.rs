@@ -9,6 +9,8 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use repartee_protocol::session::Session;
+use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -16,9 +18,6 @@ use super::App;
 use super::gate::Caller;
 use super::reply::Refusal;
 use crate::auth::IssueError;
-use crate::protocol::session::Session;
-use crate::protocol::{ErrorBody, ErrorKind};
-use crate::session;
 
 /// Where it is.
 pub(super) const PATH: &str = "/v1/realtime/client_secrets";
@@ -70,7 +69,7 @@ pub(super) async fn create(
     let patch = wanted.session.unwrap_or_else(|| json!({}));
     let id = app.ids.session().map_err(|error| Refusal::internal(&error.to_string()))?;
     // What a call with this key would begin with: refused here, where its author can read why.
-    let session = session::configured(&id, app.engine.info(), &patch).map_err(Refusal::bad_request)?;
+    let session = repartee_realtime::configured(&id, app.engine.info(), &patch).map_err(Refusal::bad_request)?;
     let value = app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), caller.asker.key).map_err(|error| {
         let message = error.to_string();
         match error {

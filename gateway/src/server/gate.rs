@@ -14,6 +14,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
+use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
 use super::App;
@@ -21,7 +22,6 @@ use super::reply::Refusal;
 use super::via::{Peer, Via};
 use crate::admission::Asker;
 use crate::auth::{KeySet, Presented};
-use crate::protocol::{ErrorBody, ErrorKind};
 
 /// How a browser, which cannot set headers on a websocket, names its key.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";

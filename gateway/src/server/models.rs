@@ -5,11 +5,11 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Serialize;
 
 use super::App;
 use super::reply::Refusal;
-use crate::protocol::{ErrorBody, ErrorKind};
 
 /// A model, as the API shows it.
 #[derive(Debug, Serialize)]

@@ -6,10 +6,10 @@ use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
 use futures_util::stream;
 use multer::{Constraints, Multipart, SizeLimit, parse_boundary};
+use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
 use super::reply::Refusal;
-use crate::protocol::{ErrorBody, ErrorKind};
 
 /// The longest offer, in bytes.
 const MAX_SDP: usize = 64 << 10;

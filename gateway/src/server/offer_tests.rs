@@ -1,8 +1,9 @@
 use axum::http::HeaderValue;
 use futures_util::FutureExt as _;
+use repartee_testkit::fuzz::fuzz;
 
 use super::*;
-use crate::fuzzing::{fuzz, offers};
+use crate::testdata::offers;
 
 fn headers(kind: &str) -> HeaderMap {
     let mut headers = HeaderMap::new();

@@ -7,14 +7,14 @@ use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
+use repartee_protocol::{ErrorBody, ErrorKind};
+use repartee_realtime::Delivery;
 use serde::Deserialize;
 
 use super::gate::Caller;
 use super::reply::Refusal;
 use super::{App, calls};
 use crate::call;
-use crate::protocol::{ErrorBody, ErrorKind};
-use crate::session::Delivery;
 use crate::transport::websocket::{self, Limits, MAX_READ};
 
 /// What the address may say. The model is the one that there is, whatever is asked for.

@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use super::App;
 use super::tls::{self, Certificates, TlsError};
+use crate::cli::lan;
 use crate::config::{Config, ConfigError};
-use crate::lan;
 
 /// Why nothing was changed.
 #[derive(Debug, Error)]

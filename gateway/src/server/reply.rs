@@ -6,9 +6,8 @@ use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-
-use crate::protocol::error::Report;
-use crate::protocol::{ErrorBody, ErrorKind};
+use repartee_protocol::error::Report;
+use repartee_protocol::{ErrorBody, ErrorKind};
 
 /// A request that is not served.
 #[derive(Debug)]

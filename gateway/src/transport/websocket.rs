@@ -10,14 +10,14 @@ use std::time::Duration;
 use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
-use repartee_engine::session::ResponseId;
+use repartee_engine_api::ResponseId;
+use repartee_protocol::session::AudioFormat;
+use repartee_protocol::{ErrorBody, ErrorKind};
+use repartee_realtime::Delivery;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::call::{Heard, Line, LineError, Outgoing};
-use crate::protocol::session::AudioFormat;
-use crate::protocol::{ErrorBody, ErrorKind};
-use crate::session::Delivery;
 use voice::Voice;
 
 /// The largest message that is taken, in bytes. A larger one is an error, and the connection lives on.

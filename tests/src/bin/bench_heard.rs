@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use repartee::session::estimate::{SpokenPace, WordEstimator};
-use repartee_engine::session::{Command, Event, Respond, SpeechEngine};
 use repartee_engine::{Engine, EngineConfig, Source};
+use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
 use repartee_loadtest::report::{Report, Row};
+use repartee_realtime::estimate::{SpokenPace, WordEstimator};
 use repartee_tests::{questions, tools};
 use serde::Deserialize;
 

@@ -8,10 +8,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use repartee::auth::KeySet;
 use repartee::config::{Config, Tls};
-use repartee::media::pcm;
-use repartee::media::resample::Resampler;
 use repartee::server::{Certificate, development_certificate};
-use repartee::testing::{self, Script, Scripted, ScriptedEngine};
+use repartee_media::pcm;
+use repartee_media::resample::Resampler;
+use repartee_testkit::scripted::{self, Script, Scripted, ScriptedEngine};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -265,7 +265,7 @@ impl Turn {
 impl Expected {
     /// The answer's sound as a websocket carries it.
     pub fn sound(&self) -> Vec<u8> {
-        (0..self.frames).flat_map(|frame| pcm::encode_i16le(&testing::tone(frame))).collect()
+        (0..self.frames).flat_map(|frame| pcm::encode_i16le(&scripted::tone(frame))).collect()
     }
 
     /// How long it is.

@@ -1,8 +1,8 @@
 //! The scripted voice after a codec and a network: a steady tone, whose length and pitch can be told, but not its samples.
 
 use anyhow::{Result, ensure};
-use repartee::media::pcm;
-use repartee::testing::TONE;
+use repartee_media::pcm;
+use repartee_testkit::scripted::TONE;
 
 use super::scenario::RATE;
 
@@ -47,7 +47,7 @@ fn pitch(stretch: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use repartee::testing::tone;
+    use repartee_testkit::scripted::tone;
 
     use super::*;
 

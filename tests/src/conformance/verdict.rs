@@ -1,7 +1,7 @@
 //! What must be true of a conversation afterwards, whatever client had it.
 
 use anyhow::{Context, Result, bail, ensure};
-use repartee_engine::session::Command;
+use repartee_engine_api::Command;
 use serde_json::Value;
 
 use super::scenario::{Answer, Report, Scenario, Until};

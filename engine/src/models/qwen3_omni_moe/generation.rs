@@ -1,11 +1,11 @@
 //! How this family samples unless an answer asks otherwise: generation_config.json, completed by the defaults of the
 //! reference's `generate`.
 
+use repartee_engine_api::Sampling;
 use serde::Deserialize;
 
 use super::config::Config;
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
-use crate::session::Sampling;
 
 /// The file's name.
 const FILE: &str = "generation_config.json";

@@ -6,9 +6,10 @@
 
 use std::sync::Arc;
 
+use repartee_engine_api::Tool;
+
 use super::config::Config;
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::session::Tool;
 use crate::stage::{AudioRows, Element, Message, Prompt};
 use crate::text::Tokenizer;
 

@@ -2,18 +2,18 @@
 
 use std::collections::VecDeque;
 
-use repartee_engine::session::{Command, Event, Session, SubmitError};
+use repartee_engine_api::{Command, Event, SessionHandle, SubmitError};
 
 /// A session that is asked one thing. Dropping it frees it.
 #[derive(Debug)]
 pub(super) struct Answering {
-    session: Session,
+    session: SessionHandle,
     /// What was not handed over yet.
     commands: VecDeque<Command>,
 }
 
 impl Answering {
-    pub fn new(session: Session, commands: Vec<Command>) -> Self {
+    pub fn new(session: SessionHandle, commands: Vec<Command>) -> Self {
         Self { session, commands: commands.into() }
     }
 

@@ -2,12 +2,12 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_engine::session::{Event, FinishReason, Usage as EngineUsage};
+use repartee_engine_api::{Event, FinishReason, Usage as EngineUsage};
+use repartee_media::pcm;
+use repartee_media::resample::{ResampleError, Resampler};
 use serde::Serialize;
 
 use super::request::Format;
-use crate::media::pcm;
-use crate::media::resample::{ResampleError, Resampler};
 
 /// Samples a second of `pcm16`.
 const PCM_RATE: u32 = 24_000;
@@ -96,7 +96,7 @@ fn finish_reason(reason: FinishReason) -> &'static str {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     #[error(transparent)]
-    Wav(#[from] hound::Error),
+    Wav(#[from] repartee_media::wav::WriteError),
     #[error(transparent)]
     Resample(#[from] ResampleError),
 }
@@ -173,7 +173,7 @@ impl Completion {
             None => (Some(text), None),
             Some(format) => {
                 let bytes = match format {
-                    Format::Wav => crate::wav::encode(&samples, rate)?,
+                    Format::Wav => repartee_media::wav::encode(&samples, rate)?,
                     Format::Pcm16 => {
                         let mut filter = Resampler::new(rate, PCM_RATE)?;
                         let mut sound = filter.push(&samples)?;

@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_engine::session::{Command, ModelInfo, Respond, Role, Sampling};
+use repartee_engine_api::{Command, ModelInfo, Respond, Role, Sampling};
+use repartee_media::wav;
+use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-
-use crate::protocol::{ErrorBody, ErrorKind};
-use crate::wav;
 
 /// The sound that one request may hold, all messages together.
 const LONGEST: Duration = Duration::from_secs(600);
@@ -240,7 +239,7 @@ impl Plan {
             }
         }
         if !instructions.is_empty() {
-            self.commands.insert(0, Command::Instruct(instructions.join("\n")));
+            self.commands.insert(0, Command::SetInstructions(instructions.join("\n")));
         }
         Ok(item)
     }

@@ -25,7 +25,7 @@ pub enum CallEvent {
     Connected,
     /// The data channel is open: messages may be sent.
     ChannelOpen,
-    /// A packet of the peer's voice, as it arrived; see [`crate::media::jitter`].
+    /// A packet of the peer's voice, as it arrived; see [`repartee_media::jitter`].
     Audio {
         /// RTP sequence number.
         sequence: u16,

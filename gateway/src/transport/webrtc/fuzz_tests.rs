@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use repartee_testkit::fuzz::{fuzz, mutation};
+use repartee_testkit::random::Random;
 use tokio::net::UdpSocket;
 
 use super::ice::Route;
 use super::*;
-use crate::fuzzing::{fuzz, mutation, offers};
-use crate::media::testing::Random;
+use crate::testdata::offers;
 
 /// Every input is read; every `full`-th one that reads well is answered, as far as the library is willing.
 fn fuzz_offers(count: usize, full: usize, seed: u64) {

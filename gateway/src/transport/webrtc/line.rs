@@ -6,19 +6,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use repartee_engine::session::ResponseId;
+use repartee_engine_api::ResponseId;
+use repartee_media::jitter::{JitterBuffer, JitterStats, Play};
+use repartee_media::level::is_audible;
+use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder, OpusError, RATES};
+use repartee_media::playout::{Frame, Output, Playout, PushError};
+use repartee_media::resample::Resampler;
+use repartee_protocol::session::AudioFormat;
+use repartee_realtime::{Delivery, PlayoutReport};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 
 use super::{Call, CallEvent, Quality, SendError};
-use crate::call::{Heard, Line, LineError, Outgoing, is_audible};
-use crate::media::jitter::{JitterBuffer, JitterStats, Play};
-use crate::media::opus::{FRAME, OpusDecoder, OpusEncoder, OpusError, RATES};
-use crate::media::playout::{Frame, Output, Playout, PushError};
-use crate::media::resample::Resampler;
+use crate::call::{Heard, Line, LineError, Outgoing};
 use crate::metrics::Metrics;
-use crate::protocol::session::AudioFormat;
-use crate::session::{Delivery, PlayoutReport};
 use crate::transport::sideband::{Commands, Publisher, Sidebands, sidebands};
 
 /// Events that may wait for the data channel.

@@ -1,14 +1,15 @@
 //! Whole conversations over simulated networks: caller, network, line, conversation and a scripted engine, without
 //! sockets and on a clock that stands still while anybody is busy.
 
+use repartee_engine_api::SpeechEngine as _;
+use repartee_media::wav;
+use repartee_realtime::Setup;
+use repartee_testkit::network::{Link, Network};
+use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine};
+use repartee_testkit::signal::sine;
 use serde_json::Value;
 
 use super::*;
-use crate::media::pcm;
-use crate::media::testing::{Link, Network, sine};
-use crate::session::Setup;
-use crate::testing::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine};
-use repartee_engine::session::SpeechEngine as _;
 
 /// Longer, in virtual time, than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -41,9 +42,9 @@ impl Report {
 /// A spoken question with silence after it, in frames of 20 ms.
 fn question() -> Vec<Vec<f32>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/question.wav");
-    let mut reader = hound::WavReader::open(path).unwrap();
+    let file = std::fs::File::open(path).unwrap();
     let mut samples = vec![0.0; 8_000];
-    samples.extend(reader.samples::<i16>().map(|sample| pcm::from_i16(sample.unwrap())));
+    samples.extend(wav::read(file, 16_000, Duration::from_secs(60)).unwrap());
     samples.resize(samples.len() + 16_000, 0.0);
     samples.chunks_exact(320).map(<[f32]>::to_vec).collect()
 }

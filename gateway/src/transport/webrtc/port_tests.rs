@@ -3,10 +3,10 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use repartee_media::opus::FRAME;
 
 use super::tests::{PATIENCE, next, open, port, until_open};
 use super::*;
-use crate::media::opus::FRAME;
 
 /// The addresses in a description.
 fn candidates(sdp: &str) -> Vec<&str> {

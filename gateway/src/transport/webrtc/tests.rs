@@ -3,11 +3,11 @@
 use std::time::Instant;
 
 use bytes::Bytes;
+use repartee_media::jitter::{JitterBuffer, Play};
+use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
+use repartee_testkit::signal::{dominant_frequency, level_db, sine};
 
 use super::*;
-use crate::media::jitter::{JitterBuffer, Play};
-use crate::media::opus::{FRAME, OpusDecoder, OpusEncoder};
-use crate::media::testing::{dominant_frequency, level_db, sine};
 
 /// Far longer than anything here takes: only a defect runs into it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);

@@ -3,15 +3,15 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 
-use repartee_engine::session::SpeechEngine as _;
+use repartee_engine_api::SpeechEngine as _;
+use repartee_realtime::Setup;
+use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tokio::time::advance;
 
 use super::*;
 use crate::call::{self, Ended};
 use crate::metrics::Metrics;
-use crate::session::Setup;
-use crate::testing::{Script, ScriptedEngine};
 
 /// A socket whose peer reads so many messages and then stops, and what it has read.
 #[derive(Clone)]
@@ -162,7 +162,7 @@ async fn a_client_that_does_not_read_is_closed_and_its_neighbours_notice_nothing
     // What the stalled one has read is the beginning of the same, and the engine has made little more for it.
     assert_eq!(stalled.kinds(), expected[..40]);
     let made = *engine.frames().borrow() - 20 * FRAMES;
-    let queued = (QUEUE + repartee_engine::session::EVENT_QUEUE + 40 + 16) as u64;
+    let queued = (QUEUE + repartee_engine_api::EVENT_QUEUE + 40 + 16) as u64;
     assert!(made < queued, "{made} frames for a client that has read 40 events");
     drop(calls);
     let mut open = engine.open_sessions();

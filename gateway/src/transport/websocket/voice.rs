@@ -1,12 +1,12 @@
 //! One answer's sound on its way into messages: to the format's rate, then PCM, G.711 or Opus.
 
 use bytes::Bytes;
+use repartee_media::opus::{OpusEncoder, RATES};
+use repartee_media::pcm;
+use repartee_media::resample::Resampler;
+use repartee_protocol::session::AudioFormat;
 
 use crate::call::LineError;
-use crate::media::opus::{OpusEncoder, RATES};
-use crate::media::pcm;
-use crate::media::resample::Resampler;
-use crate::protocol::session::AudioFormat;
 
 /// Rate for voices that Opus cannot take as they are.
 const FALLBACK_RATE: u32 = 48_000;

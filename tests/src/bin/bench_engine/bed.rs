@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use repartee_engine::checkpoint::Checkpoint;
 use repartee_engine::scheduler::{Gauges, Scheduler, Tick, Times};
-use repartee_engine::session::{Command, Event, Peer, Respond, Session, Wake, link};
 use repartee_engine::{EngineConfig, Source, models};
+use repartee_engine_api::{Command, Event, Peer, Respond, SessionHandle, Wake, link};
 use repartee_kernels::cpu::Tensor;
 use repartee_tests::questions;
 
@@ -57,7 +57,7 @@ impl Bed {
     }
 
     /// A new session.
-    pub fn open(&self) -> Result<Session> {
+    pub fn open(&self) -> Result<SessionHandle> {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::AcqRel);
         self.arrivals.try_send(peer).context("no lane is free")?;
@@ -70,7 +70,7 @@ impl Bed {
     }
 
     /// A session that has heard `samples` in slices of 100 ms, as fast as they are read silently.
-    pub fn prefilled(&mut self, samples: &[f32]) -> Result<Session> {
+    pub fn prefilled(&mut self, samples: &[f32]) -> Result<SessionHandle> {
         let session = self.open()?;
         for slice in samples.chunks(RATE / 10) {
             session.submit(Command::Append(slice.to_vec()))?;
@@ -80,7 +80,7 @@ impl Bed {
     }
 
     /// Commits what every session has heard, asks all of them for an answer at once, and times each.
-    pub fn answers(&mut self, sessions: &[&Session], request: Respond) -> Result<Vec<Timing>> {
+    pub fn answers(&mut self, sessions: &[&SessionHandle], request: Respond) -> Result<Vec<Timing>> {
         let begun = Instant::now();
         for session in sessions {
             session.submit(Command::Commit { item: 2 * request.item })?;

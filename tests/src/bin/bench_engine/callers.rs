@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use repartee_engine::EngineConfig;
 use repartee_engine::hand_off::HandOff;
-use repartee_engine::session::{Command, Respond, Session};
+use repartee_engine_api::{Command, Respond, SessionHandle};
 use repartee_loadtest::report::Row;
 
 use crate::bed::{Bed, RATE, Timing, median, sound};
@@ -22,7 +22,7 @@ fn config() -> EngineConfig {
 
 /// `callers` sessions that ask the same at the same moment.
 fn together(bed: &mut Bed, callers: usize, question: &[f32]) -> Result<Vec<Timing>> {
-    let sessions: Vec<Session> = (0..callers).map(|_| bed.prefilled(question)).collect::<Result<_>>()?;
+    let sessions: Vec<SessionHandle> = (0..callers).map(|_| bed.prefilled(question)).collect::<Result<_>>()?;
     let timings = bed.answers(&sessions.iter().collect::<Vec<_>>(), Respond::new(0, 1))?;
     drop(sessions);
     bed.settle();
@@ -143,7 +143,7 @@ pub fn memory(folder: &Path) -> Result<Vec<Row>> {
     const SESSIONS: usize = 16;
     let mut bed = Bed::new(folder, &config())?;
     let before = resident()?;
-    let sessions: Vec<Session> = (0..SESSIONS).map(|_| bed.open()).collect::<Result<_>>()?;
+    let sessions: Vec<SessionHandle> = (0..SESSIONS).map(|_| bed.open()).collect::<Result<_>>()?;
     bed.settle();
     let each = |bytes: f64| bytes.max(0.0) / SESSIONS as f64 / 1024.0;
     let mut rows =

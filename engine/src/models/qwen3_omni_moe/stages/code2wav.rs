@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
+use repartee_engine_api::SessionError;
 use repartee_kernels::{Ops, Run};
 
 use crate::models::qwen3_omni_moe::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
-use crate::session::SessionError;
 use crate::stage::{End, Item, Outbox, Stage, Work};
 
 /// See the module's description.

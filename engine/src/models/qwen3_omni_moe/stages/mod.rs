@@ -8,9 +8,9 @@ pub use code2wav::Code2WavStage;
 pub use talker::TalkerStage;
 pub use thinker::ThinkerStage;
 
+use repartee_engine_api::Sampling;
 use repartee_kernels::{Pick, random::uniform};
 
-use crate::session::Sampling;
 use crate::stage::Answer;
 
 /// Positions in a block of a key-value cache.

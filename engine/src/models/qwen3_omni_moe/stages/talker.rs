@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
+use repartee_engine_api::{Sampling, SessionError};
 use repartee_kernels::ops::NOT_FINITE;
 use repartee_kernels::{Ops, Pick, SequenceRows, StateSpec};
 
@@ -16,7 +17,6 @@ use crate::models::qwen3_omni_moe::generation::GenerationConfig;
 use crate::models::qwen3_omni_moe::talker::Talker;
 use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::{BlockPool, Sequence};
-use crate::session::{Sampling, SessionError};
 use crate::stage::{Answer, Element, End, Item, Lanes, Outbox, Stage, Work};
 
 /// Rows between the user's and the first frame: an answer's header and its first text token.

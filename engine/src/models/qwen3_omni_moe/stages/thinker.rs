@@ -5,13 +5,13 @@
 
 use std::sync::Arc;
 
+use repartee_engine_api::{Sampling, SessionError};
 use repartee_kernels::ops::NOT_FINITE;
 use repartee_kernels::{Ops, SequenceRows, StateSpec};
 
 use super::{BLOCK, pick};
 use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::{BlockPool, Sequence};
-use crate::session::{Sampling, SessionError};
 use crate::stage::{Answer, Element, End, Item, Lanes, Outbox, Stage, Work};
 
 /// See the module's description.

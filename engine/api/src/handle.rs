@@ -1,0 +1,126 @@
+//! Both ends of a conversation's queues.
+
+use super::{COMMAND_QUEUE, Command, EVENT_QUEUE, Event, SubmitError};
+
+/// The caller's end of one conversation. See the module's description.
+#[derive(Debug)]
+pub struct SessionHandle {
+    commands: flume::Sender<Command>,
+    events: flume::Receiver<Event>,
+    wake: Wake,
+}
+
+/// The engine's end of one conversation.
+#[derive(Debug)]
+pub struct Peer {
+    /// Commands of the caller; disconnected once the handle is dropped.
+    pub commands: flume::Receiver<Command>,
+    /// Events for the caller.
+    pub events: flume::Sender<Event>,
+}
+
+/// Tells the engine that something may be runnable: a command came, room for events was made, a handle was dropped.
+/// Clones and repeated calls collapse into one pending signal.
+#[derive(Debug, Clone)]
+pub struct Wake(flume::Sender<()>);
+
+impl Wake {
+    /// A signal and the end that waits for it.
+    pub fn new() -> (Self, flume::Receiver<()>) {
+        let (tx, rx) = flume::bounded(1);
+        (Self(tx), rx)
+    }
+
+    /// Never blocks.
+    pub fn signal(&self) {
+        // A full queue is a signal that has not been seen yet, and a closed one has nobody left to tell.
+        let _ = self.0.try_send(());
+    }
+}
+
+/// Both ends of a new conversation; `wake` is signalled whenever the engine's end has something to do.
+pub fn link(wake: Wake) -> (SessionHandle, Peer) {
+    let (command_tx, command_rx) = flume::bounded(COMMAND_QUEUE);
+    let (event_tx, event_rx) = flume::bounded(EVENT_QUEUE);
+    (SessionHandle { commands: command_tx, events: event_rx, wake }, Peer { commands: command_rx, events: event_tx })
+}
+
+impl SessionHandle {
+    /// Hands a command over without waiting.
+    pub fn submit(&self, command: Command) -> Result<(), SubmitError> {
+        let sent = self.commands.try_send(command).map_err(|error| match error {
+            flume::TrySendError::Full(command) => SubmitError::Full(Box::new(command)),
+            flume::TrySendError::Disconnected(command) => SubmitError::Ended(Box::new(command)),
+        });
+        self.wake.signal();
+        sent
+    }
+
+    /// Hands a command over, waiting for room on this thread.
+    pub fn submit_blocking(&self, command: Command) -> Result<(), SubmitError> {
+        match self.submit(command) {
+            Err(SubmitError::Full(command)) => {
+                let sent = self.commands.send(*command);
+                self.wake.signal();
+                sent.map_err(|error| SubmitError::Ended(Box::new(error.into_inner())))
+            }
+            done => done,
+        }
+    }
+
+    /// Hands a command over, waiting for room. Cancel safe: a dropped future has handed over all or nothing.
+    pub async fn submit_async(&self, command: Command) -> Result<(), SubmitError> {
+        match self.submit(command) {
+            Err(SubmitError::Full(command)) => {
+                let sent = self.commands.send_async(*command).await;
+                self.wake.signal();
+                sent.map_err(|error| SubmitError::Ended(Box::new(error.into_inner())))
+            }
+            done => done,
+        }
+    }
+
+    /// The next event, or `None` once the session has ended and everything was read. Cancel safe.
+    pub async fn next_event(&self) -> Option<Event> {
+        let event = self.events.recv_async().await.ok();
+        self.wake.signal();
+        event
+    }
+
+    /// The next event, waiting on this thread, or `None` once the session has ended and everything was read.
+    pub fn next_event_blocking(&self) -> Option<Event> {
+        let event = self.events.recv().ok();
+        self.wake.signal();
+        event
+    }
+
+    /// The next event if one is there.
+    pub fn try_next_event(&self) -> Option<Event> {
+        let event = self.events.try_recv().ok();
+        if event.is_some() {
+            self.wake.signal();
+        }
+        event
+    }
+}
+
+impl SessionHandle {
+    /// Ends the conversation and waits until the engine has freed everything that it held.
+    pub fn close(mut self) {
+        self.hang_up();
+        while self.events.recv().is_ok() {}
+    }
+
+    /// The engine sees the disconnection when it looks: so disconnect first, then wake it.
+    fn hang_up(&mut self) {
+        let (closed, _) = flume::bounded(1);
+        drop(std::mem::replace(&mut self.commands, closed));
+        self.wake.signal();
+    }
+}
+
+impl Drop for SessionHandle {
+    fn drop(&mut self) {
+        self.hang_up();
+    }
+}

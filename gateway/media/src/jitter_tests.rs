@@ -1,0 +1,324 @@
+use proptest::prelude::*;
+use repartee_testkit::random::Random;
+
+use super::*;
+
+const MS: Duration = Duration::from_millis(1);
+
+/// One frame of SILK: the configuration tells the duration. The rest names the packet.
+fn payload(packet_ms: u64, index: u64) -> Bytes {
+    let toc = match packet_ms {
+        10 => 0x00,
+        20 => 0x08,
+        40 => 0x10,
+        60 => 0x18,
+        _ => panic!("{packet_ms} ms"),
+    };
+    let mut bytes = vec![toc];
+    bytes.extend(index.to_be_bytes());
+    bytes.into()
+}
+
+fn index_of(payload: &Bytes) -> u64 {
+    u64::from_be_bytes(payload[1..9].try_into().unwrap())
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Network {
+    packet_ms: u64,
+    /// Of a packet, 0 to 1.
+    loss: f64,
+    duplicates: f64,
+    /// Of the delay, uniform from zero.
+    jitter_ms: f64,
+    /// Sequence number and timestamp of the first packet.
+    sequence: u16,
+    timestamp: u32,
+}
+
+const PERFECT: Network = Network {
+    packet_ms: 20,
+    loss: 0.0,
+    duplicates: 0.0,
+    jitter_ms: 0.0,
+    sequence: 65_500,
+    timestamp: u32::MAX - 9_000,
+};
+
+struct Outcome {
+    played: Vec<(Instant, Play)>,
+    /// When each packet arrived first, if it did.
+    arrivals: Vec<Option<Instant>>,
+    stats: JitterStats,
+}
+
+impl Outcome {
+    fn duration(&self, packet_ms: u64) -> Duration {
+        self.played.iter().map(|(_, play)| length(play, packet_ms)).sum()
+    }
+}
+
+fn length(play: &Play, packet_ms: u64) -> Duration {
+    match play {
+        Play::Packet { .. } => packet_ms as u32 * MS,
+        Play::Fec { duration, .. } | Play::Conceal { duration, .. } | Play::Silence { duration } => *duration,
+        Play::Wait { .. } => panic!("not played"),
+    }
+}
+
+/// Everything due at `now`, and when to ask again.
+fn drain(buffer: &mut JitterBuffer, now: Instant, played: &mut Vec<(Instant, Play)>) -> Option<Instant> {
+    loop {
+        match buffer.pop(now) {
+            Play::Wait { until } => return until,
+            play => played.push((now, play)),
+        }
+    }
+}
+
+/// Sends `count` packets through `network`; the driver asks after each arrival and at each deadline.
+fn simulate(network: Network, count: u64, seed: u64) -> Outcome {
+    let start = Instant::now();
+    let mut random = Random::new(seed);
+    let mut arrivals = vec![None; count as usize];
+    let mut events: Vec<(Instant, u64)> = Vec::new();
+    for index in 0..count {
+        // The ends are kept, so that the length of the stream is known.
+        if index != 0 && index != count - 1 && random.unit() < network.loss {
+            continue;
+        }
+        let copies = if random.unit() < network.duplicates { 2 } else { 1 };
+        for _ in 0..copies {
+            let delay = if index == 0 { 0.0 } else { random.unit() * network.jitter_ms };
+            let arrival = start + (index * network.packet_ms) as u32 * MS + Duration::from_secs_f64(delay / 1e3);
+            events.push((arrival, index));
+            let first = arrivals[index as usize].get_or_insert(arrival);
+            *first = (*first).min(arrival);
+        }
+    }
+    events.sort();
+    let (mut buffer, mut played, mut deadline) = (JitterBuffer::new(), Vec::new(), None::<Instant>);
+    for (arrival, index) in events {
+        while let Some(until) = deadline.filter(|until| *until <= arrival) {
+            deadline = drain(&mut buffer, until, &mut played);
+        }
+        let ticks = (index * network.packet_ms * 48) as u32;
+        let sequence = network.sequence.wrapping_add(index as u16);
+        buffer.push(sequence, network.timestamp.wrapping_add(ticks), payload(network.packet_ms, index), arrival);
+        deadline = drain(&mut buffer, arrival, &mut played);
+    }
+    // Until the last gap is given up, and no further.
+    while let Some(until) = deadline.filter(|_| !buffer.waiting.is_empty()) {
+        deadline = drain(&mut buffer, until, &mut played);
+    }
+    Outcome { played, arrivals, stats: buffer.stats() }
+}
+
+/// What must hold on any network.
+fn check(network: Network, outcome: &Outcome) {
+    let mut last = 0;
+    for (when, play) in &outcome.played {
+        let sequence = match play {
+            Play::Packet { sequence, payload } => {
+                let index = index_of(payload);
+                assert_eq!(*sequence as u16, network.sequence.wrapping_add(index as u16), "number and content");
+                let waited = *when - outcome.arrivals[index as usize].unwrap();
+                assert!(waited <= MAX_PATIENCE, "packet {index} waited {waited:?}");
+                *sequence
+            }
+            Play::Fec { sequence, next, .. } => {
+                let index = index_of(next);
+                assert_eq!(*sequence as u16, network.sequence.wrapping_add(index as u16).wrapping_sub(1));
+                *sequence
+            }
+            Play::Conceal { sequence, .. } => *sequence,
+            Play::Silence { .. } | Play::Wait { .. } => continue,
+        };
+        assert!(sequence > last, "{sequence} after {last}");
+        last = sequence;
+    }
+    let stats = outcome.stats;
+    let named = stats.released + stats.recovered + stats.concealed + stats.skipped;
+    assert_eq!(named, outcome.arrivals.len() as u64, "each packet is released or named as lost: {stats:?}");
+}
+
+#[test]
+fn a_perfect_network_is_passed_through_without_any_delay() {
+    let outcome = simulate(PERFECT, 3_000, 1);
+    check(PERFECT, &outcome);
+    assert_eq!(outcome.stats, JitterStats { released: 3_000, ..JitterStats::default() });
+    for (when, play) in &outcome.played {
+        let Play::Packet { payload, .. } = play else { panic!("{play:?}") };
+        assert_eq!(Some(*when), outcome.arrivals[index_of(payload) as usize]);
+    }
+}
+
+#[test]
+fn single_losses_are_recovered_from_the_next_packet() {
+    let network = Network { loss: 0.05, ..PERFECT };
+    let outcome = simulate(network, 5_000, 2);
+    check(network, &outcome);
+    let lost = outcome.arrivals.iter().filter(|arrival| arrival.is_none()).count() as u64;
+    assert_eq!(outcome.stats.recovered + outcome.stats.concealed, lost);
+    assert!(outcome.stats.recovered as f64 > 0.85 * lost as f64, "{:?}", outcome.stats);
+    assert_eq!(outcome.duration(20), 5_000 * 20 * MS);
+}
+
+#[test]
+fn reordered_packets_are_put_in_order_once_the_jitter_is_known() {
+    let network = Network { jitter_ms: 60.0, ..PERFECT };
+    let outcome = simulate(network, 5_000, 3);
+    check(network, &outcome);
+    assert!(outcome.stats.reordered > 500, "{:?}", outcome.stats);
+    assert!(outcome.stats.late < 100, "{:?}", outcome.stats);
+}
+
+#[test]
+fn duplicates_are_dropped() {
+    let network = Network { duplicates: 0.5, jitter_ms: 30.0, ..PERFECT };
+    let outcome = simulate(network, 2_000, 4);
+    check(network, &outcome);
+    assert!(outcome.stats.duplicate + outcome.stats.late > 800);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+    #[test]
+    fn on_any_network_order_holds_delay_is_bounded_and_every_loss_is_named(
+        packet_ms in prop::sample::select(vec![10u64, 20, 40, 60]),
+        loss in 0.0..0.2,
+        duplicates in 0.0..0.2,
+        jitter_ms in 0.0..100.0,
+        sequence: u16,
+        timestamp: u32,
+        seed: u64,
+    ) {
+        let network = Network { packet_ms, loss, duplicates, jitter_ms, sequence, timestamp };
+        let outcome = simulate(network, 600, seed);
+        check(network, &outcome);
+        // Time neither stretches nor shrinks but for pauses that were none.
+        let sent = 600 * packet_ms as u32 * MS;
+        let played = outcome.duration(packet_ms) - outcome.stats.silence.min(outcome.duration(packet_ms));
+        let tolerance = outcome.stats.silence + sent / 20;
+        prop_assert!(played + tolerance >= sent && played <= sent + tolerance, "{played:?} of {sent:?}");
+    }
+
+    #[test]
+    fn no_packets_make_it_panic_or_grow(
+        packets in prop::collection::vec((any::<u16>(), any::<u32>(), 0u64..5_000, prop::sample::select(vec![10u64, 20, 40, 60])), 0..600),
+        asked in any::<bool>(),
+    ) {
+        let start = Instant::now();
+        let (mut buffer, mut now, mut played) = (JitterBuffer::new(), start, Vec::new());
+        for (sequence, timestamp, later, packet_ms) in packets {
+            now += later as u32 * MS / 10;
+            buffer.push(sequence, timestamp, payload(packet_ms, 0), now);
+            if asked {
+                drain(&mut buffer, now, &mut played);
+            }
+        }
+        prop_assert!(buffer.waiting.len() <= CAPACITY);
+        drain(&mut buffer, now + 500 * MS, &mut played);
+    }
+}
+
+/// Pushes packet `index` of an ordinary stream at `ms`.
+fn push(buffer: &mut JitterBuffer, start: Instant, index: u64, timestamp_ms: u64, ms: u32) {
+    buffer.push(index as u16, (timestamp_ms * 48) as u32, payload(20, index), start + ms * MS);
+}
+
+#[test]
+fn a_stream_that_stops_becomes_silence_that_keeps_up_with_the_clock() {
+    let start = Instant::now();
+    let (mut buffer, mut played) = (JitterBuffer::new(), Vec::new());
+    assert_eq!(buffer.pop(start), Play::Wait { until: None });
+    push(&mut buffer, start, 0, 0, 0);
+    let mut now = start;
+    while now < start + 1_000 * MS {
+        now = drain(&mut buffer, now, &mut played).unwrap();
+    }
+    assert!(buffer.stats().silence >= 1_000 * MS - 20 * MS - PAUSE - MIN_PATIENCE - 20 * MS);
+    assert!(buffer.stats().silence <= 1_000 * MS);
+    // The sender resumes: the remainder of the pause, then its sound, at once.
+    played.clear();
+    push(&mut buffer, start, 1, 1_020, 1_020);
+    drain(&mut buffer, start + 1_020 * MS, &mut played);
+    let total = 20 * MS + buffer.stats().silence;
+    assert_eq!(total, 1_020 * MS, "silence fills exactly what the sender left out");
+    assert!(matches!(played.last(), Some((_, Play::Packet { .. }))));
+}
+
+#[test]
+fn a_stalled_network_loses_nothing() {
+    let start = Instant::now();
+    let (mut buffer, mut played) = (JitterBuffer::new(), Vec::new());
+    for index in 0..10 {
+        push(&mut buffer, start, index, index * 20, index as u32 * 20);
+        drain(&mut buffer, start + index as u32 * 20 * MS, &mut played);
+    }
+    drain(&mut buffer, start + 700 * MS, &mut played);
+    // What was on its way arrives at once.
+    for index in 10..40 {
+        push(&mut buffer, start, index, index * 20, 700);
+        drain(&mut buffer, start + 700 * MS, &mut played);
+    }
+    assert_eq!(buffer.stats().released, 40);
+    assert_eq!(buffer.stats().recovered + buffer.stats().concealed + buffer.stats().late, 0);
+}
+
+#[test]
+fn a_long_gap_is_skipped_instead_of_filled() {
+    let start = Instant::now();
+    let mut buffer = JitterBuffer::new();
+    push(&mut buffer, start, 0, 0, 0);
+    push(&mut buffer, start, 500, 10_000, 40);
+    let mut played = Vec::new();
+    drain(&mut buffer, start + 60 * MS, &mut played);
+    assert_eq!(played.len(), 2, "{played:?}");
+    assert_eq!((buffer.stats().skipped, buffer.stats().concealed), (499, 0));
+}
+
+#[test]
+fn a_stream_that_begins_anew_is_followed_and_a_stray_packet_is_not() {
+    let start = Instant::now();
+    let (mut buffer, mut played) = (JitterBuffer::new(), Vec::new());
+    for index in 0..5 {
+        push(&mut buffer, start, index, index * 20, index as u32 * 20);
+    }
+    push(&mut buffer, start, 40_000, 5, 100);
+    push(&mut buffer, start, 5, 100, 100);
+    drain(&mut buffer, start + 100 * MS, &mut played);
+    assert_eq!((buffer.stats().released, buffer.stats().invalid), (6, 1));
+    for index in 0..5 {
+        push(&mut buffer, start, 30_000 + index, 7_000_000 + index * 20, 120 + index as u32 * 20);
+        drain(&mut buffer, start + (120 + index as u32 * 20) * MS, &mut played);
+    }
+    assert_eq!((buffer.stats().released, buffer.stats().invalid), (10, 2), "the first one is the stray that it seemed");
+}
+
+#[test]
+fn what_is_not_opus_is_dropped() {
+    let mut buffer = JitterBuffer::new();
+    for bad in [&[][..], &[0x03], &[0x1b, 0x3f]] {
+        buffer.push(1, 1, Bytes::copy_from_slice(bad), Instant::now());
+    }
+    assert_eq!((buffer.stats().invalid, buffer.pop(Instant::now())), (3, Play::Wait { until: None }));
+}
+
+#[test]
+fn patience_follows_the_jitter_within_its_bounds() {
+    let start = Instant::now();
+    let mut buffer = JitterBuffer::new();
+    assert_eq!(buffer.patience(), MIN_PATIENCE);
+    let mut random = Random::new(9);
+    for index in 0..200 {
+        let delay = (random.unit() * 40.0) as u32;
+        push(&mut buffer, start, index, index * 20, index as u32 * 20 + delay);
+    }
+    assert!((20 * MS..80 * MS).contains(&buffer.patience()), "{:?}", buffer.patience());
+    for index in 200..400 {
+        let delay = (random.unit() * 240.0) as u32;
+        push(&mut buffer, start, index, index * 20, index as u32 * 20 + delay);
+    }
+    assert_eq!(buffer.patience(), MAX_PATIENCE);
+}

@@ -1,0 +1,304 @@
+//! Opus for voice: 20 ms packets out; packets of any length, forward error correction and concealment in.
+
+use std::time::Duration;
+
+use ::opus::{Application, Bitrate, Channels, Decoder, Encoder, ErrorCode, packet};
+use bytes::Bytes;
+use thiserror::Error;
+
+/// Duration of one packet that we send.
+pub const FRAME: Duration = Duration::from_millis(20);
+/// Opus packets last 120 ms at most.
+const LONGEST: Duration = Duration::from_millis(120);
+/// The smallest step in which a decoder conceals.
+const STEP: Duration = Duration::from_micros(2500);
+/// Rates that Opus encodes from and decodes to, whatever the other side uses.
+pub const RATES: [u32; 5] = [8_000, 12_000, 16_000, 24_000, 48_000];
+/// Bits a second of speech: transparent for a mono voice, with room for the error correction.
+const BITRATE: i32 = 32_000;
+/// Packet loss in percent that the encoder prepares for at first, at least and at most; above zero it spends bits on a
+/// copy of the packet before.
+const EXPECTED_LOSS: (i32, i32, i32) = (10, 5, 30);
+/// Encoder effort, 0-10: beyond 5 a voice at this bit rate gains nothing that one hears.
+const COMPLEXITY: i32 = 5;
+/// Root mean square below which a frame may become discontinuous, -55 dB of full scale. The library's own judgement takes
+/// every steady sound for background noise: it would cut off a held note.
+const QUIET: f32 = 1.78e-3;
+/// No packet that we write is larger; it fits one datagram with all headers.
+const MAX_PACKET: usize = 1_000;
+
+/// What can go wrong with a codec.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum OpusError {
+    /// Opus knows five rates.
+    #[error("Opus runs at 8000, 12000, 16000, 24000 or 48000 Hz, not at {0}")]
+    UnsupportedRate(u32),
+    /// A frame to encode must last exactly 20 ms.
+    #[error("a frame has {expected} samples, got {got}")]
+    FrameLength {
+        /// What 20 ms are.
+        expected: usize,
+        /// What was given.
+        got: usize,
+    },
+    /// A packet is not Opus; the decoder goes on with the next one.
+    #[error("the packet is not valid Opus")]
+    Corrupt,
+    /// The library failed otherwise.
+    #[error("Opus failed: {0}")]
+    Library(&'static str),
+}
+
+impl From<::opus::Error> for OpusError {
+    fn from(error: ::opus::Error) -> Self {
+        match error.code() {
+            ErrorCode::InvalidPacket => Self::Corrupt,
+            code => Self::Library(code.description()),
+        }
+    }
+}
+
+/// One packet to send.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Encoded {
+    /// The RTP payload.
+    pub payload: Bytes,
+    /// Discontinuous transmission: the packet says only that silence goes on. It may be left out.
+    pub silent: bool,
+}
+
+/// Speech to packets of 20 ms: mono, in-band error correction, discontinuous transmission.
+#[derive(Debug)]
+pub struct OpusEncoder {
+    encoder: Encoder,
+    frame_samples: usize,
+}
+
+impl OpusEncoder {
+    /// An encoder of samples at `rate`, one of [`RATES`].
+    pub fn new(rate: u32) -> Result<Self, OpusError> {
+        check_rate(rate)?;
+        let mut encoder = Encoder::new(rate, Channels::Mono, Application::Voip)?;
+        encoder.set_bitrate(Bitrate::Bits(BITRATE))?;
+        encoder.set_complexity(COMPLEXITY)?;
+        encoder.set_inband_fec(true)?;
+        encoder.set_packet_loss_perc(EXPECTED_LOSS.0)?;
+        Ok(Self { encoder, frame_samples: samples_in(FRAME, rate) })
+    }
+
+    /// Prepares for this share of packets to be lost, 0 to 1, as the listener reports it.
+    pub fn expect_loss(&mut self, share: f64) -> Result<(), OpusError> {
+        let (_, least, most) = EXPECTED_LOSS;
+        let percent = if share.is_finite() { (share * 100.0).ceil() as i32 } else { least };
+        Ok(self.encoder.set_packet_loss_perc(percent.clamp(least, most))?)
+    }
+
+    /// Samples of one frame.
+    pub fn frame_samples(&self) -> usize {
+        self.frame_samples
+    }
+
+    /// Encodes exactly one frame.
+    pub fn encode(&mut self, frame: &[f32]) -> Result<Encoded, OpusError> {
+        if frame.len() != self.frame_samples {
+            return Err(OpusError::FrameLength { expected: self.frame_samples, got: frame.len() });
+        }
+        let power = frame.iter().map(|sample| sample * sample).sum::<f32>() / frame.len() as f32;
+        self.encoder.set_dtx(power < QUIET * QUIET)?;
+        let mut packet = [0; MAX_PACKET];
+        let length = self.encoder.encode_float(frame, &mut packet)?;
+        // The library's own rule: a packet of at most two bytes need not be sent.
+        Ok(Encoded { payload: Bytes::copy_from_slice(&packet[..length]), silent: length <= 2 })
+    }
+
+    /// Forgets the signal so far, as when an answer was cut off.
+    pub fn reset(&mut self) -> Result<(), OpusError> {
+        Ok(self.encoder.reset_state()?)
+    }
+}
+
+/// Packets to samples at a rate of our choice, without a resampler.
+#[derive(Debug)]
+pub struct OpusDecoder {
+    decoder: Decoder,
+    rate: u32,
+}
+
+impl OpusDecoder {
+    /// A decoder to mono samples at `rate`, one of [`RATES`].
+    pub fn new(rate: u32) -> Result<Self, OpusError> {
+        check_rate(rate)?;
+        Ok(Self { decoder: Decoder::new(rate, Channels::Mono)?, rate })
+    }
+
+    /// Decodes a packet of 2.5 to 120 ms.
+    pub fn decode(&mut self, packet: &[u8]) -> Result<Vec<f32>, OpusError> {
+        let duration = packet_duration(packet)?;
+        self.run(packet, duration, false)
+    }
+
+    /// Reconstructs a lost packet that lasted `lost` from the copy inside of the packet after it; conceals if `next`
+    /// carries none. Then [`Self::decode`] `next` itself.
+    pub fn decode_fec(&mut self, next: &[u8], lost: Duration) -> Result<Vec<f32>, OpusError> {
+        packet_duration(next)?;
+        self.run(next, whole_steps(lost), true)
+    }
+
+    /// Continues the signal over a loss of `lost`, fading out as losses go on.
+    pub fn conceal(&mut self, lost: Duration) -> Result<Vec<f32>, OpusError> {
+        self.run(&[], whole_steps(lost), false)
+    }
+
+    /// `duration` of sound; an empty `packet` conceals.
+    fn run(&mut self, packet: &[u8], duration: Duration, fec: bool) -> Result<Vec<f32>, OpusError> {
+        let mut samples = vec![0.0; samples_in(duration, self.rate)];
+        let length = self.decoder.decode_float(packet, &mut samples, fec)?;
+        samples.truncate(length);
+        Ok(samples)
+    }
+}
+
+/// How long a packet lasts, from its header.
+pub fn packet_duration(packet: &[u8]) -> Result<Duration, OpusError> {
+    // At this rate a sample is the RTP tick, and every Opus duration is a whole number of them.
+    const RATE: u32 = 48_000;
+    if packet.is_empty() {
+        return Err(OpusError::Corrupt);
+    }
+    let samples = packet::get_nb_samples(packet, RATE)?;
+    let duration = Duration::from_micros(samples as u64 * 1_000_000 / u64::from(RATE));
+    if duration.is_zero() || duration > LONGEST { Err(OpusError::Corrupt) } else { Ok(duration) }
+}
+
+fn check_rate(rate: u32) -> Result<(), OpusError> {
+    if RATES.contains(&rate) { Ok(()) } else { Err(OpusError::UnsupportedRate(rate)) }
+}
+
+fn samples_in(duration: Duration, rate: u32) -> usize {
+    (duration.as_micros() * u128::from(rate) / 1_000_000) as usize
+}
+
+/// Decoders fill losses only in whole steps; at least one, at most the longest packet.
+fn whole_steps(duration: Duration) -> Duration {
+    let steps = (duration.as_micros() / STEP.as_micros()).clamp(1, LONGEST.as_micros() / STEP.as_micros());
+    STEP * steps as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use repartee_testkit::signal::{dominant_frequency, level_db, sine};
+
+    use super::*;
+
+    fn encode(rate: u32, samples: &[f32]) -> Vec<Encoded> {
+        let mut encoder = OpusEncoder::new(rate).unwrap();
+        samples.chunks_exact(encoder.frame_samples()).map(|frame| encoder.encode(frame).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_tone_keeps_its_pitch_and_level_from_the_models_rate_to_the_detectors() {
+        let packets = encode(24_000, &sine(440.0, 24_000, 24_000));
+        let mut decoder = OpusDecoder::new(16_000).unwrap();
+        let heard: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
+        assert_eq!(heard.len(), 16_000);
+        let settled = &heard[3_200..];
+        assert!((dominant_frequency(settled, 16_000) - 440.0).abs() < 3.0);
+        assert!((level_db(settled) - level_db(&sine(440.0, 24_000, 24_000))).abs() < 1.0);
+    }
+
+    #[test]
+    fn silence_becomes_discontinuous() {
+        let packets = encode(24_000, &vec![0.0; 24_000]);
+        assert!(packets[25..].iter().any(|packet| packet.silent));
+        assert!(packets.iter().all(|packet| !packet.payload.is_empty()));
+    }
+
+    #[test]
+    fn a_held_note_is_not_taken_for_silence() {
+        let note = sine(440.0, 24_000, 72_000);
+        let packets = encode(24_000, &note);
+        assert!(packets.iter().all(|packet| !packet.silent));
+        let mut decoder = OpusDecoder::new(24_000).unwrap();
+        let heard: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
+        assert!((level_db(&heard[48_000..]) - level_db(&note)).abs() < 1.0);
+    }
+
+    #[test]
+    fn a_lost_packet_is_recovered_from_the_next_one_better_than_by_concealment() {
+        // A tone that jumps in pitch with every packet cannot be guessed from what came before.
+        let rate = 24_000;
+        let speech: Vec<f32> = (0..50).flat_map(|i| sine(200.0 + 150.0 * f64::from(i % 7), rate, 480)).collect();
+        let packets = encode(rate, &speech);
+        let (mut whole, mut fec, mut plc) =
+            (OpusDecoder::new(rate).unwrap(), OpusDecoder::new(rate).unwrap(), OpusDecoder::new(rate).unwrap());
+        let (mut fec_error, mut plc_error) = (0.0, 0.0);
+        for (i, packet) in packets.iter().enumerate() {
+            let reference = whole.decode(&packet.payload).unwrap();
+            if i % 5 == 4 && i + 1 < packets.len() {
+                let difference =
+                    |guess: &[f32]| -> f32 { guess.iter().zip(&reference).map(|(a, b)| (a - b).powi(2)).sum() };
+                fec_error += difference(&fec.decode_fec(&packets[i + 1].payload, FRAME).unwrap());
+                plc_error += difference(&plc.conceal(FRAME).unwrap());
+            } else {
+                fec.decode(&packet.payload).unwrap();
+                plc.decode(&packet.payload).unwrap();
+            }
+        }
+        assert!(fec_error < 0.7 * plc_error, "with correction {fec_error}, without {plc_error}");
+    }
+
+    #[test]
+    fn concealment_fills_the_time_that_was_lost_and_fades() {
+        let mut decoder = OpusDecoder::new(16_000).unwrap();
+        for packet in encode(24_000, &sine(440.0, 24_000, 4_800)) {
+            decoder.decode(&packet.payload).unwrap();
+        }
+        let filled: Vec<_> = (0..25).map(|_| decoder.conceal(FRAME).unwrap()).collect();
+        assert!(filled.iter().all(|samples| samples.len() == 320));
+        assert!(level_db(&filled[24]) < level_db(&filled[0]) - 20.0);
+        assert_eq!(decoder.conceal(Duration::from_secs(3600)).unwrap().len(), 16 * 120);
+        assert_eq!(decoder.conceal(Duration::ZERO).unwrap().len(), 40);
+    }
+
+    #[test]
+    fn packets_of_every_length_say_how_long_they_are() {
+        // Code 0 (one frame) with the configurations of SILK 10, 20, 40, 60 ms; code 1 (two frames) of 20 ms.
+        for (toc, ms) in [(0x00, 10), (0x08, 20), (0x10, 40), (0x18, 60), (0x09, 40)] {
+            assert_eq!(packet_duration(&[toc, 0, 0]), Ok(Duration::from_millis(ms)));
+        }
+    }
+
+    #[test]
+    fn corrupt_packets_are_errors_and_the_decoder_goes_on() {
+        let mut decoder = OpusDecoder::new(16_000).unwrap();
+        assert_eq!(decoder.decode(&[]), Err(OpusError::Corrupt));
+        // Code 3 without its frame count; more than 120 ms; padding longer than the packet.
+        for bad in [&[0x03][..], &[0x1b, 0x3f, 0, 0], &[0x0b, 0x41, 0xff, 0xff, 1]] {
+            assert_eq!(decoder.decode(bad), Err(OpusError::Corrupt), "{bad:?}");
+        }
+        let packets = encode(24_000, &sine(440.0, 24_000, 9_600));
+        let heard: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
+        assert!(level_db(&heard[3_200..]) > -20.0);
+    }
+
+    #[test]
+    fn wrong_sizes_and_rates_are_typed_errors() {
+        assert_eq!(OpusEncoder::new(44_100).unwrap_err(), OpusError::UnsupportedRate(44_100));
+        assert_eq!(OpusDecoder::new(0).unwrap_err(), OpusError::UnsupportedRate(0));
+        let error = OpusEncoder::new(24_000).unwrap().encode(&[0.0; 479]).unwrap_err();
+        assert_eq!(error, OpusError::FrameLength { expected: 480, got: 479 });
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_from_the_network_make_it_panic(packets in proptest::collection::vec(proptest::collection::vec(0u8.., 0..80), 1..20)) {
+            let mut decoder = OpusDecoder::new(16_000).unwrap();
+            for packet in packets {
+                if let Ok(samples) = decoder.decode(&packet) {
+                    assert!(samples.len() <= 16 * 120 && samples.iter().all(|sample| sample.is_finite()));
+                }
+                let _ = decoder.decode_fec(&packet, FRAME);
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+// A script of one range is meant as one.
+#![allow(clippy::single_range_in_vec_init)]
+
+use repartee_testkit::random::Random;
+use repartee_testkit::signal::level_db;
+
+use super::*;
+
+/// Says what its script says, in frames of 16 ms.
+struct Scripted(Box<dyn FnMut(usize) -> f32>, usize);
+
+impl VoiceDetector for Scripted {
+    fn frame_len(&self) -> usize {
+        256
+    }
+
+    fn probability(&mut self, frame: &[f32]) -> f32 {
+        assert_eq!(frame.len(), 256);
+        self.1 += 1;
+        (self.0)(self.1 - 1)
+    }
+}
+
+/// A detector for which the given ranges of frames are voice.
+fn scripted<const N: usize>(voice: [std::ops::Range<usize>; N]) -> TurnDetector<Scripted> {
+    let probability = move |frame| if voice.iter().any(|range| range.contains(&frame)) { 0.9 } else { 0.1 };
+    TurnDetector::new(Scripted(Box::new(probability), 0), TurnSettings::default())
+}
+
+fn silence(ms: usize) -> Vec<f32> {
+    vec![0.0; ms * 16]
+}
+
+/// Two utterances of a synthetic voice (espeak-ng), 16 kHz.
+fn speech(name: &str) -> Vec<f32> {
+    let path = format!("{}/testdata/{name}.wav", env!("CARGO_MANIFEST_DIR"));
+    let mut reader = hound::WavReader::open(path).unwrap();
+    assert_eq!(reader.spec().sample_rate, RATE);
+    reader.samples::<i16>().map(|sample| f32::from(sample.unwrap()) / 32768.0).collect()
+}
+
+fn started(event: TurnEvent) -> u64 {
+    match event {
+        TurnEvent::SpeechStarted { audio_start_ms } => audio_start_ms,
+        _ => panic!("{event:?}"),
+    }
+}
+
+fn stopped(event: TurnEvent) -> u64 {
+    match event {
+        TurnEvent::SpeechStopped { audio_end_ms } => audio_end_ms,
+        _ => panic!("{event:?}"),
+    }
+}
+
+#[test]
+fn a_turn_begins_before_its_voice_and_ends_after_the_configured_silence() {
+    let mut turns = scripted([50..100]);
+    let events = turns.push(&silence(3_000));
+    let voice_end = 100 * 16;
+    assert_eq!(
+        events,
+        [
+            TurnEvent::SpeechStarted { audio_start_ms: 50 * 16 - 300 },
+            // The first frame boundary at which 500 ms of silence are complete.
+            TurnEvent::SpeechStopped { audio_end_ms: voice_end + 512 },
+        ]
+    );
+    assert_eq!(events[0].sample(), 500 * 16);
+}
+
+#[test]
+fn padding_never_reaches_before_the_session_or_into_the_turn_before() {
+    let mut turns = scripted([5..40, 75..120]);
+    let events = turns.push(&silence(4_000));
+    assert_eq!(started(events[0]), 0);
+    let end = stopped(events[1]);
+    assert_eq!(started(events[2]), end, "the padding would begin at {} ms", 75 * 16 - 300);
+}
+
+#[test]
+fn clicks_open_no_turn() {
+    let mut turns = scripted([10..12, 30..33, 50..51]);
+    assert_eq!(turns.push(&silence(2_000)), []);
+}
+
+#[test]
+fn a_pause_shorter_than_the_silence_stays_within_the_turn() {
+    let mut turns = scripted([10..40, 65..80]);
+    let events = turns.push(&silence(3_000));
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert_eq!(stopped(events[1]), 80 * 16 + 512);
+}
+
+#[test]
+fn a_pause_is_suspected_once_and_taken_back_if_the_voice_returns() {
+    let mut turns = scripted([10..40, 60..80]);
+    turns.configure(TurnSettings { pause_ms: Some(200), ..turns.settings() });
+    let events = turns.push(&silence(3_000));
+    assert_eq!(
+        events[1..],
+        [
+            TurnEvent::Paused { audio_end_ms: 40 * 16 + 208 },
+            TurnEvent::Resumed { audio_ms: 60 * 16 },
+            TurnEvent::Paused { audio_end_ms: 80 * 16 + 208 },
+            TurnEvent::SpeechStopped { audio_end_ms: 80 * 16 + 512 },
+        ]
+    );
+    // Silence that ends a turn as soon leaves nothing to suspect.
+    let mut turns = scripted([10..40]);
+    turns.configure(TurnSettings { pause_ms: Some(200), silence_duration_ms: 200, ..turns.settings() });
+    assert_eq!(turns.push(&silence(1_000)).len(), 2);
+}
+
+#[test]
+fn each_pause_is_judged_once_by_what_was_said() {
+    /// Waits for the longer the quieter the turn's last 100 ms were; counts questions.
+    #[derive(Debug)]
+    struct Judge(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+
+    impl EndOfTurn for Judge {
+        fn memory_ms(&self) -> u64 {
+            100
+        }
+
+        fn patience_ms(&mut self, eagerness: Eagerness, turn: &[f32]) -> u64 {
+            assert_eq!((eagerness, turn.len()), (Eagerness::High, 1_600));
+            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            if turn.iter().all(|sample| *sample == 0.0) { 800 } else { 300 }
+        }
+    }
+
+    let asked = std::sync::Arc::default();
+    let mut turns = scripted([10..40, 60..80]).judging_with(Box::new(Judge(std::sync::Arc::clone(&asked))));
+    turns.configure(TurnSettings { eagerness: Some(Eagerness::High), ..turns.settings() });
+    let mut events = turns.push(&silence(80 * 16));
+    assert_eq!(events.len(), 1, "800 ms are more than the first pause lasts");
+    events.extend(turns.push(&vec![0.1; 16_000]));
+    assert_eq!(events[1..], [TurnEvent::SpeechStopped { audio_end_ms: 80 * 16 + 304 }]);
+    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 2);
+}
+
+#[test]
+fn an_interruption_takes_120_ms_of_voice() {
+    for (frames, begins) in [(7, false), (8, true)] {
+        let mut turns = scripted([10..10 + frames]);
+        turns.guard(Some(0.0));
+        assert_eq!(!turns.push(&silence(400)).is_empty(), begins, "{frames} frames");
+    }
+}
+
+#[test]
+fn our_own_voice_from_the_callers_loudspeaker_interrupts_nothing() {
+    use std::time::Instant;
+
+    use crate::own_voice::OwnVoice;
+
+    let answer: Vec<f32> = speech("sentence").repeat(3);
+    let caller = speech("question");
+    // Which of them the microphone hears, and what it makes of it.
+    let listen = |guarded: bool, interrupting: bool| -> Vec<TurnEvent> {
+        let (mut turns, mut own) = (TurnDetector::default(), OwnVoice::new(RATE));
+        let start = Instant::now();
+        own.speak(&answer, start);
+        let delay = 1_600;
+        let mut events = Vec::new();
+        for at in (0..answer.len() + 8_000).step_by(320) {
+            let heard: Vec<f32> = (at..at + 320)
+                .map(|i| {
+                    let echo = i.checked_sub(delay).and_then(|i| answer.get(i)).map_or(0.0, |sample| sample * 0.1);
+                    let voice = i.checked_sub(24_000).and_then(|i| caller.get(i)).filter(|_| interrupting);
+                    echo + voice.copied().unwrap_or(0.0)
+                })
+                .collect();
+            let now = start + Duration::from_millis(at as u64 / 16);
+            turns.guard(own.level(now).filter(|_| guarded));
+            events.extend(turns.push(&heard));
+        }
+        events
+    };
+    assert!(!listen(false, false).is_empty(), "without knowing better it is a voice");
+    assert_eq!(listen(true, false), []);
+    let begun = started(listen(true, true)[0]);
+    assert!((1_200..2_000).contains(&begun), "the caller speaks from 1500 ms on, less the padding: {begun}");
+}
+
+#[test]
+fn settings_change_while_a_turn_is_open() {
+    let mut turns = scripted([10..40]);
+    assert_eq!(turns.push(&silence(40 * 16)).len(), 1);
+    turns.configure(TurnSettings { silence_duration_ms: 200, ..turns.settings() });
+    assert_eq!(turns.push(&silence(1_000)), [TurnEvent::SpeechStopped { audio_end_ms: 40 * 16 + 208 }]);
+}
+
+#[test]
+fn a_turn_ended_by_the_client_leaves_no_event_behind_and_floors_the_next() {
+    let mut turns = scripted([10..60, 60..100]);
+    turns.push(&silence(60 * 16));
+    assert!(turns.is_speaking());
+    turns.end_turn();
+    assert!(!turns.is_speaking());
+    let events = turns.push(&silence(1_500));
+    assert_eq!(started(events[0]), 60 * 16);
+    assert_eq!(events.len(), 2);
+}
+
+#[test]
+fn no_event_names_audio_that_need_not_have_been_kept() {
+    let mut turns = scripted([10..14, 20..30, 90..94, 95..120]);
+    for _ in 0..1_000 {
+        let keep_from = turns.keep_from();
+        for event in turns.push(&silence(3)) {
+            if let TurnEvent::SpeechStarted { .. } = event {
+                assert!(event.sample() >= keep_from, "{event:?}, kept from {keep_from}");
+            }
+        }
+    }
+    assert_eq!(turns.received(), 48_000);
+}
+
+#[test]
+fn any_split_gives_the_same_turns() {
+    let mut audio = silence(700);
+    audio.extend(speech("question"));
+    audio.extend(silence(900));
+    let whole = TurnDetector::default().push(&audio);
+    assert_eq!(whole.len(), 2);
+    for piece in [1, 160, 320, 777, 16_000] {
+        let mut turns = TurnDetector::default();
+        let events: Vec<_> = audio.chunks(piece).flat_map(|chunk| turns.push(chunk)).collect();
+        assert_eq!(events, whole, "pieces of {piece}");
+    }
+}
+
+#[test]
+fn spoken_sentences_are_turns_whose_boundaries_fit_the_sound() {
+    for name in ["question", "sentence"] {
+        let voice = speech(name);
+        let voice_ms = voice.len() as u64 / 16;
+        let mut turns = TurnDetector::default();
+        let mut audio = silence(1_000);
+        audio.extend(&voice);
+        audio.extend(silence(1_500));
+        audio.extend(&voice);
+        audio.extend(silence(1_500));
+        let events = turns.push(&audio);
+        assert_eq!(events.len(), 4, "{name}: {events:?}");
+        for (turn, begin) in [(0, 1_000), (1, 2_500 + voice_ms)] {
+            let (start, end) = (started(events[2 * turn]), stopped(events[2 * turn + 1]));
+            let voice_start = start + 300;
+            assert!((begin - 100..=begin + 150).contains(&voice_start), "{name}: {voice_start}, said at {begin}");
+            let said = begin + voice_ms;
+            assert!((said - 250 + 500..=said + 150 + 500).contains(&end), "{name}: {end}, ended at {said}");
+        }
+    }
+}
+
+#[test]
+fn a_quiet_voice_and_one_in_noise_are_heard_too() {
+    let mut random = Random::new(1);
+    for (gain, noise) in [(0.05, 0.0), (0.5, 0.01)] {
+        let mut audio = silence(1_000);
+        audio.extend(speech("question").iter().map(|sample| sample * gain));
+        audio.extend(silence(1_500));
+        for sample in &mut audio {
+            *sample += noise * (random.unit() as f32 * 2.0 - 1.0);
+        }
+        let events = TurnDetector::default().push(&audio);
+        assert_eq!(events.len(), 2, "gain {gain}, noise {noise}: {events:?}");
+    }
+}
+
+#[test]
+fn noise_hum_and_clicks_are_no_turns() {
+    let mut random = Random::new(2);
+    let noise: Vec<f32> = (0..160_000).map(|_| 0.1 * (random.unit() as f32 * 2.0 - 1.0)).collect();
+    assert!(level_db(&noise) > -30.0);
+    assert_eq!(TurnDetector::default().push(&noise), []);
+    let hum: Vec<f32> =
+        (0..160_000).map(|i| 0.1 * (std::f32::consts::TAU * 50.0 * i as f32 / 16_000.0).sin()).collect();
+    assert_eq!(TurnDetector::default().push(&hum), []);
+    let clicks: Vec<f32> = (0..160_000).map(|i| if i % 8_000 < 16 { 0.8 } else { 0.0 }).collect();
+    assert_eq!(TurnDetector::default().push(&clicks), []);
+}
+
+#[test]
+fn values_that_are_no_samples_do_not_deafen_it() {
+    let mut turns = TurnDetector::default();
+    turns.push(&[f32::NAN, f32::INFINITY, -1e30].repeat(2_000));
+    turns.push(&silence(1_000));
+    turns.end_turn();
+    let mut audio = speech("question");
+    audio.extend(silence(1_000));
+    assert_eq!(turns.push(&audio).len(), 2);
+}

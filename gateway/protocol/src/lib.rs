@@ -1,0 +1,45 @@
+//! The OpenAI Realtime GA wire: every event that Repartee takes or sends, typed both ways, one file per family.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`session`] | `session.*` and the session's configuration |
+//! | [`input_audio`] | `input_audio_buffer.*` |
+//! | [`output_audio`] | `output_audio_buffer.*`, which only callers with a server-side playout clock see |
+//! | [`item`] | `conversation.item.*` and the items themselves |
+//! | [`response`] | `response.*` |
+//! | [`rate_limits`] | `rate_limits.updated` |
+//! | [`error`] | `error`, and the same body in HTTP answers |
+//! | [`merge`] | what an absent field and a `null` mean in an update |
+//!
+//! Nothing here knows what an event does: that is the crate `repartee-realtime`.
+
+pub mod error;
+pub mod input_audio;
+pub mod item;
+pub mod merge;
+pub mod output_audio;
+pub mod rate_limits;
+pub mod response;
+pub mod session;
+
+mod client;
+mod server;
+
+pub use client::{ClientEvent, ClientMessage};
+pub use error::{ErrorBody, ErrorKind};
+pub use server::{ServerEvent, ServerMessage};
+
+/// A type with one value, which is one string on the wire.
+macro_rules! literal {
+    ($(#[$meta:meta])* $name:ident = $text:literal) => {
+        $(#[$meta])*
+        #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+        pub enum $name {
+            /// The value.
+            #[default]
+            #[serde(rename = $text)]
+            Value,
+        }
+    };
+}
+pub(crate) use literal;

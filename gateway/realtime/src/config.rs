@@ -1,0 +1,134 @@
+//! Updates of the configuration: what stock clients ask for is accepted, mapped to what the model can do, and said.
+
+use repartee_engine_api::ModelInfo;
+use repartee_media::end_of_turn;
+use repartee_media::{resample, vad::TurnSettings};
+use repartee_protocol::merge::{merge, strip_nulls, unmet};
+use repartee_protocol::session::{AudioFormat, Eagerness, Modality, ServerVad, Session, TurnDetection};
+use repartee_protocol::{ErrorBody, ErrorKind};
+use serde_json::Value;
+
+use super::tools;
+
+/// The longest prefix padding, in ms: it is kept in memory while nobody speaks.
+const MAX_PREFIX_MS: u32 = 5_000;
+/// The longest silence that ends a turn, in ms.
+const MAX_SILENCE_MS: u32 = 60_000;
+/// The shortest and the longest idle timeout, in ms, as in the published reference.
+const IDLE_MS: std::ops::RangeInclusive<u32> = 5_000..=30_000;
+/// Silence after which an answer is begun on suspicion, in ms.
+const PAUSE_MS: u64 = 200;
+/// The longest instructions, in bytes.
+pub(super) const MAX_INSTRUCTIONS: usize = 256 << 10;
+/// The most that the fields which are only repeated to the client (tools and their choice) may hold, in bytes.
+const MAX_ECHOED: usize = 256 << 10;
+
+/// The configuration of a new conversation.
+pub(super) fn initial(id: &str, model: &ModelInfo) -> Session {
+    let mut config = Session { id: id.to_owned(), ..Session::default() };
+    config.audio.input.turn_detection = Some(TurnDetection::ServerVad(ServerVad::default()));
+    serve(&mut config, model);
+    config
+}
+
+/// `config` with `patch` applied. Only what cannot be served at all is an error, and leaves everything as it was.
+pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Result<Session, ErrorBody> {
+    if !patch.is_object() {
+        return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "`session` is an object").at("session"));
+    }
+    let mut merged = to_value(config)?;
+    merge(&mut merged, patch);
+    strip_nulls(&mut merged);
+    let mut next: Session =
+        serde_path_to_error::deserialize(merged).map_err(|error| ErrorBody::from_path(&error, "session"))?;
+    check(&next)?;
+    next.id.clone_from(&config.id);
+    next.repartee.warnings.clear();
+    serve(&mut next, model);
+    next.repartee.warnings = unmet(patch, &to_value(&next)?, "session");
+    Ok(next)
+}
+
+fn to_value(config: &Session) -> Result<Value, ErrorBody> {
+    serde_json::to_value(config).map_err(|error| ErrorBody::server(ErrorKind::Internal, error.to_string()))
+}
+
+/// Refuses what has no meaning here.
+fn check(config: &Session) -> Result<(), ErrorBody> {
+    let refuse = |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param));
+    for (param, format) in [
+        ("session.audio.input.format.rate", config.audio.input.format),
+        ("session.audio.output.format.rate", config.audio.output.format),
+    ] {
+        check_rate(format, param)?;
+    }
+    if let Some(TurnDetection::ServerVad(vad)) = &config.audio.input.turn_detection {
+        let at = "session.audio.input.turn_detection";
+        if !(0.0..=1.0).contains(&vad.threshold) {
+            return refuse(&format!("{at}.threshold"), format!("a threshold is 0 to 1, got {}", vad.threshold));
+        }
+    }
+    if config.instructions.len() > MAX_INSTRUCTIONS {
+        return refuse("session.instructions", format!("instructions hold at most {MAX_INSTRUCTIONS} bytes"));
+    }
+    let echoed = config.tools.iter().chain([&config.tool_choice]).map(|value| value.to_string().len()).sum::<usize>();
+    if echoed > MAX_ECHOED {
+        return refuse("session.tools", format!("tools hold at most {MAX_ECHOED} bytes"));
+    }
+    tools::functions(&config.tools, "session.tools").map(drop)
+}
+
+/// Refuses rates at which nobody speaks.
+pub(super) fn check_rate(format: AudioFormat, param: &str) -> Result<(), ErrorBody> {
+    if resample::RATES.contains(&format.rate()) {
+        return Ok(());
+    }
+    let message = format!("sample rates are 8000 to 48000 Hz, got {}", format.rate());
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
+}
+
+/// Turns what was asked for into what is served.
+fn serve(config: &mut Session, model: &ModelInfo) {
+    config.model.clone_from(&model.name);
+    config.tracing = None;
+    config.prompt = None;
+    config.include = None;
+    config.truncation = Value::from("auto");
+    config.audio.input.noise_reduction = None;
+    config.audio.input.transcription = None;
+    config.audio.output.speed = 1.0;
+    config.tools.retain(|tool| model.tools && tools::is_function(tool));
+    let voice = &mut config.audio.output.voice;
+    if !model.voices.contains(voice) {
+        voice.clone_from(&model.default_voice);
+    }
+    // Both together mean sound, which has its transcript anyway.
+    let spoken = config.output_modalities.is_empty() || config.output_modalities.contains(&Modality::Audio);
+    config.output_modalities = vec![if spoken { Modality::Audio } else { Modality::Text }];
+    if let Some(TurnDetection::ServerVad(vad)) = &mut config.audio.input.turn_detection {
+        vad.idle_timeout_ms = vad.idle_timeout_ms.map(|ms| ms.clamp(*IDLE_MS.start(), *IDLE_MS.end()));
+        vad.prefix_padding_ms = vad.prefix_padding_ms.min(MAX_PREFIX_MS);
+        vad.silence_duration_ms = vad.silence_duration_ms.min(MAX_SILENCE_MS);
+    }
+}
+
+/// The detector's settings.
+pub(super) fn turn_settings(detection: &TurnDetection, speculative: bool) -> TurnSettings {
+    let settings = match detection {
+        TurnDetection::ServerVad(vad) => TurnSettings {
+            threshold: vad.threshold as f32,
+            prefix_padding_ms: vad.prefix_padding_ms.into(),
+            silence_duration_ms: vad.silence_duration_ms.into(),
+            ..TurnSettings::default()
+        },
+        TurnDetection::SemanticVad(vad) => {
+            let eagerness = match vad.eagerness {
+                Eagerness::Low => end_of_turn::Eagerness::Low,
+                Eagerness::Medium | Eagerness::Auto => end_of_turn::Eagerness::Medium,
+                Eagerness::High => end_of_turn::Eagerness::High,
+            };
+            TurnSettings { eagerness: Some(eagerness), ..TurnSettings::default() }
+        }
+    };
+    TurnSettings { pause_ms: Some(PAUSE_MS).filter(|_| speculative && detection.creates_response()), ..settings }
+}

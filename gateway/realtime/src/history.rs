@@ -1,0 +1,146 @@
+//! The conversation's items as the wire shows them. The engine keeps its own history under [`Entry::engine`].
+
+use repartee_engine_api::{InsertAt, ItemId};
+use repartee_protocol::item::{Content, Item, Placed};
+
+/// The most that a conversation may hold, in bytes of text; an item counts for [`ITEM_BYTES`] on top.
+const MAX_BYTES: usize = 4 << 20;
+/// What an item costs beside its text.
+const ITEM_BYTES: usize = 512;
+
+/// The items, oldest first.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    entries: Vec<Entry>,
+    /// What they hold, as [`History::has_room`] counts it.
+    held: usize,
+}
+
+/// One item.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Its name on the wire.
+    pub id: String,
+    /// As the wire shows it: sound itself is left out.
+    pub item: Item,
+    /// Its names in the engine, in order: a message of several parts has several, a function call shares the name of the
+    /// answer that it is part of, and an item of which nothing is left has none.
+    pub engine: Vec<ItemId>,
+    /// How much sound of ours it holds.
+    pub audio_ms: u64,
+}
+
+impl Entry {
+    /// An entry for `item`, which gets the name `id`.
+    pub fn new(id: String, mut item: Item, engine: Vec<ItemId>) -> Self {
+        *item.id_mut() = Some(id.clone());
+        Self { id, item, engine, audio_ms: 0 }
+    }
+
+    /// What was said aloud, if the item is an answer that was.
+    pub fn transcript(&self) -> Option<&str> {
+        let Item::Message(message) = &self.item else { return None };
+        match message.content.first() {
+            Some(Content::OutputAudio { transcript }) => Some(transcript.as_deref().unwrap_or_default()),
+            _ => None,
+        }
+    }
+}
+
+/// What `item` holds in text.
+pub(super) fn text_bytes(item: &Item) -> usize {
+    match item {
+        Item::Message(message) => message.content.iter().map(content_bytes).sum(),
+        Item::FunctionCall(call) => {
+            call.call_id.as_ref().map_or(0, String::len) + call.name.len() + call.arguments.len()
+        }
+        Item::FunctionCallOutput(output) => output.call_id.len() + output.output.len(),
+    }
+}
+
+fn content_bytes(content: &Content) -> usize {
+    match content {
+        Content::InputText { text } | Content::OutputText { text } => text.len(),
+        Content::InputAudio { audio: _, transcript } | Content::OutputAudio { transcript } => {
+            transcript.as_ref().map_or(0, String::len)
+        }
+    }
+}
+
+fn cost(item: &Item) -> usize {
+    text_bytes(item) + ITEM_BYTES
+}
+
+impl History {
+    /// Whether an item of about this much text still fits.
+    pub fn has_room(&self, text: usize) -> bool {
+        self.held + text + ITEM_BYTES <= MAX_BYTES
+    }
+
+    pub fn push(&mut self, entry: Entry) {
+        self.insert(self.entries.len(), entry);
+    }
+
+    pub fn insert(&mut self, index: usize, entry: Entry) {
+        self.held += cost(&entry.item);
+        self.entries.insert(index, entry);
+    }
+
+    /// Where an item comes that is put after `previous` (`root` for the beginning, nothing for the end); `None` if there is no such
+    /// item.
+    pub fn index_after(&self, previous: Option<&str>) -> Option<usize> {
+        match previous {
+            None => Some(self.entries.len()),
+            Some("root") => Some(0),
+            Some(id) => self.position(id).map(|index| index + 1),
+        }
+    }
+
+    /// The same place in the engine's words.
+    pub fn place(&self, index: usize) -> InsertAt {
+        if index >= self.entries.len() {
+            return InsertAt::End;
+        }
+        let before = self.entries[..index].iter().rev().find_map(|entry| entry.engine.last());
+        before.map_or(InsertAt::Start, |item| InsertAt::After(*item))
+    }
+
+    pub fn first_id(&self) -> Option<&str> {
+        self.entries.first().map(|entry| entry.id.as_str())
+    }
+
+    pub fn last_id(&self) -> Option<&str> {
+        self.entries.last().map(|entry| entry.id.as_str())
+    }
+
+    pub fn find(&self, id: &str) -> Option<&Entry> {
+        self.position(id).map(|index| &self.entries[index])
+    }
+
+    /// Changes an item, if it is still there.
+    pub fn change(&mut self, id: &str, change: impl FnOnce(&mut Entry)) {
+        let Some(index) = self.position(id) else { return };
+        let entry = &mut self.entries[index];
+        self.held -= cost(&entry.item);
+        change(entry);
+        self.held += cost(&entry.item);
+    }
+
+    pub fn remove(&mut self, id: &str) -> Option<Entry> {
+        let entry = self.entries.remove(self.position(id)?);
+        self.held -= cost(&entry.item);
+        Some(entry)
+    }
+
+    /// The item and the one before it, for `conversation.item.added` and `.done`.
+    pub fn placed(&self, id: &str) -> Option<Placed> {
+        let index = self.position(id)?;
+        let previous_item_id = index.checked_sub(1).map(|before| self.entries[before].id.clone());
+        Some(Placed { previous_item_id, item: self.entries[index].item.clone() })
+    }
+
+    fn position(&self, id: &str) -> Option<usize> {
+        // What is asked for is mostly new.
+        self.entries.iter().rposition(|entry| entry.id == id)
+    }
+}

@@ -1,0 +1,246 @@
+//! What a client does to the items of the conversation.
+
+use repartee_engine_api::{Command, Content as EngineContent, InsertAt, Role as EngineRole};
+use repartee_protocol::item::{
+    Content, Create, Item, Message, Name, Remarks, Role, Shown, Status, Truncate, Truncated,
+};
+use repartee_protocol::response::Reason;
+use repartee_protocol::session::{AudioFormat, Modality};
+use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
+
+use super::Core;
+use super::history::{Entry, text_bytes};
+use super::sound;
+
+/// The longest id that a client may choose, in bytes.
+const MAX_ID: usize = 128;
+
+impl Core {
+    /// Tells the client about an item that is whole from the start.
+    pub(super) fn show_item(&mut self, id: &str) {
+        if let Some(placed) = self.history.placed(id) {
+            self.send(ServerEvent::ItemAdded(placed.clone()));
+            self.send(ServerEvent::ItemDone(placed));
+        }
+    }
+
+    /// Puts an item of the talk itself behind `previous`, or at the end. When a talk outgrows the gateway's memory its oldest
+    /// items are forgotten.
+    pub(super) fn remember(&mut self, entry: Entry, previous: Option<&str>) {
+        while !self.history.has_room(text_bytes(&entry.item))
+            && let Some(oldest) = self.history.first_id().map(str::to_owned)
+            && let Some(oldest) = self.history.remove(&oldest)
+        {
+            self.forget(oldest);
+        }
+        let index = previous.and_then(|previous| self.history.index_after(Some(previous)));
+        match index {
+            Some(index) => self.history.insert(index, entry),
+            None => self.history.push(entry),
+        }
+    }
+
+    fn forget(&mut self, entry: Entry) {
+        for item in entry.engine {
+            self.command(Command::Delete { item });
+        }
+        self.send(ServerEvent::ItemDeleted(Name { item_id: entry.id }));
+    }
+
+    pub(super) fn create_item(&mut self, create: Create) -> Result<(), ErrorBody> {
+        let mut item = create.item;
+        let contents = self.contents(&item, "item")?;
+        let Some(index) = self.history.index_after(create.previous_item_id.as_deref()) else {
+            let message = "there is no item with this id to insert after";
+            return Err(ErrorBody::invalid(ErrorKind::PreviousUnknown, message).at("previous_item_id"));
+        };
+        if !self.history.has_room(text_bytes(&item)) {
+            let message = "the conversation is full: delete items first";
+            return Err(ErrorBody::invalid(ErrorKind::ConversationTooLarge, message));
+        }
+        let id = self.chosen_id(&mut item)?;
+        leave_out_sound(&mut item);
+        *item.status_mut() = Status::Completed;
+        if let Item::FunctionCall(call) = &mut item
+            && call.call_id.is_none()
+        {
+            call.call_id = Some(self.new_call_id());
+        }
+        let (mut place, mut engine) = (self.history.place(index), Vec::new());
+        for content in contents {
+            let item = self.number();
+            self.command(Command::Insert { item, place, content });
+            if place != InsertAt::End {
+                place = InsertAt::After(item);
+            }
+            engine.push(item);
+        }
+        self.history.insert(index, Entry::new(id.clone(), item, engine));
+        self.show_item(&id);
+        Ok(())
+    }
+
+    /// What an item says, in the engine's words; `at` is put before the path of a field that is wrong.
+    pub(super) fn contents(&self, item: &Item, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
+        Ok(match item {
+            Item::Message(message) => parts(message, self.config.audio.input.format, self.setup.model.input_rate, at)?,
+            // Nothing that such a model could read.
+            Item::FunctionCall(_) | Item::FunctionCallOutput(_) if self.toolless => Vec::new(),
+            Item::FunctionCall(call) => {
+                vec![EngineContent::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }]
+            }
+            Item::FunctionCallOutput(output) => vec![EngineContent::ToolResult(output.output.clone())],
+        })
+    }
+
+    /// The name that the client gave the item, or a new one.
+    fn chosen_id(&mut self, item: &mut Item) -> Result<String, ErrorBody> {
+        let Some(id) = item.id_mut().take() else { return Ok(self.new_item_id()) };
+        if id.is_empty() || id.len() > MAX_ID || id == "root" {
+            let message = format!("an item's id has 1 to {MAX_ID} bytes, and is not `root`");
+            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("item.id"));
+        }
+        let announced = self.hearing.turn().is_some_and(|turn| turn.item_id == id);
+        if announced || self.history.find(&id).is_some() {
+            let message = format!("an item with the id `{id}` exists already");
+            return Err(ErrorBody::invalid(ErrorKind::DuplicateItem, message).at("item.id"));
+        }
+        Ok(id)
+    }
+
+    pub(super) fn delete_item(&mut self, name: Name) -> Result<(), ErrorBody> {
+        let unknown = || ErrorBody::invalid(ErrorKind::DeleteUnknown, "there is no item with this id").at("item_id");
+        let entry = self.history.remove(&name.item_id).ok_or_else(unknown)?;
+        let answer = self.answers.iter_mut().find(|answer| answer.owns(&name.item_id));
+        match answer {
+            // Its history goes, so making more of it is in vain. The engine forgets it once it has stopped.
+            Some(answer) => {
+                let response = answer.response;
+                answer.deleted = true;
+                self.stop_answer(response, Reason::ClientCancelled);
+                self.send(ServerEvent::ItemDeleted(name));
+            }
+            None => self.forget(entry),
+        }
+        Ok(())
+    }
+
+    pub(super) fn retrieve_item(&mut self, name: &Name) -> Result<(), ErrorBody> {
+        let entry = self.history.find(&name.item_id).ok_or_else(|| {
+            ErrorBody::invalid(ErrorKind::RetrieveUnknown, "there is no item with this id").at("item_id")
+        })?;
+        let item = entry.item.clone();
+        self.send(ServerEvent::ItemRetrieved(Shown { item }));
+        Ok(())
+    }
+
+    /// The client's word on what was heard. Positions beyond the end are clamped, and the reply says so.
+    pub(super) fn truncate_item(&mut self, truncate: &Truncate) -> Result<(), ErrorBody> {
+        let entry = self.history.find(&truncate.item_id);
+        let spoken = entry.is_some_and(|entry| {
+            let making = self.answers.iter().any(|answer| answer.owns(&entry.id) && answer.modality == Modality::Audio);
+            making || entry.transcript().is_some()
+        });
+        if !spoken {
+            let message = "there is no spoken answer with this id";
+            return Err(ErrorBody::invalid(ErrorKind::TruncateUnknown, message).at("item_id"));
+        }
+        if truncate.content_index != 0 {
+            let message = "an answer has one content part";
+            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("content_index"));
+        }
+        let rate = self.setup.model.output_rate;
+        match self.answers.iter_mut().find(|answer| answer.owns(&truncate.item_id)) {
+            // Still being made: it stops here, and is cut once the engine has stopped.
+            Some(answer) => {
+                let response = answer.response;
+                let earlier = answer.truncate_at.unwrap_or_else(|| answer.made_ms(rate));
+                answer.truncate_at = Some(truncate.audio_end_ms.min(earlier));
+                answer.truncate_asked = Some(truncate.audio_end_ms);
+                self.stop_answer(response, Reason::ClientCancelled);
+            }
+            None => self.cut_item(&truncate.item_id, truncate.audio_end_ms, Some(truncate.audio_end_ms), true),
+        }
+        self.forget_unplayed();
+        Ok(())
+    }
+
+    /// Keeps what was heard of a spoken answer in `heard_ms`. `whole` says that no more sound would have come, and `asked` is the
+    /// position that the client named, if it did.
+    pub(super) fn cut_item(&mut self, id: &str, heard_ms: u64, asked: Option<u64>, whole: bool) {
+        let Some(entry) = self.history.find(id) else { return };
+        let Some(text) = entry.transcript() else { return };
+        let heard_ms = heard_ms.min(entry.audio_ms);
+        let kept = self.estimator.heard(text, heard_ms, entry.audio_ms, whole).to_owned();
+        let engine = entry.engine.clone();
+        self.history.change(id, |entry| {
+            if let Item::Message(message) = &mut entry.item {
+                message.content = vec![Content::OutputAudio { transcript: Some(kept.clone()) }];
+            }
+            entry.audio_ms = heard_ms;
+            if kept.is_empty() {
+                // Nothing of it is left in the engine.
+                entry.engine.clear();
+            }
+        });
+        for item in engine {
+            self.command(Command::Truncate { item, text: kept.clone() });
+        }
+        let mut repartee = Remarks::default();
+        if let Some(asked) = asked.filter(|asked| *asked > heard_ms) {
+            repartee.warnings.push(format!("audio_end_ms: {asked} is beyond the end of the sound, {heard_ms} is kept"));
+        }
+        let item_id = id.to_owned();
+        self.send(ServerEvent::ItemTruncated(Truncated {
+            item_id,
+            content_index: 0,
+            audio_end_ms: heard_ms,
+            repartee,
+        }));
+    }
+}
+
+/// Texts that follow each other are one; empty ones are none.
+fn parts(message: &Message, format: AudioFormat, rate: u32, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
+    let role = match message.role {
+        Role::System => EngineRole::System,
+        Role::User => EngineRole::User,
+        Role::Assistant => EngineRole::Assistant,
+    };
+    let mut contents = Vec::new();
+    for (index, part) in message.content.iter().enumerate() {
+        let at = format!("{at}.content[{index}]");
+        let text = match (message.role, part) {
+            (Role::System | Role::User, Content::InputText { text }) => text,
+            (Role::Assistant, Content::OutputText { text }) => text,
+            // What was said aloud in an earlier conversation.
+            (Role::Assistant, Content::OutputAudio { transcript: Some(text) }) => text,
+            (Role::User, Content::InputAudio { audio: Some(audio), .. }) => {
+                let samples = sound::whole(audio, format, rate).map_err(|error| error.at(format!("{at}.audio")))?;
+                contents.push(EngineContent::Audio(samples));
+                continue;
+            }
+            // Sound that is gone: what it said is better than nothing.
+            (Role::User, Content::InputAudio { transcript: Some(text), .. }) => text,
+            _ => {
+                let message = "a message of this role cannot hold this kind of content, or it is empty";
+                return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(format!("{at}.type")));
+            }
+        };
+        match contents.last_mut() {
+            Some(EngineContent::Text { text: before, .. }) => before.push_str(text),
+            _ if text.is_empty() => {}
+            _ => contents.push(EngineContent::Text { role, text: text.clone() }),
+        }
+    }
+    Ok(contents)
+}
+
+fn leave_out_sound(item: &mut Item) {
+    let Item::Message(message) = item else { return };
+    for part in &mut message.content {
+        if let Content::InputAudio { audio, .. } = part {
+            *audio = None;
+        }
+    }
+}

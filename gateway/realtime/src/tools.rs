@@ -1,0 +1,56 @@
+//! Functions that the model may call.
+
+use repartee_engine_api::Tool;
+use repartee_protocol::{ErrorBody, ErrorKind};
+use serde_json::Value;
+
+/// The most functions that a session or an answer may offer.
+const MAX_TOOLS: usize = 128;
+/// The longest name of a function, in bytes.
+const MAX_NAME: usize = 128;
+
+/// Whether a tool is a function: the only kind that is served, and what is meant where no kind is named.
+pub(super) fn is_function(tool: &Value) -> bool {
+    tool.get("type").is_none_or(|kind| kind == "function")
+}
+
+/// The functions among `tools` as the engine wants them; `root` is put before the path of a field that is wrong.
+pub(super) fn functions(tools: &[Value], root: &str) -> Result<Vec<Tool>, ErrorBody> {
+    if tools.len() > MAX_TOOLS {
+        let message = format!("there are at most {MAX_TOOLS} tools");
+        return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(root));
+    }
+    let functions = tools.iter().enumerate().filter(|(_, tool)| is_function(tool));
+    functions.map(|(index, tool)| function(tool, &format!("{root}[{index}]"))).collect()
+}
+
+fn function(tool: &Value, at: &str) -> Result<Tool, ErrorBody> {
+    let refuse = |field: &str, message: String| ErrorBody::invalid(ErrorKind::InvalidValue, message).at(field);
+    let fields = tool.as_object().ok_or_else(|| refuse(at, "a tool is an object".into()))?;
+    let name = fields.get("name").and_then(Value::as_str).filter(|name| (1..=MAX_NAME).contains(&name.len()));
+    let Some(name) = name else {
+        return Err(refuse(&format!("{at}.name"), format!("a function has a name of 1 to {MAX_NAME} bytes")));
+    };
+    let description = match fields.get("description") {
+        None | Some(Value::Null) => String::new(),
+        Some(Value::String(text)) => text.clone(),
+        Some(_) => return Err(refuse(&format!("{at}.description"), "a description is a text".into())),
+    };
+    let parameters = match fields.get("parameters") {
+        None | Some(Value::Null) => "{}".to_owned(),
+        Some(schema @ Value::Object(_)) => schema.to_string(),
+        Some(_) => return Err(refuse(&format!("{at}.parameters"), "parameters are a JSON schema".into())),
+    };
+    Ok(Tool { name: name.to_owned(), description, parameters })
+}
+
+/// The functions that `choice` leaves. A model cannot be made to call one, so `required` means `auto`.
+pub(super) fn chosen(tools: Vec<Tool>, choice: &Value) -> Vec<Tool> {
+    if choice == "none" {
+        return Vec::new();
+    }
+    match choice.get("name").and_then(Value::as_str) {
+        Some(name) => tools.into_iter().filter(|tool| tool.name == name).collect(),
+        None => tools,
+    }
+}

@@ -1,0 +1,130 @@
+//! The caller's turns: found by the detector, or ended by the client.
+
+use std::time::Instant;
+
+use repartee_engine_api::{Command, ItemId};
+use repartee_protocol::input_audio::{Committed, SpeechStarted, SpeechStopped};
+use repartee_protocol::item::{Content, Item, ItemObject, Message, Role, Status};
+use repartee_protocol::response::Reason;
+use repartee_protocol::session::TurnDetection;
+use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
+
+use super::history::Entry;
+use super::{Core, Effect};
+
+/// The shortest turn that a client may commit, in ms, as in the published reference.
+const SHORTEST_MS: f64 = 100.0;
+
+impl Core {
+    fn detection(&self) -> Option<&TurnDetection> {
+        self.config.audio.input.turn_detection.as_ref()
+    }
+
+    pub(super) fn audio(&mut self, samples: &[f32], now: Instant) {
+        if self.detection().is_none() && self.hearing.turn().is_none() {
+            // Push-to-talk: all sound belongs to a turn.
+            let item_id = self.new_item_id();
+            let slices = self.hearing.open(item_id, None);
+            self.append(slices);
+        }
+        let slices = self.hearing.push(samples);
+        self.append(slices);
+        self.watch_silence(now);
+    }
+
+    pub(super) fn append(&mut self, slices: impl IntoIterator<Item = Vec<f32>>) {
+        for slice in slices {
+            self.command(Command::Append(slice));
+        }
+    }
+
+    pub(super) fn speech_started(&mut self, audio_start_ms: u64) {
+        let Some(detection) = self.detection() else { return };
+        let interrupts = detection.interrupts_response();
+        let item_id = match self.hearing.turn() {
+            // Sound that was appended before detection was switched on.
+            Some(turn) => turn.item_id.clone(),
+            None => {
+                let item_id = self.new_item_id();
+                let slices = self.hearing.open(item_id.clone(), Some(audio_start_ms));
+                self.append(slices);
+                item_id
+            }
+        };
+        self.idle.disarm();
+        self.send(ServerEvent::SpeechStarted(SpeechStarted { audio_start_ms, item_id }));
+        if interrupts {
+            self.interrupt(Reason::TurnDetected);
+        }
+    }
+
+    pub(super) fn speech_stopped(&mut self, audio_end_ms: u64, now: Instant) {
+        let Some(detection) = self.detection() else { return };
+        let creates = detection.creates_response();
+        let Some(turn) = self.hearing.turn() else { return };
+        let item_id = turn.item_id.clone();
+        self.send(ServerEvent::SpeechStopped(SpeechStopped { audio_end_ms, item_id }));
+        if let Some((item, answer)) = self.confirm() {
+            // The engine has it all already: what came after the pause is silence.
+            if let Some((turn, _)) = self.hearing.close(Some(audio_end_ms)) {
+                self.add_turn(turn.item_id, item);
+            }
+            self.begin(answer, now);
+        } else if self.end_turn(Some(audio_end_ms)) && creates {
+            let asked = self.usual_answer(now);
+            self.respond_when_free(asked);
+        }
+    }
+
+    pub(super) fn commit(&mut self) -> Result<(), ErrorBody> {
+        let buffered = self.hearing.buffered_ms();
+        if buffered < SHORTEST_MS {
+            let message = format!(
+                "Error committing input audio buffer: buffer too small. Expected at least {SHORTEST_MS:.0}ms of \
+                 audio, but buffer only has {buffered:.2}ms of audio."
+            );
+            return Err(ErrorBody::invalid(ErrorKind::CommitEmpty, message));
+        }
+        if self.hearing.turn().is_none() {
+            let item_id = self.new_item_id();
+            let slices = self.hearing.open(item_id, None);
+            self.append(slices);
+        }
+        self.end_turn(None);
+        self.effects.push(Effect::EndTurn);
+        Ok(())
+    }
+
+    /// Makes the open turn an item of the conversation; whether there was anything in it.
+    pub(super) fn end_turn(&mut self, end_ms: Option<u64>) -> bool {
+        let Some((turn, last)) = self.hearing.close(end_ms).filter(|(turn, _)| turn.samples > 0) else { return false };
+        self.append(last);
+        let item = self.number();
+        self.command(Command::Commit { item });
+        self.add_turn(turn.item_id, item);
+        true
+    }
+
+    /// Tells the client of a turn that is `item` in the engine.
+    fn add_turn(&mut self, item_id: String, item: ItemId) {
+        let message = Message {
+            id: None,
+            object: ItemObject::Value,
+            status: Status::Completed,
+            role: Role::User,
+            content: vec![Content::InputAudio { audio: None, transcript: None }],
+        };
+        let previous_item_id = self.history.last_id().map(str::to_owned);
+        self.remember(Entry::new(item_id.clone(), Item::Message(message), vec![item]), None);
+        self.send(ServerEvent::InputCommitted(Committed { previous_item_id, item_id: item_id.clone() }));
+        self.show_item(&item_id);
+    }
+
+    pub(super) fn clear_input(&mut self) {
+        if self.hearing.forget() {
+            self.command(Command::Clear);
+        }
+        self.effects.push(Effect::EndTurn);
+        self.send(ServerEvent::InputCleared {});
+    }
+}

@@ -1,0 +1,127 @@
+//! `repartee ask`: one turn through the engine without a server.
+
+use std::fs::File;
+use std::io::{BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use repartee_engine_api::{Command, Event, OpenError, Respond, Sampling, SessionError, SpeechEngine, SubmitError};
+use repartee_media::wav::{self, WavError, WriteError};
+use thiserror::Error;
+
+/// How much sound is submitted at once.
+const SLICE_MS: usize = 1_000;
+/// The longest question. Models take less; this bounds what is read.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// Why a question was not answered.
+#[derive(Debug, Error)]
+pub enum AskError {
+    /// The question cannot be opened.
+    #[error("cannot read {path}: {error}")]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        error: std::io::Error,
+    },
+    /// The question is no sound that can be asked.
+    #[error("cannot use {path}: {error}")]
+    Sound {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        error: WavError,
+    },
+    /// The answer cannot be written.
+    #[error("cannot write {path}: {error}")]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        error: WriteError,
+    },
+    /// The transcript cannot be printed.
+    #[error("cannot print the transcript: {0}")]
+    Print(#[from] std::io::Error),
+    /// The engine has no room.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The engine did not take a command.
+    #[error(transparent)]
+    Submit(#[from] SubmitError),
+    /// The engine could not answer.
+    #[error(transparent)]
+    Engine(#[from] SessionError),
+    /// The engine has stopped.
+    #[error("the engine has stopped")]
+    Stopped,
+}
+
+/// What one answer took.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answered {
+    /// What was said.
+    pub transcript: String,
+    /// From the end of the question to the first samples; `None` for an answer without sound.
+    pub first_sound: Option<Duration>,
+    /// From the end of the question to the end of the answer.
+    pub took: Duration,
+    /// How long the answer sounds.
+    pub sound: Duration,
+}
+
+impl Answered {
+    /// Generation time over duration; below 1 is faster than speech. `None` for an answer without sound.
+    pub fn rtf(&self) -> Option<f64> {
+        (!self.sound.is_zero()).then(|| self.took.as_secs_f64() / self.sound.as_secs_f64())
+    }
+}
+
+/// Puts the wav file `question` to the engine, prints the transcript to `out` as it comes, and writes the sound to the
+/// wav file `answer` (16 bits, mono). Dropping the future stops the answer and writes nothing.
+pub async fn ask(
+    engine: &dyn SpeechEngine,
+    question: &Path,
+    answer: &Path,
+    out: &mut (impl Write + Send),
+) -> Result<Answered, AskError> {
+    let info = engine.info();
+    let file = File::open(question).map_err(|error| AskError::Read { path: question.to_owned(), error })?;
+    let sound = wav::read(BufReader::new(file), info.input_rate, LONGEST)
+        .map_err(|error| AskError::Sound { path: question.to_owned(), error })?;
+    let session = engine.open()?;
+    for slice in sound.chunks(info.input_rate as usize * SLICE_MS / 1_000) {
+        session.submit_async(Command::Append(slice.to_vec())).await?;
+    }
+    session.submit_async(Command::Commit { item: 1 }).await?;
+    let asked = Instant::now();
+    // The same question gets the same answer.
+    let sampling = Some(Sampling::GREEDY);
+    let respond = Respond { sampling, ..Respond::new(1, 2) };
+    session.submit_async(Command::Respond(respond)).await?;
+
+    let (mut transcript, mut samples, mut first_sound) = (String::new(), Vec::new(), None);
+    loop {
+        match session.next_event().await.ok_or(AskError::Stopped)? {
+            Event::Text { text, .. } => {
+                write!(out, "{text}")?;
+                out.flush()?;
+                transcript.push_str(&text);
+            }
+            Event::Audio { samples: more, .. } => {
+                first_sound.get_or_insert_with(|| asked.elapsed());
+                samples.extend(more);
+            }
+            Event::SegmentFinished { .. } => break,
+            Event::Failed { error, .. } => return Err(error.into()),
+            Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
+        }
+    }
+    writeln!(out)?;
+    let took = asked.elapsed();
+    wav::write(answer, &samples, info.output_rate)
+        .map_err(|error| AskError::Write { path: answer.to_owned(), error })?;
+    let sound = Duration::from_secs_f64(samples.len() as f64 / f64::from(info.output_rate));
+    Ok(Answered { transcript, first_sound, took, sound })
+}

@@ -1,0 +1,15 @@
+//! What the tests of several crates share. No part of the shipped binary.
+//!
+//! - [`scripted`]: an engine that follows a script
+//! - [`network`]: a simulated network on a virtual clock
+//! - [`signal`]: test signals, and what they are measured by
+//! - [`random`]: reproducible random numbers
+//! - [`fuzz`]: inputs made from a saved corpus
+//! - [`memory`]: what this process holds
+
+pub mod fuzz;
+pub mod memory;
+pub mod network;
+pub mod random;
+pub mod scripted;
+pub mod signal;
