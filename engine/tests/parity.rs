@@ -94,7 +94,7 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
     let placeholder = model.config.thinker.audio_token_id;
     let audio_at: Vec<usize> = (0..prompt.len()).filter(|&i| prompt[i] == placeholder).collect();
     let ids: Vec<u32> = prompt.iter().map(|&id| if id == placeholder { NOT_FINITE } else { id }).collect();
-    let rows = ops.stack(&sound.iter().collect::<Vec<_>>());
+    let rows = ops.concat(&sound.iter().collect::<Vec<_>>());
 
     let mut cache = model.thinker.model.cache(ops, 1, prompt.len() + answer.len());
     let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
@@ -138,7 +138,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
             user = prompt.get(i + 1) == Some(&config.user_token_id);
         }
         if user && id == config.thinker.audio_token_id {
-            rows.push(model.talker.audio_rows(ops, &ops.take(&hidden, &[i])));
+            rows.push(model.talker.audio_rows(ops, &ops.gather(&hidden, &[i])));
         } else if user {
             rows.push(text(&[id]));
         }
@@ -153,7 +153,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
     ]
     .concat();
     rows.push(ops.add(text(&tail_text), &model.talker.codec_rows(ops, &ops.ids(&tail_codec))));
-    let prompt = ops.stack(&rows.iter().collect::<Vec<_>>());
+    let prompt = ops.concat(&rows.iter().collect::<Vec<_>>());
     let spoken = &answer[1..answer.len() - 1];
     let trailing = text(&[spoken, &[config.tts_eos_token_id]].concat());
     let mut findings = vec![
@@ -191,7 +191,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
             made.extend(ops.read_ids(ids));
         }
         residual_logits.extend(frame.logits.iter().flat_map(|logits| ops.read(logits)));
-        let next = if step < ops.rows(&trailing) { ops.take(&trailing, &[step]) } else { text(&[pad]) };
+        let next = if step < ops.rows(&trailing) { ops.gather(&trailing, &[step]) } else { text(&[pad]) };
         x = ops.add(frame.embedding, &next);
     }
     findings.extend([

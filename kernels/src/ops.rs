@@ -64,7 +64,7 @@ pub enum Layout {
         stride: usize,
     },
     /// `[out, in, 3, 3]`: convolution with stride 2 and padding 1 over both axes.
-    Conv2dHalving,
+    Conv2d,
 }
 
 /// Why a device cannot do what it is asked.
@@ -206,8 +206,8 @@ pub trait Ops {
     fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError>;
     /// Makes zeroed state.
     fn state(&self, spec: StateSpec) -> Self::State;
-    /// Forgets what a slot of a [`StateSpec::Seen`] holds.
-    fn forget(&self, state: &mut Self::State, slot: usize);
+    /// Clears a slot of a [`StateSpec::Seen`].
+    fn reset(&self, state: &mut Self::State, slot: usize);
     /// Prepares rows for [`Ops::attention`] and [`Ops::rotary`].
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> Self::Batch;
 
@@ -225,18 +225,18 @@ pub trait Ops {
     /// The same numbers once more.
     fn copy(&self, x: &Self::T) -> Self::T;
     /// The rows `at`, in that order.
-    fn take(&self, x: &Self::T, at: &[usize]) -> Self::T;
+    fn gather(&self, x: &Self::T, at: &[usize]) -> Self::T;
     /// `x` with row `at[i]` replaced by row `i` of `rows`.
-    fn put(&self, x: Self::T, at: &[usize], rows: &Self::T) -> Self::T;
+    fn scatter(&self, x: Self::T, at: &[usize], rows: &Self::T) -> Self::T;
     /// Several tensors of one width, one under the other.
-    fn stack(&self, parts: &[&Self::T]) -> Self::T;
+    fn concat(&self, parts: &[&Self::T]) -> Self::T;
 
     /// Entries of a table, one for each id. [`NOT_FINITE`] gives zeros.
     fn embed(&self, table: &Self::Weight, ids: &Self::Ids) -> Self::T;
     /// `x Wᵀ + b`.
     fn linear(&self, x: &Self::T, weight: &Self::Weight, bias: Option<&Self::Weight>) -> Self::T;
-    /// Columns `[from, to)`.
-    fn columns(&self, x: &Self::T, from: usize, to: usize) -> Self::T;
+    /// `length` columns from `start` on.
+    fn narrow(&self, x: &Self::T, start: usize, length: usize) -> Self::T;
     /// `x + y`.
     fn add(&self, x: Self::T, y: &Self::T) -> Self::T;
     /// Each row times a vector, column by column.
@@ -286,7 +286,7 @@ pub trait Ops {
 
     /// Convolution of `images` pictures `[height, width]` (row-major, `in` channels innermost: `x` has one row for each
     /// pixel) with stride 2 and padding 1; gives `[ceil(height / 2), ceil(width / 2)]` each.
-    fn conv2d_halving(
+    fn conv2d(
         &self,
         x: &Self::T,
         images: usize,
@@ -295,8 +295,8 @@ pub trait Ops {
         weight: &Self::Weight,
         bias: &Self::Weight,
     ) -> Self::T;
-    /// The columns of `n` consecutive rows, side by side as one row.
-    fn fold_rows(&self, x: Self::T, n: usize) -> Self::T;
+    /// The same numbers, row-major, in rows of `columns`.
+    fn reshape(&self, x: Self::T, columns: usize) -> Self::T;
     /// Causal convolution ([`Layout::Conv1d`] or [`Layout::Depthwise`]); before a stream's start lie zeros.
     fn conv1d(
         &self,

@@ -51,8 +51,8 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.state(spec)
     }
 
-    fn forget(&self, state: &mut O::State, slot: usize) {
-        self.inner.forget(state, slot);
+    fn reset(&self, state: &mut O::State, slot: usize) {
+        self.inner.reset(state, slot);
     }
 
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> O::Batch {
@@ -89,19 +89,19 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.copy(x)
     }
 
-    fn take(&self, x: &O::T, at: &[usize]) -> O::T {
-        self.op(&format!("take {}", at.len()), x);
-        self.inner.take(x, at)
+    fn gather(&self, x: &O::T, at: &[usize]) -> O::T {
+        self.op(&format!("gather {}", at.len()), x);
+        self.inner.gather(x, at)
     }
 
-    fn put(&self, x: O::T, at: &[usize], rows: &O::T) -> O::T {
-        self.op(&format!("put {}", at.len()), &x);
-        self.inner.put(x, at, rows)
+    fn scatter(&self, x: O::T, at: &[usize], rows: &O::T) -> O::T {
+        self.op(&format!("scatter {}", at.len()), &x);
+        self.inner.scatter(x, at, rows)
     }
 
-    fn stack(&self, parts: &[&O::T]) -> O::T {
-        self.note(format!("stack {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
-        self.inner.stack(parts)
+    fn concat(&self, parts: &[&O::T]) -> O::T {
+        self.note(format!("concat {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
+        self.inner.concat(parts)
     }
 
     fn embed(&self, table: &O::Weight, ids: &O::Ids) -> O::T {
@@ -114,9 +114,9 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.linear(x, weight, bias)
     }
 
-    fn columns(&self, x: &O::T, from: usize, to: usize) -> O::T {
-        self.op(&format!("columns {from}..{to}"), x);
-        self.inner.columns(x, from, to)
+    fn narrow(&self, x: &O::T, start: usize, length: usize) -> O::T {
+        self.op(&format!("narrow {start} {length}"), x);
+        self.inner.narrow(x, start, length)
     }
 
     fn add(&self, x: O::T, y: &O::T) -> O::T {
@@ -202,7 +202,7 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.experts(x, router, gate_up, down, spec)
     }
 
-    fn conv2d_halving(
+    fn conv2d(
         &self,
         x: &O::T,
         images: usize,
@@ -212,12 +212,12 @@ impl<O: Ops> Ops for Recording<O> {
         bias: &O::Weight,
     ) -> O::T {
         self.op(&format!("conv2d {images} of {height} by {width}"), x);
-        self.inner.conv2d_halving(x, images, height, width, weight, bias)
+        self.inner.conv2d(x, images, height, width, weight, bias)
     }
 
-    fn fold_rows(&self, x: O::T, n: usize) -> O::T {
-        self.op(&format!("fold {n}"), &x);
-        self.inner.fold_rows(x, n)
+    fn reshape(&self, x: O::T, columns: usize) -> O::T {
+        self.op(&format!("reshape {columns}"), &x);
+        self.inner.reshape(x, columns)
     }
 
     fn conv1d(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, tail: &mut O::State, runs: &[Run]) -> O::T {

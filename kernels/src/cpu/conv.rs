@@ -160,7 +160,7 @@ pub fn transposed(
 /// Convolution of pictures `[height][width][channels]` by 3 x 3 taps, stride 2, padding 1; `weight.k` is
 /// `3 * 3 * channels`, rows of taps outermost.
 #[allow(clippy::too_many_arguments)]
-pub fn halving(
+pub fn conv2d(
     level: Level,
     x: &[f32],
     images: usize,

@@ -122,7 +122,7 @@ impl Ops for Cpu {
         }
     }
 
-    fn forget(&self, state: &mut State, slot: usize) {
+    fn reset(&self, state: &mut State, slot: usize) {
         if let State::Seen { vocabulary, flags } = state {
             flags[slot * *vocabulary..(slot + 1) * *vocabulary].fill(false);
         }
@@ -156,7 +156,7 @@ impl Ops for Cpu {
         x.clone()
     }
 
-    fn take(&self, x: &Tensor, at: &[usize]) -> Tensor {
+    fn gather(&self, x: &Tensor, at: &[usize]) -> Tensor {
         let mut data = Vec::with_capacity(at.len() * x.columns);
         for &row in at {
             data.extend_from_slice(&x.data[row * x.columns..(row + 1) * x.columns]);
@@ -164,14 +164,14 @@ impl Ops for Cpu {
         Tensor { rows: at.len(), columns: x.columns, data }
     }
 
-    fn put(&self, mut x: Tensor, at: &[usize], rows: &Tensor) -> Tensor {
+    fn scatter(&self, mut x: Tensor, at: &[usize], rows: &Tensor) -> Tensor {
         for (&row, from) in at.iter().zip(rows.data.chunks_exact(x.columns)) {
             x.data[row * x.columns..(row + 1) * x.columns].copy_from_slice(from);
         }
         x
     }
 
-    fn stack(&self, parts: &[&Tensor]) -> Tensor {
+    fn concat(&self, parts: &[&Tensor]) -> Tensor {
         let columns = parts.first().map_or(0, |p| p.columns);
         Tensor::new(parts.iter().flat_map(|p| p.data.iter().copied()).collect(), columns)
     }
@@ -195,9 +195,9 @@ impl Ops for Cpu {
         Tensor { rows: x.rows, columns: weight.columns, data }
     }
 
-    fn columns(&self, x: &Tensor, from: usize, to: usize) -> Tensor {
-        let data = x.data.chunks_exact(x.columns).flat_map(|row| row[from..to].iter().copied()).collect();
-        Tensor { rows: x.rows, columns: to - from, data }
+    fn narrow(&self, x: &Tensor, start: usize, length: usize) -> Tensor {
+        let data = x.data.chunks_exact(x.columns).flat_map(|row| row[start..start + length].iter().copied()).collect();
+        Tensor { rows: x.rows, columns: length, data }
     }
 
     fn add(&self, mut x: Tensor, y: &Tensor) -> Tensor {
@@ -306,7 +306,7 @@ impl Ops for Cpu {
         Tensor { rows: x.rows, columns: down[0].columns, data }
     }
 
-    fn conv2d_halving(
+    fn conv2d(
         &self,
         x: &Tensor,
         images: usize,
@@ -317,12 +317,12 @@ impl Ops for Cpu {
     ) -> Tensor {
         let weight = weight.packed();
         let bias = bias.vector();
-        let data = conv::halving(self.level, &x.data, images, height, width, x.columns, weight, bias);
+        let data = conv::conv2d(self.level, &x.data, images, height, width, x.columns, weight, bias);
         Tensor::new(data, weight.columns)
     }
 
-    fn fold_rows(&self, x: Tensor, n: usize) -> Tensor {
-        Tensor::new(x.data, x.columns * n)
+    fn reshape(&self, x: Tensor, columns: usize) -> Tensor {
+        Tensor::new(x.data, columns)
     }
 
     fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, runs: &[Run]) -> Tensor {

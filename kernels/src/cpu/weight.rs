@@ -8,7 +8,7 @@ use crate::ops::{DType, KernelError, Layout, Part};
 pub enum Weight {
     /// [`Layout::Vector`]
     Vector(Vec<f32>),
-    /// [`Layout::Linear`] and [`Layout::Conv2dHalving`]
+    /// [`Layout::Linear`] and [`Layout::Conv2d`]
     Linear(Packed),
     /// [`Layout::Table`]
     Table {
@@ -46,7 +46,7 @@ impl Weight {
             Layout::Vector => 1,
             Layout::Linear | Layout::Table | Layout::Experts { .. } => 2,
             Layout::Conv1d { .. } | Layout::Depthwise | Layout::ConvTranspose1d { .. } => 3,
-            Layout::Conv2dHalving => 4,
+            Layout::Conv2d => 4,
         };
         for part in parts {
             if part.shape.len() != rank || part.shape.contains(&0) || part.shape[1..] != first.shape[1..] {
@@ -108,7 +108,7 @@ impl Weight {
                 });
                 Self::ConvTranspose1d { packed, stride }
             }
-            Layout::Conv2dHalving => {
+            Layout::Conv2d => {
                 let (out, channels) = (shape[0], shape[1]);
                 if shape[2..] != [3, 3] {
                     return Err(wrong(first));

@@ -85,10 +85,10 @@ impl<O: Ops> CodePredictor<O> {
         };
         // Both rows of a frame stand together: hidden, code, hidden, code, ..
         let interleaved: Vec<usize> = (0..rows).flat_map(|r| [r, rows + r]).collect();
-        let x = ops.take(&ops.stack(&[hidden, &first]), &interleaved);
+        let x = ops.gather(&ops.concat(&[hidden, &first]), &interleaved);
         let (x, _) = self.model.forward(ops, x, cache, &batch(0, 2), None);
         let seconds: Vec<usize> = (0..rows).map(|r| 2 * r + 1).collect();
-        let mut x = ops.take(&x, &seconds);
+        let mut x = ops.gather(&x, &seconds);
 
         let mut completed = Completed { codes: Vec::new(), embedding: first, logits: Vec::new() };
         for codebook in 1..self.groups {

@@ -89,7 +89,7 @@ impl<O: Ops> Talker<O> {
     /// All layers; returns the rows `at` after the last norm: what the code predictor starts from.
     pub fn forward(&self, ops: &O, x: O::T, cache: &mut [O::State], batch: &O::Batch, at: &[usize]) -> O::T {
         let (x, _) = self.model.forward(ops, x, cache, batch, None);
-        self.model.norm(ops, &ops.take(&x, at))
+        self.model.norm(ops, &ops.gather(&x, at))
     }
 
     /// Logits of codebook 0 for normed rows.

@@ -71,7 +71,7 @@ impl<O: Ops> Thinker<O> {
     pub fn embed(&self, ops: &O, ids: &O::Ids, at: &[usize], audio: Option<&O::T>) -> O::T {
         let x = ops.embed(&self.embed_tokens, ids);
         match audio {
-            Some(audio) => ops.put(x, at, audio),
+            Some(audio) => ops.scatter(x, at, audio),
             None => x,
         }
     }
@@ -84,7 +84,7 @@ impl<O: Ops> Thinker<O> {
 
     /// Logits of the rows `at`.
     pub fn logits(&self, ops: &O, x: &O::T, at: &[usize]) -> O::T {
-        ops.linear(&self.model.norm(ops, &ops.take(x, at)), &self.lm_head, None)
+        ops.linear(&self.model.norm(ops, &ops.gather(x, at)), &self.lm_head, None)
     }
 
     /// Chooses a token for each row of logits.

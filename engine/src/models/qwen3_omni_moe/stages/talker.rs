@@ -223,7 +223,7 @@ impl<O: Ops> TalkerStage<O> {
                     }
                     Row::Audio { hidden, row } => {
                         audio_at.push(text.len());
-                        audio.push(self.ops.take(&hidden, &[row]));
+                        audio.push(self.ops.gather(&hidden, &[row]));
                         text.push(NOT_FINITE);
                         codec.push(NOT_FINITE);
                     }
@@ -233,12 +233,12 @@ impl<O: Ops> TalkerStage<O> {
         let ops = &self.ops;
         let mut x = self.talker.text_rows(ops, &ops.embed(&self.thinker.embed_tokens, &ops.ids(&text)));
         if !audio.is_empty() {
-            let hidden = ops.stack(&audio.iter().collect::<Vec<_>>());
-            x = ops.put(x, &audio_at, &self.talker.audio_rows(ops, &hidden));
+            let hidden = ops.concat(&audio.iter().collect::<Vec<_>>());
+            x = ops.scatter(x, &audio_at, &self.talker.audio_rows(ops, &hidden));
         }
         let mut with = self.talker.codec_rows(ops, &ops.ids(&codec));
         if !last.is_empty() {
-            with = ops.put(with, &last_at, &ops.stack(&last.iter().collect::<Vec<_>>()));
+            with = ops.scatter(with, &last_at, &ops.concat(&last.iter().collect::<Vec<_>>()));
         }
         ops.add(x, &with)
     }
@@ -276,7 +276,7 @@ impl<O: Ops> TalkerStage<O> {
                 if speaking.frames >= self.max_frames || state.sequence.len() >= self.context {
                     state.end(slot, End::Length, &mut self.pool, out);
                 } else {
-                    speaking.last = Some(self.ops.take(&completed.embedding, &[row]));
+                    speaking.last = Some(self.ops.gather(&completed.embedding, &[row]));
                 }
             }
         }
@@ -317,7 +317,7 @@ where
             }
             Item::Begin(answer) => {
                 if answer.audio {
-                    self.ops.forget(&mut self.seen, slot);
+                    self.ops.reset(&mut self.seen, slot);
                     state.speaking = Some(Speaking {
                         answer: answer.clone(),
                         tokens: Vec::new(),

@@ -94,8 +94,8 @@ impl<O: Ops> ThinkerStage<O> {
                 }
             }
         }
-        let parts: Vec<O::T> = sound.iter().map(|(window, rows)| self.ops.take(&window.rows, rows)).collect();
-        let sound = (!parts.is_empty()).then(|| self.ops.stack(&parts.iter().collect::<Vec<_>>()));
+        let parts: Vec<O::T> = sound.iter().map(|(window, rows)| self.ops.gather(&window.rows, rows)).collect();
+        let sound = (!parts.is_empty()).then(|| self.ops.concat(&parts.iter().collect::<Vec<_>>()));
         self.thinker.embed(&self.ops, &self.ops.ids(&ids), &at, sound.as_ref())
     }
 
@@ -174,7 +174,7 @@ where
                 state.target = elements;
                 state.answer = answer.map(|answer| Writing { answer, written: 0 });
                 if state.answer.is_some() {
-                    self.ops.forget(&mut self.seen, slot);
+                    self.ops.reset(&mut self.seen, slot);
                 }
             }
             Item::Abort => {
@@ -237,7 +237,7 @@ where
                 let elements = state.target[end - rows..end].to_vec();
                 let mine: Vec<usize> = (row..row + rows).collect();
                 let hidden =
-                    if fits.len() == 1 { Arc::clone(&hidden) } else { Arc::new(self.ops.take(&hidden, &mine)) };
+                    if fits.len() == 1 { Arc::clone(&hidden) } else { Arc::new(self.ops.gather(&hidden, &mine)) };
                 out.push((slot, Item::Context { from: end - rows, elements, hidden }));
             }
             row += rows;
