@@ -16,8 +16,8 @@ use repartee_engine::models::qwen3_omni_moe::audio_tower::{Window, tokens};
 use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor};
-use repartee_kernels::ops::NOT_FINITE;
-use repartee_kernels::{Ops, Pick, Run, SequenceRows, StateSpec};
+use repartee_kernels::ops::NO_ID;
+use repartee_kernels::{Ops, SampleParams, Run, SequenceRows, StateSpec};
 
 /// What "the same" means.
 const TOLERANCE: f32 = 1e-4;
@@ -79,8 +79,8 @@ fn audio(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, mel: &str) -> T
     rows
 }
 
-fn greedy(slot: usize, repetition_penalty: f32) -> Pick {
-    Pick { slot, repetition_penalty, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 }
+fn greedy(slot: usize, repetition_penalty: f32) -> SampleParams {
+    SampleParams { slot, repetition_penalty, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 }
 }
 
 fn ids_found(name: String, ours: &[u32], reference: &[u32]) -> (String, f32) {
@@ -93,11 +93,11 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
     let (answer, _) = expected.ids(&at("tokens"));
     let placeholder = model.config.thinker.audio_token_id;
     let audio_at: Vec<usize> = (0..prompt.len()).filter(|&i| prompt[i] == placeholder).collect();
-    let ids: Vec<u32> = prompt.iter().map(|&id| if id == placeholder { NOT_FINITE } else { id }).collect();
+    let ids: Vec<u32> = prompt.iter().map(|&id| if id == placeholder { NO_ID } else { id }).collect();
     let rows = ops.concat(&sound.iter().collect::<Vec<_>>());
 
     let mut cache = model.thinker.model.cache(ops, 1, prompt.len() + answer.len());
-    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let (mut hidden, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     let mut x = model.thinker.embed(ops, &ops.ids(&ids), &audio_at, Some(&rows));
     let mut position = 0;
@@ -109,7 +109,7 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
         hidden.extend(ops.read(&tapped));
         let row = model.thinker.logits(ops, &out, &[rows - 1]);
         logits.extend(ops.read(&row));
-        chosen.extend(ops.read_ids(&model.thinker.sample(ops, &row, &[greedy(0, 1.0)], &mut seen)));
+        chosen.extend(ops.read_ids(&model.thinker.sample(ops, &row, &[greedy(0, 1.0)], &mut output_mask)));
         x = model.thinker.embed(ops, &ops.ids(&[next]), &[], None);
     }
     vec![
@@ -147,7 +147,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
     let pad = config.tts_pad_token_id;
     let tail_text = [&prompt[prompt.len() - 3..], &[pad; 4], &[config.tts_bos_token_id, answer[0]]].concat();
     let tail_codec = [
-        &[NOT_FINITE; 3][..],
+        &[NO_ID; 3][..],
         &[codec.codec_nothink_id, codec.codec_think_bos_id, codec.codec_think_eos_id, speaker],
         &[codec.codec_pad_id, codec.codec_bos_id],
     ]
@@ -165,7 +165,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
     let (groups, frames) = (shape[0], shape[1]);
     let mut cache = model.talker.model.cache(ops, 1, ops.rows(&prompt) + frames + 1);
     let mut predictor_cache = model.talker.code_predictor.cache(ops, 1);
-    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: codec.text.vocab_size });
+    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: codec.text.vocab_size });
     let (mut hiddens, mut logits, mut residual_logits) = (Vec::new(), Vec::new(), Vec::new());
     let mut made: Vec<Vec<u32>> = vec![Vec::new(); groups];
     let mut end = None;
@@ -178,7 +178,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
         hiddens.extend(ops.read(&hidden));
         let row = model.talker.logits(ops, &hidden);
         logits.extend(ops.read(&row));
-        let first = ops.sample(&row, &[greedy(0, penalty)], Some(&model.talker.allowed), Some(&mut seen));
+        let first = ops.sample(&row, &[greedy(0, penalty)], Some(&model.talker.allowed_mask), Some(&mut output_mask));
         if step == frames {
             end = Some(ops.read_ids(&first)[0]);
             break;

@@ -114,7 +114,7 @@ pub enum StateSpec {
         columns: usize,
     },
     /// Which ids a slot has produced, for the repetition penalty.
-    Seen {
+    TokenMask {
         /// Slots.
         slots: usize,
         /// Ids.
@@ -169,10 +169,10 @@ pub struct Router {
 
 /// How one row's id is chosen; fields are applied in this order, which is the reference implementation's.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pick {
+pub struct SampleParams {
     /// Slot of the penalty's history; the id chosen is added to it.
     pub slot: usize,
-    /// Divides positive and multiplies negative logits of ids seen before; 1 is none.
+    /// Divides positive and multiplies negative logits of ids produced before; 1 is none.
     pub repetition_penalty: f32,
     /// 0 chooses the most likely id (the lowest one on a tie).
     pub temperature: f32,
@@ -185,7 +185,7 @@ pub struct Pick {
 }
 
 /// The id that stands for "no id": a row whose logits held a value that is not finite.
-pub const NOT_FINITE: u32 = u32::MAX;
+pub const NO_ID: u32 = u32::MAX;
 
 /// The operations of a device. Tensors are packed `[rows, columns]` in single precision unless said otherwise.
 ///
@@ -206,7 +206,7 @@ pub trait Ops {
     fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError>;
     /// Makes zeroed state.
     fn state(&self, spec: StateSpec) -> Self::State;
-    /// Clears a slot of a [`StateSpec::Seen`].
+    /// Clears a slot of a [`StateSpec::TokenMask`].
     fn reset(&self, state: &mut Self::State, slot: usize);
     /// Prepares rows for [`Ops::attention`] and [`Ops::rotary`].
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> Self::Batch;
@@ -231,7 +231,7 @@ pub trait Ops {
     /// Several tensors of one width, one under the other.
     fn concat(&self, parts: &[&Self::T]) -> Self::T;
 
-    /// Entries of a table, one for each id. [`NOT_FINITE`] gives zeros.
+    /// Entries of a table, one for each id. [`NO_ID`] gives zeros.
     fn embed(&self, table: &Self::Weight, ids: &Self::Ids) -> Self::T;
     /// `x Wᵀ + b`.
     fn linear(&self, x: &Self::T, weight: &Self::Weight, bias: Option<&Self::Weight>) -> Self::T;
@@ -317,13 +317,13 @@ pub trait Ops {
         runs: &[Run],
     ) -> (Self::T, Vec<Run>);
 
-    /// Chooses an id for each row of logits. `allowed` masks ids by 0 (never) and 1.
+    /// Chooses an id for each row of logits. `allowed_mask` masks ids by 0 (never) and 1.
     fn sample(
         &self,
         logits: &Self::T,
-        picks: &[Pick],
-        allowed: Option<&Self::Weight>,
-        seen: Option<&mut Self::State>,
+        params: &[SampleParams],
+        allowed_mask: Option<&Self::Weight>,
+        output_mask: Option<&mut Self::State>,
     ) -> Self::Ids;
 }
 

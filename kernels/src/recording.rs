@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::ops::{Attention, KernelError, Layout, Ops, Part, Pick, Router, Run, SequenceRows, StateSpec};
+use crate::ops::{Attention, KernelError, Layout, Ops, Part, SampleParams, Router, Run, SequenceRows, StateSpec};
 
 /// See the module's description.
 #[derive(Debug, Clone, Default)]
@@ -240,11 +240,11 @@ impl<O: Ops> Ops for Recording<O> {
     fn sample(
         &self,
         logits: &O::T,
-        picks: &[Pick],
-        allowed: Option<&O::Weight>,
-        seen: Option<&mut O::State>,
+        params: &[SampleParams],
+        allowed_mask: Option<&O::Weight>,
+        output_mask: Option<&mut O::State>,
     ) -> O::Ids {
         self.op("sample", logits);
-        self.inner.sample(logits, picks, allowed, seen)
+        self.inner.sample(logits, params, allowed_mask, output_mask)
     }
 }

@@ -19,7 +19,7 @@ mod weight;
 pub use weight::Weight;
 
 use crate::ops::{
-    Attention, AttentionBatch, KernelError, Layout, NOT_FINITE, Ops, Part, Pick, Router, Run, SequenceRows, StateSpec,
+    Attention, AttentionBatch, KernelError, Layout, NO_ID, Ops, Part, SampleParams, Router, Run, SequenceRows, StateSpec,
 };
 use gemm::Rows;
 use simd::Level;
@@ -71,7 +71,7 @@ pub enum State {
     /// What a convolution remembers.
     Tail(conv::Tail),
     /// Ids that each slot has produced.
-    Seen {
+    TokenMask {
         /// Ids.
         vocabulary: usize,
         /// `[slot][id]`.
@@ -118,12 +118,12 @@ impl Ops for Cpu {
                 data: vec![0.0; slots * rows * columns],
                 started: vec![false; slots],
             }),
-            StateSpec::Seen { slots, vocabulary } => State::Seen { vocabulary, flags: vec![false; slots * vocabulary] },
+            StateSpec::TokenMask { slots, vocabulary } => State::TokenMask { vocabulary, flags: vec![false; slots * vocabulary] },
         }
     }
 
     fn reset(&self, state: &mut State, slot: usize) {
-        if let State::Seen { vocabulary, flags } = state {
+        if let State::TokenMask { vocabulary, flags } = state {
             flags[slot * *vocabulary..(slot + 1) * *vocabulary].fill(false);
         }
     }
@@ -180,7 +180,7 @@ impl Ops for Cpu {
         let (width, table) = table.table();
         let mut data = vec![0.0; ids.len() * width];
         for (row, &id) in data.chunks_exact_mut(width).zip(ids) {
-            if id != NOT_FINITE {
+            if id != NO_ID {
                 row.copy_from_slice(&table[id as usize * width..(id as usize + 1) * width]);
             }
         }
@@ -356,23 +356,23 @@ impl Ops for Cpu {
     fn sample(
         &self,
         logits: &Tensor,
-        picks: &[Pick],
-        allowed: Option<&Weight>,
-        mut seen: Option<&mut State>,
+        params: &[SampleParams],
+        allowed_mask: Option<&Weight>,
+        mut output_mask: Option<&mut State>,
     ) -> Vec<u32> {
-        let allowed = allowed.map(Weight::vector);
+        let allowed_mask = allowed_mask.map(Weight::vector);
         let mut row = Vec::new();
-        let mut ids = Vec::with_capacity(picks.len());
-        for (logits, pick) in logits.data.chunks_exact(logits.columns).zip(picks) {
+        let mut ids = Vec::with_capacity(params.len());
+        for (logits, params) in logits.data.chunks_exact(logits.columns).zip(params) {
             row.clear();
             row.extend_from_slice(logits);
-            let history = match seen.as_deref_mut() {
-                Some(State::Seen { vocabulary, flags }) => {
-                    Some(&mut flags[pick.slot * *vocabulary..(pick.slot + 1) * *vocabulary])
+            let history = match output_mask.as_deref_mut() {
+                Some(State::TokenMask { vocabulary, flags }) => {
+                    Some(&mut flags[params.slot * *vocabulary..(params.slot + 1) * *vocabulary])
                 }
                 _ => None,
             };
-            ids.push(sample::choose(self.level, &mut row, pick, allowed, history));
+            ids.push(sample::choose(self.level, &mut row, params, allowed_mask, history));
         }
         ids
     }

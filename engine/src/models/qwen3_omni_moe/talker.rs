@@ -44,7 +44,7 @@ pub struct Talker<O: Ops> {
     pub model: Decoder<O>,
     codec_head: O::Weight,
     /// 1 for each id that may be chosen.
-    pub allowed: O::Weight,
+    pub allowed_mask: O::Weight,
     /// Codebooks 1 and up.
     pub code_predictor: CodePredictor<O>,
 }
@@ -66,7 +66,7 @@ impl<O: Ops> Talker<O> {
                 experts(text, text.shared_expert_intermediate_size)
             })?,
             codec_head: w.linear("codec_head.weight", vocabulary, hidden)?,
-            allowed: w.made("allowed codec ids", Layout::Vector, &allowed, &[vocabulary])?,
+            allowed_mask: w.made("allowed codec ids", Layout::Vector, &allowed, &[vocabulary])?,
             code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,
         })
     }

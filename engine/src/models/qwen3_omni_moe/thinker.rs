@@ -2,7 +2,7 @@
 //! `Qwen3OmniMoeThinkerForConditionalGeneration` without its vision part (its rotary positions are then all the same
 //! index, so the interleaved sections make no difference).
 
-use repartee_kernels::{Attention, Ops, Pick, Router};
+use repartee_kernels::{Attention, Ops, SampleParams, Router};
 
 use super::config::{TextConfig, ThinkerConfig};
 use super::decoder::{Decoder, FeedForward, Shape};
@@ -88,7 +88,7 @@ impl<O: Ops> Thinker<O> {
     }
 
     /// Chooses a token for each row of logits.
-    pub fn sample(&self, ops: &O, logits: &O::T, picks: &[Pick], seen: &mut O::State) -> O::Ids {
-        ops.sample(logits, picks, None, Some(seen))
+    pub fn sample(&self, ops: &O, logits: &O::T, params: &[SampleParams], output_mask: &mut O::State) -> O::Ids {
+        ops.sample(logits, params, None, Some(output_mask))
     }
 }
