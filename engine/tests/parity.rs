@@ -17,7 +17,7 @@ use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{Ops, SampleParams, Run, SequenceRows, StateSpec};
+use repartee_kernels::{Ops, SampleParams, StreamChunk, SequenceRows, StateSpec};
 
 /// What "the same" means.
 const TOLERANCE: f32 = 1e-4;
@@ -213,8 +213,8 @@ fn waveform(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize,
     for from in (0..frames).step_by(step) {
         let rows = step.min(frames - from);
         let part: Vec<Vec<u32>> = codes.chunks(frames).map(|c| c[from..from + rows].to_vec()).collect();
-        let run = Run { slot: 0, rows, first: from == 0 };
-        let (out, _) = model.code2wav.forward(ops, &part, &mut state, &[run]);
+        let chunk = StreamChunk { slot: 0, rows, first: from == 0 };
+        let (out, _) = model.code2wav.forward(ops, &part, &mut state, &[chunk]);
         samples.extend(ops.read(&out));
     }
     let name = format!("turn{turn}.waveform");

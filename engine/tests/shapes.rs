@@ -11,13 +11,13 @@ use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::models::qwen3_omni_moe::audio_tower::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::random::uniform;
-use repartee_kernels::recording::Recording;
-use repartee_kernels::{Ops, SampleParams, Run, SequenceRows, StateSpec};
+use repartee_kernels::recording::RecordingOps;
+use repartee_kernels::{Ops, SampleParams, StreamChunk, SequenceRows, StateSpec};
 
 /// What each model function does with values that `seed` draws, for the same shapes.
 fn operations(name: &str, seed: u64) -> Vec<(&'static str, Vec<String>)> {
     let checkpoint = Checkpoint::open(Source::Folder(folder(name).join("checkpoint"))).unwrap();
-    let ops = Recording::new(Cpu::default());
+    let ops = RecordingOps::new(Cpu::default());
     let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
     let config = &model.config;
     let draw = |n: usize, below: usize| -> Vec<u32> {
@@ -72,8 +72,8 @@ fn operations(name: &str, seed: u64) -> Vec<(&'static str, Vec<String>)> {
     let codes: Vec<Vec<u32>> =
         (0..config.code2wav.num_quantizers).map(|_| draw(3, config.code2wav.codebook_size)).collect();
     let mut state = model.code2wav.state(&ops, 2);
-    let runs = [Run { slot: 0, rows: 2, first: true }, Run { slot: 1, rows: 1, first: true }];
-    model.code2wav.forward(&ops, &codes, &mut state, &runs);
+    let chunks = [StreamChunk { slot: 0, rows: 2, first: true }, StreamChunk { slot: 1, rows: 1, first: true }];
+    model.code2wav.forward(&ops, &codes, &mut state, &chunks);
     done.push(("code2wav", ops.take()));
     done
 }

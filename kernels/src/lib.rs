@@ -16,5 +16,5 @@ pub mod random;
 pub mod recording;
 
 pub use ops::{
-    Attention, AttentionBatch, DType, KernelError, Layout, Ops, Part, SampleParams, Router, Run, SequenceRows, StateSpec,
+    Attention, AttentionBatch, DType, KernelError, Layout, Ops, RawTensor, SampleParams, Router, StreamChunk, SequenceRows, StateSpec,
 };

@@ -25,7 +25,7 @@ impl DType {
 
 /// One tensor of a checkpoint, little-endian and row-major. Several parts make one weight, joined along the first axis.
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'a> {
+pub struct RawTensor<'a> {
     /// Name in the checkpoint, for messages.
     pub name: &'a str,
     /// The numbers.
@@ -149,7 +149,7 @@ pub struct Attention {
 
 /// Consecutive rows of one slot in a packed stream through stateful convolutions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
+pub struct StreamChunk {
     /// Whose state.
     pub slot: usize,
     /// How many rows.
@@ -203,7 +203,7 @@ pub trait Ops {
     type Batch;
 
     /// Prepares a weight.
-    fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError>;
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
     /// Makes zeroed state.
     fn state(&self, spec: StateSpec) -> Self::State;
     /// Clears a slot of a [`StateSpec::TokenMask`].
@@ -304,18 +304,18 @@ pub trait Ops {
         weight: &Self::Weight,
         bias: &Self::Weight,
         tail: &mut Self::State,
-        runs: &[Run],
+        chunks: &[StreamChunk],
     ) -> Self::T;
     /// Transposed convolution. With `kernel = 2 * stride` the first row of a stream yields nothing (the reference cuts
-    /// `stride` rows off both ends); each other row yields `stride` rows. Returns the runs of the result.
+    /// `stride` rows off both ends); each other row yields `stride` rows. Returns the chunks of the result.
     fn conv_transpose1d(
         &self,
         x: &Self::T,
         weight: &Self::Weight,
         bias: &Self::Weight,
         tail: &mut Self::State,
-        runs: &[Run],
-    ) -> (Self::T, Vec<Run>);
+        chunks: &[StreamChunk],
+    ) -> (Self::T, Vec<StreamChunk>);
 
     /// Chooses an id for each row of logits. `allowed_mask` masks ids by 0 (never) and 1.
     fn sample(

@@ -6,16 +6,16 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::ops::{Attention, KernelError, Layout, Ops, Part, SampleParams, Router, Run, SequenceRows, StateSpec};
+use crate::ops::{Attention, KernelError, Layout, Ops, RawTensor, SampleParams, Router, StreamChunk, SequenceRows, StateSpec};
 
 /// See the module's description.
 #[derive(Debug, Clone, Default)]
-pub struct Recording<O> {
+pub struct RecordingOps<O> {
     inner: O,
     notes: Rc<RefCell<Vec<String>>>,
 }
 
-impl<O: Ops> Recording<O> {
+impl<O: Ops> RecordingOps<O> {
     /// Records what `inner` is asked.
     pub fn new(inner: O) -> Self {
         Self { inner, notes: Rc::default() }
@@ -36,14 +36,14 @@ impl<O: Ops> Recording<O> {
     }
 }
 
-impl<O: Ops> Ops for Recording<O> {
+impl<O: Ops> Ops for RecordingOps<O> {
     type T = O::T;
     type Ids = O::Ids;
     type Weight = O::Weight;
     type State = O::State;
     type Batch = O::Batch;
 
-    fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<O::Weight, KernelError> {
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
         self.inner.weight(layout, parts)
     }
 
@@ -220,9 +220,9 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.reshape(x, columns)
     }
 
-    fn conv1d(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, tail: &mut O::State, runs: &[Run]) -> O::T {
+    fn conv1d(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, tail: &mut O::State, chunks: &[StreamChunk]) -> O::T {
         self.op("conv1d", x);
-        self.inner.conv1d(x, weight, bias, tail, runs)
+        self.inner.conv1d(x, weight, bias, tail, chunks)
     }
 
     fn conv_transpose1d(
@@ -231,10 +231,10 @@ impl<O: Ops> Ops for Recording<O> {
         weight: &O::Weight,
         bias: &O::Weight,
         tail: &mut O::State,
-        runs: &[Run],
-    ) -> (O::T, Vec<Run>) {
+        chunks: &[StreamChunk],
+    ) -> (O::T, Vec<StreamChunk>) {
         self.op("transposed conv1d", x);
-        self.inner.conv_transpose1d(x, weight, bias, tail, runs)
+        self.inner.conv_transpose1d(x, weight, bias, tail, chunks)
     }
 
     fn sample(

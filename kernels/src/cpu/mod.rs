@@ -19,7 +19,7 @@ mod weight;
 pub use weight::Weight;
 
 use crate::ops::{
-    Attention, AttentionBatch, KernelError, Layout, NO_ID, Ops, Part, SampleParams, Router, Run, SequenceRows, StateSpec,
+    Attention, AttentionBatch, KernelError, Layout, NO_ID, Ops, RawTensor, SampleParams, Router, StreamChunk, SequenceRows, StateSpec,
 };
 use gemm::Rows;
 use simd::Level;
@@ -102,7 +102,7 @@ impl Ops for Cpu {
     type State = State;
     type Batch = AttentionBatch;
 
-    fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<Weight, KernelError> {
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
         Weight::new(layout, parts)
     }
 
@@ -325,12 +325,12 @@ impl Ops for Cpu {
         Tensor::new(x.data, columns)
     }
 
-    fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, runs: &[Run]) -> Tensor {
+    fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, chunks: &[StreamChunk]) -> Tensor {
         let (tail, bias) = (tail.tail(), bias.vector());
         let data = match weight {
-            Weight::Depthwise(taps) => conv::depthwise(self.level, &x.data, taps, bias, tail, runs),
+            Weight::Depthwise(taps) => conv::depthwise(self.level, &x.data, taps, bias, tail, chunks),
             Weight::Conv1d { packed, dilation } => {
-                conv::causal(self.level, &x.data, x.columns, packed, *dilation, bias, tail, runs)
+                conv::causal(self.level, &x.data, x.columns, packed, *dilation, bias, tail, chunks)
             }
             other => panic!("not a convolution: {}", other.kind()),
         };
@@ -343,14 +343,14 @@ impl Ops for Cpu {
         weight: &Weight,
         bias: &Weight,
         tail: &mut State,
-        runs: &[Run],
-    ) -> (Tensor, Vec<Run>) {
+        chunks: &[StreamChunk],
+    ) -> (Tensor, Vec<StreamChunk>) {
         let Weight::ConvTranspose1d { packed, stride } = weight else {
             panic!("not a transposed convolution: {}", weight.kind())
         };
         let bias = bias.vector();
-        let (data, runs) = conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), runs);
-        (Tensor::new(data, bias.len()), runs)
+        let (data, chunks) = conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), chunks);
+        (Tensor::new(data, bias.len()), chunks)
     }
 
     fn sample(

@@ -1,7 +1,7 @@
 //! How the processor packs a weight.
 
 use super::gemm::Packed;
-use crate::ops::{DType, KernelError, Layout, Part};
+use crate::ops::{DType, KernelError, Layout, RawTensor};
 
 /// A prepared weight.
 #[derive(Debug, Clone)]
@@ -38,9 +38,9 @@ pub enum Weight {
 }
 
 impl Weight {
-    pub(super) fn new(layout: Layout, parts: &[Part<'_>]) -> Result<Self, KernelError> {
+    pub(super) fn new(layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self, KernelError> {
         let wrong =
-            |part: &Part<'_>| KernelError::Shape { name: part.name.to_owned(), shape: part.shape.to_vec(), layout };
+            |part: &RawTensor<'_>| KernelError::Shape { name: part.name.to_owned(), shape: part.shape.to_vec(), layout };
         let first = parts.first().ok_or_else(|| KernelError::Shape { name: String::new(), shape: vec![], layout })?;
         let rank = match layout {
             Layout::Vector => 1,
@@ -170,7 +170,7 @@ fn linear_bf16(w: &[u16], k: usize) -> Packed {
     Packed::new_bf16(w.len() / k, k, |column, i| w[column * k + i])
 }
 
-fn check_bytes(part: &Part<'_>) -> Result<(), KernelError> {
+fn check_bytes(part: &RawTensor<'_>) -> Result<(), KernelError> {
     let count: usize = part.shape.iter().product();
     let expected = count * part.dtype.size();
     if part.bytes.len() == expected {
@@ -180,13 +180,13 @@ fn check_bytes(part: &Part<'_>) -> Result<(), KernelError> {
 }
 
 /// Reads a bfloat16 part as its bits.
-fn brain(part: &Part<'_>) -> Result<Vec<u16>, KernelError> {
+fn brain(part: &RawTensor<'_>) -> Result<Vec<u16>, KernelError> {
     check_bytes(part)?;
     Ok(part.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect())
 }
 
 /// Reads a part as single precision, which is exact.
-fn widen(part: &Part<'_>) -> Result<Vec<f32>, KernelError> {
+fn widen(part: &RawTensor<'_>) -> Result<Vec<f32>, KernelError> {
     check_bytes(part)?;
     Ok(match part.dtype {
         DType::F32 => part.bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),

@@ -13,7 +13,7 @@ use repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
 use repartee_engine::session::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::{Ops, SampleParams, Run, SequenceRows, StateSpec};
+use repartee_kernels::{Ops, SampleParams, StreamChunk, SequenceRows, StateSpec};
 use repartee_loadtest::report::{Report, Row, percentile};
 use repartee_loadtest::{Load, Transport};
 use repartee_tests::{demo, questions, tools};
@@ -158,12 +158,12 @@ fn stages(folder: &Path) -> Result<Stages> {
         .collect();
     let mut state = model.code2wav.state(&ops, 1);
     let code2wav_whole = median(seconds, || {
-        model.code2wav.forward(&ops, &codes, &mut state, &[Run { slot: 0, rows: MAX_FRAMES, first: true }]);
+        model.code2wav.forward(&ops, &codes, &mut state, &[StreamChunk { slot: 0, rows: MAX_FRAMES, first: true }]);
     });
     let code2wav_stream = median(seconds, || {
         for t in 0..MAX_FRAMES {
             let frame: Vec<Vec<u32>> = codes.iter().map(|codes| vec![codes[t]]).collect();
-            model.code2wav.forward(&ops, &frame, &mut state, &[Run { slot: 0, rows: 1, first: t == 0 }]);
+            model.code2wav.forward(&ops, &frame, &mut state, &[StreamChunk { slot: 0, rows: 1, first: t == 0 }]);
         }
     });
     Ok(Stages { thinker_token, codec_frame, code2wav_whole, code2wav_stream })

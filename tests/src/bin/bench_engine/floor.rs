@@ -12,7 +12,7 @@ use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::models::qwen3_omni_moe::audio_tower::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
-use repartee_kernels::{Ops, SampleParams, Run, SequenceRows, StateSpec};
+use repartee_kernels::{Ops, SampleParams, StreamChunk, SequenceRows, StateSpec};
 use repartee_loadtest::report::Row;
 use safetensors::SafeTensors;
 
@@ -140,8 +140,8 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     let mut state = model.code2wav.state(&ops, 1);
     let code2wav = each(STEPS, || {
         for step in 0..STEPS {
-            let run = Run { slot: 0, rows: 1, first: step == 0 };
-            model.code2wav.forward(&ops, &frame, &mut state, &[run]);
+            let chunk = StreamChunk { slot: 0, rows: 1, first: step == 0 };
+            model.code2wav.forward(&ops, &frame, &mut state, &[chunk]);
         }
     });
     // Rows of a frame grow with every upsampling; a transposed convolution works on its input's rows.
