@@ -17,7 +17,7 @@ use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{Ops, SampleParams, StreamChunk, SequenceRows, StateSpec};
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 
 /// What "the same" means.
 const TOLERANCE: f32 = 1e-4;
@@ -97,7 +97,8 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
     let rows = ops.concat(&sound.iter().collect::<Vec<_>>());
 
     let mut cache = model.thinker.model.cache(ops, 1, prompt.len() + answer.len());
-    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let mut output_mask =
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let (mut hidden, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     let mut x = model.thinker.embed(ops, &ops.ids(&ids), &audio_at, Some(&rows));
     let mut position = 0;

@@ -12,7 +12,7 @@ use repartee_engine::models::qwen3_omni_moe::audio_tower::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;
-use repartee_kernels::{Ops, SampleParams, StreamChunk, SequenceRows, StateSpec};
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 
 /// What each model function does with values that `seed` draws, for the same shapes.
 fn operations(name: &str, seed: u64) -> Vec<(&'static str, Vec<String>)> {

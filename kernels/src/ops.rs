@@ -257,8 +257,8 @@ pub trait Ops {
     fn snake(&self, x: Self::T, alpha: &Self::Weight, beta: &Self::Weight) -> Self::T;
     /// Limits each number to `[low, high]`.
     fn clamp(&self, x: Self::T, low: f32, high: f32) -> Self::T;
-    /// `y` times the logistic function of `gate`, which has one column.
-    fn gate(&self, y: Self::T, gate: &Self::T) -> Self::T;
+    /// `y` times the sigmoid of `gate`, which has one column.
+    fn sigmoid_gate(&self, y: Self::T, gate: &Self::T) -> Self::T;
 
     /// Rotary position embedding of each head (rotate-half form), all at the batch's positions.
     fn rotary(&self, x: Self::T, batch: &Self::Batch, head_dim: usize, theta: f32) -> Self::T;

@@ -6,7 +6,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::ops::{Attention, KernelError, Layout, Ops, RawTensor, SampleParams, Router, StreamChunk, SequenceRows, StateSpec};
+use crate::ops::{
+    Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
+};
 
 /// See the module's description.
 #[derive(Debug, Clone, Default)]
@@ -169,9 +171,9 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.inner.clamp(x, low, high)
     }
 
-    fn gate(&self, y: O::T, gate: &O::T) -> O::T {
-        self.op("gate", &y);
-        self.inner.gate(y, gate)
+    fn sigmoid_gate(&self, y: O::T, gate: &O::T) -> O::T {
+        self.op("sigmoid gate", &y);
+        self.inner.sigmoid_gate(y, gate)
     }
 
     fn rotary(&self, x: O::T, batch: &O::Batch, head_dim: usize, theta: f32) -> O::T {
@@ -220,7 +222,14 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.inner.reshape(x, columns)
     }
 
-    fn conv1d(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, tail: &mut O::State, chunks: &[StreamChunk]) -> O::T {
+    fn conv1d(
+        &self,
+        x: &O::T,
+        weight: &O::Weight,
+        bias: &O::Weight,
+        tail: &mut O::State,
+        chunks: &[StreamChunk],
+    ) -> O::T {
         self.op("conv1d", x);
         self.inner.conv1d(x, weight, bias, tail, chunks)
     }

@@ -78,7 +78,14 @@ pub fn causal(
 }
 
 /// Causal convolution of each channel by itself; `weight` is `[kernel][channels]`.
-pub fn depthwise(level: Level, x: &[f32], weight: &[f32], bias: &[f32], tail: &mut Tail, chunks: &[StreamChunk]) -> Vec<f32> {
+pub fn depthwise(
+    level: Level,
+    x: &[f32],
+    weight: &[f32],
+    bias: &[f32],
+    tail: &mut Tail,
+    chunks: &[StreamChunk],
+) -> Vec<f32> {
     let channels = bias.len();
     let mut out = vec![0.0; x.len()];
     let mut from = 0;

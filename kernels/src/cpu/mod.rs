@@ -19,7 +19,8 @@ mod weight;
 pub use weight::Weight;
 
 use crate::ops::{
-    Attention, AttentionBatch, KernelError, Layout, NO_ID, Ops, RawTensor, SampleParams, Router, StreamChunk, SequenceRows, StateSpec,
+    Attention, AttentionBatch, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows,
+    StateSpec, StreamChunk,
 };
 use gemm::Rows;
 use simd::Level;
@@ -118,7 +119,9 @@ impl Ops for Cpu {
                 data: vec![0.0; slots * rows * columns],
                 started: vec![false; slots],
             }),
-            StateSpec::TokenMask { slots, vocabulary } => State::TokenMask { vocabulary, flags: vec![false; slots * vocabulary] },
+            StateSpec::TokenMask { slots, vocabulary } => {
+                State::TokenMask { vocabulary, flags: vec![false; slots * vocabulary] }
+            }
         }
     }
 
@@ -268,8 +271,8 @@ impl Ops for Cpu {
         x
     }
 
-    fn gate(&self, mut y: Tensor, gate: &Tensor) -> Tensor {
-        math::gate(self.level, &mut y.data, &gate.data);
+    fn sigmoid_gate(&self, mut y: Tensor, gate: &Tensor) -> Tensor {
+        math::sigmoid_gate(self.level, &mut y.data, &gate.data);
         y
     }
 
@@ -306,15 +309,7 @@ impl Ops for Cpu {
         Tensor { rows: x.rows, columns: down[0].columns, data }
     }
 
-    fn conv2d(
-        &self,
-        x: &Tensor,
-        images: usize,
-        height: usize,
-        width: usize,
-        weight: &Weight,
-        bias: &Weight,
-    ) -> Tensor {
+    fn conv2d(&self, x: &Tensor, images: usize, height: usize, width: usize, weight: &Weight, bias: &Weight) -> Tensor {
         let weight = weight.packed();
         let bias = bias.vector();
         let data = conv::conv2d(self.level, &x.data, images, height, width, x.columns, weight, bias);
@@ -349,7 +344,8 @@ impl Ops for Cpu {
             panic!("not a transposed convolution: {}", weight.kind())
         };
         let bias = bias.vector();
-        let (data, chunks) = conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), chunks);
+        let (data, chunks) =
+            conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), chunks);
         (Tensor::new(data, bias.len()), chunks)
     }
 

@@ -39,8 +39,11 @@ pub enum Weight {
 
 impl Weight {
     pub(super) fn new(layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self, KernelError> {
-        let wrong =
-            |part: &RawTensor<'_>| KernelError::Shape { name: part.name.to_owned(), shape: part.shape.to_vec(), layout };
+        let wrong = |part: &RawTensor<'_>| KernelError::Shape {
+            name: part.name.to_owned(),
+            shape: part.shape.to_vec(),
+            layout,
+        };
         let first = parts.first().ok_or_else(|| KernelError::Shape { name: String::new(), shape: vec![], layout })?;
         let rank = match layout {
             Layout::Vector => 1,
@@ -57,7 +60,7 @@ impl Weight {
         let shape = first.shape;
         // Matrices that are bfloat16 throughout stay so: see `Packed`.
         if parts.iter().all(|part| part.dtype == DType::Bf16) {
-            let bits = || parts.iter().map(brain).collect::<Result<Vec<_>, _>>();
+            let bits = || parts.iter().map(bf16_bits).collect::<Result<Vec<_>, _>>();
             match layout {
                 Layout::Linear => return Ok(Self::Linear(linear_bf16(&bits()?.concat(), shape[1]))),
                 Layout::Experts { per_expert } if per_expert > 0 && parts.len().is_multiple_of(per_expert) => {
@@ -180,7 +183,7 @@ fn check_bytes(part: &RawTensor<'_>) -> Result<(), KernelError> {
 }
 
 /// Reads a bfloat16 part as its bits.
-fn brain(part: &RawTensor<'_>) -> Result<Vec<u16>, KernelError> {
+fn bf16_bits(part: &RawTensor<'_>) -> Result<Vec<u16>, KernelError> {
     check_bytes(part)?;
     Ok(part.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect())
 }

@@ -13,7 +13,7 @@ use repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
 use repartee_engine::session::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::{Ops, SampleParams, StreamChunk, SequenceRows, StateSpec};
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 use repartee_loadtest::report::{Report, Row, percentile};
 use repartee_loadtest::{Load, Transport};
 use repartee_tests::{demo, questions, tools};
@@ -117,11 +117,13 @@ fn stages(folder: &Path) -> Result<Stages> {
     const STEPS: usize = 20;
     let ops = Cpu::default();
     let model = Qwen3Omni::load(&ops, &Checkpoint::open(Source::Folder(folder.to_owned()))?)?;
-    let greedy = SampleParams { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
+    let greedy =
+        SampleParams { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
     let rows = |position, rows| ops.batch(&[SequenceRows { table: &[0], position, rows }]);
 
     let mut cache = model.thinker.model.cache(&ops, 1, PROMPT + STEPS);
-    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let mut output_mask =
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| 20 + i).collect();
     let x = model.thinker.embed(&ops, &ops.ids(&prompt), &[], None);
     model.thinker.forward(&ops, x, &mut cache, &rows(0, PROMPT));

@@ -4,7 +4,7 @@
 //! The reference cuts both ends of each transposed convolution, so the first frame yields fewer samples and the last
 //! few never exist ([`Code2Wav::look_ahead`]).
 
-use repartee_kernels::{Attention, Layout, Ops, StreamChunk, SequenceRows, StateSpec};
+use repartee_kernels::{Attention, Layout, Ops, SequenceRows, StateSpec, StreamChunk};
 
 use super::config::Code2WavConfig;
 use super::decoder::{Decoder, FeedForward, Shape};
@@ -232,7 +232,13 @@ impl<O: Ops> Code2Wav<O> {
 
     /// Decodes the next frames of several streams: `codes[codebook]` has one id a row, `chunks` says whose rows they are (at
     /// most as many each as the state was made for). Returns the samples `[samples, 1]` and how many each slot got.
-    pub fn forward(&self, ops: &O, codes: &[Vec<u32>], state: &mut Code2WavState<O>, chunks: &[StreamChunk]) -> (O::T, Vec<StreamChunk>) {
+    pub fn forward(
+        &self,
+        ops: &O,
+        codes: &[Vec<u32>],
+        state: &mut Code2WavState<O>,
+        chunks: &[StreamChunk],
+    ) -> (O::T, Vec<StreamChunk>) {
         for chunk in chunks.iter().filter(|chunk| chunk.first) {
             state.decoded[chunk.slot] = 0;
         }

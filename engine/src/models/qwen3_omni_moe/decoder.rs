@@ -225,7 +225,7 @@ impl<O: Ops> Mlp<O> {
                 match shared {
                     None => routed,
                     Some((expert, gate)) => {
-                        let shared = ops.gate(expert.forward(ops, x), &ops.linear(x, gate, None));
+                        let shared = ops.sigmoid_gate(expert.forward(ops, x), &ops.linear(x, gate, None));
                         ops.add(routed, &shared)
                     }
                 }

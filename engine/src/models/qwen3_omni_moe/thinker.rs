@@ -2,7 +2,7 @@
 //! `Qwen3OmniMoeThinkerForConditionalGeneration` without its vision part (its rotary positions are then all the same
 //! index, so the interleaved sections make no difference).
 
-use repartee_kernels::{Attention, Ops, SampleParams, Router};
+use repartee_kernels::{Attention, Ops, Router, SampleParams};
 
 use super::config::{TextConfig, ThinkerConfig};
 use super::decoder::{Decoder, FeedForward, Shape};

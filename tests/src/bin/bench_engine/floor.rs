@@ -12,7 +12,7 @@ use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::models::qwen3_omni_moe::audio_tower::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
-use repartee_kernels::{Ops, SampleParams, StreamChunk, SequenceRows, StateSpec};
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 use repartee_loadtest::report::Row;
 use safetensors::SafeTensors;
 
@@ -96,12 +96,14 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     };
     let ops = Cpu::default();
     let model = Qwen3Omni::load(&ops, &Checkpoint::open(Source::Folder(folder.to_owned()))?)?;
-    let greedy = SampleParams { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
+    let greedy =
+        SampleParams { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
     let batch = |position| ops.batch(&[SequenceRows { table: &[0], position, rows: 1 }]);
     const STEPS: usize = 20;
 
     let mut cache = model.thinker.model.cache(&ops, 1, STEPS);
-    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let mut output_mask =
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let thinker = each(STEPS, || {
         let mut ids = ops.ids(&[20]);
         for step in 0..STEPS {

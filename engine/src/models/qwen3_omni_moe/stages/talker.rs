@@ -249,15 +249,22 @@ impl<O: Ops> TalkerStage<O> {
         let slots = &self.slots;
         let params = |sampling: &Sampling, codebook: usize| -> Vec<SampleParams> {
             let speaking = |slot: usize| slots[slot].speaking.as_ref().map(|s| (slot, s));
-            let row = |(slot, s): (usize, &Speaking<O::T>)| sample_params(slot, sampling, &s.answer, s.frames, codebook + 1);
+            let row =
+                |(slot, s): (usize, &Speaking<O::T>)| sample_params(slot, sampling, &s.answer, s.frames, codebook + 1);
             speakers.iter().filter_map(|&slot| speaking(slot)).map(row).collect()
         };
         let logits = self.talker.logits(ops, hidden);
-        let first = ops.sample(&logits, &params(&self.sampling, 0), Some(&self.talker.allowed_mask), Some(&mut self.output_mask));
+        let first = ops.sample(
+            &logits,
+            &params(&self.sampling, 0),
+            Some(&self.talker.allowed_mask),
+            Some(&mut self.output_mask),
+        );
         let embedded = self.talker.codec_rows(ops, &first);
         let predictor = &self.talker.code_predictor;
         let cache = &mut self.predictor_cache;
-        let completed = predictor.complete(ops, hidden, embedded, cache, |c| params(&self.predictor_sampling, c), false);
+        let completed =
+            predictor.complete(ops, hidden, embedded, cache, |c| params(&self.predictor_sampling, c), false);
         let codes: Vec<Vec<u32>> =
             std::iter::once(&first).chain(&completed.codes).map(|ids| ops.read_ids(ids)).collect();
 

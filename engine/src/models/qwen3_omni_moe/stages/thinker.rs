@@ -245,7 +245,13 @@ where
                 && end == state.target.len()
             {
                 at.push(row - 1);
-                params.push(sample_params(slot, answer.sampling.as_ref().unwrap_or(&self.sampling), answer, *written, 0));
+                params.push(sample_params(
+                    slot,
+                    answer.sampling.as_ref().unwrap_or(&self.sampling),
+                    answer,
+                    *written,
+                    0,
+                ));
                 writers.push(slot);
                 if *written == 0 {
                     out.push((slot, Item::Begin(answer.clone())));
