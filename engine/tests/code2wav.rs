@@ -12,7 +12,7 @@ use repartee_engine::checkpoint::{Checkpoint, Source};
 use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::{Ops, Run};
+use repartee_kernels::{Ops, StreamChunk};
 
 /// A stream: its frames, column by column.
 type Codes = Vec<Vec<u32>>;
@@ -25,7 +25,7 @@ fn decode(ops: &Cpu, model: &Qwen3Omni<Cpu>, streams: &[Codes], steps: &[Vec<usi
     let mut from = vec![0; streams.len()];
     for step in steps {
         let mut codes = vec![Vec::new(); groups];
-        let mut runs = Vec::new();
+        let mut chunks = Vec::new();
         for (slot, stream) in streams.iter().enumerate() {
             let rows = step[slot].min(stream.len() - from[slot]);
             if rows == 0 {
@@ -34,18 +34,18 @@ fn decode(ops: &Cpu, model: &Qwen3Omni<Cpu>, streams: &[Codes], steps: &[Vec<usi
             for frame in &stream[from[slot]..from[slot] + rows] {
                 codes.iter_mut().zip(frame).for_each(|(codes, &code)| codes.push(code));
             }
-            runs.push(Run { slot, rows, first: from[slot] == 0 });
+            chunks.push(StreamChunk { slot, rows, first: from[slot] == 0 });
             from[slot] += rows;
         }
-        if runs.is_empty() {
+        if chunks.is_empty() {
             continue;
         }
-        let (out, made) = model.code2wav.forward(ops, &codes, &mut state, &runs);
+        let (out, made) = model.code2wav.forward(ops, &codes, &mut state, &chunks);
         let out = ops.read(&out);
         let mut rest = &out[..];
-        for run in made {
-            let (mine, after) = rest.split_at(run.rows);
-            samples[run.slot].extend_from_slice(mine);
+        for chunk in made {
+            let (mine, after) = rest.split_at(chunk.rows);
+            samples[chunk.slot].extend_from_slice(mine);
             rest = after;
         }
     }

@@ -16,8 +16,8 @@ use repartee_engine::models::qwen3_omni_moe::audio_tower::{Window, tokens};
 use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor};
-use repartee_kernels::ops::NOT_FINITE;
-use repartee_kernels::{Ops, Pick, Run, SequenceRows, StateSpec};
+use repartee_kernels::ops::NO_ID;
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 
 /// What "the same" means.
 const TOLERANCE: f32 = 1e-4;
@@ -79,8 +79,8 @@ fn audio(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, mel: &str) -> T
     rows
 }
 
-fn greedy(slot: usize, repetition_penalty: f32) -> Pick {
-    Pick { slot, repetition_penalty, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 }
+fn greedy(slot: usize, repetition_penalty: f32) -> SampleParams {
+    SampleParams { slot, repetition_penalty, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 }
 }
 
 fn ids_found(name: String, ours: &[u32], reference: &[u32]) -> (String, f32) {
@@ -93,11 +93,12 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
     let (answer, _) = expected.ids(&at("tokens"));
     let placeholder = model.config.thinker.audio_token_id;
     let audio_at: Vec<usize> = (0..prompt.len()).filter(|&i| prompt[i] == placeholder).collect();
-    let ids: Vec<u32> = prompt.iter().map(|&id| if id == placeholder { NOT_FINITE } else { id }).collect();
-    let rows = ops.stack(&sound.iter().collect::<Vec<_>>());
+    let ids: Vec<u32> = prompt.iter().map(|&id| if id == placeholder { NO_ID } else { id }).collect();
+    let rows = ops.concat(&sound.iter().collect::<Vec<_>>());
 
     let mut cache = model.thinker.model.cache(ops, 1, prompt.len() + answer.len());
-    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let mut output_mask =
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let (mut hidden, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     let mut x = model.thinker.embed(ops, &ops.ids(&ids), &audio_at, Some(&rows));
     let mut position = 0;
@@ -109,7 +110,7 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
         hidden.extend(ops.read(&tapped));
         let row = model.thinker.logits(ops, &out, &[rows - 1]);
         logits.extend(ops.read(&row));
-        chosen.extend(ops.read_ids(&model.thinker.sample(ops, &row, &[greedy(0, 1.0)], &mut seen)));
+        chosen.extend(ops.read_ids(&model.thinker.sample(ops, &row, &[greedy(0, 1.0)], &mut output_mask)));
         x = model.thinker.embed(ops, &ops.ids(&[next]), &[], None);
     }
     vec![
@@ -138,7 +139,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
             user = prompt.get(i + 1) == Some(&config.user_token_id);
         }
         if user && id == config.thinker.audio_token_id {
-            rows.push(model.talker.audio_rows(ops, &ops.take(&hidden, &[i])));
+            rows.push(model.talker.audio_rows(ops, &ops.gather(&hidden, &[i])));
         } else if user {
             rows.push(text(&[id]));
         }
@@ -147,13 +148,13 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
     let pad = config.tts_pad_token_id;
     let tail_text = [&prompt[prompt.len() - 3..], &[pad; 4], &[config.tts_bos_token_id, answer[0]]].concat();
     let tail_codec = [
-        &[NOT_FINITE; 3][..],
+        &[NO_ID; 3][..],
         &[codec.codec_nothink_id, codec.codec_think_bos_id, codec.codec_think_eos_id, speaker],
         &[codec.codec_pad_id, codec.codec_bos_id],
     ]
     .concat();
     rows.push(ops.add(text(&tail_text), &model.talker.codec_rows(ops, &ops.ids(&tail_codec))));
-    let prompt = ops.stack(&rows.iter().collect::<Vec<_>>());
+    let prompt = ops.concat(&rows.iter().collect::<Vec<_>>());
     let spoken = &answer[1..answer.len() - 1];
     let trailing = text(&[spoken, &[config.tts_eos_token_id]].concat());
     let mut findings = vec![
@@ -165,7 +166,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
     let (groups, frames) = (shape[0], shape[1]);
     let mut cache = model.talker.model.cache(ops, 1, ops.rows(&prompt) + frames + 1);
     let mut predictor_cache = model.talker.code_predictor.cache(ops, 1);
-    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: codec.text.vocab_size });
+    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: codec.text.vocab_size });
     let (mut hiddens, mut logits, mut residual_logits) = (Vec::new(), Vec::new(), Vec::new());
     let mut made: Vec<Vec<u32>> = vec![Vec::new(); groups];
     let mut end = None;
@@ -178,7 +179,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
         hiddens.extend(ops.read(&hidden));
         let row = model.talker.logits(ops, &hidden);
         logits.extend(ops.read(&row));
-        let first = ops.sample(&row, &[greedy(0, penalty)], Some(&model.talker.allowed), Some(&mut seen));
+        let first = ops.sample(&row, &[greedy(0, penalty)], Some(&model.talker.allowed_mask), Some(&mut output_mask));
         if step == frames {
             end = Some(ops.read_ids(&first)[0]);
             break;
@@ -191,7 +192,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
             made.extend(ops.read_ids(ids));
         }
         residual_logits.extend(frame.logits.iter().flat_map(|logits| ops.read(logits)));
-        let next = if step < ops.rows(&trailing) { ops.take(&trailing, &[step]) } else { text(&[pad]) };
+        let next = if step < ops.rows(&trailing) { ops.gather(&trailing, &[step]) } else { text(&[pad]) };
         x = ops.add(frame.embedding, &next);
     }
     findings.extend([
@@ -213,8 +214,8 @@ fn waveform(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize,
     for from in (0..frames).step_by(step) {
         let rows = step.min(frames - from);
         let part: Vec<Vec<u32>> = codes.chunks(frames).map(|c| c[from..from + rows].to_vec()).collect();
-        let run = Run { slot: 0, rows, first: from == 0 };
-        let (out, _) = model.code2wav.forward(ops, &part, &mut state, &[run]);
+        let chunk = StreamChunk { slot: 0, rows, first: from == 0 };
+        let (out, _) = model.code2wav.forward(ops, &part, &mut state, &[chunk]);
         samples.extend(ops.read(&out));
     }
     let name = format!("turn{turn}.waveform");

@@ -11,21 +11,21 @@ use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::models::qwen3_omni_moe::audio_tower::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::random::uniform;
-use repartee_kernels::recording::Recording;
-use repartee_kernels::{Ops, Pick, Run, SequenceRows, StateSpec};
+use repartee_kernels::recording::RecordingOps;
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 
 /// What each model function does with values that `seed` draws, for the same shapes.
 fn operations(name: &str, seed: u64) -> Vec<(&'static str, Vec<String>)> {
     let checkpoint = Checkpoint::open(Source::Folder(folder(name).join("checkpoint"))).unwrap();
-    let ops = Recording::new(Cpu::default());
+    let ops = RecordingOps::new(Cpu::default());
     let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
     let config = &model.config;
     let draw = |n: usize, below: usize| -> Vec<u32> {
         (0..n).map(|i| (uniform(seed, i as u64, n as u64, 0) * below as f32) as u32).collect()
     };
     let noise = |n: usize| (0..n).map(|i| uniform(seed, i as u64, 0, 1)).collect::<Vec<_>>();
-    let picks = |rows: usize| -> Vec<Pick> {
-        let pick = |slot| Pick {
+    let params = |rows: usize| -> Vec<SampleParams> {
+        let row = |slot| SampleParams {
             slot,
             repetition_penalty: 1.1,
             temperature: 0.9,
@@ -33,7 +33,7 @@ fn operations(name: &str, seed: u64) -> Vec<(&'static str, Vec<String>)> {
             top_p: 0.9,
             uniform: uniform(seed, slot as u64, 0, 2),
         };
-        (0..rows).map(pick).collect()
+        (0..rows).map(row).collect()
     };
     // Two sessions, at positions that differ with the values: a prompt of four rows and one token.
     let at = draw(2, 20);
@@ -50,30 +50,30 @@ fn operations(name: &str, seed: u64) -> Vec<(&'static str, Vec<String>)> {
     done.push(("audio tower", ops.take()));
 
     let mut cache = model.thinker.model.cache(&ops, 2, 32);
-    let mut seen = ops.state(StateSpec::Seen { slots: 2, vocabulary: config.thinker.text.vocab_size });
+    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 2, vocabulary: config.thinker.text.vocab_size });
     let ids = ops.ids(&draw(5, config.thinker.text.vocab_size));
     let x = model.thinker.embed(&ops, &ids, &[], None);
     let (x, _) = model.thinker.forward(&ops, x, &mut cache, &ops.batch(&sequences));
     let logits = model.thinker.logits(&ops, &x, &[3, 4]);
-    model.thinker.sample(&ops, &logits, &picks(2), &mut seen);
+    model.thinker.sample(&ops, &logits, &params(2), &mut output_mask);
     done.push(("thinker", ops.take()));
 
     let mut cache = model.talker.model.cache(&ops, 2, 32);
     let mut predictor_cache = model.talker.code_predictor.cache(&ops, 2);
-    let mut seen = ops.state(StateSpec::Seen { slots: 2, vocabulary: config.talker.text.vocab_size });
+    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 2, vocabulary: config.talker.text.vocab_size });
     let x = model.talker.codec_rows(&ops, &ops.ids(&draw(5, config.code2wav.codebook_size)));
     let hidden = model.talker.forward(&ops, x, &mut cache, &ops.batch(&sequences), &[3, 4]);
     let logits = model.talker.logits(&ops, &hidden);
-    let first = ops.sample(&logits, &picks(2), Some(&model.talker.allowed), Some(&mut seen));
+    let first = ops.sample(&logits, &params(2), Some(&model.talker.allowed_mask), Some(&mut output_mask));
     let embedded = model.talker.codec_rows(&ops, &first);
-    model.talker.code_predictor.complete(&ops, &hidden, embedded, &mut predictor_cache, |_| picks(2), false);
+    model.talker.code_predictor.complete(&ops, &hidden, embedded, &mut predictor_cache, |_| params(2), false);
     done.push(("talker", ops.take()));
 
     let codes: Vec<Vec<u32>> =
         (0..config.code2wav.num_quantizers).map(|_| draw(3, config.code2wav.codebook_size)).collect();
     let mut state = model.code2wav.state(&ops, 2);
-    let runs = [Run { slot: 0, rows: 2, first: true }, Run { slot: 1, rows: 1, first: true }];
-    model.code2wav.forward(&ops, &codes, &mut state, &runs);
+    let chunks = [StreamChunk { slot: 0, rows: 2, first: true }, StreamChunk { slot: 1, rows: 1, first: true }];
+    model.code2wav.forward(&ops, &codes, &mut state, &chunks);
     done.push(("code2wav", ops.take()));
     done
 }

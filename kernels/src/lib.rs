@@ -16,5 +16,6 @@ pub mod random;
 pub mod recording;
 
 pub use ops::{
-    Attention, AttentionBatch, DType, KernelError, Layout, Ops, Part, Pick, Router, Run, SequenceRows, StateSpec,
+    Attention, AttentionBatch, DType, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows,
+    StateSpec, StreamChunk,
 };

@@ -25,7 +25,7 @@ impl DType {
 
 /// One tensor of a checkpoint, little-endian and row-major. Several parts make one weight, joined along the first axis.
 #[derive(Debug, Clone, Copy)]
-pub struct Part<'a> {
+pub struct RawTensor<'a> {
     /// Name in the checkpoint, for messages.
     pub name: &'a str,
     /// The numbers.
@@ -64,7 +64,7 @@ pub enum Layout {
         stride: usize,
     },
     /// `[out, in, 3, 3]`: convolution with stride 2 and padding 1 over both axes.
-    Conv2dHalving,
+    Conv2d,
 }
 
 /// Why a device cannot do what it is asked.
@@ -114,7 +114,7 @@ pub enum StateSpec {
         columns: usize,
     },
     /// Which ids a slot has produced, for the repetition penalty.
-    Seen {
+    TokenMask {
         /// Slots.
         slots: usize,
         /// Ids.
@@ -149,7 +149,7 @@ pub struct Attention {
 
 /// Consecutive rows of one slot in a packed stream through stateful convolutions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Run {
+pub struct StreamChunk {
     /// Whose state.
     pub slot: usize,
     /// How many rows.
@@ -169,10 +169,10 @@ pub struct Router {
 
 /// How one row's id is chosen; fields are applied in this order, which is the reference implementation's.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Pick {
+pub struct SampleParams {
     /// Slot of the penalty's history; the id chosen is added to it.
     pub slot: usize,
-    /// Divides positive and multiplies negative logits of ids seen before; 1 is none.
+    /// Divides positive and multiplies negative logits of ids produced before; 1 is none.
     pub repetition_penalty: f32,
     /// 0 chooses the most likely id (the lowest one on a tie).
     pub temperature: f32,
@@ -185,7 +185,7 @@ pub struct Pick {
 }
 
 /// The id that stands for "no id": a row whose logits held a value that is not finite.
-pub const NOT_FINITE: u32 = u32::MAX;
+pub const NO_ID: u32 = u32::MAX;
 
 /// The operations of a device. Tensors are packed `[rows, columns]` in single precision unless said otherwise.
 ///
@@ -203,11 +203,11 @@ pub trait Ops {
     type Batch;
 
     /// Prepares a weight.
-    fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError>;
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
     /// Makes zeroed state.
     fn state(&self, spec: StateSpec) -> Self::State;
-    /// Forgets what a slot of a [`StateSpec::Seen`] holds.
-    fn forget(&self, state: &mut Self::State, slot: usize);
+    /// Clears a slot of a [`StateSpec::TokenMask`].
+    fn reset(&self, state: &mut Self::State, slot: usize);
     /// Prepares rows for [`Ops::attention`] and [`Ops::rotary`].
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> Self::Batch;
 
@@ -225,18 +225,18 @@ pub trait Ops {
     /// The same numbers once more.
     fn copy(&self, x: &Self::T) -> Self::T;
     /// The rows `at`, in that order.
-    fn take(&self, x: &Self::T, at: &[usize]) -> Self::T;
+    fn gather(&self, x: &Self::T, at: &[usize]) -> Self::T;
     /// `x` with row `at[i]` replaced by row `i` of `rows`.
-    fn put(&self, x: Self::T, at: &[usize], rows: &Self::T) -> Self::T;
+    fn scatter(&self, x: Self::T, at: &[usize], rows: &Self::T) -> Self::T;
     /// Several tensors of one width, one under the other.
-    fn stack(&self, parts: &[&Self::T]) -> Self::T;
+    fn concat(&self, parts: &[&Self::T]) -> Self::T;
 
-    /// Entries of a table, one for each id. [`NOT_FINITE`] gives zeros.
+    /// Entries of a table, one for each id. [`NO_ID`] gives zeros.
     fn embed(&self, table: &Self::Weight, ids: &Self::Ids) -> Self::T;
     /// `x Wᵀ + b`.
     fn linear(&self, x: &Self::T, weight: &Self::Weight, bias: Option<&Self::Weight>) -> Self::T;
-    /// Columns `[from, to)`.
-    fn columns(&self, x: &Self::T, from: usize, to: usize) -> Self::T;
+    /// `length` columns from `start` on.
+    fn narrow(&self, x: &Self::T, start: usize, length: usize) -> Self::T;
     /// `x + y`.
     fn add(&self, x: Self::T, y: &Self::T) -> Self::T;
     /// Each row times a vector, column by column.
@@ -257,8 +257,8 @@ pub trait Ops {
     fn snake(&self, x: Self::T, alpha: &Self::Weight, beta: &Self::Weight) -> Self::T;
     /// Limits each number to `[low, high]`.
     fn clamp(&self, x: Self::T, low: f32, high: f32) -> Self::T;
-    /// `y` times the logistic function of `gate`, which has one column.
-    fn gate(&self, y: Self::T, gate: &Self::T) -> Self::T;
+    /// `y` times the sigmoid of `gate`, which has one column.
+    fn sigmoid_gate(&self, y: Self::T, gate: &Self::T) -> Self::T;
 
     /// Rotary position embedding of each head (rotate-half form), all at the batch's positions.
     fn rotary(&self, x: Self::T, batch: &Self::Batch, head_dim: usize, theta: f32) -> Self::T;
@@ -286,7 +286,7 @@ pub trait Ops {
 
     /// Convolution of `images` pictures `[height, width]` (row-major, `in` channels innermost: `x` has one row for each
     /// pixel) with stride 2 and padding 1; gives `[ceil(height / 2), ceil(width / 2)]` each.
-    fn conv2d_halving(
+    fn conv2d(
         &self,
         x: &Self::T,
         images: usize,
@@ -295,8 +295,8 @@ pub trait Ops {
         weight: &Self::Weight,
         bias: &Self::Weight,
     ) -> Self::T;
-    /// The columns of `n` consecutive rows, side by side as one row.
-    fn fold_rows(&self, x: Self::T, n: usize) -> Self::T;
+    /// The same numbers, row-major, in rows of `columns`.
+    fn reshape(&self, x: Self::T, columns: usize) -> Self::T;
     /// Causal convolution ([`Layout::Conv1d`] or [`Layout::Depthwise`]); before a stream's start lie zeros.
     fn conv1d(
         &self,
@@ -304,26 +304,26 @@ pub trait Ops {
         weight: &Self::Weight,
         bias: &Self::Weight,
         tail: &mut Self::State,
-        runs: &[Run],
+        chunks: &[StreamChunk],
     ) -> Self::T;
     /// Transposed convolution. With `kernel = 2 * stride` the first row of a stream yields nothing (the reference cuts
-    /// `stride` rows off both ends); each other row yields `stride` rows. Returns the runs of the result.
+    /// `stride` rows off both ends); each other row yields `stride` rows. Returns the chunks of the result.
     fn conv_transpose1d(
         &self,
         x: &Self::T,
         weight: &Self::Weight,
         bias: &Self::Weight,
         tail: &mut Self::State,
-        runs: &[Run],
-    ) -> (Self::T, Vec<Run>);
+        chunks: &[StreamChunk],
+    ) -> (Self::T, Vec<StreamChunk>);
 
-    /// Chooses an id for each row of logits. `allowed` masks ids by 0 (never) and 1.
+    /// Chooses an id for each row of logits. `allowed_mask` masks ids by 0 (never) and 1.
     fn sample(
         &self,
         logits: &Self::T,
-        picks: &[Pick],
-        allowed: Option<&Self::Weight>,
-        seen: Option<&mut Self::State>,
+        params: &[SampleParams],
+        allowed_mask: Option<&Self::Weight>,
+        output_mask: Option<&mut Self::State>,
     ) -> Self::Ids;
 }
 

@@ -6,16 +6,18 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use crate::ops::{Attention, KernelError, Layout, Ops, Part, Pick, Router, Run, SequenceRows, StateSpec};
+use crate::ops::{
+    Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
+};
 
 /// See the module's description.
 #[derive(Debug, Clone, Default)]
-pub struct Recording<O> {
+pub struct RecordingOps<O> {
     inner: O,
     notes: Rc<RefCell<Vec<String>>>,
 }
 
-impl<O: Ops> Recording<O> {
+impl<O: Ops> RecordingOps<O> {
     /// Records what `inner` is asked.
     pub fn new(inner: O) -> Self {
         Self { inner, notes: Rc::default() }
@@ -36,14 +38,14 @@ impl<O: Ops> Recording<O> {
     }
 }
 
-impl<O: Ops> Ops for Recording<O> {
+impl<O: Ops> Ops for RecordingOps<O> {
     type T = O::T;
     type Ids = O::Ids;
     type Weight = O::Weight;
     type State = O::State;
     type Batch = O::Batch;
 
-    fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<O::Weight, KernelError> {
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
         self.inner.weight(layout, parts)
     }
 
@@ -51,8 +53,8 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.state(spec)
     }
 
-    fn forget(&self, state: &mut O::State, slot: usize) {
-        self.inner.forget(state, slot);
+    fn reset(&self, state: &mut O::State, slot: usize) {
+        self.inner.reset(state, slot);
     }
 
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> O::Batch {
@@ -89,19 +91,19 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.copy(x)
     }
 
-    fn take(&self, x: &O::T, at: &[usize]) -> O::T {
-        self.op(&format!("take {}", at.len()), x);
-        self.inner.take(x, at)
+    fn gather(&self, x: &O::T, at: &[usize]) -> O::T {
+        self.op(&format!("gather {}", at.len()), x);
+        self.inner.gather(x, at)
     }
 
-    fn put(&self, x: O::T, at: &[usize], rows: &O::T) -> O::T {
-        self.op(&format!("put {}", at.len()), &x);
-        self.inner.put(x, at, rows)
+    fn scatter(&self, x: O::T, at: &[usize], rows: &O::T) -> O::T {
+        self.op(&format!("scatter {}", at.len()), &x);
+        self.inner.scatter(x, at, rows)
     }
 
-    fn stack(&self, parts: &[&O::T]) -> O::T {
-        self.note(format!("stack {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
-        self.inner.stack(parts)
+    fn concat(&self, parts: &[&O::T]) -> O::T {
+        self.note(format!("concat {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
+        self.inner.concat(parts)
     }
 
     fn embed(&self, table: &O::Weight, ids: &O::Ids) -> O::T {
@@ -114,9 +116,9 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.linear(x, weight, bias)
     }
 
-    fn columns(&self, x: &O::T, from: usize, to: usize) -> O::T {
-        self.op(&format!("columns {from}..{to}"), x);
-        self.inner.columns(x, from, to)
+    fn narrow(&self, x: &O::T, start: usize, length: usize) -> O::T {
+        self.op(&format!("narrow {start} {length}"), x);
+        self.inner.narrow(x, start, length)
     }
 
     fn add(&self, x: O::T, y: &O::T) -> O::T {
@@ -169,9 +171,9 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.clamp(x, low, high)
     }
 
-    fn gate(&self, y: O::T, gate: &O::T) -> O::T {
-        self.op("gate", &y);
-        self.inner.gate(y, gate)
+    fn sigmoid_gate(&self, y: O::T, gate: &O::T) -> O::T {
+        self.op("sigmoid gate", &y);
+        self.inner.sigmoid_gate(y, gate)
     }
 
     fn rotary(&self, x: O::T, batch: &O::Batch, head_dim: usize, theta: f32) -> O::T {
@@ -202,7 +204,7 @@ impl<O: Ops> Ops for Recording<O> {
         self.inner.experts(x, router, gate_up, down, spec)
     }
 
-    fn conv2d_halving(
+    fn conv2d(
         &self,
         x: &O::T,
         images: usize,
@@ -212,17 +214,24 @@ impl<O: Ops> Ops for Recording<O> {
         bias: &O::Weight,
     ) -> O::T {
         self.op(&format!("conv2d {images} of {height} by {width}"), x);
-        self.inner.conv2d_halving(x, images, height, width, weight, bias)
+        self.inner.conv2d(x, images, height, width, weight, bias)
     }
 
-    fn fold_rows(&self, x: O::T, n: usize) -> O::T {
-        self.op(&format!("fold {n}"), &x);
-        self.inner.fold_rows(x, n)
+    fn reshape(&self, x: O::T, columns: usize) -> O::T {
+        self.op(&format!("reshape {columns}"), &x);
+        self.inner.reshape(x, columns)
     }
 
-    fn conv1d(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, tail: &mut O::State, runs: &[Run]) -> O::T {
+    fn conv1d(
+        &self,
+        x: &O::T,
+        weight: &O::Weight,
+        bias: &O::Weight,
+        tail: &mut O::State,
+        chunks: &[StreamChunk],
+    ) -> O::T {
         self.op("conv1d", x);
-        self.inner.conv1d(x, weight, bias, tail, runs)
+        self.inner.conv1d(x, weight, bias, tail, chunks)
     }
 
     fn conv_transpose1d(
@@ -231,20 +240,20 @@ impl<O: Ops> Ops for Recording<O> {
         weight: &O::Weight,
         bias: &O::Weight,
         tail: &mut O::State,
-        runs: &[Run],
-    ) -> (O::T, Vec<Run>) {
+        chunks: &[StreamChunk],
+    ) -> (O::T, Vec<StreamChunk>) {
         self.op("transposed conv1d", x);
-        self.inner.conv_transpose1d(x, weight, bias, tail, runs)
+        self.inner.conv_transpose1d(x, weight, bias, tail, chunks)
     }
 
     fn sample(
         &self,
         logits: &O::T,
-        picks: &[Pick],
-        allowed: Option<&O::Weight>,
-        seen: Option<&mut O::State>,
+        params: &[SampleParams],
+        allowed_mask: Option<&O::Weight>,
+        output_mask: Option<&mut O::State>,
     ) -> O::Ids {
         self.op("sample", logits);
-        self.inner.sample(logits, picks, allowed, seen)
+        self.inner.sample(logits, params, allowed_mask, output_mask)
     }
 }

@@ -34,7 +34,7 @@ fn numbers(count: usize, what: u64) -> Vec<f32> {
     (0..count).map(|i| uniform(11, what, i as u64, 0) * 4.0 - 2.0).collect()
 }
 
-struct Bed {
+struct Fixture {
     case: Case,
     ops: Cpu,
     shape: Attention,
@@ -43,7 +43,7 @@ struct Bed {
     tables: [Vec<u32>; 2],
 }
 
-impl Bed {
+impl Fixture {
     fn new(case: Case) -> Self {
         let widths = [HEADS.0 * case.dim, HEADS.1 * case.dim, HEADS.1 * case.dim];
         let inputs =
@@ -112,10 +112,10 @@ proptest! {
 
     #[test]
     fn any_split_beside_any_neighbour_gives_the_same_bits_and_the_plain_formula(case in case()) {
-        let bed = Bed::new(case.clone());
+        let fixture = Fixture::new(case.clone());
         let [first, second] = case.lengths;
-        let alone = [bed.run(&[vec![(0, first)]])[0].clone(), bed.run(&[vec![(1, second)]])[1].clone()];
-        let together = bed.run(&[vec![(0, first), (1, second)]]);
+        let alone = [fixture.run(&[vec![(0, first)]])[0].clone(), fixture.run(&[vec![(1, second)]])[1].clone()];
+        let together = fixture.run(&[vec![(0, first), (1, second)]]);
         prop_assert!(alone == together, "a neighbour changed a result");
         let mut cuts = case.cuts.iter().cycle();
         let (mut left, mut calls) = (case.lengths, Vec::new());
@@ -130,9 +130,9 @@ proptest! {
             }
             calls.push(call);
         }
-        prop_assert!(bed.run(&calls) == alone, "another split gave other bits");
+        prop_assert!(fixture.run(&calls) == alone, "another split gave other bits");
         for (s, alone) in alone.iter().enumerate() {
-            for (a, b) in alone.iter().zip(bed.plain(s)) {
+            for (a, b) in alone.iter().zip(fixture.plain(s)) {
                 prop_assert!((f64::from(*a) - b).abs() < 1e-5, "{} instead of {}", a, b);
             }
         }

@@ -1,6 +1,6 @@
 //! Takes a model's tensors out of a checkpoint, by the names that the checkpoint gives them.
 
-use repartee_kernels::{DType, Layout, Ops, Part};
+use repartee_kernels::{DType, Layout, Ops, RawTensor};
 
 use super::LoadError;
 use crate::checkpoint::{Checkpoint, TensorView};
@@ -30,7 +30,7 @@ impl<'a, O: Ops> Weights<'a, O> {
         let mut parts = Vec::with_capacity(names.len());
         for (name, shape) in &names {
             let TensorView { dtype, bytes, .. } = self.checkpoint.tensor(name, shape)?;
-            parts.push(Part { name, bytes, dtype, shape });
+            parts.push(RawTensor { name, bytes, dtype, shape });
         }
         Ok(self.ops.weight(layout, &parts)?)
     }
@@ -96,14 +96,14 @@ impl<'a, O: Ops> Weights<'a, O> {
                 }
             }
         }
-        let part = Part { name: &name, bytes: &swapped, dtype, shape: as_shape };
+        let part = RawTensor { name: &name, bytes: &swapped, dtype, shape: as_shape };
         Ok(self.ops.weight(layout, &[part])?)
     }
 
     /// Numbers of our own making as a weight, for tables that a checkpoint does not hold.
     pub fn made(&self, name: &str, layout: Layout, values: &[f32], shape: &[usize]) -> Result<O::Weight, LoadError> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
-        let part = Part { name, bytes: &bytes, dtype: DType::F32, shape };
+        let part = RawTensor { name, bytes: &bytes, dtype: DType::F32, shape };
         Ok(self.ops.weight(layout, &[part])?)
     }
 }

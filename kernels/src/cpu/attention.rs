@@ -1,6 +1,6 @@
 //! Attention over blocks of cached keys and values, and attention within segments.
 //!
-//! Keys lie transposed in chunks of sixteen positions, so that a query meets sixteen keys at once without a sum across lanes.
+//! Keys lie transposed in chunks of sixteen positions: a query is multiplied with sixteen keys at once, without a sum across lanes.
 //! Each score is summed over the head's numbers, and each result over its own positions, in ascending order: a row's
 //! result depends on its own sequence alone, not on the block size, the batch or how the sequence was cut into chunks.
 
@@ -10,12 +10,12 @@ use crate::ops::{Attention, AttentionBatch};
 
 /// Positions whose keys lie side by side.
 const LANES: usize = 16;
-/// Queries that meet a value together.
-const TILE: usize = 4;
+/// Queries that share one load of a value.
+const QUERY_TILE: usize = 4;
 /// Numbers of a value that are summed up in registers.
 const WIDTH: usize = 32;
 /// Queries that go over keys and values together: few enough that their scores stay in the nearest caches.
-const TOGETHER: usize = 16;
+const QUERY_BLOCK: usize = 16;
 
 /// Keys and values of one layer.
 #[derive(Debug)]
@@ -74,7 +74,7 @@ impl Cache {
     }
 }
 
-/// One query and the positions that it sees: `from .. to` of those listed in [`Seen`].
+/// One query and the positions that it sees: `from .. to` of those listed in [`VisibleKeys`].
 #[derive(Clone, Copy)]
 struct Query {
     /// Where its numbers and its result lie.
@@ -97,13 +97,13 @@ struct Chunk {
 
 /// The positions that some queries see, in ascending order.
 #[derive(Default)]
-struct Seen {
+struct VisibleKeys {
     chunks: Vec<Chunk>,
     /// Where the value of each lies.
     values: Vec<usize>,
 }
 
-/// Room for what lies between scores and results.
+/// Scores and their totals, kept between calls.
 #[derive(Default)]
 struct Scratch {
     scores: Vec<f32>,
@@ -119,23 +119,23 @@ fn attend<const FUSED: bool>(
     queries: &[Query],
     keys: &[f32],
     values: &[f32],
-    seen: &Seen,
+    visible: &VisibleKeys,
     scratch: &mut Scratch,
     out: &mut [f32],
 ) {
     let scale = 1.0 / (dim as f32).sqrt();
-    let n = seen.values.len();
+    let n = visible.values.len();
     let Scratch { scores, totals } = scratch;
     scores.clear();
     scores.resize(queries.len() * n, 0.0);
-    for chunk in &seen.chunks {
+    for chunk in &visible.chunks {
         let keys = &keys[chunk.at..chunk.at + dim * LANES];
         let mut from = 0;
         while from < queries.len() {
             let scores = &mut scores[from * n..];
             from += match queries.len() - from {
-                4.. => meet::<FUSED, 4>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
-                _ => meet::<FUSED, 1>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
+                4.. => qk_scores::<FUSED, 4>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
+                _ => qk_scores::<FUSED, 1>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
             };
         }
     }
@@ -149,25 +149,25 @@ fn attend<const FUSED: bool>(
         let scores = &*scores;
         totals.push(sum_by::<FUSED>(scores.len(), |i, s| s + scores[i]));
     }
-    for (t, tile) in queries.chunks(TILE).enumerate() {
+    for (t, tile) in queries.chunks(QUERY_TILE).enumerate() {
         for column in (0..dim).step_by(WIDTH) {
-            let scores = &scores[t * TILE * n..];
+            let scores = &scores[t * QUERY_TILE * n..];
             let values = &values[column..];
-            let mut sums = [[0.0f32; WIDTH]; TILE];
+            let mut sums = [[0.0f32; WIDTH]; QUERY_TILE];
             if column + WIDTH <= dim {
-                weigh::<FUSED>(tile, n, scores, values, &seen.values, &mut sums);
+                weighted_sum::<FUSED>(tile, n, scores, values, &visible.values, &mut sums);
             } else {
                 let width = dim - column;
                 for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(&mut sums) {
                     for p in query.from..query.to {
-                        let value = &values[seen.values[p]..][..width];
+                        let value = &values[visible.values[p]..][..width];
                         for (sum, &v) in sums.iter_mut().zip(value) {
                             *sum = multiply_add::<FUSED>(scores[p], v, *sum);
                         }
                     }
                 }
             }
-            for ((query, sums), total) in tile.iter().zip(&sums).zip(&totals[t * TILE..]) {
+            for ((query, sums), total) in tile.iter().zip(&sums).zip(&totals[t * QUERY_TILE..]) {
                 let end = dim.min(column + WIDTH);
                 for (o, sum) in out[query.at + column..query.at + end].iter_mut().zip(sums) {
                     *o = sum / total;
@@ -179,7 +179,7 @@ fn attend<const FUSED: bool>(
 
 /// The scores of the first `N` queries with sixteen keys, one row of `n` for each. Returns `N`.
 #[inline(always)]
-fn meet<const FUSED: bool, const N: usize>(
+fn qk_scores<const FUSED: bool, const N: usize>(
     q: &[f32],
     dim: usize,
     queries: &[Query],
@@ -190,7 +190,7 @@ fn meet<const FUSED: bool, const N: usize>(
 ) -> usize {
     let q: [&[f32]; N] = std::array::from_fn(|i| &q[queries[i].at..queries[i].at + dim]);
     let mut sums = [[0.0f32; LANES]; N];
-    products::<FUSED, N>(q, keys, &mut sums);
+    qk_dot::<FUSED, N>(q, keys, &mut sums);
     for (i, sums) in sums.iter().enumerate() {
         let to = &mut scores[i * n + chunk.first..][..chunk.count];
         for (score, sum) in to.iter_mut().zip(&sums[chunk.lane..]) {
@@ -202,7 +202,7 @@ fn meet<const FUSED: bool, const N: usize>(
 
 /// The products of some queries with sixteen keys. Its sums are copied out at the end: without that they stay in memory.
 #[inline(always)]
-fn products<const FUSED: bool, const N: usize>(q: [&[f32]; N], keys: &[f32], sums: &mut [[f32; LANES]; N]) {
+fn qk_dot<const FUSED: bool, const N: usize>(q: [&[f32]; N], keys: &[f32], sums: &mut [[f32; LANES]; N]) {
     let mut in_registers = [[0.0f32; LANES]; N];
     for (d, keys) in keys.as_chunks::<LANES>().0.iter().enumerate() {
         for (q, sums) in q.iter().zip(&mut in_registers) {
@@ -215,23 +215,23 @@ fn products<const FUSED: bool, const N: usize>(q: [&[f32]; N], keys: &[f32], sum
     *sums = in_registers;
 }
 
-/// The first [`WIDTH`] numbers of the values, weighed by each query's scores.
+/// The first [`WIDTH`] numbers of the values, weighted by each query's scores.
 #[inline(always)]
-fn weigh<const FUSED: bool>(
+fn weighted_sum<const FUSED: bool>(
     tile: &[Query],
     n: usize,
     scores: &[f32],
     values: &[f32],
     offsets: &[usize],
-    sums: &mut [[f32; WIDTH]; TILE],
+    sums: &mut [[f32; WIDTH]; QUERY_TILE],
 ) {
     // What all of a full tile see is fetched once; the rest of each before it and after it.
     let lowest = tile.iter().map(|query| query.from).max().unwrap_or(0);
     let highest = tile.iter().map(|query| query.to).min().unwrap_or(0);
-    let common = if tile.len() == TILE && lowest < highest { lowest..highest } else { 0..0 };
+    let common = if tile.len() == QUERY_TILE && lowest < highest { lowest..highest } else { 0..0 };
     for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(&mut *sums) {
         let end = if common.is_empty() { query.to } else { common.start };
-        weigh_one::<FUSED>(scores, query.from..end, values, offsets, sums);
+        weighted_sum_one::<FUSED>(scores, query.from..end, values, offsets, sums);
     }
     if common.is_empty() {
         return;
@@ -244,7 +244,7 @@ fn weigh<const FUSED: bool>(
         s0[common.clone()].iter().zip(&s1[common.clone()]).zip(&s2[common.clone()]).zip(&s3[common.clone()]);
     for (&at, (((a, b), c), d)) in offsets[common.clone()].iter().zip(common_scores) {
         let (value, scores) = (first_numbers(values, at), [*a, *b, *c, *d]);
-        for t in 0..TILE {
+        for t in 0..QUERY_TILE {
             for i in 0..WIDTH {
                 in_registers[t][i] = multiply_add::<FUSED>(scores[t], value[i], in_registers[t][i]);
             }
@@ -252,7 +252,7 @@ fn weigh<const FUSED: bool>(
     }
     *sums = in_registers;
     for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(sums) {
-        weigh_one::<FUSED>(scores, common.end..query.to, values, offsets, sums);
+        weighted_sum_one::<FUSED>(scores, common.end..query.to, values, offsets, sums);
     }
 }
 
@@ -264,7 +264,7 @@ fn first_numbers(values: &[f32], at: usize) -> &[f32; WIDTH] {
 
 /// The same of one query and some of its positions.
 #[inline(always)]
-fn weigh_one<const FUSED: bool>(
+fn weighted_sum_one<const FUSED: bool>(
     scores: &[f32],
     range: std::ops::Range<usize>,
     values: &[f32],
@@ -285,8 +285,8 @@ fn weigh_one<const FUSED: bool>(
 fn cached_loop<const FUSED: bool>(q: &[f32], cache: &Cache, batch: &AttentionBatch, shape: Attention, out: &mut [f32]) {
     let (width, dim) = (shape.heads * shape.head_dim, shape.head_dim);
     let group = shape.heads / shape.kv_heads;
-    let rows_together = (TOGETHER / group).max(1);
-    let (mut seen, mut scratch, mut queries) = (Seen::default(), Scratch::default(), Vec::new());
+    let rows_together = (QUERY_BLOCK / group).max(1);
+    let (mut visible, mut scratch, mut queries) = (VisibleKeys::default(), Scratch::default(), Vec::new());
     for sequence in &batch.sequences {
         let table = &batch.tables[sequence.table.clone()];
         for first in (0..sequence.rows).step_by(rows_together) {
@@ -296,24 +296,24 @@ fn cached_loop<const FUSED: bool>(q: &[f32], cache: &Cache, batch: &AttentionBat
                 (shape.window.map_or(0, |w| (position + 1).saturating_sub(w)), position + 1)
             };
             let (start, end) = (sees(rows.start).0, sees(rows.end - 1).1);
-            seen.chunks.clear();
-            seen.values.clear();
+            visible.chunks.clear();
+            visible.values.clear();
             let mut position = start;
             while position < end {
                 let (block, within) = (cache.block(table, position), position % cache.block_len);
                 let lane = within % LANES;
                 let count = (LANES - lane).min(cache.block_len - within).min(end - position);
                 let at = cache.chunk(block, within / LANES);
-                seen.chunks.push(Chunk { at, first: position - start, lane, count });
+                visible.chunks.push(Chunk { at, first: position - start, lane, count });
                 let value = (block * cache.block_len + within) * cache.width;
-                seen.values.extend((0..count).map(|i| value + i * cache.width));
+                visible.values.extend((0..count).map(|i| value + i * cache.width));
                 position += count;
             }
             for kv in 0..shape.kv_heads {
                 let (keys, values) = (&cache.keys[kv * dim * LANES..], &cache.values[kv * dim..]);
                 // A group wider than the limit goes in parts.
-                for from in (kv * group..(kv + 1) * group).step_by(TOGETHER) {
-                    let heads = from..((kv + 1) * group).min(from + TOGETHER);
+                for from in (kv * group..(kv + 1) * group).step_by(QUERY_BLOCK) {
+                    let heads = from..((kv + 1) * group).min(from + QUERY_BLOCK);
                     queries.clear();
                     for i in rows.clone() {
                         let (from, to) = sees(i);
@@ -323,7 +323,7 @@ fn cached_loop<const FUSED: bool>(q: &[f32], cache: &Cache, batch: &AttentionBat
                             to: to - start,
                         }));
                     }
-                    attend::<FUSED>(q, dim, &queries, keys, values, &seen, &mut scratch, out);
+                    attend::<FUSED>(q, dim, &queries, keys, values, &visible, &mut scratch, out);
                 }
             }
         }
@@ -342,7 +342,8 @@ fn segments_loop<const FUSED: bool>(
     let rows: usize = segments.iter().sum();
     let width = q.len() / rows.max(1);
     let dim = width / heads;
-    let (mut seen, mut scratch, mut queries, mut keys) = (Seen::default(), Scratch::default(), Vec::new(), Vec::new());
+    let (mut visible, mut scratch, mut queries, mut keys) =
+        (VisibleKeys::default(), Scratch::default(), Vec::new(), Vec::new());
     let mut first = 0;
     for &n in segments {
         for h in 0..heads {
@@ -355,19 +356,19 @@ fn segments_loop<const FUSED: bool>(
                     *to = key;
                 }
             }
-            seen.chunks.clear();
-            seen.chunks.extend((0..n).step_by(LANES).map(|first| Chunk {
+            visible.chunks.clear();
+            visible.chunks.extend((0..n).step_by(LANES).map(|first| Chunk {
                 at: first * dim,
                 first,
                 lane: 0,
                 count: LANES.min(n - first),
             }));
-            seen.values.clear();
-            seen.values.extend((0..n).map(at));
-            for from in (0..n).step_by(TOGETHER) {
+            visible.values.clear();
+            visible.values.extend((0..n).map(at));
+            for from in (0..n).step_by(QUERY_BLOCK) {
                 queries.clear();
-                queries.extend((from..n.min(from + TOGETHER)).map(|row| Query { at: at(row), from: 0, to: n }));
-                attend::<FUSED>(q, dim, &queries, &keys, v, &seen, &mut scratch, out);
+                queries.extend((from..n.min(from + QUERY_BLOCK)).map(|row| Query { at: at(row), from: 0, to: n }));
+                attend::<FUSED>(q, dim, &queries, &keys, v, &visible, &mut scratch, out);
             }
         }
         first += n;

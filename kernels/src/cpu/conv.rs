@@ -5,7 +5,7 @@
 
 use super::gemm::{self, Packed, Rows};
 use super::simd::{Level, dispatch, multiply_add};
-use crate::ops::Run;
+use crate::ops::StreamChunk;
 
 /// The last rows of each slot's stream.
 #[derive(Debug)]
@@ -23,10 +23,10 @@ pub struct Tail {
 impl Tail {
     /// The slot's tail followed by the new rows; afterwards the tail is the end of that. A stream's first rows follow
     /// zeros.
-    fn extend(&mut self, run: Run, new: &[f32], joined: &mut Vec<f32>) {
+    fn extend(&mut self, chunk: StreamChunk, new: &[f32], joined: &mut Vec<f32>) {
         let size = self.rows * self.columns;
-        let tail = &mut self.data[run.slot * size..(run.slot + 1) * size];
-        if run.first {
+        let tail = &mut self.data[chunk.slot * size..(chunk.slot + 1) * size];
+        if chunk.first {
             tail.fill(0.0);
         }
         joined.clear();
@@ -46,31 +46,31 @@ pub fn causal(
     dilation: usize,
     bias: &[f32],
     tail: &mut Tail,
-    runs: &[Run],
+    chunks: &[StreamChunk],
 ) -> Vec<f32> {
     let taps = weight.k / channels;
     let mut out = vec![0.0; x.len() / channels * weight.columns];
     let (mut from, mut to) = (0, 0);
     let mut joined = Vec::new();
-    for &run in runs {
-        let new = &x[from..from + run.rows * channels];
+    for &chunk in chunks {
+        let new = &x[from..from + chunk.rows * channels];
         from += new.len();
         let data = if tail.rows == 0 {
             new
         } else {
-            tail.extend(run, new, &mut joined);
+            tail.extend(chunk, new, &mut joined);
             &joined[..]
         };
         let rows = Rows {
             data,
             first: 0,
             step: channels,
-            count: run.rows,
+            count: chunk.rows,
             taps,
             length: channels,
             stride: dilation * channels,
         };
-        let size = run.rows * weight.columns;
+        let size = chunk.rows * weight.columns;
         gemm::multiply(level, rows, weight, Some(bias), &mut out[to..to + size]);
         to += size;
     }
@@ -78,14 +78,21 @@ pub fn causal(
 }
 
 /// Causal convolution of each channel by itself; `weight` is `[kernel][channels]`.
-pub fn depthwise(level: Level, x: &[f32], weight: &[f32], bias: &[f32], tail: &mut Tail, runs: &[Run]) -> Vec<f32> {
+pub fn depthwise(
+    level: Level,
+    x: &[f32],
+    weight: &[f32],
+    bias: &[f32],
+    tail: &mut Tail,
+    chunks: &[StreamChunk],
+) -> Vec<f32> {
     let channels = bias.len();
     let mut out = vec![0.0; x.len()];
     let mut from = 0;
     let mut joined = Vec::new();
-    for &run in runs {
-        let size = run.rows * channels;
-        tail.extend(run, &x[from..from + size], &mut joined);
+    for &chunk in chunks {
+        let size = chunk.rows * channels;
+        tail.extend(chunk, &x[from..from + size], &mut joined);
         depthwise_run(level, &joined, weight, bias, &mut out[from..from + size]);
         from += size;
     }
@@ -120,28 +127,28 @@ pub fn transposed(
     stride: usize,
     bias: &[f32],
     tail: &mut Tail,
-    runs: &[Run],
-) -> (Vec<f32>, Vec<Run>) {
+    chunks: &[StreamChunk],
+) -> (Vec<f32>, Vec<StreamChunk>) {
     let taps = weight.k / channels;
     let columns = bias.len();
     let mut out = Vec::with_capacity(x.len() / channels * weight.columns);
-    let mut results = Vec::with_capacity(runs.len());
+    let mut results = Vec::with_capacity(chunks.len());
     let mut from = 0;
     let mut joined = Vec::new();
-    for &run in runs {
-        let new = &x[from..from + run.rows * channels];
+    for &chunk in chunks {
+        let new = &x[from..from + chunk.rows * channels];
         from += new.len();
-        // Not `run.first` alone: a stream's first run may be empty, cut off by a convolution before this one.
-        let started = tail.started[run.slot] && !run.first;
-        tail.started[run.slot] = started || run.rows > 0;
-        let skipped = if started { 0 } else { (taps - 1).min(run.rows) };
+        // Not `chunk.first` alone: a stream's first chunk may be empty, cut off by a convolution before this one.
+        let started = tail.started[chunk.slot] && !chunk.first;
+        tail.started[chunk.slot] = started || chunk.rows > 0;
+        let skipped = if started { 0 } else { (taps - 1).min(chunk.rows) };
         let data = if taps == 1 {
             new
         } else {
-            tail.extend(run, new, &mut joined);
+            tail.extend(chunk, new, &mut joined);
             &joined[..]
         };
-        let count = run.rows - skipped;
+        let count = chunk.rows - skipped;
         let rows =
             Rows { data, first: skipped * channels, step: channels, count, taps, length: channels, stride: channels };
         let start = out.len();
@@ -152,7 +159,7 @@ pub fn transposed(
                 *v += b;
             }
         }
-        results.push(Run { slot: run.slot, rows: count * stride, first: run.first });
+        results.push(StreamChunk { slot: chunk.slot, rows: count * stride, first: chunk.first });
     }
     (out, results)
 }
@@ -160,7 +167,7 @@ pub fn transposed(
 /// Convolution of pictures `[height][width][channels]` by 3 x 3 taps, stride 2, padding 1; `weight.k` is
 /// `3 * 3 * channels`, rows of taps outermost.
 #[allow(clippy::too_many_arguments)]
-pub fn halving(
+pub fn conv2d(
     level: Level,
     x: &[f32],
     images: usize,

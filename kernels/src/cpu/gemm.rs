@@ -26,19 +26,19 @@ pub struct Packed {
 /// bfloat16 in the checkpoint stay so and are widened, exactly, in registers.
 #[derive(Debug, Clone)]
 enum Panels {
-    Single(Vec<f32>),
-    Brain(Vec<u16>),
+    F32(Vec<f32>),
+    Bf16(Vec<u16>),
 }
 
 impl Packed {
     /// Packs the weight whose number for (output column, k) is `at(column, k)`.
     pub fn new(columns: usize, k: usize, at: impl Fn(usize, usize) -> f32) -> Self {
-        Self { columns, k, panels: Panels::Single(pack(columns, k, at)) }
+        Self { columns, k, panels: Panels::F32(pack(columns, k, at)) }
     }
 
     /// As [`Packed::new`], of bfloat16 given by their bits.
     pub fn new_bf16(columns: usize, k: usize, at: impl Fn(usize, usize) -> u16) -> Self {
-        Self { columns, k, panels: Panels::Brain(pack(columns, k, at)) }
+        Self { columns, k, panels: Panels::Bf16(pack(columns, k, at)) }
     }
 
     fn panel_count(&self) -> usize {
@@ -120,8 +120,8 @@ pub fn multiply(level: Level, x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>
     assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
     let task = Task { x, columns: weight.columns, k: weight.k, panels: weight.panel_count(), bias };
     match &weight.panels {
-        Panels::Single(numbers) => dispatch(level, task, numbers, out),
-        Panels::Brain(numbers) => dispatch(level, task, numbers, out),
+        Panels::F32(numbers) => dispatch(level, task, numbers, out),
+        Panels::Bf16(numbers) => dispatch(level, task, numbers, out),
     }
 }
 

@@ -56,14 +56,14 @@ fn erf<const FUSED: bool>(x: f32) -> f32 {
 }
 
 #[inline(always)]
-fn logistic<const FUSED: bool>(x: f32) -> f32 {
+fn sigmoid<const FUSED: bool>(x: f32) -> f32 {
     1.0 / (1.0 + exp::<FUSED>(-x))
 }
 
 #[inline(always)]
 fn silu_loop<const FUSED: bool>(x: &mut [f32]) {
     for v in x {
-        *v *= logistic::<FUSED>(*v);
+        *v *= sigmoid::<FUSED>(*v);
     }
 }
 
@@ -72,7 +72,7 @@ fn silu_mul_loop<const FUSED: bool>(x: &[f32], out: &mut [f32], width: usize) {
     for (row, out) in x.chunks_exact(2 * width).zip(out.chunks_exact_mut(width)) {
         let (gate, up) = row.split_at(width);
         for ((o, &g), &u) in out.iter_mut().zip(gate).zip(up) {
-            *o = g * logistic::<FUSED>(g) * u;
+            *o = g * sigmoid::<FUSED>(g) * u;
         }
     }
 }
@@ -94,10 +94,10 @@ fn snake_loop<const FUSED: bool>(x: &mut [f32], frequency: &[f32], magnitude: &[
 }
 
 #[inline(always)]
-fn gate_loop<const FUSED: bool>(y: &mut [f32], gate: &[f32]) {
+fn sigmoid_gate_loop<const FUSED: bool>(y: &mut [f32], gate: &[f32]) {
     let width = y.len() / gate.len().max(1);
     for (row, &g) in y.chunks_exact_mut(width.max(1)).zip(gate) {
-        let by = logistic::<FUSED>(g);
+        let by = sigmoid::<FUSED>(g);
         for v in row {
             *v *= by;
         }
@@ -173,8 +173,8 @@ dispatch!(/// `x = gelu(x)`, exact form.
     pub fn gelu = gelu_loop(x: &mut [f32]));
 dispatch!(/// `x += magnitude * sin²(x * frequency)`, both per column.
     pub fn snake = snake_loop(x: &mut [f32], frequency: &[f32], magnitude: &[f32]));
-dispatch!(/// Each row of `y` times the logistic function of its gate.
-    pub fn gate = gate_loop(y: &mut [f32], gate: &[f32]));
+dispatch!(/// Each row of `y` times the sigmoid of its gate.
+    pub fn sigmoid_gate = sigmoid_gate_loop(y: &mut [f32], gate: &[f32]));
 dispatch!(/// Root-mean-square norm over groups of `weight.len()` columns.
     pub fn rms_norm = rms_norm_loop(x: &[f32], weight: &[f32], eps: f32, out: &mut [f32]));
 dispatch!(/// Layer norm over groups of `weight.len()` columns.

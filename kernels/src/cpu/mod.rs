@@ -19,7 +19,8 @@ mod weight;
 pub use weight::Weight;
 
 use crate::ops::{
-    Attention, AttentionBatch, KernelError, Layout, NOT_FINITE, Ops, Part, Pick, Router, Run, SequenceRows, StateSpec,
+    Attention, AttentionBatch, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows,
+    StateSpec, StreamChunk,
 };
 use gemm::Rows;
 use simd::Level;
@@ -71,7 +72,7 @@ pub enum State {
     /// What a convolution remembers.
     Tail(conv::Tail),
     /// Ids that each slot has produced.
-    Seen {
+    TokenMask {
         /// Ids.
         vocabulary: usize,
         /// `[slot][id]`.
@@ -102,7 +103,7 @@ impl Ops for Cpu {
     type State = State;
     type Batch = AttentionBatch;
 
-    fn weight(&self, layout: Layout, parts: &[Part<'_>]) -> Result<Weight, KernelError> {
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
         Weight::new(layout, parts)
     }
 
@@ -118,12 +119,14 @@ impl Ops for Cpu {
                 data: vec![0.0; slots * rows * columns],
                 started: vec![false; slots],
             }),
-            StateSpec::Seen { slots, vocabulary } => State::Seen { vocabulary, flags: vec![false; slots * vocabulary] },
+            StateSpec::TokenMask { slots, vocabulary } => {
+                State::TokenMask { vocabulary, flags: vec![false; slots * vocabulary] }
+            }
         }
     }
 
-    fn forget(&self, state: &mut State, slot: usize) {
-        if let State::Seen { vocabulary, flags } = state {
+    fn reset(&self, state: &mut State, slot: usize) {
+        if let State::TokenMask { vocabulary, flags } = state {
             flags[slot * *vocabulary..(slot + 1) * *vocabulary].fill(false);
         }
     }
@@ -156,7 +159,7 @@ impl Ops for Cpu {
         x.clone()
     }
 
-    fn take(&self, x: &Tensor, at: &[usize]) -> Tensor {
+    fn gather(&self, x: &Tensor, at: &[usize]) -> Tensor {
         let mut data = Vec::with_capacity(at.len() * x.columns);
         for &row in at {
             data.extend_from_slice(&x.data[row * x.columns..(row + 1) * x.columns]);
@@ -164,14 +167,14 @@ impl Ops for Cpu {
         Tensor { rows: at.len(), columns: x.columns, data }
     }
 
-    fn put(&self, mut x: Tensor, at: &[usize], rows: &Tensor) -> Tensor {
+    fn scatter(&self, mut x: Tensor, at: &[usize], rows: &Tensor) -> Tensor {
         for (&row, from) in at.iter().zip(rows.data.chunks_exact(x.columns)) {
             x.data[row * x.columns..(row + 1) * x.columns].copy_from_slice(from);
         }
         x
     }
 
-    fn stack(&self, parts: &[&Tensor]) -> Tensor {
+    fn concat(&self, parts: &[&Tensor]) -> Tensor {
         let columns = parts.first().map_or(0, |p| p.columns);
         Tensor::new(parts.iter().flat_map(|p| p.data.iter().copied()).collect(), columns)
     }
@@ -180,7 +183,7 @@ impl Ops for Cpu {
         let (width, table) = table.table();
         let mut data = vec![0.0; ids.len() * width];
         for (row, &id) in data.chunks_exact_mut(width).zip(ids) {
-            if id != NOT_FINITE {
+            if id != NO_ID {
                 row.copy_from_slice(&table[id as usize * width..(id as usize + 1) * width]);
             }
         }
@@ -195,9 +198,9 @@ impl Ops for Cpu {
         Tensor { rows: x.rows, columns: weight.columns, data }
     }
 
-    fn columns(&self, x: &Tensor, from: usize, to: usize) -> Tensor {
-        let data = x.data.chunks_exact(x.columns).flat_map(|row| row[from..to].iter().copied()).collect();
-        Tensor { rows: x.rows, columns: to - from, data }
+    fn narrow(&self, x: &Tensor, start: usize, length: usize) -> Tensor {
+        let data = x.data.chunks_exact(x.columns).flat_map(|row| row[start..start + length].iter().copied()).collect();
+        Tensor { rows: x.rows, columns: length, data }
     }
 
     fn add(&self, mut x: Tensor, y: &Tensor) -> Tensor {
@@ -268,8 +271,8 @@ impl Ops for Cpu {
         x
     }
 
-    fn gate(&self, mut y: Tensor, gate: &Tensor) -> Tensor {
-        math::gate(self.level, &mut y.data, &gate.data);
+    fn sigmoid_gate(&self, mut y: Tensor, gate: &Tensor) -> Tensor {
+        math::sigmoid_gate(self.level, &mut y.data, &gate.data);
         y
     }
 
@@ -306,31 +309,23 @@ impl Ops for Cpu {
         Tensor { rows: x.rows, columns: down[0].columns, data }
     }
 
-    fn conv2d_halving(
-        &self,
-        x: &Tensor,
-        images: usize,
-        height: usize,
-        width: usize,
-        weight: &Weight,
-        bias: &Weight,
-    ) -> Tensor {
+    fn conv2d(&self, x: &Tensor, images: usize, height: usize, width: usize, weight: &Weight, bias: &Weight) -> Tensor {
         let weight = weight.packed();
         let bias = bias.vector();
-        let data = conv::halving(self.level, &x.data, images, height, width, x.columns, weight, bias);
+        let data = conv::conv2d(self.level, &x.data, images, height, width, x.columns, weight, bias);
         Tensor::new(data, weight.columns)
     }
 
-    fn fold_rows(&self, x: Tensor, n: usize) -> Tensor {
-        Tensor::new(x.data, x.columns * n)
+    fn reshape(&self, x: Tensor, columns: usize) -> Tensor {
+        Tensor::new(x.data, columns)
     }
 
-    fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, runs: &[Run]) -> Tensor {
+    fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, chunks: &[StreamChunk]) -> Tensor {
         let (tail, bias) = (tail.tail(), bias.vector());
         let data = match weight {
-            Weight::Depthwise(taps) => conv::depthwise(self.level, &x.data, taps, bias, tail, runs),
+            Weight::Depthwise(taps) => conv::depthwise(self.level, &x.data, taps, bias, tail, chunks),
             Weight::Conv1d { packed, dilation } => {
-                conv::causal(self.level, &x.data, x.columns, packed, *dilation, bias, tail, runs)
+                conv::causal(self.level, &x.data, x.columns, packed, *dilation, bias, tail, chunks)
             }
             other => panic!("not a convolution: {}", other.kind()),
         };
@@ -343,36 +338,37 @@ impl Ops for Cpu {
         weight: &Weight,
         bias: &Weight,
         tail: &mut State,
-        runs: &[Run],
-    ) -> (Tensor, Vec<Run>) {
+        chunks: &[StreamChunk],
+    ) -> (Tensor, Vec<StreamChunk>) {
         let Weight::ConvTranspose1d { packed, stride } = weight else {
             panic!("not a transposed convolution: {}", weight.kind())
         };
         let bias = bias.vector();
-        let (data, runs) = conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), runs);
-        (Tensor::new(data, bias.len()), runs)
+        let (data, chunks) =
+            conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), chunks);
+        (Tensor::new(data, bias.len()), chunks)
     }
 
     fn sample(
         &self,
         logits: &Tensor,
-        picks: &[Pick],
-        allowed: Option<&Weight>,
-        mut seen: Option<&mut State>,
+        params: &[SampleParams],
+        allowed_mask: Option<&Weight>,
+        mut output_mask: Option<&mut State>,
     ) -> Vec<u32> {
-        let allowed = allowed.map(Weight::vector);
+        let allowed_mask = allowed_mask.map(Weight::vector);
         let mut row = Vec::new();
-        let mut ids = Vec::with_capacity(picks.len());
-        for (logits, pick) in logits.data.chunks_exact(logits.columns).zip(picks) {
+        let mut ids = Vec::with_capacity(params.len());
+        for (logits, params) in logits.data.chunks_exact(logits.columns).zip(params) {
             row.clear();
             row.extend_from_slice(logits);
-            let history = match seen.as_deref_mut() {
-                Some(State::Seen { vocabulary, flags }) => {
-                    Some(&mut flags[pick.slot * *vocabulary..(pick.slot + 1) * *vocabulary])
+            let history = match output_mask.as_deref_mut() {
+                Some(State::TokenMask { vocabulary, flags }) => {
+                    Some(&mut flags[params.slot * *vocabulary..(params.slot + 1) * *vocabulary])
                 }
                 _ => None,
             };
-            ids.push(sample::choose(self.level, &mut row, pick, allowed, history));
+            ids.push(sample::choose(self.level, &mut row, params, allowed_mask, history));
         }
         ids
     }

@@ -2,19 +2,19 @@
 
 use super::math;
 use super::simd::Level;
-use crate::ops::{NOT_FINITE, Pick};
+use crate::ops::{NO_ID, SampleParams};
 
-/// Divides positive and multiplies negative logits of ids that were seen.
-pub fn repetition_penalty(logits: &mut [f32], seen: impl IntoIterator<Item = usize>, penalty: f32) {
-    for id in seen {
+/// Divides positive and multiplies negative logits of `ids`, which were produced before.
+pub fn repetition_penalty(logits: &mut [f32], ids: impl IntoIterator<Item = usize>, penalty: f32) {
+    for id in ids {
         let logit = &mut logits[id];
         *logit = if *logit < 0.0 { *logit * penalty } else { *logit / penalty };
     }
 }
 
-/// Rules out each id whose entry in `allowed` is 0.
-pub fn suppress(logits: &mut [f32], allowed: &[f32]) {
-    for (logit, &allowed) in logits.iter_mut().zip(allowed) {
+/// Rules out each id whose entry in `allowed_mask` is 0.
+pub fn suppress(logits: &mut [f32], allowed_mask: &[f32]) {
+    for (logit, &allowed) in logits.iter_mut().zip(allowed_mask) {
         if allowed == 0.0 {
             *logit = f32::NEG_INFINITY;
         }
@@ -77,32 +77,32 @@ fn draw(level: Level, logits: &mut [f32], uniform: f32) -> usize {
     last
 }
 
-/// Applies every processor to one row and chooses its id; `seen` holds the penalty's history and gains the id.
-/// [`NOT_FINITE`] if the row holds a value that is not finite.
+/// Applies every processor to one row and chooses its id; `output_mask` holds the penalty's history and gains the id.
+/// [`NO_ID`] if the row holds a value that is not finite.
 pub fn choose(
     level: Level,
     logits: &mut [f32],
-    pick: &Pick,
-    allowed: Option<&[f32]>,
-    seen: Option<&mut [bool]>,
+    params: &SampleParams,
+    allowed_mask: Option<&[f32]>,
+    output_mask: Option<&mut [bool]>,
 ) -> u32 {
     if logits.iter().any(|l| !l.is_finite()) {
-        return NOT_FINITE;
+        return NO_ID;
     }
-    if let Some(seen) = seen.as_deref()
-        && pick.repetition_penalty != 1.0
+    if let Some(output_mask) = output_mask.as_deref()
+        && params.repetition_penalty != 1.0
     {
-        let ids = seen.iter().enumerate().filter_map(|(id, &was)| was.then_some(id));
-        repetition_penalty(logits, ids, pick.repetition_penalty);
+        let ids = output_mask.iter().enumerate().filter_map(|(id, &was)| was.then_some(id));
+        repetition_penalty(logits, ids, params.repetition_penalty);
     }
-    if let Some(allowed) = allowed {
-        suppress(logits, allowed);
+    if let Some(allowed_mask) = allowed_mask {
+        suppress(logits, allowed_mask);
     }
-    let id = if pick.temperature > 0.0 {
-        temperature(logits, pick.temperature);
-        top_k(logits, pick.top_k);
-        top_p(level, logits, pick.top_p);
-        draw(level, logits, pick.uniform)
+    let id = if params.temperature > 0.0 {
+        temperature(logits, params.temperature);
+        top_k(logits, params.top_k);
+        top_p(level, logits, params.top_p);
+        draw(level, logits, params.uniform)
     } else {
         let mut best = 0;
         for (id, &logit) in logits.iter().enumerate() {
@@ -112,8 +112,8 @@ pub fn choose(
         }
         best
     };
-    if let Some(seen) = seen {
-        seen[id] = true;
+    if let Some(output_mask) = output_mask {
+        output_mask[id] = true;
     }
     id as u32
 }

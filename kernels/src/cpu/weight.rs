@@ -1,14 +1,14 @@
 //! How the processor packs a weight.
 
 use super::gemm::Packed;
-use crate::ops::{DType, KernelError, Layout, Part};
+use crate::ops::{DType, KernelError, Layout, RawTensor};
 
 /// A prepared weight.
 #[derive(Debug, Clone)]
 pub enum Weight {
     /// [`Layout::Vector`]
     Vector(Vec<f32>),
-    /// [`Layout::Linear`] and [`Layout::Conv2dHalving`]
+    /// [`Layout::Linear`] and [`Layout::Conv2d`]
     Linear(Packed),
     /// [`Layout::Table`]
     Table {
@@ -38,15 +38,18 @@ pub enum Weight {
 }
 
 impl Weight {
-    pub(super) fn new(layout: Layout, parts: &[Part<'_>]) -> Result<Self, KernelError> {
-        let wrong =
-            |part: &Part<'_>| KernelError::Shape { name: part.name.to_owned(), shape: part.shape.to_vec(), layout };
+    pub(super) fn new(layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self, KernelError> {
+        let wrong = |part: &RawTensor<'_>| KernelError::Shape {
+            name: part.name.to_owned(),
+            shape: part.shape.to_vec(),
+            layout,
+        };
         let first = parts.first().ok_or_else(|| KernelError::Shape { name: String::new(), shape: vec![], layout })?;
         let rank = match layout {
             Layout::Vector => 1,
             Layout::Linear | Layout::Table | Layout::Experts { .. } => 2,
             Layout::Conv1d { .. } | Layout::Depthwise | Layout::ConvTranspose1d { .. } => 3,
-            Layout::Conv2dHalving => 4,
+            Layout::Conv2d => 4,
         };
         for part in parts {
             if part.shape.len() != rank || part.shape.contains(&0) || part.shape[1..] != first.shape[1..] {
@@ -57,7 +60,7 @@ impl Weight {
         let shape = first.shape;
         // Matrices that are bfloat16 throughout stay so: see `Packed`.
         if parts.iter().all(|part| part.dtype == DType::Bf16) {
-            let bits = || parts.iter().map(brain).collect::<Result<Vec<_>, _>>();
+            let bits = || parts.iter().map(bf16_bits).collect::<Result<Vec<_>, _>>();
             match layout {
                 Layout::Linear => return Ok(Self::Linear(linear_bf16(&bits()?.concat(), shape[1]))),
                 Layout::Experts { per_expert } if per_expert > 0 && parts.len().is_multiple_of(per_expert) => {
@@ -108,7 +111,7 @@ impl Weight {
                 });
                 Self::ConvTranspose1d { packed, stride }
             }
-            Layout::Conv2dHalving => {
+            Layout::Conv2d => {
                 let (out, channels) = (shape[0], shape[1]);
                 if shape[2..] != [3, 3] {
                     return Err(wrong(first));
@@ -170,7 +173,7 @@ fn linear_bf16(w: &[u16], k: usize) -> Packed {
     Packed::new_bf16(w.len() / k, k, |column, i| w[column * k + i])
 }
 
-fn check_bytes(part: &Part<'_>) -> Result<(), KernelError> {
+fn check_bytes(part: &RawTensor<'_>) -> Result<(), KernelError> {
     let count: usize = part.shape.iter().product();
     let expected = count * part.dtype.size();
     if part.bytes.len() == expected {
@@ -180,13 +183,13 @@ fn check_bytes(part: &Part<'_>) -> Result<(), KernelError> {
 }
 
 /// Reads a bfloat16 part as its bits.
-fn brain(part: &Part<'_>) -> Result<Vec<u16>, KernelError> {
+fn bf16_bits(part: &RawTensor<'_>) -> Result<Vec<u16>, KernelError> {
     check_bytes(part)?;
     Ok(part.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect())
 }
 
 /// Reads a part as single precision, which is exact.
-fn widen(part: &Part<'_>) -> Result<Vec<f32>, KernelError> {
+fn widen(part: &RawTensor<'_>) -> Result<Vec<f32>, KernelError> {
     check_bytes(part)?;
     Ok(match part.dtype {
         DType::F32 => part.bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),

@@ -13,7 +13,7 @@ use repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::{Ops, Pick, Run, SequenceRows, StateSpec};
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 use repartee_loadtest::report::{Report, Row, percentile};
 use repartee_loadtest::{Load, Transport};
 use repartee_tests::{demo, questions, tools};
@@ -117,11 +117,13 @@ fn stages(folder: &Path) -> Result<Stages> {
     const STEPS: usize = 20;
     let ops = Cpu::default();
     let model = Qwen3Omni::load(&ops, &Checkpoint::open(Source::Folder(folder.to_owned()))?)?;
-    let greedy = Pick { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
+    let greedy =
+        SampleParams { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
     let rows = |position, rows| ops.batch(&[SequenceRows { table: &[0], position, rows }]);
 
     let mut cache = model.thinker.model.cache(&ops, 1, PROMPT + STEPS);
-    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let mut output_mask =
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| 20 + i).collect();
     let x = model.thinker.embed(&ops, &ops.ids(&prompt), &[], None);
     model.thinker.forward(&ops, x, &mut cache, &rows(0, PROMPT));
@@ -130,13 +132,13 @@ fn stages(folder: &Path) -> Result<Stages> {
         for step in 0..STEPS {
             let x = model.thinker.embed(&ops, &ids, &[], None);
             let (x, _) = model.thinker.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1));
-            ids = model.thinker.sample(&ops, &model.thinker.logits(&ops, &x, &[0]), &[greedy], &mut seen);
+            ids = model.thinker.sample(&ops, &model.thinker.logits(&ops, &x, &[0]), &[greedy], &mut output_mask);
         }
     });
 
     let mut cache = model.talker.model.cache(&ops, 1, PROMPT + STEPS);
     let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
-    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.talker.text.vocab_size });
+    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.vocab_size });
     let x = model.talker.codec_rows(&ops, &ops.ids(&prompt));
     model.talker.forward(&ops, x, &mut cache, &rows(0, PROMPT), &[0]);
     let codec_frame = median(STEPS as f64, || {
@@ -144,7 +146,7 @@ fn stages(folder: &Path) -> Result<Stages> {
         for step in 0..STEPS {
             let hidden = model.talker.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1), &[0]);
             let logits = model.talker.logits(&ops, &hidden);
-            let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed), Some(&mut seen));
+            let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed_mask), Some(&mut output_mask));
             let first = model.talker.codec_rows(&ops, &first);
             let predictor = &model.talker.code_predictor;
             x = predictor.complete(&ops, &hidden, first, &mut predictor_cache, |_| vec![greedy], false).embedding;
@@ -158,12 +160,12 @@ fn stages(folder: &Path) -> Result<Stages> {
         .collect();
     let mut state = model.code2wav.state(&ops, 1);
     let code2wav_whole = median(seconds, || {
-        model.code2wav.forward(&ops, &codes, &mut state, &[Run { slot: 0, rows: MAX_FRAMES, first: true }]);
+        model.code2wav.forward(&ops, &codes, &mut state, &[StreamChunk { slot: 0, rows: MAX_FRAMES, first: true }]);
     });
     let code2wav_stream = median(seconds, || {
         for t in 0..MAX_FRAMES {
             let frame: Vec<Vec<u32>> = codes.iter().map(|codes| vec![codes[t]]).collect();
-            model.code2wav.forward(&ops, &frame, &mut state, &[Run { slot: 0, rows: 1, first: t == 0 }]);
+            model.code2wav.forward(&ops, &frame, &mut state, &[StreamChunk { slot: 0, rows: 1, first: t == 0 }]);
         }
     });
     Ok(Stages { thinker_token, codec_frame, code2wav_whole, code2wav_stream })

@@ -1,6 +1,6 @@
 //! `thinker.audio_tower`: log-mel windows to audio embeddings, after `Qwen3OmniMoeAudioEncoder`.
 //!
-//! Mel frames go in chunks of 100 through three halving convolutions, which the reference's arithmetic hard-codes to 13
+//! Mel frames go in chunks of 100 through three convolutions of stride 2, which the reference's arithmetic hard-codes to 13
 //! tokens a full chunk; attention reaches both ways within a window of `n_window_infer` frames and no further, so a closed
 //! window is final.
 
@@ -74,7 +74,7 @@ impl<O: Ops> AudioTower<O> {
                 let input = if i == 1 { 1 } else { c };
                 let (name, shape) = (format!("conv2d{i}"), [c, input, 3, 3]);
                 let weight = format!("{name}.weight");
-                let weight = w.swapped(&weight, Layout::Conv2dHalving, &shape, (c * input, 3, 3), &shape)?;
+                let weight = w.swapped(&weight, Layout::Conv2d, &shape, (c * input, 3, 3), &shape)?;
                 Ok((weight, w.vector(&format!("{name}.bias"), c)?))
             })
             .collect::<Result<Vec<_>, LoadError>>()?;
@@ -129,10 +129,10 @@ impl<O: Ops> AudioTower<O> {
             };
             // Only the padding at the very end is cut off: every chunk before it is full.
             let keep: Vec<usize> = (0..tokens(frames)).collect();
-            embedded.push(ops.take(&whole, &keep));
+            embedded.push(ops.gather(&whole, &keep));
             positions.extend((0..tokens(frames)).map(|t| (t % CHUNK_TOKENS) as u32));
         }
-        let x = ops.stack(&embedded.iter().collect::<Vec<_>>());
+        let x = ops.concat(&embedded.iter().collect::<Vec<_>>());
         let mut x = ops.add(x, &ops.embed(&self.positions, &ops.ids(&positions)));
         for layer in &self.layers {
             x = self.layer(ops, layer, x, &segments);
@@ -148,17 +148,17 @@ impl<O: Ops> AudioTower<O> {
         let chunks = mel.len() / (height * width);
         let mut x = ops.tensor(mel, 1);
         for (weight, bias) in &self.convs {
-            x = ops.gelu(ops.conv2d_halving(&x, chunks, height, width, weight, bias));
+            x = ops.gelu(ops.conv2d(&x, chunks, height, width, weight, bias));
             (height, width) = (height.div_ceil(2), width.div_ceil(2));
         }
-        ops.linear(&ops.fold_rows(x, width), &self.conv_out, None)
+        ops.linear(&ops.reshape(x, self.config.downsample_hidden_size * width), &self.conv_out, None)
     }
 
     fn layer(&self, ops: &O, layer: &Layer<O>, x: O::T, segments: &[usize]) -> O::T {
         let d = self.config.d_model;
         let h = ops.layer_norm(&x, &layer.attention_norm.0, &layer.attention_norm.1, NORM_EPS);
         let qkv = ops.linear(&h, &layer.qkv.0, Some(&layer.qkv.1));
-        let (q, k, v) = (ops.columns(&qkv, 0, d), ops.columns(&qkv, d, 2 * d), ops.columns(&qkv, 2 * d, 3 * d));
+        let (q, k, v) = (ops.narrow(&qkv, 0, d), ops.narrow(&qkv, d, d), ops.narrow(&qkv, 2 * d, d));
         let h = ops.segment_attention(&q, &k, &v, segments, self.config.encoder_attention_heads);
         let x = ops.add(ops.linear(&h, &layer.out.0, Some(&layer.out.1)), &x);
         let h = ops.layer_norm(&x, &layer.final_norm.0, &layer.final_norm.1, NORM_EPS);

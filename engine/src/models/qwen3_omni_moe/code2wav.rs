@@ -4,7 +4,7 @@
 //! The reference cuts both ends of each transposed convolution, so the first frame yields fewer samples and the last
 //! few never exist ([`Code2Wav::look_ahead`]).
 
-use repartee_kernels::{Attention, Layout, Ops, Run, SequenceRows, StateSpec};
+use repartee_kernels::{Attention, Layout, Ops, SequenceRows, StateSpec, StreamChunk};
 
 use super::config::Code2WavConfig;
 use super::decoder::{Decoder, FeedForward, Shape};
@@ -230,23 +230,29 @@ impl<O: Ops> Code2Wav<O> {
         }
     }
 
-    /// Decodes the next frames of several streams: `codes[codebook]` has one id a row, `runs` says whose rows they are (at
+    /// Decodes the next frames of several streams: `codes[codebook]` has one id a row, `chunks` says whose rows they are (at
     /// most as many each as the state was made for). Returns the samples `[samples, 1]` and how many each slot got.
-    pub fn forward(&self, ops: &O, codes: &[Vec<u32>], state: &mut Code2WavState<O>, runs: &[Run]) -> (O::T, Vec<Run>) {
-        for run in runs.iter().filter(|run| run.first) {
-            state.decoded[run.slot] = 0;
+    pub fn forward(
+        &self,
+        ops: &O,
+        codes: &[Vec<u32>],
+        state: &mut Code2WavState<O>,
+        chunks: &[StreamChunk],
+    ) -> (O::T, Vec<StreamChunk>) {
+        for chunk in chunks.iter().filter(|chunk| chunk.first) {
+            state.decoded[chunk.slot] = 0;
         }
-        let sequences: Vec<_> = runs
+        let sequences: Vec<_> = chunks
             .iter()
-            .map(|run| SequenceRows {
-                table: &state.rings[run.slot],
-                position: state.decoded[run.slot],
-                rows: run.rows,
+            .map(|chunk| SequenceRows {
+                table: &state.rings[chunk.slot],
+                position: state.decoded[chunk.slot],
+                rows: chunk.rows,
             })
             .collect();
         let batch = ops.batch(&sequences);
-        for run in runs {
-            state.decoded[run.slot] += run.rows;
+        for chunk in chunks {
+            state.decoded[chunk.slot] += chunk.rows;
         }
 
         let offset = |(codebook, ids): (usize, &Vec<u32>)| {
@@ -260,31 +266,31 @@ impl<O: Ops> Code2Wav<O> {
 
         let (x, _) = self.pre_transformer.forward(ops, x, &mut state.window, &batch, None);
         let mut x = self.pre_transformer.norm(ops, &x);
-        let mut runs = runs.to_vec();
+        let mut chunks = chunks.to_vec();
         let mut tails = state.tails.iter_mut();
         let mut tail = || tails.next().expect("one tail for each convolution: `state` makes them");
         for (up, next) in &self.upsample {
-            (x, runs) = ops.conv_transpose1d(&x, &up.weight, &up.bias, tail(), &runs);
-            x = next.forward(ops, x, tail(), &runs);
+            (x, chunks) = ops.conv_transpose1d(&x, &up.weight, &up.bias, tail(), &chunks);
+            x = next.forward(ops, x, tail(), &chunks);
         }
-        x = ops.conv1d(&x, &self.first.weight, &self.first.bias, tail(), &runs);
+        x = ops.conv1d(&x, &self.first.weight, &self.first.bias, tail(), &chunks);
         for block in &self.blocks {
             x = block.snake.forward(ops, x);
             let up = &block.upsample;
-            (x, runs) = ops.conv_transpose1d(&x, &up.weight, &up.bias, tail(), &runs);
+            (x, chunks) = ops.conv_transpose1d(&x, &up.weight, &up.bias, tail(), &chunks);
             for unit in &block.units {
-                x = unit.forward(ops, x, tail(), tail(), &runs);
+                x = unit.forward(ops, x, tail(), tail(), &chunks);
             }
         }
         x = self.last_snake.forward(ops, x);
-        x = ops.conv1d(&x, &self.last.weight, &self.last.bias, tail(), &runs);
-        (ops.clamp(x, -1.0, 1.0), runs)
+        x = ops.conv1d(&x, &self.last.weight, &self.last.bias, tail(), &chunks);
+        (ops.clamp(x, -1.0, 1.0), chunks)
     }
 }
 
 impl<O: Ops> ConvNeXt<O> {
-    fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, runs: &[Run]) -> O::T {
-        let h = ops.conv1d(&x, &self.dwconv.weight, &self.dwconv.bias, tail, runs);
+    fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, chunks: &[StreamChunk]) -> O::T {
+        let h = ops.conv1d(&x, &self.dwconv.weight, &self.dwconv.bias, tail, chunks);
         let h = ops.layer_norm(&h, &self.norm.0, &self.norm.1, CONVNEXT_EPS);
         let h = ops.gelu(ops.linear(&h, &self.pwconv1.0, Some(&self.pwconv1.1)));
         let h = ops.linear(&h, &self.pwconv2.0, Some(&self.pwconv2.1));
@@ -293,11 +299,11 @@ impl<O: Ops> ConvNeXt<O> {
 }
 
 impl<O: Ops> ResidualUnit<O> {
-    fn forward(&self, ops: &O, x: O::T, tail1: &mut O::State, tail2: &mut O::State, runs: &[Run]) -> O::T {
+    fn forward(&self, ops: &O, x: O::T, tail1: &mut O::State, tail2: &mut O::State, chunks: &[StreamChunk]) -> O::T {
         let h = self.act1.forward(ops, ops.copy(&x));
-        let h = ops.conv1d(&h, &self.conv1.weight, &self.conv1.bias, tail1, runs);
+        let h = ops.conv1d(&h, &self.conv1.weight, &self.conv1.bias, tail1, chunks);
         let h = self.act2.forward(ops, h);
-        let h = ops.conv1d(&h, &self.conv2.weight, &self.conv2.bias, tail2, runs);
+        let h = ops.conv1d(&h, &self.conv2.weight, &self.conv2.bias, tail2, chunks);
         ops.add(h, &x)
     }
 }

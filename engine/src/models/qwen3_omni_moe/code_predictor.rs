@@ -1,7 +1,7 @@
 //! `talker.code_predictor`: fills in a frame's residual codebooks, one after the other, with its own short key-value cache;
 //! after `Qwen3OmniMoeTalkerCodePredictorModelForConditionalGeneration`.
 
-use repartee_kernels::{Attention, Ops, Pick, SequenceRows};
+use repartee_kernels::{Attention, Ops, SampleParams, SequenceRows};
 
 use super::config::CodePredictorConfig;
 use super::decoder::{Decoder, FeedForward, Shape};
@@ -64,14 +64,14 @@ impl<O: Ops> CodePredictor<O> {
     }
 
     /// Completes one frame for each row: `hidden` is the talker's last hidden row, `first` the embedding of codebook
-    /// 0's code; `picks(codebook)` says how that codebook's code is chosen for each row.
+    /// 0's code; `params(codebook)` says how that codebook's code is chosen for each row.
     pub fn complete(
         &self,
         ops: &O,
         hidden: &O::T,
         first: O::T,
         cache: &mut [O::State],
-        mut picks: impl FnMut(usize) -> Vec<Pick>,
+        mut params: impl FnMut(usize) -> Vec<SampleParams>,
         keep_logits: bool,
     ) -> Completed<O> {
         let rows = ops.rows(hidden);
@@ -85,15 +85,15 @@ impl<O: Ops> CodePredictor<O> {
         };
         // Both rows of a frame stand together: hidden, code, hidden, code, ..
         let interleaved: Vec<usize> = (0..rows).flat_map(|r| [r, rows + r]).collect();
-        let x = ops.take(&ops.stack(&[hidden, &first]), &interleaved);
+        let x = ops.gather(&ops.concat(&[hidden, &first]), &interleaved);
         let (x, _) = self.model.forward(ops, x, cache, &batch(0, 2), None);
         let seconds: Vec<usize> = (0..rows).map(|r| 2 * r + 1).collect();
-        let mut x = ops.take(&x, &seconds);
+        let mut x = ops.gather(&x, &seconds);
 
         let mut completed = Completed { codes: Vec::new(), embedding: first, logits: Vec::new() };
         for codebook in 1..self.groups {
             let logits = ops.linear(&self.model.norm(ops, &x), &self.lm_head[codebook - 1], None);
-            let ids = ops.sample(&logits, &picks(codebook), None, None);
+            let ids = ops.sample(&logits, &params(codebook), None, None);
             let embedded = ops.embed(&self.codec_embedding[codebook - 1], &ids);
             completed.codes.push(ids);
             if keep_logits {

@@ -194,8 +194,8 @@ impl<O: Ops> Layer<O> {
         let a = shape.attention;
         let (q, kv) = (a.heads * a.head_dim, a.kv_heads * a.head_dim);
         let h = ops.linear(&ops.rms_norm(&x, &self.input_norm, shape.eps), &self.qkv, None);
-        let (mut queries, mut keys) = (ops.columns(&h, 0, q), ops.columns(&h, q, q + kv));
-        let values = ops.columns(&h, q + kv, q + 2 * kv);
+        let (mut queries, mut keys) = (ops.narrow(&h, 0, q), ops.narrow(&h, q, kv));
+        let values = ops.narrow(&h, q + kv, kv);
         if let Some((q_norm, k_norm)) = &self.qk_norm {
             queries = ops.rms_norm(&queries, q_norm, shape.eps);
             keys = ops.rms_norm(&keys, k_norm, shape.eps);
@@ -225,7 +225,7 @@ impl<O: Ops> Mlp<O> {
                 match shared {
                     None => routed,
                     Some((expert, gate)) => {
-                        let shared = ops.gate(expert.forward(ops, x), &ops.linear(x, gate, None));
+                        let shared = ops.sigmoid_gate(expert.forward(ops, x), &ops.linear(x, gate, None));
                         ops.add(routed, &shared)
                     }
                 }

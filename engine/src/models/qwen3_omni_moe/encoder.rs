@@ -33,7 +33,7 @@ where
             let count = tokens(input.mel.len() / self.bins);
             let mine: Vec<usize> = (from..from + count).collect();
             from += count;
-            AudioRows { rows: self.ops.take(&rows, &mine), count }
+            AudioRows { rows: self.ops.gather(&rows, &mine), count }
         };
         inputs.iter().map(cut).collect()
     }

@@ -44,7 +44,7 @@ pub struct Talker<O: Ops> {
     pub model: Decoder<O>,
     codec_head: O::Weight,
     /// 1 for each id that may be chosen.
-    pub allowed: O::Weight,
+    pub allowed_mask: O::Weight,
     /// Codebooks 1 and up.
     pub code_predictor: CodePredictor<O>,
 }
@@ -66,7 +66,7 @@ impl<O: Ops> Talker<O> {
                 experts(text, text.shared_expert_intermediate_size)
             })?,
             codec_head: w.linear("codec_head.weight", vocabulary, hidden)?,
-            allowed: w.made("allowed codec ids", Layout::Vector, &allowed, &[vocabulary])?,
+            allowed_mask: w.made("allowed codec ids", Layout::Vector, &allowed, &[vocabulary])?,
             code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,
         })
     }
@@ -89,7 +89,7 @@ impl<O: Ops> Talker<O> {
     /// All layers; returns the rows `at` after the last norm: what the code predictor starts from.
     pub fn forward(&self, ops: &O, x: O::T, cache: &mut [O::State], batch: &O::Batch, at: &[usize]) -> O::T {
         let (x, _) = self.model.forward(ops, x, cache, batch, None);
-        self.model.norm(ops, &ops.take(&x, at))
+        self.model.norm(ops, &ops.gather(&x, at))
     }
 
     /// Logits of codebook 0 for normed rows.

@@ -2,7 +2,7 @@
 //! `Qwen3OmniMoeThinkerForConditionalGeneration` without its vision part (its rotary positions are then all the same
 //! index, so the interleaved sections make no difference).
 
-use repartee_kernels::{Attention, Ops, Pick, Router};
+use repartee_kernels::{Attention, Ops, Router, SampleParams};
 
 use super::config::{TextConfig, ThinkerConfig};
 use super::decoder::{Decoder, FeedForward, Shape};
@@ -71,7 +71,7 @@ impl<O: Ops> Thinker<O> {
     pub fn embed(&self, ops: &O, ids: &O::Ids, at: &[usize], audio: Option<&O::T>) -> O::T {
         let x = ops.embed(&self.embed_tokens, ids);
         match audio {
-            Some(audio) => ops.put(x, at, audio),
+            Some(audio) => ops.scatter(x, at, audio),
             None => x,
         }
     }
@@ -84,11 +84,11 @@ impl<O: Ops> Thinker<O> {
 
     /// Logits of the rows `at`.
     pub fn logits(&self, ops: &O, x: &O::T, at: &[usize]) -> O::T {
-        ops.linear(&self.model.norm(ops, &ops.take(x, at)), &self.lm_head, None)
+        ops.linear(&self.model.norm(ops, &ops.gather(x, at)), &self.lm_head, None)
     }
 
     /// Chooses a token for each row of logits.
-    pub fn sample(&self, ops: &O, logits: &O::T, picks: &[Pick], seen: &mut O::State) -> O::Ids {
-        ops.sample(logits, picks, None, Some(seen))
+    pub fn sample(&self, ops: &O, logits: &O::T, params: &[SampleParams], output_mask: &mut O::State) -> O::Ids {
+        ops.sample(logits, params, None, Some(output_mask))
     }
 }

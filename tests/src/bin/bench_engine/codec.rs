@@ -7,7 +7,7 @@ use anyhow::Result;
 use repartee_engine::Source;
 use repartee_engine::checkpoint::Checkpoint;
 use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
-use repartee_kernels::Run;
+use repartee_kernels::StreamChunk;
 use repartee_kernels::cpu::Cpu;
 use repartee_loadtest::report::Row;
 
@@ -30,7 +30,7 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     };
     let mut state = model.code2wav.state_for(&ops, 1, 2 * LEFT_CONTEXT);
     let mut decode = |from: usize, count: usize, first: bool| {
-        model.code2wav.forward(&ops, &frames(from, count), &mut state, &[Run { slot: 0, rows: count, first }]);
+        model.code2wav.forward(&ops, &frames(from, count), &mut state, &[StreamChunk { slot: 0, rows: count, first }]);
     };
     let mut time = |chunk: usize, again: bool| {
         let runs = (0..=REPEATS).map(|_| {

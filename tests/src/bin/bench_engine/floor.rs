@@ -12,7 +12,7 @@ use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::models::qwen3_omni_moe::audio_tower::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
-use repartee_kernels::{Ops, Pick, Run, SequenceRows, StateSpec};
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 use repartee_loadtest::report::Row;
 use safetensors::SafeTensors;
 
@@ -96,31 +96,33 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     };
     let ops = Cpu::default();
     let model = Qwen3Omni::load(&ops, &Checkpoint::open(Source::Folder(folder.to_owned()))?)?;
-    let greedy = Pick { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
+    let greedy =
+        SampleParams { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
     let batch = |position| ops.batch(&[SequenceRows { table: &[0], position, rows: 1 }]);
     const STEPS: usize = 20;
 
     let mut cache = model.thinker.model.cache(&ops, 1, STEPS);
-    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
+    let mut output_mask =
+        ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let thinker = each(STEPS, || {
         let mut ids = ops.ids(&[20]);
         for step in 0..STEPS {
             let x = model.thinker.embed(&ops, &ids, &[], None);
             let (x, _) = model.thinker.forward(&ops, x, &mut cache, &batch(step));
-            ids = model.thinker.sample(&ops, &model.thinker.logits(&ops, &x, &[0]), &[greedy], &mut seen);
+            ids = model.thinker.sample(&ops, &model.thinker.logits(&ops, &x, &[0]), &[greedy], &mut output_mask);
         }
     });
     let thinker_work = work(&[("thinker.model.layers", 1.0), ("thinker.lm_head", 1.0)]);
 
     let mut cache = model.talker.model.cache(&ops, 1, STEPS);
     let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
-    let mut seen = ops.state(StateSpec::Seen { slots: 1, vocabulary: model.config.talker.text.vocab_size });
+    let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.vocab_size });
     let talker = each(STEPS, || {
         let mut x = model.talker.codec_rows(&ops, &ops.ids(&[20]));
         for step in 0..STEPS {
             let hidden = model.talker.forward(&ops, x, &mut cache, &batch(step), &[0]);
             let logits = model.talker.logits(&ops, &hidden);
-            let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed), Some(&mut seen));
+            let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed_mask), Some(&mut output_mask));
             let first = model.talker.codec_rows(&ops, &first);
             let predictor = &model.talker.code_predictor;
             x = predictor.complete(&ops, &hidden, first, &mut predictor_cache, |_| vec![greedy], false).embedding;
@@ -140,8 +142,8 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     let mut state = model.code2wav.state(&ops, 1);
     let code2wav = each(STEPS, || {
         for step in 0..STEPS {
-            let run = Run { slot: 0, rows: 1, first: step == 0 };
-            model.code2wav.forward(&ops, &frame, &mut state, &[run]);
+            let chunk = StreamChunk { slot: 0, rows: 1, first: step == 0 };
+            model.code2wav.forward(&ops, &frame, &mut state, &[chunk]);
         }
     });
     // Rows of a frame grow with every upsampling; a transposed convolution works on its input's rows.

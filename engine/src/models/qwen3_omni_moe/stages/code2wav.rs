@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::{Ops, Run};
+use repartee_kernels::{Ops, StreamChunk};
 
 use crate::models::qwen3_omni_moe::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
 use crate::stage::{End, Item, Outbox, Stage, Work};
@@ -99,7 +99,7 @@ where
 
     fn step(&mut self, work: &[Work], out: &mut Outbox<O::T>) {
         let mut codes: Vec<Vec<u32>> = vec![Vec::new(); self.codebooks];
-        let mut runs = Vec::with_capacity(work.len());
+        let mut chunks = Vec::with_capacity(work.len());
         for &Work { slot, rows } in work {
             let state = &mut self.slots[slot];
             let before = state.before.len();
@@ -110,34 +110,34 @@ where
                 }
             }
             let first = !std::mem::replace(&mut state.started, true) || self.left_context.is_some();
-            runs.push(Run { slot, rows: before + rows, first });
+            chunks.push(StreamChunk { slot, rows: before + rows, first });
             let kept = self.left_context.unwrap_or(0);
             state.before.drain(..state.before.len().saturating_sub(kept));
         }
-        let (samples, made) = self.code2wav.forward(&self.ops, &codes, &mut self.state, &runs);
+        let (samples, made) = self.code2wav.forward(&self.ops, &codes, &mut self.state, &chunks);
         let samples = self.ops.read(&samples);
         let mut rest = &samples[..];
-        for (run, made) in runs.iter().zip(made) {
+        for (chunk, made) in chunks.iter().zip(made) {
             let (mine, after) = rest.split_at(made.rows);
             rest = after;
             // The frames that were asked for stand last; what stands before them was handed over already.
-            let asked = work.iter().find(|work| work.slot == run.slot).map_or(run.rows, |work| work.rows);
+            let asked = work.iter().find(|work| work.slot == chunk.slot).map_or(chunk.rows, |work| work.rows);
             let mine = &mine[mine.len().saturating_sub(asked * self.samples_per_frame)..];
             if mine.iter().any(|sample| !sample.is_finite()) {
-                out.push((run.slot, Item::Fail(SessionError::NotFinite { stage: "code2wav" })));
+                out.push((chunk.slot, Item::Fail(SessionError::NotFinite { stage: "code2wav" })));
                 continue;
             }
             // Of several frames at once only a stream's first is short.
             let short = (asked * self.samples_per_frame).saturating_sub(mine.len());
             let (first, others) =
                 mine.split_at((self.samples_per_frame - short.min(self.samples_per_frame)).min(mine.len()));
-            out.push((run.slot, Item::Samples(first.to_vec())));
-            out.extend(others.chunks(self.samples_per_frame).map(|frame| (run.slot, Item::Samples(frame.to_vec()))));
-            let state = &mut self.slots[run.slot];
+            out.push((chunk.slot, Item::Samples(first.to_vec())));
+            out.extend(others.chunks(self.samples_per_frame).map(|frame| (chunk.slot, Item::Samples(frame.to_vec()))));
+            let state = &mut self.slots[chunk.slot];
             if state.frames.is_empty()
                 && let Some(end) = state.end.take()
             {
-                out.push((run.slot, Item::End(end)));
+                out.push((chunk.slot, Item::End(end)));
             }
         }
     }

@@ -9,7 +9,7 @@ pub use talker::TalkerStage;
 pub use thinker::ThinkerStage;
 
 use repartee_engine_api::Sampling;
-use repartee_kernels::{Pick, random::uniform};
+use repartee_kernels::{SampleParams, random::uniform};
 
 use crate::stage::Answer;
 
@@ -18,8 +18,8 @@ const BLOCK: usize = 16;
 
 /// One row's choice: random numbers depend on the answer's seed and number, the step and the codebook alone. Text counts as
 /// codebook 0 and the talker's codebook `c` as `c + 1`.
-fn pick(slot: usize, sampling: &Sampling, answer: &Answer, step: usize, codebook: usize) -> Pick {
-    Pick {
+fn sample_params(slot: usize, sampling: &Sampling, answer: &Answer, step: usize, codebook: usize) -> SampleParams {
+    SampleParams {
         slot,
         repetition_penalty: sampling.repetition_penalty,
         temperature: sampling.temperature,

@@ -8,10 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use repartee_engine_api::{Sampling, SessionError};
-use repartee_kernels::ops::NOT_FINITE;
-use repartee_kernels::{Ops, Pick, SequenceRows, StateSpec};
+use repartee_kernels::ops::NO_ID;
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec};
 
-use super::{BLOCK, pick};
+use super::{BLOCK, sample_params};
 use crate::models::qwen3_omni_moe::config::Config;
 use crate::models::qwen3_omni_moe::generation::GenerationConfig;
 use crate::models::qwen3_omni_moe::talker::Talker;
@@ -26,7 +26,7 @@ const MAX_FRAMES: usize = 128;
 
 /// A row that the talker has yet to read: a text part and a codec part, added.
 enum Row<T> {
-    /// A text token and a codec id ([`NOT_FINITE`] for none).
+    /// A text token and a codec id ([`NO_ID`] for none).
     Text { id: u32, codec: u32 },
     /// A row of sound, by the thinker's hidden row.
     Audio { hidden: Arc<T>, row: usize },
@@ -39,7 +39,7 @@ pub struct TalkerStage<O: Ops> {
     talker: Talker<O>,
     cache: Vec<O::State>,
     predictor_cache: Vec<O::State>,
-    seen: O::State,
+    output_mask: O::State,
     pool: BlockPool,
     slots: Vec<Slot<O::T>>,
     ids: Ids,
@@ -156,7 +156,7 @@ impl<O: Ops> TalkerStage<O> {
         Self {
             cache: talker.model.cache(&ops, blocks, BLOCK),
             predictor_cache: talker.code_predictor.cache(&ops, slots.min(MAX_FRAMES)),
-            seen: ops.state(StateSpec::Seen { slots, vocabulary: codec.text.vocab_size }),
+            output_mask: ops.state(StateSpec::TokenMask { slots, vocabulary: codec.text.vocab_size }),
             pool: BlockPool::new(blocks, BLOCK),
             slots: (0..slots).map(|_| Slot::default()).collect(),
             ids: Ids {
@@ -193,7 +193,7 @@ impl<O: Ops> TalkerStage<O> {
         let ids = &self.ids;
         // Voices are checked before an answer begins.
         let speaker = self.speakers.get(&speaking.answer.voice).copied().unwrap_or(ids.codec_pad);
-        queue.extend(ids.header.map(|id| Row::Text { id, codec: NOT_FINITE }));
+        queue.extend(ids.header.map(|id| Row::Text { id, codec: NO_ID }));
         queue.extend(
             [ids.nothink, ids.think_bos, ids.think_eos, speaker].map(|codec| Row::Text { id: ids.tts_pad, codec }),
         );
@@ -211,7 +211,7 @@ impl<O: Ops> TalkerStage<O> {
             if state.queue.is_empty() {
                 last_at.push(text.len());
                 text.push(state.next_text(&self.ids).unwrap_or(self.ids.tts_pad));
-                codec.push(NOT_FINITE);
+                codec.push(NO_ID);
                 last.extend(state.speaking.as_mut().and_then(|speaking| speaking.last.take()));
                 continue;
             }
@@ -223,9 +223,9 @@ impl<O: Ops> TalkerStage<O> {
                     }
                     Row::Audio { hidden, row } => {
                         audio_at.push(text.len());
-                        audio.push(self.ops.take(&hidden, &[row]));
-                        text.push(NOT_FINITE);
-                        codec.push(NOT_FINITE);
+                        audio.push(self.ops.gather(&hidden, &[row]));
+                        text.push(NO_ID);
+                        codec.push(NO_ID);
                     }
                 }
             }
@@ -233,12 +233,12 @@ impl<O: Ops> TalkerStage<O> {
         let ops = &self.ops;
         let mut x = self.talker.text_rows(ops, &ops.embed(&self.thinker.embed_tokens, &ops.ids(&text)));
         if !audio.is_empty() {
-            let hidden = ops.stack(&audio.iter().collect::<Vec<_>>());
-            x = ops.put(x, &audio_at, &self.talker.audio_rows(ops, &hidden));
+            let hidden = ops.concat(&audio.iter().collect::<Vec<_>>());
+            x = ops.scatter(x, &audio_at, &self.talker.audio_rows(ops, &hidden));
         }
         let mut with = self.talker.codec_rows(ops, &ops.ids(&codec));
         if !last.is_empty() {
-            with = ops.put(with, &last_at, &ops.stack(&last.iter().collect::<Vec<_>>()));
+            with = ops.scatter(with, &last_at, &ops.concat(&last.iter().collect::<Vec<_>>()));
         }
         ops.add(x, &with)
     }
@@ -247,17 +247,24 @@ impl<O: Ops> TalkerStage<O> {
     fn frames(&mut self, speakers: &[usize], hidden: &O::T, out: &mut Outbox<O::T>) {
         let ops = &self.ops;
         let slots = &self.slots;
-        let picks = |sampling: &Sampling, codebook: usize| -> Vec<Pick> {
+        let params = |sampling: &Sampling, codebook: usize| -> Vec<SampleParams> {
             let speaking = |slot: usize| slots[slot].speaking.as_ref().map(|s| (slot, s));
-            let row = |(slot, s): (usize, &Speaking<O::T>)| pick(slot, sampling, &s.answer, s.frames, codebook + 1);
+            let row =
+                |(slot, s): (usize, &Speaking<O::T>)| sample_params(slot, sampling, &s.answer, s.frames, codebook + 1);
             speakers.iter().filter_map(|&slot| speaking(slot)).map(row).collect()
         };
         let logits = self.talker.logits(ops, hidden);
-        let first = ops.sample(&logits, &picks(&self.sampling, 0), Some(&self.talker.allowed), Some(&mut self.seen));
+        let first = ops.sample(
+            &logits,
+            &params(&self.sampling, 0),
+            Some(&self.talker.allowed_mask),
+            Some(&mut self.output_mask),
+        );
         let embedded = self.talker.codec_rows(ops, &first);
         let predictor = &self.talker.code_predictor;
         let cache = &mut self.predictor_cache;
-        let completed = predictor.complete(ops, hidden, embedded, cache, |c| picks(&self.predictor_sampling, c), false);
+        let completed =
+            predictor.complete(ops, hidden, embedded, cache, |c| params(&self.predictor_sampling, c), false);
         let codes: Vec<Vec<u32>> =
             std::iter::once(&first).chain(&completed.codes).map(|ids| ops.read_ids(ids)).collect();
 
@@ -267,7 +274,7 @@ impl<O: Ops> TalkerStage<O> {
             let Some(speaking) = state.speaking.as_mut() else { continue };
             if frame[0] == self.ids.codec_eos {
                 state.end(slot, End::Stop, &mut self.pool, out);
-            } else if frame.contains(&NOT_FINITE) {
+            } else if frame.contains(&NO_ID) {
                 state.finish(&mut self.pool);
                 out.push((slot, Item::Fail(SessionError::NotFinite { stage: "talker" })));
             } else {
@@ -276,7 +283,7 @@ impl<O: Ops> TalkerStage<O> {
                 if speaking.frames >= self.max_frames || state.sequence.len() >= self.context {
                     state.end(slot, End::Length, &mut self.pool, out);
                 } else {
-                    speaking.last = Some(self.ops.take(&completed.embedding, &[row]));
+                    speaking.last = Some(self.ops.gather(&completed.embedding, &[row]));
                 }
             }
         }
@@ -307,7 +314,7 @@ where
             Item::Context { from, elements, hidden } => {
                 for (i, element) in elements.iter().enumerate() {
                     let row = match element {
-                        Element::Token { id, user: true } => Row::Text { id: *id, codec: NOT_FINITE },
+                        Element::Token { id, user: true } => Row::Text { id: *id, codec: NO_ID },
                         Element::Audio { .. } => Row::Audio { hidden: Arc::clone(&hidden), row: i },
                         Element::Token { .. } => continue,
                     };
@@ -317,7 +324,7 @@ where
             }
             Item::Begin(answer) => {
                 if answer.audio {
-                    self.ops.forget(&mut self.seen, slot);
+                    self.ops.reset(&mut self.output_mask, slot);
                     state.speaking = Some(Speaking {
                         answer: answer.clone(),
                         tokens: Vec::new(),

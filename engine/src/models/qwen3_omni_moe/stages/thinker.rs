@@ -6,10 +6,10 @@
 use std::sync::Arc;
 
 use repartee_engine_api::{Sampling, SessionError};
-use repartee_kernels::ops::NOT_FINITE;
+use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Ops, SequenceRows, StateSpec};
 
-use super::{BLOCK, pick};
+use super::{BLOCK, sample_params};
 use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::{BlockPool, Sequence};
 use crate::stage::{Answer, Element, End, Item, Lanes, Outbox, Stage, Work};
@@ -19,7 +19,7 @@ pub struct ThinkerStage<O: Ops> {
     ops: O,
     thinker: Arc<Thinker<O>>,
     cache: Vec<O::State>,
-    seen: O::State,
+    output_mask: O::State,
     pool: BlockPool,
     slots: Vec<Slot<O::T>>,
     stop: Vec<u32>,
@@ -60,7 +60,7 @@ impl<O: Ops> ThinkerStage<O> {
         let blocks = slots * context.div_ceil(BLOCK);
         Self {
             cache: thinker.model.cache(&ops, blocks, BLOCK),
-            seen: ops.state(StateSpec::Seen { slots, vocabulary }),
+            output_mask: ops.state(StateSpec::TokenMask { slots, vocabulary }),
             pool: BlockPool::new(blocks, BLOCK),
             slots: (0..slots).map(|_| Slot::default()).collect(),
             ops,
@@ -85,7 +85,7 @@ impl<O: Ops> ThinkerStage<O> {
                     Element::Token { id, .. } => ids.push(*id),
                     Element::Audio { window, row } => {
                         at.push(ids.len());
-                        ids.push(NOT_FINITE);
+                        ids.push(NO_ID);
                         match sound.last_mut() {
                             Some((last, rows)) if Arc::ptr_eq(last, window) => rows.push(*row),
                             _ => sound.push((window, vec![*row])),
@@ -94,8 +94,8 @@ impl<O: Ops> ThinkerStage<O> {
                 }
             }
         }
-        let parts: Vec<O::T> = sound.iter().map(|(window, rows)| self.ops.take(&window.rows, rows)).collect();
-        let sound = (!parts.is_empty()).then(|| self.ops.stack(&parts.iter().collect::<Vec<_>>()));
+        let parts: Vec<O::T> = sound.iter().map(|(window, rows)| self.ops.gather(&window.rows, rows)).collect();
+        let sound = (!parts.is_empty()).then(|| self.ops.concat(&parts.iter().collect::<Vec<_>>()));
         self.thinker.embed(&self.ops, &self.ops.ids(&ids), &at, sound.as_ref())
     }
 
@@ -126,7 +126,7 @@ impl<O: Ops> ThinkerStage<O> {
     fn write(&mut self, slot: usize, id: u32, out: &mut Outbox<O::T>) {
         let Slot { target, answer, .. } = &mut self.slots[slot];
         let Some(writing) = answer else { return };
-        if id == NOT_FINITE {
+        if id == NO_ID {
             *answer = None;
             out.push((slot, Item::Fail(SessionError::NotFinite { stage: "thinker" })));
             return;
@@ -174,7 +174,7 @@ where
                 state.target = elements;
                 state.answer = answer.map(|answer| Writing { answer, written: 0 });
                 if state.answer.is_some() {
-                    self.ops.forget(&mut self.seen, slot);
+                    self.ops.reset(&mut self.output_mask, slot);
                 }
             }
             Item::Abort => {
@@ -227,7 +227,7 @@ where
         let hidden = Arc::new(hidden);
 
         // Sessions whose prompt is complete and that write an answer choose their next token from their last row.
-        let (mut at, mut picks, mut writers) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut at, mut params, mut writers) = (Vec::new(), Vec::new(), Vec::new());
         let mut row = 0;
         for &Work { slot, rows } in &fits {
             let state = &self.slots[slot];
@@ -237,7 +237,7 @@ where
                 let elements = state.target[end - rows..end].to_vec();
                 let mine: Vec<usize> = (row..row + rows).collect();
                 let hidden =
-                    if fits.len() == 1 { Arc::clone(&hidden) } else { Arc::new(self.ops.take(&hidden, &mine)) };
+                    if fits.len() == 1 { Arc::clone(&hidden) } else { Arc::new(self.ops.gather(&hidden, &mine)) };
                 out.push((slot, Item::Context { from: end - rows, elements, hidden }));
             }
             row += rows;
@@ -245,7 +245,13 @@ where
                 && end == state.target.len()
             {
                 at.push(row - 1);
-                picks.push(pick(slot, answer.sampling.as_ref().unwrap_or(&self.sampling), answer, *written, 0));
+                params.push(sample_params(
+                    slot,
+                    answer.sampling.as_ref().unwrap_or(&self.sampling),
+                    answer,
+                    *written,
+                    0,
+                ));
                 writers.push(slot);
                 if *written == 0 {
                     out.push((slot, Item::Begin(answer.clone())));
@@ -256,7 +262,7 @@ where
             return;
         }
         let logits = self.thinker.logits(&self.ops, &x, &at);
-        let ids = self.thinker.sample(&self.ops, &logits, &picks, &mut self.seen);
+        let ids = self.thinker.sample(&self.ops, &logits, &params, &mut self.output_mask);
         for (slot, id) in writers.into_iter().zip(self.ops.read_ids(&ids)) {
             self.write(slot, id, out);
         }
