@@ -32,7 +32,7 @@ fn asked(file: &str, level: Option<&str>, folder: &Path) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn every_processor_gives_the_same_transcript_and_each_the_same_sound_again() {
+fn same_transcript_at_every_simd_level() {
     let list = std::fs::read_to_string(questions().join("questions.json")).unwrap();
     let list: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
     let folder = tempfile::tempdir().unwrap();
@@ -68,7 +68,7 @@ fn drawn(engine: &dyn SpeechEngine, question: &[f32], seed: u64) -> (String, Vec
 }
 
 #[test]
-fn a_seed_fixes_what_is_drawn_and_how_it_sounds() {
+fn a_seed_fixes_transcript_and_sound() {
     let engine = Engine::start(Source::Folder(root().join("models/demo")), &EngineConfig::default()).unwrap();
     let file = std::fs::File::open(questions().join("how-are-you.wav")).unwrap();
     let question = wav::read(file, engine.info().input_rate, Duration::from_secs(60)).unwrap();

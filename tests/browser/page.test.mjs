@@ -45,7 +45,7 @@ const ANSWERED = {
   response: { id: "resp_1", status: "completed", output: [{ content: [{ type: "output_audio" }] }] },
 };
 
-test("a turn shows its words as they come, its states, and the time to its first sound", () =>
+test("a turn shows words, states and first sound", () =>
   inCall(async (page) => {
     await send(page, SPOKEN[0]);
     await state(page, "hearing");
@@ -72,7 +72,7 @@ test("a turn shows its words as they come, its states, and the time to its first
     assert.equal(await page.getAttribute("#turns li", "aria-busy"), null);
   }));
 
-test("the time to the first sound is as long as the wait was", () =>
+test("time to first sound follows the wait", () =>
   inCall(async (page) => {
     // Clock and sound are the page's own: the stand-in waits a known time between commit and tone.
     const wait = 700;
@@ -96,7 +96,7 @@ test("both directions have a level", () =>
     assert.ok((await page.evaluate(() => Number(document.querySelector("#it").style.getPropertyValue("--level")))) < 0.2);
   }));
 
-test("an answer that was spoken over is marked, and the next turn stands below it", () =>
+test("an interrupted answer is marked, the next follows", () =>
   inCall(async (page) => {
     await send(page, ...SPOKEN, { type: "output_audio_buffer.started", response_id: "resp_1" });
     await send(page, { type: "response.output_audio_transcript.delta", response_id: "resp_1", delta: "One, two, three" });
@@ -121,7 +121,7 @@ test("an answer without sound ends the wait", () =>
   }));
 
 for (const remembers of [false, true]) {
-  test(`a model that ${remembers ? "follows" : "does not follow"} a conversation ${remembers ? "keeps" : "forgets"} earlier turns`, () =>
+  test(`earlier turns are ${remembers ? "kept" : "deleted"} where remembers is ${remembers}`, () =>
     inCall(async (page) => {
       const items = ["item_1", "item_2"].map((id) => ({ type: "conversation.item.done", item: { id } }));
       const played = { type: "output_audio_buffer.stopped", response_id: "resp_1" };
@@ -136,7 +136,7 @@ for (const remembers of [false, true]) {
     }, { name: "stand-in", remembers }));
 }
 
-test("hanging up tells the server and lets the microphone go", () =>
+test("hanging up tells the server, releases the microphone", () =>
   inCall(async (page) => {
     await page.evaluate(() => {
       const opened = navigator.mediaDevices.getUserMedia;
@@ -159,7 +159,7 @@ test("hanging up tells the server and lets the microphone go", () =>
     assert.equal(await page.isHidden("#alert"), true);
   }));
 
-test("a connection that goes away is called again, and the new call is told what was said", () =>
+test("a lost connection is redialled with its history", () =>
   inCall(async (page) => {
     await send(page, ...SPOKEN);
     await send(page, { type: "conversation.item.input_audio_transcription.completed", transcript: "Two and two?" });
@@ -183,7 +183,7 @@ test("a connection that goes away is called again, and the new call is told what
     await state(page, "idle");
   }, { name: "stand-in", remembers: true }));
 
-test("a connection that goes away and may not come back is said, and the button starts again", () =>
+test("a refused redial is reported and ends the call", () =>
   inCall(async (page) => {
     await page.evaluate(() => { standin.refuse = { status: 403, error: { message: "keys have changed" } }; });
     await page.evaluate(() => standin.close());
@@ -205,8 +205,8 @@ test("hanging up ends the wait for a connection", () =>
     assert.equal(await page.isHidden("#alert"), true);
   }));
 
-for (const [name, address] of [["typed in", ""], ["brought along in the address", "#key=the-key-of-the-house"]]) {
-  test(`a key that is ${name} opens a server that wants one`, () =>
+for (const [name, address] of [["typed in", ""], ["in the address", "#key=the-key-of-the-house"]]) {
+  test(`a key ${name} opens the server`, () =>
     withPage(MICROPHONE.beeps, async (page) => {
       const keyless = { status: 401, json: { error: { code: "missing_api_key", message: "this server needs a key" } } };
       const seen = [];
@@ -239,7 +239,7 @@ test("an error event is shown and the call goes on", () =>
     assert.equal(await page.getAttribute("body", "data-state"), "listening");
   }));
 
-test("a microphone that is denied is said in plain words", () =>
+test("a denied microphone is reported", () =>
   withPage(MICROPHONE.denied, async (page) => {
     await page.goto(URL_OF_PAGE);
     await page.click("#call");
@@ -251,7 +251,7 @@ for (const [name, error, words] of [
   ["missing", "NotFoundError", /No microphone was found/],
   ["busy", "NotReadableError", /another program may be using it/],
 ]) {
-  test(`a microphone that is ${name} is said in plain words`, () =>
+  test(`a ${name} microphone is reported`, () =>
     withPage(MICROPHONE.beeps, async (page) => {
       // What the machine under the test has must not matter, so the browser's answer is given for it.
       await page.addInitScript((type) => {
@@ -264,7 +264,7 @@ for (const [name, error, words] of [
     }));
 }
 
-test("a page outside a secure context says where the microphone works", () =>
+test("an insecure page says where the microphone works", () =>
   withPage(MICROPHONE.beeps, async (page) => {
     // The page as another machine would get it over plain http.
     const elsewhere = "http://repartee.test/";
@@ -280,9 +280,9 @@ test("a page outside a secure context says where the microphone works", () =>
 for (const [name, reply, words] of [
   ["full", { status: 503, json: { error: { code: "session_limit_reached", message: "all slots are taken" } } }, /every place is taken/],
   ["refusing", { status: 400, json: { error: { message: "the offer has no audio" } } }, /refused the call: the offer has no audio/],
-  ["speechless", { status: 500, body: "oops" }, /refused the call \(status 500\)/],
+  ["broken", { status: 500, body: "oops" }, /refused the call \(status 500\)/],
 ]) {
-  test(`a server that is ${name} is said in plain words`, () =>
+  test(`a ${name} server is reported`, () =>
     withPage(MICROPHONE.beeps, async (page) => {
       await page.route("**/v1/realtime/calls", (route) => route.fulfill(reply));
       await page.goto(URL_OF_PAGE);
@@ -292,7 +292,7 @@ for (const [name, reply, words] of [
     }));
 }
 
-test("a server that is gone is said in plain words", () =>
+test("an unreachable server is reported", () =>
   withPage(MICROPHONE.beeps, async (page) => {
     await page.goto(URL_OF_PAGE);
     await page.route("**/v1/realtime/calls", (route) => route.abort());

@@ -46,9 +46,9 @@ class Microphone(BaseInputTransport):
 class Loudspeaker(BaseOutputTransport):
     """Plays at the pace of the clock."""
 
-    def __init__(self, params: TransportParams, witness: "Witness") -> None:
+    def __init__(self, params: TransportParams, recorder: "Recorder") -> None:
         super().__init__(params)
-        self._witness = witness
+        self._recorder = recorder
 
     async def start(self, frame: StartFrame) -> None:
         await super().start(frame)
@@ -56,12 +56,12 @@ class Loudspeaker(BaseOutputTransport):
 
     async def write_audio_frame(self, frame: OutputAudioRawFrame) -> bool:
         await asyncio.sleep(frame.num_frames / frame.sample_rate)
-        if self._witness.answer is not None:
-            self._witness.answer.played_by_client_ms += frame.num_frames / frame.sample_rate * 1000
+        if self._recorder.answer is not None:
+            self._recorder.answer.played_by_client_ms += frame.num_frames / frame.sample_rate * 1000
         return True
 
 
-class Witness(FrameProcessor):
+class Recorder(FrameProcessor):
     """Notes what the service hands out."""
 
     def __init__(self, scenario: Scenario) -> None:
@@ -121,10 +121,10 @@ async def talk(address: str, scenario: Scenario) -> None:
     # Whatever function is called.
     service.register_function(None, call)
     params = TransportParams(audio_in_enabled=True, audio_out_enabled=True)
-    witness = Witness(scenario)
-    microphone, loudspeaker = Microphone(params), Loudspeaker(params, witness)
+    recorder = Recorder(scenario)
+    microphone, loudspeaker = Microphone(params), Loudspeaker(params, recorder)
     memory = LLMContextAggregatorPair(LLMContext())
-    pipeline = Pipeline([microphone, memory.user(), service, witness, loudspeaker, memory.assistant()])
+    pipeline = Pipeline([microphone, memory.user(), service, recorder, loudspeaker, memory.assistant()])
     rates = PipelineParams(audio_in_sample_rate=scenario.rate, audio_out_sample_rate=scenario.rate)
     worker = PipelineWorker(pipeline, params=rates)
     ready = asyncio.Event()

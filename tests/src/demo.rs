@@ -6,9 +6,9 @@ use anyhow::Result;
 use repartee::config::Config;
 use repartee_engine::{Engine, EngineConfig, Source};
 
+use crate::recording_engine::RecordingEngine;
 use crate::server::Running;
 use crate::tools;
-use crate::witness::Witness;
 
 /// Starts a server with the demo model and returns when it is ready.
 pub async fn serve() -> Result<Running> {
@@ -16,9 +16,9 @@ pub async fn serve() -> Result<Running> {
 }
 
 /// The same, with somebody who knows what the model said.
-pub async fn witnessed() -> Result<(Running, Arc<Witness>)> {
-    let witness = Witness::of(Arc::new(engine().await?));
-    Ok((Running::start(config()?, witness.clone()).await?, witness))
+pub async fn serve_recorded() -> Result<(Running, Arc<RecordingEngine>)> {
+    let recorder = RecordingEngine::of(Arc::new(engine().await?));
+    Ok((Running::start(config()?, recorder.clone()).await?, recorder))
 }
 
 async fn engine() -> Result<Engine> {

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_question_has_its_sound_and_a_key_that_its_own_answer_alone_holds() {
+    fn every_question_has_a_sound_and_own_key() {
         let questions = all().unwrap();
         for question in &questions {
             let wav = hound::WavReader::open(question.path()).unwrap();
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_are_whole_words_in_any_case_and_spelling() {
+    fn keys_match_whole_words_in_any_case() {
         let question = named("three-plus-four.wav").unwrap();
         assert!(question.is_answered_by("3 plus 4 is 7."));
         assert!(question.is_answered_by("It is SEVEN!"));

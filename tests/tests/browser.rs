@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use repartee_media::opus::OpusEncoder;
-use repartee_tests::likeness::{ALIKE, Sound, likeness};
 use repartee_tests::questions::Question;
+use repartee_tests::recording_engine::RecordingEngine;
 use repartee_tests::server::Running;
-use repartee_tests::witness::Witness;
-use repartee_tests::{demo, ear, questions, tools};
+use repartee_tests::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
+use repartee_tests::{asr, demo, questions, tools};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
@@ -76,12 +76,12 @@ impl Reception {
     /// Whether what was played is what was said, which took `said_ms`: so much of it is alike, or was stretched as it is with the
     /// first packets of any call.
     fn is_true(&self, alike: f64, said_ms: f64) -> bool {
-        alike + self.stretched_ms.min(STRETCHED_MS) / said_ms >= ALIKE
+        alike + self.stretched_ms.min(STRETCHED_MS) / said_ms >= SIMILAR
     }
 
     /// Whether the browser itself can have made the difference, by what it says of its playing.
     fn accounts_for(&self, alike: f64, said_ms: f64) -> bool {
-        alike + (self.concealed_ms + self.stretched_ms + self.stalled_ms) / said_ms >= ALIKE
+        alike + (self.concealed_ms + self.stretched_ms + self.stalled_ms) / said_ms >= SIMILAR
     }
 }
 
@@ -98,15 +98,15 @@ fn packets(sound: &Sound) -> Result<usize> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn three_questions_spoken_to_the_page_are_answered_aloud() -> Result<()> {
+async fn spoken_questions_are_answered_aloud_in_the_browser() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let mut asked = questions::shuffled(3)?;
-    let (server, witness) = demo::witnessed().await?;
+    let (server, recorder) = demo::serve_recorded().await?;
     let recordings = tools::recordings("browser")?;
     for call in 0..CALLS {
         let folder = recordings.join(call.to_string());
         std::fs::create_dir(&folder)?;
-        asked = torn_answers(asked, &server, &witness, &folder).await?;
+        asked = torn_answers(asked, &server, &recorder, &folder).await?;
         if asked.is_empty() {
             return Ok(());
         }
@@ -118,7 +118,7 @@ async fn three_questions_spoken_to_the_page_are_answered_aloud() -> Result<()> {
 async fn torn_answers(
     asked: Vec<Question>,
     server: &Running,
-    witness: &Witness,
+    recorder: &RecordingEngine,
     recordings: &Path,
 ) -> Result<Vec<Question>> {
     let mut driver = tools::node()?;
@@ -136,18 +136,18 @@ async fn torn_answers(
 
     let (mut sounds, mut paths, mut played) = (Vec::new(), Vec::new(), Vec::new());
     for (index, turn) in talk.turns.iter().enumerate() {
-        let said = witness.said(&turn.answer)?.sound;
+        let said = recorder.said(&turn.answer)?.sound;
         let path = recordings.join(format!("{index}-said.wav"));
         said.write(&path)?;
         sounds.push(said);
         paths.push(path);
         played.push(turn.recording.clone());
     }
-    let heard = ear::hear_both(&paths, &played).await?;
+    let heard = asr::transcribe_both(&paths, &played).await?;
     let mut torn = Vec::new();
     for (((question, turn), said), heard) in asked.into_iter().zip(&talk.turns).zip(&sounds).zip(heard) {
         let Turn { answer, first_sound, reception, .. } = turn;
-        let (alike, packets) = (likeness(said, &Sound::read(&turn.recording)?), packets(said)?);
+        let (alike, packets) = (spectral_similarity(said, &Sound::read(&turn.recording)?), packets(said)?);
         println!("{} -> shown: {answer} | heard: {heard:?} | {first_sound}", question.text);
         println!("    {alike:.3} alike, {packets} packets in {:.0} ms: {reception:?}", said.milliseconds());
         ensure!(question.is_answered_by(answer), "shown for {}: {answer}", question.text);
@@ -165,7 +165,7 @@ async fn torn_answers(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_page_says_in_plain_words_what_happens() -> Result<()> {
+async fn page_behaves_as_its_own_tests_say() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let server = demo::serve().await?;
     let mut driver = tools::node()?;

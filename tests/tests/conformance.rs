@@ -14,9 +14,9 @@ use repartee_tests::conformance::events;
 use repartee_tests::conformance::scenario::{Report, Scenario};
 use repartee_tests::conformance::tap::Tap;
 use repartee_tests::conformance::verdict::{Clock, Conversation};
-use repartee_tests::likeness::{ALIKE, Sound, likeness};
 use repartee_tests::server::Running;
-use repartee_tests::{demo, ear, questions, tools};
+use repartee_tests::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
+use repartee_tests::{asr, demo, questions, tools};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::process::Command;
@@ -130,29 +130,29 @@ async fn is_answered_by_the_demo_model(name: &str, mut script: Command, asked: &
     let _alone = REAL_TIME.lock().await;
     let asked = asked.iter().map(|file| questions::named(file)).collect::<Result<Vec<_>>>()?;
     let scenario = Scenario::questions(name, &asked)?;
-    let (server, witness) = demo::witnessed().await?;
+    let (server, recorder) = demo::serve_recorded().await?;
     let report: Report = scenario.run(&mut script, &server.address().to_string()).await?;
     ensure!(report.errors.is_empty(), "the client complains: {:?}", report.errors);
     ensure!(report.answers.len() == asked.len(), "{} answers to {} questions", report.answers.len(), asked.len());
     let (mut sounds, mut paths, mut played) = (Vec::new(), Vec::new(), Vec::new());
     for (index, answer) in report.answers.iter().enumerate() {
-        let said = witness.said(&answer.transcript)?.sound;
+        let said = recorder.said(&answer.transcript)?.sound;
         let path = scenario.folder.join(format!("{index}-said.wav"));
         said.write(&path)?;
         sounds.push(said);
         paths.push(path);
         played.push(answer.as_wav()?);
     }
-    let heard = ear::hear_both(&paths, &played).await?;
+    let heard = asr::transcribe_both(&paths, &played).await?;
     for ((((question, answer), said), played), heard) in
         asked.iter().zip(&report.answers).zip(&sounds).zip(&played).zip(heard)
     {
-        let alike = likeness(said, &Sound::read(played)?);
+        let alike = spectral_similarity(said, &Sound::read(played)?);
         println!("{} -> {} | heard: {heard:?} | {alike:.3} alike", question.text, answer.transcript);
         ensure!(answer.transcript == question.answer, "{} to {}", answer.transcript, question.text);
         let understood = heard.iter().any(|words| question.is_answered_by(words));
         ensure!(understood, "heard for {}: {heard:?}", question.text);
-        ensure!(alike > ALIKE, "{} was not heard as it was said: {alike:.3} alike", answer.transcript);
+        ensure!(alike > SIMILAR, "{} was not heard as it was said: {alike:.3} alike", answer.transcript);
     }
     Ok(())
 }
@@ -213,13 +213,13 @@ async fn npm_agents_realtime_over_webrtc_in_chromium() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pypi_aiortc_over_webrtc_is_answered_by_the_demo_model() -> Result<()> {
+async fn pypi_aiortc_and_demo_model_over_webrtc() -> Result<()> {
     let script = Client::named("pypi_aiortc").python()?;
     is_answered_by_the_demo_model("demo_aiortc", script, &["four-plus-eight.wav", "nine-plus-two.wav"]).await
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn npm_agents_realtime_over_the_websocket_is_answered_by_the_demo_model() -> Result<()> {
+async fn npm_agents_realtime_and_demo_model_over_websocket() -> Result<()> {
     let script = Client::named("npm_agents_realtime_websocket").node()?;
     is_answered_by_the_demo_model("demo_agents_realtime", script, &["four-plus-eight.wav", "nine-plus-two.wav"]).await
 }

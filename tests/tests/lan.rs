@@ -13,7 +13,7 @@ use repartee_tests::tools;
 use tokio::sync::oneshot;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_phone_calls_over_https_with_the_key_that_it_scanned() -> Result<()> {
+async fn scanned_key_opens_a_call_over_https() -> Result<()> {
     let key = lan::new_key()?;
     let mut config = Config { listen: (Ipv4Addr::LOCALHOST, 0).into(), ..Config::default() };
     config.api_keys = KeySet::parse(&key)?;

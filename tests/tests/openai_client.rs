@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use repartee_tests::{demo, ear, questions, tools};
+use repartee_tests::{asr, demo, questions, tools};
 use serde::Deserialize;
 
 /// What `tests/clients/openai_turn.py` reports.
@@ -28,7 +28,7 @@ struct Turn {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_turns_with_the_stock_openai_client_are_answered_in_words_and_sound() -> Result<()> {
+async fn stock_openai_client_takes_two_spoken_turns() -> Result<()> {
     // Two that do not lean on each other, in one session.
     let asked = [questions::named("four-plus-eight.wav")?, questions::named("nine-plus-two.wav")?];
     let server = demo::serve().await?;
@@ -41,7 +41,7 @@ async fn two_turns_with_the_stock_openai_client_are_answered_in_words_and_sound(
     let talk: Talk = serde_json::from_str(&said).context(said)?;
 
     let recorded: Vec<_> = talk.turns.iter().map(|turn| turn.recording.clone()).collect();
-    let heard = ear::hear(&recorded).await?;
+    let heard = asr::transcribe(&recorded).await?;
     assert_eq!(talk.turns.len(), asked.len());
     for ((question, turn), heard) in asked.iter().zip(&talk.turns).zip(&heard) {
         println!("{} -> {} | heard: {heard} | {:?} ms", question.text, turn.transcript, turn.first_sound_ms);

