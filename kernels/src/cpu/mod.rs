@@ -38,6 +38,11 @@ impl Default for Cpu {
 }
 
 impl Cpu {
+    /// With the vector instructions of `level`; the default has the best of the machine.
+    pub fn with_level(level: Level) -> Self {
+        Self { level }
+    }
+
     /// The vector instructions in use.
     pub fn level(&self) -> Level {
         self.level

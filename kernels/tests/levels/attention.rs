@@ -1,11 +1,11 @@
 //! Attention over cached positions: the plain formula, and the same bits however a sequence is cut and whoever is beside it.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
-
 use proptest::prelude::*;
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::random::uniform;
+use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::{Attention, Ops, SequenceRows, StateSpec};
+
+use crate::{check, numbers};
 
 /// Query heads and heads of keys.
 const HEADS: (usize, usize) = (4, 2);
@@ -30,10 +30,6 @@ fn case() -> impl Strategy<Value = Case> {
         .prop_map(|(lengths, dim, block_len, window, cuts)| Case { lengths, dim, block_len, window, cuts })
 }
 
-fn numbers(count: usize, what: u64) -> Vec<f32> {
-    (0..count).map(|i| uniform(11, what, i as u64, 0) * 4.0 - 2.0).collect()
-}
-
 struct Fixture {
     case: Case,
     ops: Cpu,
@@ -44,15 +40,15 @@ struct Fixture {
 }
 
 impl Fixture {
-    fn new(case: Case) -> Self {
+    fn new(level: Level, case: Case) -> Self {
         let widths = [HEADS.0 * case.dim, HEADS.1 * case.dim, HEADS.1 * case.dim];
-        let inputs =
-            [0, 1].map(|s: usize| [0, 1, 2].map(|i: usize| numbers(case.lengths[s] * widths[i], (s * 3 + i) as u64)));
+        let inputs = [0, 1]
+            .map(|s: usize| [0, 1, 2].map(|i: usize| numbers(case.lengths[s] * widths[i], 2.0, (s * 3 + i) as u64)));
         // Blocks of both sequences by turns, the way a pool hands them out.
         let blocks = case.lengths.map(|n| n.div_ceil(case.block_len));
         let tables = [0, 1].map(|s| (0..blocks[s]).map(|b| (2 * b + s) as u32).collect());
         let shape = Attention { heads: HEADS.0, kv_heads: HEADS.1, head_dim: case.dim, window: case.window };
-        Self { case, ops: Cpu::default(), shape, inputs, tables }
+        Self { case, ops: Cpu::with_level(level), shape, inputs, tables }
     }
 
     /// The results of `calls`, each a list of (sequence, rows), by sequence.
@@ -107,12 +103,10 @@ impl Fixture {
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn any_split_beside_any_neighbour_gives_the_same_bits_and_the_plain_formula(case in case()) {
-        let fixture = Fixture::new(case.clone());
+/// Any split beside any neighbour gives the same bits, and the formula's numbers.
+pub fn any_split_equals_the_formula(level: Level) {
+    check(96, &case(), |case| {
+        let fixture = Fixture::new(level, case.clone());
         let [first, second] = case.lengths;
         let alone = [fixture.run(&[vec![(0, first)]])[0].clone(), fixture.run(&[vec![(1, second)]])[1].clone()];
         let together = fixture.run(&[vec![(0, first), (1, second)]]);
@@ -136,5 +130,6 @@ proptest! {
                 prop_assert!((f64::from(*a) - b).abs() < 1e-5, "{} instead of {}", a, b);
             }
         }
-    }
+        Ok(())
+    });
 }
