@@ -91,9 +91,9 @@ impl Microphone {
         self.at < self.waiting.len()
     }
 
-    /// What the sound that is worked on next could interrupt; see [`TurnDetector::guard`].
-    pub fn guard(&mut self, own: Option<f32>) {
-        self.detector.guard(own);
+    /// Sets the playback level for the sound that is worked on next; see [`TurnDetector::set_playback_level`].
+    pub fn set_playback_level(&mut self, level: Option<f32>) {
+        self.detector.set_playback_level(level);
     }
 
     /// Works on one piece of the sound that was taken.

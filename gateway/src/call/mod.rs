@@ -25,12 +25,12 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt as _;
 use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine_api::{Command, SessionHandle, SubmitError};
+use repartee_media::echo_guard::EchoGuard;
 use repartee_media::level::is_audible;
-use repartee_media::own_voice::OwnVoice;
-use repartee_protocol::response::{Delta, PartName};
+use repartee_protocol::response::{Delta, PartRef};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
-use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, sound};
+use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, audio};
 
 use crate::metrics::Metrics;
 use microphone::Microphone;
@@ -72,14 +72,14 @@ pub async fn run<L: Line>(
     let outlet = line.outlet();
     let microphone = Microphone::new(setup.model.input_rate);
     let timing = Timing::new(metrics.clone());
-    let own_voice = OwnVoice::new(setup.model.output_rate);
+    let echo_guard = EchoGuard::new(setup.model.output_rate);
     let packets = Packets::new(setup.model.input_rate);
     let (core, effects) = Core::new(setup);
     let mut call = Call {
         core,
         microphone,
         packets,
-        own_voice,
+        echo_guard,
         timing,
         metrics,
         input_format: AudioFormat::default(),
@@ -118,11 +118,11 @@ pub async fn run<L: Line>(
             },
             () = outlet.closed() => break Ended::Unreachable,
             _ = &mut submitting, if !submitting.is_terminated() => {}
-            event = session.next_event(), if room && call.core.wants_engine() => {
+            event = session.next_event(), if room && call.core.wants_engine_events() => {
                 let news = event.map_or(Input::EngineEnded, Input::Engine);
                 call.input(news, &mut line);
             }
-            () = std::future::ready(()), if room && call.core.has_released() => call.input(Input::Release, &mut line),
+            () = std::future::ready(()), if room && call.core.has_pending_event() => call.input(Input::PendingEvent, &mut line),
             () = until(call.core.deadline()), if open => call.input(Input::Time, &mut line),
             heard = line.next(listen) => {
                 if matches!(heard, Heard::Closed) {
@@ -156,8 +156,8 @@ struct Call {
     microphone: Microphone,
     /// Opus of the caller that did not come over WebRTC.
     packets: Packets,
-    /// What the microphone may hear of us.
-    own_voice: OwnVoice,
+    /// Recent levels of our playback.
+    echo_guard: EchoGuard,
     timing: Timing,
     metrics: Arc<Metrics>,
     /// How the client writes sound.
@@ -217,28 +217,28 @@ impl Call {
 
     fn decode(&mut self, audio: &str) -> Result<(Vec<f32>, u32), ErrorBody> {
         match self.input_format {
-            AudioFormat::Opus => self.packets.decode(AudioFormat::Opus, &sound::bytes(audio)?),
-            format => Ok((sound::decode(audio, format)?, format.rate())),
+            AudioFormat::Opus => self.packets.decode(AudioFormat::Opus, &audio::bytes(audio)?),
+            format => Ok((audio::decode(audio, format)?, format.rate())),
         }
     }
 
     fn sound<L: Line>(&mut self, samples: Vec<f32>, rate: u32, line: &mut L) {
-        self.guard();
+        self.set_playback_level();
         match self.microphone.take(samples, rate) {
             Ok(inputs) => self.inputs(inputs, line),
             Err(error) => self.defect(&error.into()),
         }
     }
 
-    /// Tells the microphone what it may hear of us.
-    fn guard(&mut self) {
-        let own = self.own_voice.level(now());
-        self.microphone.guard(own.or(self.core.is_answering().then_some(0.0)));
+    /// Tells the microphone how loud our playback is.
+    fn set_playback_level(&mut self) {
+        let level = self.echo_guard.playback_level(now());
+        self.microphone.set_playback_level(level.or(self.core.is_responding().then_some(0.0)));
     }
 
     /// Works on one piece of the sound that was taken.
     fn listen<L: Line>(&mut self, line: &mut L) {
-        self.guard();
+        self.set_playback_level();
         match self.microphone.listen() {
             Ok(inputs) => self.inputs(inputs, line),
             Err(error) => self.defect(&error.into()),
@@ -272,41 +272,41 @@ impl Call {
             match effect {
                 Effect::Send(message) => self.send(&message),
                 Effect::Engine(command) => self.command(command),
-                Effect::Configure(wiring) => {
-                    self.input_format = wiring.input;
-                    self.microphone.configure(wiring.turns);
+                Effect::Configure(settings) => {
+                    self.input_format = settings.input;
+                    self.microphone.configure(settings.turns);
                 }
                 Effect::EndTurn => self.microphone.end_turn(),
-                Effect::Asked { response, since } => self.timing.asked(response, since),
-                Effect::Stamped { response, stamps } => self.timing.stamped(response, stamps),
-                Effect::Begin { response, format } => {
+                Effect::ResponseRequested { response, since } => self.timing.asked(response, since),
+                Effect::Stamps { response, stamps } => self.timing.stamped(response, stamps),
+                Effect::AudioStart { response, format } => {
                     if let Err(error) = line.begin(response, format) {
                         self.defect(&error);
                     }
                 }
-                Effect::Speak { event_id, response, name, samples } => {
+                Effect::Audio { event_id, response, part, samples } => {
                     let now = now();
-                    self.own_voice.speak(&samples, now);
+                    self.echo_guard.push(&samples, now);
                     let written = line.speak(response, &samples);
-                    self.written(event_id, name, written, line);
+                    self.written(event_id, part, written, line);
                     if L::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
                         self.timing.audible(response, now);
                     }
                 }
-                Effect::SpeechEnd { event_id, response, name } => {
+                Effect::AudioEnd { event_id, response, part } => {
                     let written = line.speech_end(response);
-                    self.written(event_id, name, written, line);
+                    self.written(event_id, part, written, line);
                 }
                 Effect::ClearPlayout => {
-                    self.own_voice.clear(now());
+                    self.echo_guard.clear(now());
                     line.clear();
                 }
-                Effect::Answered(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
-                Effect::Suspected(right) => {
-                    let outcome = if right { "confirmed" } else { "taken_back" };
+                Effect::CountResponse(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
+                Effect::CountSpeculation { committed } => {
+                    let outcome = if committed { "confirmed" } else { "taken_back" };
                     self.metrics.suspected.with_label_values(&[outcome]).inc();
                 }
-                Effect::Erred(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
+                Effect::CountError(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
                 Effect::Close => self.close(),
             }
         }
@@ -324,16 +324,10 @@ impl Call {
     }
 
     /// Sends what the line made of sound.
-    fn written<L: Line>(
-        &mut self,
-        event_id: String,
-        name: PartName,
-        written: Result<Vec<u8>, LineError>,
-        line: &mut L,
-    ) {
+    fn written<L: Line>(&mut self, event_id: String, part: PartRef, written: Result<Vec<u8>, LineError>, line: &mut L) {
         match written {
             Ok(bytes) if !bytes.is_empty() => {
-                let event = ServerEvent::AudioDelta(Delta { name, delta: STANDARD.encode(bytes) });
+                let event = ServerEvent::AudioDelta(Delta { at: part, delta: STANDARD.encode(bytes) });
                 self.send(&ServerMessage { event_id, event });
             }
             Ok(_) => self.outbound.extend(line.packets().into_iter().map(Outgoing::Packet)),

@@ -69,7 +69,7 @@ pub(super) async fn create(
     let patch = wanted.session.unwrap_or_else(|| json!({}));
     let id = app.ids.session().map_err(|error| Refusal::internal(&error.to_string()))?;
     // What a call with this key would begin with: refused here, where its author can read why.
-    let session = repartee_realtime::configured(&id, app.engine.info(), &patch).map_err(Refusal::bad_request)?;
+    let session = repartee_realtime::initial_session(&id, app.engine.info(), &patch).map_err(Refusal::bad_request)?;
     let value = app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), caller.asker.key).map_err(|error| {
         let message = error.to_string();
         match error {

@@ -150,11 +150,11 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
         }
         loop {
             let samples = match jitter.pop(now()) {
-                Play::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
-                Play::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
-                Play::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
-                Play::Silence { .. } => continue,
-                Play::Wait { .. } => break,
+                Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
+                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
+                Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
+                Action::Silence { .. } => continue,
+                Action::Wait { .. } => break,
             };
             report.heard += samples.chunks(320).filter(|frame| is_audible(frame)).count();
         }
@@ -168,7 +168,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_a_perfect_network_every_frame_of_both_answers_is_heard() {
+async fn perfect_network_delivers_every_frame() {
     let report = converse(Network::PERFECT, false, 1).await;
     assert_eq!(report.count("response.done"), 2);
     assert_eq!(report.count("input_audio_buffer.speech_started"), 2);
@@ -177,7 +177,7 @@ async fn on_a_perfect_network_every_frame_of_both_answers_is_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_sends_nothing_while_silent_is_answered_all_the_same() {
+async fn caller_with_dtx_gets_both_responses() {
     let report = converse(Network::PERFECT, true, 2).await;
     assert_eq!(report.count("response.done"), 2);
     assert!((198..=204).contains(&report.heard), "{} of {}", report.heard, report.sent);
@@ -220,7 +220,7 @@ async fn gaps(samples: &[f32], looked_after: impl IntoIterator<Item = u64>) -> V
 }
 
 #[tokio::test]
-async fn packets_that_leave_late_follow_each_other_without_a_hole() {
+async fn late_packets_follow_without_a_gap() {
     let sound = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize);
     // The machine was busy elsewhere for 57, 90 and 199 ms, and then for longer than is made up for.
     let timely = (0..200).step_by(20);
@@ -230,7 +230,7 @@ async fn packets_that_leave_late_follow_each_other_without_a_hole() {
 }
 
 #[tokio::test]
-async fn a_pause_in_an_answer_is_as_long_as_it_was_spoken() {
+async fn pause_in_a_response_keeps_its_length() {
     let tone = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize / 5);
     let sound = [&tone[..], &vec![0.0; OUTPUT_RATE as usize], &tone].concat();
     // Timers are some milliseconds late, each time differently.

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_refers_to_one_of_ours_tells_the_round_trip() {
+    fn report_of_ours_yields_the_round_trip() {
         let reports = Reports::new(7);
         let begin = Instant::now();
         assert_eq!(reports.quality(), Quality::default());
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_another_stream_or_refers_to_nothing_measures_nothing() {
+    fn foreign_reports_measure_nothing() {
         let reports = Reports::new(7);
         let now = Instant::now();
         reports.received(&report(8, 0, MS), now);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_reports_are_remembered() {
+    fn only_the_newest_reports_are_kept() {
         let reports = Reports::new(7);
         let now = Instant::now();
         for stamp in 1..100_u64 {
