@@ -55,7 +55,7 @@ impl Core {
         let item = self.number();
         let asked = self.usual_answer(now);
         let (answer, respond) = self.compose(asked);
-        self.command(Command::BeginSpeculation { item, answer: respond });
+        self.command(Command::BeginSpeculation { item, respond });
         self.speculation = Some(Speculation { item, answer, until: now + UNDECIDED, held: VecDeque::new() });
     }
 

@@ -124,7 +124,7 @@ impl Talk {
 
     fn asked(&self) -> Option<&Respond> {
         self.commands.iter().rev().find_map(|command| match command {
-            Command::Respond(respond) | Command::BeginSpeculation { answer: respond, .. } => Some(respond),
+            Command::Respond(respond) | Command::BeginSpeculation { respond, .. } => Some(respond),
             _ => None,
         })
     }

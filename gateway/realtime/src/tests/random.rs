@@ -156,7 +156,7 @@ proptest! {
                     prop_assert!(committed.insert(*item));
                     open = 0;
                 }
-                Command::BeginSpeculation { item, answer } => {
+                Command::BeginSpeculation { item, respond: answer } => {
                     prop_assert!(open > 0, "a suspicion without sound");
                     prop_assert!(committed.insert(*item));
                     prop_assert_eq!(suspected.replace(answer.response), None);
