@@ -1,5 +1,4 @@
-//! How an engine is set up: the `[engine]` table of the settings file. Every value is checked at start and refused by
-//! its field's name.
+//! The `[engine]` table of the settings file. Values are checked at start; an error names the field.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,56 +9,67 @@ use thiserror::Error;
 use crate::deadline::Order;
 use crate::hand_off::{Chunks, HandOff};
 
-/// How much the engine may take, and how its stages work together.
+/// Settings that were renamed, as (old, new) paths. A path that begins with an old one is read with the new one in its
+/// place; apply the pairs in this order.
+pub const RENAMED: &[(&str, &str)] = &[
+    ("engine.beside", "engine.out_of_band"),
+    ("engine.waits", "engine.timeouts"),
+    ("engine.timeouts.decision_s", "engine.timeouts.speculation_s"),
+];
+
+/// Settings of an engine: memory, batching, scheduling, timeouts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct EngineConfig {
     /// Sessions at once; fewer if the memory is not enough for as many.
     pub sessions: usize,
-    /// Answers outside of their conversations at once, of all sessions together.
-    pub beside: usize,
-    /// MiB for the keys and values of all conversations; memory is taken as positions are used.
+    /// Out-of-band responses at once, of all sessions together.
+    #[serde(alias = "beside")]
+    pub out_of_band: usize,
+    /// MiB for the keys and values of all sessions; memory is taken as positions are used.
     pub cache_mib: usize,
-    /// Positions (text tokens and rows of sound) of one session; older items are forgotten beyond. At most the model's
+    /// Positions (text tokens and rows of audio) of one session; beyond it the oldest items are evicted. At most the model's
     /// context.
     pub session_tokens: usize,
-    /// How stages hand over.
+    /// Hand-off between stages.
     pub hand_off: HandOff,
-    /// Whether a stage advances many sessions as one batch; without, one after the other, to compare.
+    /// Whether a stage advances many slots as one batch, or one after another, for comparison.
     pub batch: bool,
-    /// Whether sessions run by deadline; without, in the order in which they asked, to compare.
+    /// Whether sessions run by deadline, or first come, first served, for comparison.
     pub deadlines: bool,
-    /// Limits of waiting.
-    pub waits: Waits,
+    /// Timeouts.
+    #[serde(alias = "waits")]
+    pub timeouts: Timeouts,
     /// Settings of single stages, by the stage's name.
     pub stages: BTreeMap<String, StageConfig>,
 }
 
-/// Limits of waiting, in seconds. A session that waits longer ends with an error that says for what.
+/// Timeouts in seconds. A session that exceeds one ends with an error that names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Waits {
-    /// For a caller to read what it was sent.
+pub struct Timeouts {
+    /// For the caller to read an event while its queue is full.
     pub unread_s: u32,
-    /// For a stage to make something of an answer.
+    /// For a stage to advance an active response.
     pub stage_s: u32,
-    /// For the decision on an answer begun on suspicion.
-    pub decision_s: u32,
+    /// For the commit or abort of a speculation.
+    #[serde(alias = "decision_s")]
+    pub speculation_s: u32,
 }
 
-/// Settings of one stage; what is left out is the model's own choice.
+/// Settings of one stage; unset ones are the model's choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct StageConfig {
-    /// Rows of all sessions in one step.
+    /// Rows of all slots in one step.
     pub batch_rows: Option<usize>,
-    /// Rows of one session in one step: the chunks in which a long prompt is read.
+    /// Rows of one slot in one step: the chunks in which a long prompt is prefilled.
     pub prefill_chunk: Option<usize>,
-    /// Pieces (text tokens, codec frames) of an answer that the stage is given first.
+    /// Pieces (text tokens, codec frames) in the first chunk of a response.
     pub initial_chunk: Option<usize>,
-    /// Pieces that it is given at a time after that.
+    /// Pieces in each later chunk.
     pub steady_chunk: Option<usize>,
-    /// Decode each chunk anew with so many frames before it, in place of carried state; to compare. Code2wav only.
+    /// Decode each chunk again with so many frames before it, without carried state; for comparison. Code2wav only.
     pub left_context: Option<usize>,
 }
 
@@ -67,50 +77,50 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             sessions: 64,
-            beside: 8,
+            out_of_band: 8,
             cache_mib: 4096,
             session_tokens: 8192,
             hand_off: HandOff::default(),
             batch: true,
             deadlines: true,
-            waits: Waits::default(),
+            timeouts: Timeouts::default(),
             stages: BTreeMap::new(),
         }
     }
 }
 
-impl Default for Waits {
+impl Default for Timeouts {
     fn default() -> Self {
-        Self { unread_s: 60, stage_s: 60, decision_s: 30 }
+        Self { unread_s: 60, stage_s: 60, speculation_s: 30 }
     }
 }
 
-impl Waits {
-    /// A limit as a duration.
+impl Timeouts {
+    /// Seconds as a duration.
     pub fn limit(seconds: u32) -> Duration {
         Duration::from_secs(u64::from(seconds))
     }
 }
 
-/// Rows in one step of a stage that names no limit.
+/// Default of [`StageConfig::batch_rows`].
 const BATCH_ROWS: usize = 512;
-/// The most that any number of rows or pieces may be.
+/// Upper bound of any number of slots, rows or pieces.
 const MOST_ROWS: usize = 65_536;
 
 /// A setting that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("engine.{field} is {value}: {allowed}")]
 pub struct ConfigError {
-    /// Its path below `engine`.
+    /// Path below `engine`.
     pub field: String,
-    /// What it is.
+    /// The value.
     pub value: String,
-    /// What it may be.
+    /// The values that are allowed.
     pub allowed: String,
 }
 
 impl ConfigError {
-    /// For a field, its value, and what it may be.
+    /// An error for a field and its value.
     pub fn new(field: impl Into<String>, value: impl ToString, allowed: impl Into<String>) -> Self {
         Self { field: field.into(), value: value.to_string(), allowed: allowed.into() }
     }
@@ -120,12 +130,12 @@ impl EngineConfig {
     /// Checks everything that can be checked without a model.
     pub fn check(&self) -> Result<(), ConfigError> {
         within("sessions", self.sessions, 1, MOST_ROWS)?;
-        within("beside", self.beside, 0, MOST_ROWS)?;
+        within("out_of_band", self.out_of_band, 0, MOST_ROWS)?;
         within("cache_mib", self.cache_mib, 1, 1 << 24)?;
         within("session_tokens", self.session_tokens, 64, 1 << 24)?;
-        let Waits { unread_s, stage_s, decision_s } = self.waits;
-        for (field, value) in [("unread_s", unread_s), ("stage_s", stage_s), ("decision_s", decision_s)] {
-            within(&format!("waits.{field}"), value as usize, 1, 86_400)?;
+        let Timeouts { unread_s, stage_s, speculation_s } = self.timeouts;
+        for (field, value) in [("unread_s", unread_s), ("stage_s", stage_s), ("speculation_s", speculation_s)] {
+            within(&format!("timeouts.{field}"), value as usize, 1, 86_400)?;
         }
         for (name, stage) in &self.stages {
             let StageConfig { batch_rows, prefill_chunk, initial_chunk, steady_chunk, left_context } = *stage;
@@ -145,8 +155,8 @@ impl EngineConfig {
         Ok(())
     }
 
-    /// Refuses settings of stages that the model does not have, and those that a stage cannot follow; `stages` are the model's,
-    /// and whether each can decode with left context.
+    /// Refuses settings of stages that the model lacks, and settings that a stage lacks. `stages` lists the model's stages and
+    /// whether each can decode with left context.
     pub fn check_stages(&self, stages: &[(&str, bool)]) -> Result<(), ConfigError> {
         for (name, stage) in &self.stages {
             let known = || stages.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
@@ -169,19 +179,19 @@ impl EngineConfig {
         self.stages.get(name).copied().unwrap_or_default()
     }
 
-    /// In which order sessions run.
+    /// The order in which sessions run.
     pub fn order(&self) -> Order {
         if self.deadlines { Order::Deadline } else { Order::Arrival }
     }
 }
 
 impl StageConfig {
-    /// Rows of all sessions in one step.
+    /// Rows of all slots in one step.
     pub fn batch(&self) -> usize {
         self.batch_rows.unwrap_or(BATCH_ROWS)
     }
 
-    /// The chunks in which the stage is given an answer.
+    /// Chunk sizes of the edge before the stage.
     pub fn chunks(&self) -> Chunks {
         Chunks { initial: self.initial_chunk.unwrap_or(1), steady: self.steady_chunk.unwrap_or(1) }
     }

@@ -1,85 +1,85 @@
-//! What runs next: which sessions a stage advances in a tick, and by how many rows. Pure: no clock, no models.
+//! The planner: which slots a stage advances in a tick, and by how many rows. It has no clock and knows no model.
 //!
-//! A session's deadline is when its caller runs out of sound. The order is: those about to run out, then those who wait for
-//! their first sound, then everybody else by deadline. A tick is given as much time as the most urgent deadline leaves,
-//! by what steps were measured to cost, and every stage leaves time for what is urgent in the stages after it; so a long
-//! prompt is read in chunks that never delay a frame that is due.
+//! A session's deadline is the moment when its caller runs out of audio. Sessions about to underrun come first, then those
+//! that wait for their first packet, then the rest by earliest deadline. A tick gets as much time as the most urgent
+//! deadline leaves, by the measured costs of steps, and every stage leaves time for urgent work in the stages after it. So a
+//! long prompt is prefilled in chunks that do not delay a due frame.
 
 use std::time::{Duration, Instant};
 
-/// How soon somebody needs what a stage makes.
+/// How soon the output of a stage is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
-    /// The caller listens; this is when it has nothing more to hear.
+    /// The caller is playing audio.
     Playing {
-        /// When.
+        /// When the audio sent so far has been played.
         runs_out: Instant,
     },
-    /// The caller waits for the first sound.
+    /// The caller waits for the first packet.
     First {
-        /// Since when.
+        /// When the response was requested.
         since: Instant,
     },
-    /// Nobody waits yet: what a caller has said so far is read while it goes on.
+    /// Silent prefill: no response was requested yet.
     Silent {
-        /// Since when.
+        /// When the rows became ready.
         since: Instant,
     },
 }
 
-/// One session's wish of one stage.
+/// Rows of one slot that a stage could advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Want {
-    /// Who.
-    pub lane: usize,
-    /// Rows that could be advanced; at least 1.
+    /// The slot.
+    pub slot: usize,
+    /// Ready rows; at least 1.
     pub rows: usize,
-    /// How soon.
+    /// How soon they are needed.
     pub urgency: Urgency,
-    /// Since when its answer has been asked for; what [`Order::Arrival`] goes by.
+    /// When its response was requested; [`Order::Arrival`] sorts by it.
     pub arrived: Instant,
 }
 
-/// What a stage does for one session in a tick.
+/// Rows of one slot that a stage advances in a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Share {
-    /// Who.
-    pub lane: usize,
-    /// Rows, at most those that were wanted.
+    /// The slot.
+    pub slot: usize,
+    /// Rows, at most [`Want::rows`].
     pub rows: usize,
 }
 
-/// In which order wishes are granted.
+/// The order in which slots are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Order {
-    /// By deadline, as this module's description says.
+    /// By deadline.
     #[default]
     Deadline,
-    /// Who came first, everybody at once; to compare with.
+    /// First come, first served, without a time budget; for comparison.
     Arrival,
 }
 
-/// What a stage may take in one tick.
+/// Upper bounds of a stage's rows in one tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Rows of all sessions together.
+    /// Rows of all slots together.
     pub batch: usize,
-    /// Rows of one session.
+    /// Rows of one slot.
     pub chunk: usize,
 }
 
-/// Sound ahead of the listener below which a session is about to run out.
+/// Unplayed audio below which a session is about to underrun.
 const MARGIN: Duration = Duration::from_millis(240);
-/// What a tick may always take, however urgent something is: below this the fixed cost of steps would eat the machine.
+/// Least time of a tick, however urgent something is: in shorter ticks the fixed cost of steps would prevail.
 const SHORTEST_TICK: Duration = Duration::from_millis(5);
-/// Sound that is read silently is due this long after it came.
+/// Silent prefill is due this long after its rows became ready.
 const SILENT: Duration = Duration::from_secs(1);
-/// How fast measured costs follow, as the weight of the newest step.
+/// Weight of the newest step in the measured costs.
 const NEWEST: f64 = 0.05;
-/// Rows below which cutting a prompt into chunks does not pay.
+/// Rows below which a chunk of a prompt does not pay.
 const LEAST_CHUNK: usize = 16;
 
-/// What a step of a stage takes: a fixed part and one for each row, fitted to the steps so far.
+/// Cost of a stage's step: a line over the number of rows, fitted to the steps so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Cost {
     /// Weighted means of rows, seconds, rows squared, and rows times seconds; nothing measured while `weight` is 0.
@@ -91,7 +91,7 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Takes a step's measurement in.
+    /// Adds the measurement of a step.
     pub fn measured(&mut self, rows: usize, took: Duration) {
         let (rows, seconds) = (rows as f64, took.as_secs_f64());
         // The first steps count more, until there are enough of them.
@@ -104,27 +104,28 @@ impl Cost {
         mix(&mut self.rows_seconds, rows * seconds);
     }
 
-    /// Seconds for every further row.
+    /// Seconds for each further row.
     pub fn row(&self) -> f64 {
         let spread = self.rows_rows - self.rows * self.rows;
         let slope = (self.rows_seconds - self.rows * self.seconds) / spread;
-        // Steps of one size tell nothing about the slope: then all is put down to rows, which errs towards short ticks.
+        // Steps of one size do not determine the slope. Then the whole cost counts as cost of rows, so ticks are too short
+        // rather than too long.
         let most = self.seconds / self.rows.max(1.0);
         if spread > 1e-6 * self.rows_rows && slope.is_finite() { slope.clamp(0.0, most) } else { most }
     }
 
-    /// Seconds of a step, however many rows it has.
+    /// Seconds of a step without its rows.
     pub fn fixed(&self) -> f64 {
         (self.seconds - self.row() * self.rows).max(0.0)
     }
 }
 
-/// The time that a tick has left.
+/// Time left of a tick.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     /// Seconds; infinite while nothing is due.
     left: f64,
-    /// Whether somebody waits for a first sound or is about to run out.
+    /// Whether a session waits for its first packet or is about to underrun.
     pressing: bool,
 }
 
@@ -137,22 +138,22 @@ pub struct Planner {
 }
 
 impl Planner {
-    /// For stages with these limits.
+    /// A planner for stages with these limits.
     pub fn new(order: Order, limits: Vec<Limits>) -> Self {
         Self { order, costs: vec![Cost::default(); limits.len()], limits }
     }
 
-    /// Takes the measurement of one step in.
+    /// Adds the measurement of a stage's step.
     pub fn measured(&mut self, stage: usize, rows: usize, took: Duration) {
         self.costs[stage].measured(rows, took);
     }
 
-    /// What a stage's steps were measured to cost.
+    /// The measured cost of a stage's steps.
     pub fn cost(&self, stage: usize) -> Cost {
         self.costs[stage]
     }
 
-    /// The time of a tick that begins at `now`: `wants` has the wishes of every stage.
+    /// The time of a tick that begins at `now`; `wants` holds the wants of every stage.
     pub fn budget(&self, now: Instant, wants: &[Vec<Want>]) -> Budget {
         let all = || wants.iter().flatten();
         let due = all().filter_map(|want| match want.urgency {
@@ -166,7 +167,7 @@ impl Planner {
         Budget { left, pressing: all().any(|want| class(want, now) < 2) }
     }
 
-    /// What `stage` does in this tick, given its own wishes and those of the stages after it.
+    /// The shares of `stage` in this tick, from its own wants and those of the stages after it.
     pub fn plan(
         &self,
         stage: usize,
@@ -178,18 +179,18 @@ impl Planner {
         let Limits { batch, chunk } = self.limits[stage];
         let mut wants = wants.to_vec();
         if self.order == Order::Arrival {
-            wants.sort_by_key(|want| (want.arrived, want.lane));
+            wants.sort_by_key(|want| (want.arrived, want.slot));
             let mut left = batch;
             let share = |want: Want| {
                 let rows = want.rows.min(chunk).min(left);
                 left -= rows;
-                Share { lane: want.lane, rows }
+                Share { slot: want.slot, rows }
             };
             return wants.into_iter().map(share).filter(|share| share.rows > 0).collect();
         }
-        wants.sort_by_key(|want| (class(want, now), deadline(want), want.lane));
+        wants.sort_by_key(|want| (class(want, now), deadline(want), want.slot));
 
-        // What is urgent in the stages after this one must still fit into the tick.
+        // Urgent work of later stages must still fit into the tick.
         let urgent_later: f64 = later
             .iter()
             .enumerate()
@@ -201,7 +202,7 @@ impl Planner {
             .sum();
         let (fixed, row) = (self.costs[stage].fixed(), self.costs[stage].row());
         let mut left = budget.left - urgent_later - fixed;
-        // Those who can wait ride along for as much as the step costs anyway, while others press.
+        // While something presses, the rest rides along for at most the fixed cost of the step.
         let mut ride = if budget.pressing { fixed } else { f64::INFINITY };
         let mut rows_left = batch;
         let mut shares: Vec<Share> = Vec::new();
@@ -211,14 +212,14 @@ impl Planner {
             let class = class(&want, now);
             let affordable = |seconds: f64| if row > 0.0 { (seconds.max(0.0) / row) as usize } else { usize::MAX };
             let most = match class {
-                // Nobody is left to wait who cannot, and something always runs.
+                // A due slot always runs, so every tick makes progress.
                 0 => affordable(left).max(1),
-                // Whoever waits longest gets on, if only by little.
+                // The slot that waits longest always gets a chunk.
                 1 => affordable(left).max(if std::mem::take(&mut longest) { LEAST_CHUNK } else { 0 }),
                 _ => affordable(left.min(ride)).max(if first && !budget.pressing { LEAST_CHUNK } else { 0 }),
             };
             let rows = want.rows.min(chunk).min(rows_left).min(most);
-            // A sliver of a prompt costs more in steps than it brings.
+            // A shorter chunk of a prompt costs more in steps than it gains.
             if rows == 0 || (class > 0 && rows < want.rows.min(chunk).min(LEAST_CHUNK)) {
                 continue;
             }
@@ -227,7 +228,7 @@ impl Planner {
             if class == 2 {
                 ride -= rows as f64 * row;
             }
-            shares.push(Share { lane: want.lane, rows });
+            shares.push(Share { slot: want.slot, rows });
         }
         if !shares.is_empty() {
             let rows: usize = shares.iter().map(|share| share.rows).sum();
@@ -237,12 +238,12 @@ impl Planner {
     }
 }
 
-/// 0 for those about to run out, 1 for those who wait for a first sound, 2 for everybody else.
+/// Priority: 0 about to underrun, 1 waits for its first packet, 2 the rest.
 fn class(want: &Want, now: Instant) -> u8 {
     match want.urgency {
         Urgency::Playing { runs_out } if runs_out.saturating_duration_since(now) < MARGIN => 0,
         Urgency::First { .. } => 1,
-        // What nobody asked for yet presses once it is overdue, so that it is not put off for ever.
+        // Overdue silent prefill counts as a first packet, so that it does not starve.
         Urgency::Silent { since } if now >= since + SILENT => 1,
         _ => 2,
     }

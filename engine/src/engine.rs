@@ -23,10 +23,10 @@ pub enum StartError {
     /// A setting is out of range.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The model loaded but did not answer.
-    #[error("the model did not answer during warm-up: {0}")]
+    /// The model loaded but gave no response.
+    #[error("the model gave no response during warm-up: {0}")]
     WarmUp(String),
-    /// The system gave no thread.
+    /// The operating system refused the thread.
     #[error("cannot start the engine's thread: {0}")]
     Thread(#[from] std::io::Error),
 }
@@ -37,7 +37,7 @@ impl From<CheckpointError> for StartError {
     }
 }
 
-/// A running engine. Dropping it ends all sessions and waits for its thread.
+/// A running engine. Dropping it ends all sessions and joins its thread.
 #[derive(Debug)]
 pub struct Engine {
     info: ModelInfo,
@@ -50,12 +50,12 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Loads a checkpoint, starts the thread and warms up: when this returns the engine is ready.
+    /// Loads a checkpoint, starts the thread and warms up. The engine is ready when this returns.
     pub fn start(source: Source, config: &EngineConfig) -> Result<Self, StartError> {
         config.check()?;
         let checkpoint = Checkpoint::open(source)?;
         let model = models::load(&checkpoint, config)?;
-        let slots = model.lanes.sessions;
+        let slots = model.slots.sessions;
         let info = ModelInfo {
             name: checkpoint.name().to_owned(),
             default_voice: model.voices.first().cloned().unwrap_or_default(),
@@ -63,7 +63,7 @@ impl Engine {
             input_rate: model.log_mel.config().sampling_rate,
             output_rate: model.codec.sample_rate,
             frame: model.codec.frame,
-            context_tokens: model.lanes.context as u32,
+            context_tokens: model.slots.context as u32,
             tools: model.prompt.call_marks().is_some(),
         };
         let gauges = Arc::new(Gauges::default());
@@ -76,13 +76,13 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Blocks of cached positions and everything else that sessions hold, as it was when the engine last had nothing to do; 0 once
-    /// nobody is there.
+    /// Cache blocks and everything else that sessions hold, as counted when the engine last had nothing to do; 0 without
+    /// sessions.
     pub fn held(&self) -> usize {
         self.gauges.held.load(Ordering::Acquire)
     }
 
-    /// One short answer through every stage, so that the first caller finds code and weights in memory.
+    /// Runs one short response through every stage, so that code and weights are in memory for the first caller.
     fn warm_up(&self) -> Result<(), StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::WarmUp(error.to_string());
         let session = self.open().map_err(|error| failed(&error))?;

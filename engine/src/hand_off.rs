@@ -1,94 +1,93 @@
-//! The edge between two stages: when what one made of an answer is handed to the next.
+//! The edges between stages: when the output of one stage reaches the next.
 //!
-//! Prompts pass at once. Of an answer, `async_chunk` hands over chunk by chunk, and `full_payload` everything once the
-//! stage has finished. The end is a mark of its own: it never carries a piece again, also when the last piece filled a
-//! chunk.
+//! Prompts pass at once. A response passes chunk by chunk (`async_chunk`), or whole once the stage has finished
+//! (`full_payload`). The end is a mark of its own: no piece is passed twice, also when the last one filled a chunk.
 
 use serde::{Deserialize, Serialize};
 
 use crate::stage::Item;
 
-/// How stages hand over.
+/// Hand-off mode between stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HandOff {
     /// Chunk by chunk.
     #[default]
     AsyncChunk,
-    /// All at once, when the stage has finished.
+    /// Everything at once, when the stage has finished.
     FullPayload,
 }
 
-/// Pieces (text tokens, codec frames) that make a chunk.
+/// Chunk sizes in pieces: text tokens or codec frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunks {
-    /// The first chunk of an answer.
+    /// The first chunk of a response.
     pub initial: usize,
     /// Every later one.
     pub steady: usize,
 }
 
-/// See the module's description.
+/// The edge between two stages, with what it holds back for each slot.
 #[derive(Debug)]
 pub struct Edge<T> {
     mode: HandOff,
     chunks: Chunks,
-    lanes: Vec<Lane<T>>,
+    slots: Vec<Slot<T>>,
 }
 
 #[derive(Debug)]
-struct Lane<T> {
+struct Slot<T> {
     held: Vec<Item<T>>,
-    /// Whether the answer's first chunk is over.
+    /// Whether the response's first chunk was passed.
     begun: bool,
 }
 
-impl<T> Default for Lane<T> {
+impl<T> Default for Slot<T> {
     fn default() -> Self {
         Self { held: Vec::new(), begun: false }
     }
 }
 
 impl<T> Edge<T> {
-    /// An edge for so many lanes.
-    pub fn new(mode: HandOff, chunks: Chunks, lanes: usize) -> Self {
-        Self { mode, chunks, lanes: (0..lanes).map(|_| Lane::default()).collect() }
+    /// An edge for `slots` slots.
+    pub fn new(mode: HandOff, chunks: Chunks, slots: usize) -> Self {
+        Self { mode, chunks, slots: (0..slots).map(|_| Slot::default()).collect() }
     }
 
-    /// Takes an item; what is to be handed over now, in order.
-    pub fn pass(&mut self, lane: usize, item: Item<T>) -> Vec<Item<T>> {
-        let lane = &mut self.lanes[lane];
+    /// Takes an item; returns what passes now, in order.
+    pub fn pass(&mut self, slot: usize, item: Item<T>) -> Vec<Item<T>> {
+        let slot = &mut self.slots[slot];
         match item {
             Item::Token(_) | Item::Frame(_) => {
-                lane.held.push(item);
-                let chunk = if lane.begun { self.chunks.steady } else { self.chunks.initial };
-                if self.mode == HandOff::FullPayload || lane.held.len() < chunk {
+                slot.held.push(item);
+                let chunk = if slot.begun { self.chunks.steady } else { self.chunks.initial };
+                if self.mode == HandOff::FullPayload || slot.held.len() < chunk {
                     return Vec::new();
                 }
-                lane.begun = true;
-                std::mem::take(&mut lane.held)
+                slot.begun = true;
+                std::mem::take(&mut slot.held)
             }
             Item::End(_) => {
-                let mut all = std::mem::take(lane).held;
+                let mut all = std::mem::take(slot).held;
                 all.push(item);
                 all
             }
             Item::Begin(_) | Item::Abort | Item::Fail(_) => {
-                *lane = Lane::default();
+                *slot = Slot::default();
                 vec![item]
             }
             Item::Prompt { .. } | Item::Rewind { .. } | Item::Context { .. } | Item::Samples(_) => vec![item],
         }
     }
 
-    /// Forgets what is held.
-    pub fn free(&mut self, lane: usize) {
-        self.lanes[lane] = Lane::default();
+    /// Discards what is held back.
+    pub fn free(&mut self, slot: usize) {
+        self.slots[slot] = Slot::default();
     }
 
-    /// Pieces that are held.
-    pub fn held(&self, lane: usize) -> usize {
-        self.lanes[lane].held.len()
+    /// Pieces that are held back.
+    pub fn held(&self, slot: usize) -> usize {
+        self.slots[slot].held.len()
     }
 }
 
@@ -97,7 +96,7 @@ mod tests {
     use super::*;
     use crate::stage::End;
 
-    /// The sizes of what is handed over for `pieces` pieces and an end; the last entry is the hand-over with the end.
+    /// Sizes of the chunks for `pieces` pieces and an end; the last entry is the chunk with the end.
     fn sizes(mode: HandOff, chunks: Chunks, pieces: u32) -> Vec<usize> {
         let mut edge: Edge<()> = Edge::new(mode, chunks, 1);
         let mut sizes = Vec::new();
@@ -115,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finish_on_a_chunk_boundary_is_a_mark_without_pieces() {
+    fn an_end_on_a_chunk_boundary_has_no_pieces() {
         let chunks = Chunks { initial: 4, steady: 25 };
         for k in 0..3 {
             let handed = sizes(HandOff::AsyncChunk, chunks, 4 + 25 * k);
@@ -127,13 +126,13 @@ mod tests {
     }
 
     #[test]
-    fn full_payload_hands_over_once() {
+    fn full_payload_passes_once() {
         assert_eq!(sizes(HandOff::FullPayload, Chunks { initial: 1, steady: 1 }, 30), [30]);
         assert_eq!(sizes(HandOff::FullPayload, Chunks { initial: 1, steady: 1 }, 0), [0]);
     }
 
     #[test]
-    fn an_aborted_answer_leaves_nothing_for_the_next() {
+    fn an_aborted_response_leaves_nothing_behind() {
         let mut edge: Edge<()> = Edge::new(HandOff::FullPayload, Chunks { initial: 1, steady: 1 }, 1);
         assert!(edge.pass(0, Item::Token(1)).is_empty());
         assert!(matches!(edge.pass(0, Item::Abort)[..], [Item::Abort]));

@@ -13,7 +13,7 @@ pub struct OutOfBlocks {
     pub blocks: usize,
 }
 
-/// Hands out blocks and counts who holds them.
+/// Allocates blocks and counts the holders of each.
 #[derive(Debug)]
 pub struct BlockPool {
     block_len: usize,
@@ -28,7 +28,7 @@ impl BlockPool {
         Self { block_len, free: (0..blocks as u32).rev().collect(), holders: vec![0; blocks] }
     }
 
-    /// Blocks that nobody holds.
+    /// Free blocks.
     pub fn free(&self) -> usize {
         self.free.len()
     }
@@ -95,7 +95,7 @@ impl Sequence {
         Ok(())
     }
 
-    /// Forgets all positions from `len` on. Returns how many remain: fewer than `len` when the block around `len` is
+    /// Drops all positions from `len` on. Returns how many remain: fewer than `len` when the block around `len` is
     /// shared, because what follows would be written into it.
     pub fn truncate(&mut self, pool: &mut BlockPool, len: usize) -> usize {
         if len >= self.len {
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_block_is_never_written_again() {
+    fn shared_blocks_are_never_written() {
         let mut pool = BlockPool::new(8, 4);
         let mut a = Sequence::default();
         a.append(&mut pool, 10).unwrap();
@@ -163,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn blocks_are_conserved_whatever_is_done(steps in prop::collection::vec((0usize..4, 0usize..3, 0usize..20), 1..60)) {
+        fn random_operations_conserve_blocks(steps in prop::collection::vec((0usize..4, 0usize..3, 0usize..20), 1..60)) {
             let mut pool = BlockPool::new(16, 4);
             let mut sequences: Vec<Sequence> = (0..3).map(|_| Sequence::default()).collect();
             for (action, which, n) in steps {

@@ -1,9 +1,7 @@
-//! What the scheduler sees of a model: stages that say what they need and step a batch of rows, and the items that pass
-//! between them.
+//! The scheduler's interface to a model: stages that step batches of rows, and the items that pass between them.
 //!
-//! A model is a chain of stages. Each keeps the state of every session under the session's slot number. Whatever a
-//! stage makes goes to the next one, and to the caller where it means something there ([`Item::Token`],
-//! [`Item::Samples`]).
+//! A model is a chain of stages. Each keeps state by slot. A stage's output goes to the next stage; [`Item::Token`] and
+//! [`Item::Samples`] also become events for the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +11,12 @@ use repartee_engine_api::{Sampling, SessionError, Tool};
 use crate::audio::log_mel::LogMel;
 use crate::text::Tokenizer;
 
-/// Encoded rows of one closed window of sound; compared by identity.
+/// Encoded rows of one closed window of input audio; compared by identity.
 #[derive(Debug)]
 pub struct AudioRows<T> {
     /// The rows on the device.
     pub rows: T,
-    /// How many.
+    /// Number of rows.
     pub count: usize,
 }
 
@@ -32,7 +30,7 @@ pub enum Element<T> {
         /// Whether it belongs to a user's message.
         user: bool,
     },
-    /// One row of sound, always the user's.
+    /// One row of audio, always of a user's message.
     Audio {
         /// The window that it belongs to.
         window: Arc<AudioRows<T>>,
@@ -60,20 +58,20 @@ impl<T> PartialEq for Element<T> {
     }
 }
 
-/// One message of a session's history, as ids and encoded sound: never text that would be tokenised again.
+/// One message of a session's history, as token ids and encoded audio; text is never tokenised again.
 #[derive(Debug)]
 pub enum Message<T> {
     /// Instructions.
     System(Vec<u32>),
-    /// The caller, in text.
+    /// Text of the caller.
     UserText(Vec<u32>),
-    /// The caller, in sound.
+    /// Audio of the caller.
     UserAudio(Vec<Arc<AudioRows<T>>>),
-    /// The model; without the stop token. Calls of tools that it wrote are a part of it.
+    /// Text of the model without the stop token, tool calls included.
     Assistant(Vec<u32>),
-    /// A call of a tool that was put into the history.
+    /// A tool call that the caller inserted.
     ToolCall(Vec<u32>),
-    /// What a tool answered.
+    /// Result of a tool.
     ToolResult(Vec<u32>),
 }
 
@@ -90,10 +88,10 @@ impl<T> Clone for Message<T> {
     }
 }
 
-/// What an answer is made with.
+/// Parameters of one response for the stages.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answer {
-    /// Counter for random numbers.
+pub struct ResponseParams {
+    /// Id of the response; random numbers depend on it.
     pub response: u64,
     /// Seed for random numbers.
     pub seed: u64,
@@ -101,37 +99,37 @@ pub struct Answer {
     pub voice: String,
     /// Whether it is spoken.
     pub audio: bool,
-    /// Most text tokens.
+    /// Upper bound of text tokens.
     pub max_tokens: u32,
-    /// How text is chosen; `None` for the checkpoint's way.
+    /// Sampling of the text; `None` for the checkpoint's generation config.
     pub sampling: Option<Sampling>,
 }
 
-/// Why a stage's part of an answer ended.
+/// Why a stage's part of a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// By the model's own stop.
+    /// The model's stop token.
     Stop,
-    /// At a limit.
+    /// A limit.
     Length,
 }
 
-/// What passes between stages.
+/// An item on the edge between two stages.
 #[derive(Debug)]
 pub enum Item<T> {
-    /// To the first stage: the whole prompt as it should be now, and the answer to begin once it is read.
+    /// To the first stage: the whole prompt, and the response to begin once it is prefilled.
     Prompt {
         /// Every position.
         elements: Vec<Element<T>>,
-        /// `None` while the caller still speaks.
-        answer: Option<Answer>,
+        /// `None` for silent prefill.
+        response: Option<ResponseParams>,
     },
     /// Prompt positions from `to` on are withdrawn.
     Rewind {
         /// First position withdrawn.
         to: usize,
     },
-    /// The next prompt positions have been read.
+    /// Prompt positions that were prefilled.
     Context {
         /// Position of the first.
         from: usize,
@@ -140,58 +138,58 @@ pub enum Item<T> {
         /// One hidden row for each.
         hidden: Arc<T>,
     },
-    /// An answer begins: what follows belongs to it.
-    Begin(Answer),
+    /// A response begins; the items after it belong to it.
+    Begin(ResponseParams),
     /// A text token.
     Token(u32),
     /// A codec frame, one code for each codebook.
     Frame(Vec<u32>),
     /// Samples of one codec frame.
     Samples(Vec<f32>),
-    /// The answer is complete on this edge.
+    /// The response is complete on this edge.
     End(End),
-    /// The answer is withdrawn.
+    /// The response is aborted.
     Abort,
-    /// The session cannot go on.
+    /// The response failed.
     Fail(SessionError),
 }
 
-/// What the stages make, in order: (slot, item).
+/// Output of the stages, in order: (slot, item).
 pub type Outbox<T> = Vec<(usize, Item<T>)>;
 
-/// Part of a batch: one session's share.
+/// One slot's part of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
-    /// The session.
+    /// The slot.
     pub slot: usize,
-    /// Rows to advance; at most what [`Stage::ready`] said.
+    /// Rows to advance; at most [`Stage::ready`].
     pub rows: usize,
 }
 
-/// One step of a model's graph, with the state of every session.
+/// One step of a model's graph, with the state of every slot.
 pub trait Stage<T>: Send {
-    /// Its name, for errors and measurements.
+    /// Name, for errors and measurements.
     fn name(&self) -> &'static str;
 
-    /// Takes what the stage before made. What needs no arithmetic is passed on at once.
+    /// Takes an item of the stage before. Items that need no computing are passed on at once.
     fn accept(&mut self, slot: usize, item: Item<T>, out: &mut Outbox<T>);
 
-    /// Rows that the session could advance by now; 0 while it waits.
+    /// Rows by which the slot can advance now; 0 while it waits for input.
     fn ready(&self, slot: usize) -> usize;
 
-    /// Most rows of one session in one step.
+    /// Upper bound of rows of one slot in one step.
     fn max_rows(&self) -> usize;
 
-    /// Advances several sessions as one batch.
+    /// Advances several slots as one batch.
     fn step(&mut self, work: &[Work], out: &mut Outbox<T>);
 
-    /// Forgets the session and frees everything that it held.
+    /// Resets the slot and frees what it holds.
     fn free(&mut self, slot: usize);
 
-    /// Positions held for the session, for usage figures; 0 where that means nothing.
+    /// Positions cached for the slot; 0 for a stage without a cache.
     fn held(&self, slot: usize) -> usize;
 
-    /// Blocks of cached positions taken by all sessions together; 0 for a stage without any.
+    /// Cache blocks taken by all slots together; 0 for a stage without a cache.
     fn blocks(&self) -> usize {
         0
     }
@@ -202,58 +200,58 @@ pub trait Stage<T>: Send {
 pub struct MelInput<'a> {
     /// `[frames, bins]`
     pub mel: &'a [f32],
-    /// Windows of the same turn before it.
+    /// Index of the window within its turn.
     pub index: usize,
 }
 
-/// Turns sound into rows.
+/// Encodes log-mel windows to rows.
 pub trait Encoder<T>: Send {
     /// Encodes several windows as one batch; one entry each.
     fn encode(&mut self, windows: &[MelInput<'_>]) -> Vec<AudioRows<T>>;
 }
 
-/// Writes prompts in the way that a model was trained on.
+/// The prompt template of a model.
 pub trait Prompt<T>: Send {
-    /// The history as prompt positions. With `open`, windows of a message that is still being spoken follow; otherwise,
-    /// with `answer`, the header of the model's turn.
-    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, answer: bool) -> Vec<Element<T>>;
+    /// The history as prompt positions. With `open`, the windows of an uncommitted audio message follow; otherwise, with
+    /// `respond`, the header of the model's turn.
+    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, respond: bool) -> Vec<Element<T>>;
 
     /// The text of a system message that offers tools; `None` if the model knows none.
     fn with_tools(&self, _instructions: &str, _tools: &[Tool]) -> Option<String> {
         None
     }
 
-    /// A call as the model writes it, with its arguments as JSON.
+    /// The text of a tool call; `arguments` is JSON. `None` if the model knows no tools.
     fn tool_call(&self, _name: &str, _arguments: &str) -> Option<String> {
         None
     }
 
-    /// The text of a message with what a tool answered.
+    /// The text of a tool result; `None` if the model knows no tools.
     fn tool_result(&self, _output: &str) -> Option<String> {
         None
     }
 
-    /// The ids between which the model writes a call.
+    /// Token ids that open and close a tool call; `None` if the model knows no tools.
     fn call_marks(&self) -> Option<(u32, u32)> {
         None
     }
 }
 
-/// How many conversations there is memory for.
+/// Slots that the memory suffices for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Lanes {
-    /// Sessions.
+pub struct Slots {
+    /// Slots of sessions.
     pub sessions: usize,
-    /// Answers outside of their conversations.
-    pub beside: usize,
-    /// Positions that a prompt and its answer may take.
+    /// Slots of out-of-band responses.
+    pub out_of_band: usize,
+    /// Positions of a prompt and its response together.
     pub context: usize,
 }
 
-impl Lanes {
-    /// Slots that every stage has.
+impl Slots {
+    /// All slots; every stage has so many.
     pub fn total(&self) -> usize {
-        self.sessions + self.beside
+        self.sessions + self.out_of_band
     }
 }
 
@@ -268,22 +266,22 @@ pub struct Codec {
 
 /// A loaded model, ready to be driven.
 pub struct Model<T> {
-    /// Text to ids and back.
+    /// Tokenizer of the checkpoint.
     pub tokenizer: Tokenizer,
-    /// Sound to log-mel windows.
+    /// Front end: samples to log-mel windows.
     pub log_mel: Arc<LogMel>,
     /// Log-mel windows to rows.
     pub encoder: Box<dyn Encoder<T>>,
-    /// History to prompt.
+    /// Prompt template.
     pub prompt: Box<dyn Prompt<T>>,
-    /// From the one that reads the prompt to the one that makes samples.
+    /// From the stage that reads the prompt to the stage that makes samples.
     pub stages: Vec<Box<dyn Stage<T>>>,
-    /// What comes out.
+    /// Geometry of the output.
     pub codec: Codec,
     /// Voices by name, the default one first.
     pub voices: Vec<String>,
-    /// How many conversations it is set up for.
-    pub lanes: Lanes,
-    /// Most text tokens of an answer, if its request names none.
+    /// Slots that the stages were made for.
+    pub slots: Slots,
+    /// Upper bound of text tokens of a response whose request names none.
     pub max_tokens: u32,
 }

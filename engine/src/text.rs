@@ -72,7 +72,7 @@ impl Tokenizer {
     }
 
     /// The ids of `text` and of nothing else: none are put around it, and a special token that is spelt out in it (say
-    /// `<|im_end|>`) is read as the letters it is made of, so that nobody can speak in another's name.
+    /// `<|im_end|>`) is read as the letters it is made of, so that a text cannot forge a role.
     pub fn encode(&self, text: &str) -> Result<Vec<u32>, TextError> {
         let encoding = self.0.tokenizer.encode_fast(text, false);
         encoding.map(|encoding| encoding.get_ids().to_vec()).map_err(|error| TextError::Unencodable(error.to_string()))
@@ -100,7 +100,7 @@ impl Tokenizer {
     }
 }
 
-/// Decodes ids one by one. The pieces, put together, are what [`Tokenizer::decode`] makes of all ids at once; none ends
+/// Decodes ids one by one. The pieces add up to [`Tokenizer::decode`] of all ids; none ends
 /// within a character.
 #[derive(Debug)]
 pub struct TextStream {
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_character_comes_out_once_all_its_bytes_are_there() {
+    fn a_character_is_emitted_once_complete() {
         let tokenizer = tokenizer();
         let byte = |spelt: &str| tokenizer.token_id(spelt).unwrap();
         let mut stream = tokenizer.stream();
@@ -193,14 +193,14 @@ mod tests {
     }
 
     #[test]
-    fn a_character_that_is_never_completed_is_not_lost() {
+    fn an_incomplete_character_becomes_a_replacement() {
         let tokenizer = tokenizer();
         let ids = [tokenizer.token_id("h").unwrap(), tokenizer.token_id("â").unwrap()];
         assert_eq!(stream(&tokenizer, &ids), (vec!["h".to_owned()], "\u{FFFD}".to_owned()));
     }
 
     #[test]
-    fn special_tokens_have_no_text_even_within_a_character() {
+    fn special_tokens_have_no_text() {
         let tokenizer = tokenizer();
         let ids =
             [tokenizer.token_id("Ã").unwrap(), tokenizer.token_id(END).unwrap(), tokenizer.token_id("©").unwrap()];
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn special_tokens_that_are_spelt_out_stay_text() {
+    fn spelt_out_special_tokens_stay_text() {
         let tokenizer = tokenizer();
         let ids = tokenizer.encode(END).unwrap();
         assert!(!ids.contains(&tokenizer.token_id(END).unwrap()));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_tokenizer_are_refused() {
+    fn invalid_tokenizer_bytes_are_refused() {
         let error = Tokenizer::from_bytes(b"{\"model\": 3}").unwrap_err().to_string();
         assert!(error.starts_with("not a tokenizer: "), "{error}");
     }
@@ -230,7 +230,7 @@ mod tests {
         }
 
         #[test]
-        fn pieces_add_up_to_one_decode_whatever_the_ids(ids in proptest::collection::vec(0_u32..264, 0..40)) {
+        fn pieces_add_up_to_one_decode(ids in proptest::collection::vec(0_u32..264, 0..40)) {
             let tokenizer = tokenizer();
             let (pieces, rest) = stream(&tokenizer, &ids);
             for piece in &pieces {

@@ -104,7 +104,7 @@ fn assert_starts(message: &str, start: &str) {
 }
 
 #[test]
-fn the_unspoilt_folder_opens() {
+fn an_unspoilt_folder_opens() {
     let folder = folder();
     let checkpoint = open(folder.path()).unwrap();
     assert_eq!(checkpoint.name(), folder.path().file_name().unwrap().to_str().unwrap());
@@ -133,7 +133,7 @@ fn embedded_files_open_like_a_folder() {
 }
 
 #[test]
-fn a_folder_or_file_that_is_missing_is_named() {
+fn missing_folders_and_files_are_named() {
     let empty = tempfile::tempdir().unwrap();
     let path = empty.path();
     let absent = open(&path.join("nowhere")).unwrap_err().to_string();
@@ -144,7 +144,7 @@ fn a_folder_or_file_that_is_missing_is_named() {
 }
 
 #[test]
-fn json_that_is_none_is_named_with_its_place() {
+fn invalid_json_is_named_with_its_place() {
     let folder = folder();
     write(folder.path(), "config.json", &config().to_string()[..100]);
     assert_starts(&message(folder.path(), open(folder.path())), "config.json: not JSON (EOF while parsing");
@@ -155,7 +155,7 @@ fn json_that_is_none_is_named_with_its_place() {
 }
 
 #[test]
-fn fields_of_another_type_are_named_by_their_path() {
+fn wrongly_typed_fields_are_named_by_path() {
     let text = "/thinker_config/text_config/num_attention_heads";
     for (pointer, value, expected) in [
         (text, json!("four"), "config.json: thinker_config.text_config.num_attention_heads: invalid type: string"),
@@ -177,7 +177,7 @@ fn fields_of_another_type_are_named_by_their_path() {
 }
 
 #[test]
-fn a_section_that_is_missing_is_named() {
+fn a_missing_section_is_named() {
     let folder = folder();
     let mut config = config();
     config["thinker_config"].as_object_mut().unwrap().remove("audio_config");
@@ -189,7 +189,7 @@ fn a_section_that_is_missing_is_named() {
 }
 
 #[test]
-fn an_unknown_architecture_is_named_beside_the_known_ones() {
+fn an_unknown_architecture_is_named() {
     let folder = folder();
     write(folder.path(), "config.json", r#"{"architectures": ["LlamaForCausalLM"]}"#);
     assert_eq!(
@@ -202,7 +202,7 @@ fn an_unknown_architecture_is_named_beside_the_known_ones() {
 }
 
 #[test]
-fn a_checkpoint_without_speech_is_refused_for_that() {
+fn a_text_only_checkpoint_is_refused() {
     let folder = folder();
     let mut config = config();
     config.as_object_mut().unwrap().remove("talker_config");
@@ -215,7 +215,7 @@ fn a_checkpoint_without_speech_is_refused_for_that() {
 }
 
 #[test]
-fn values_that_cannot_be_served_are_named_with_what_is_allowed() {
+fn unsupported_values_are_named_with_allowed_ones() {
     for (section, field, value, expected) in [
         ("", "im_end_token_id", json!(32), "32 is not allowed: must be below the vocabulary's size, which is 32"),
         ("", "tts_pad_token_id", json!(99), "99 is not allowed: must be below"),
@@ -274,7 +274,7 @@ fn pointer(section: &str) -> String {
 }
 
 #[test]
-fn a_rope_that_is_scaled_is_refused_under_its_new_and_its_old_name() {
+fn scaled_rope_is_refused_under_both_names() {
     for (name, kind) in [("rope_parameters", "rope_type"), ("rope_scaling", "type")] {
         let folder = folder();
         let mut config = config();
@@ -288,7 +288,7 @@ fn a_rope_that_is_scaled_is_refused_under_its_new_and_its_old_name() {
 }
 
 #[test]
-fn a_truncated_or_corrupt_weight_file_is_named() {
+fn corrupt_weight_files_are_named() {
     let folder = folder();
     let path = folder.path();
     let whole = fs::read(path.join("model.safetensors")).unwrap();
@@ -306,7 +306,7 @@ fn a_truncated_or_corrupt_weight_file_is_named() {
 }
 
 #[test]
-fn shards_are_read_and_a_missing_one_is_named() {
+fn shards_are_read_and_missing_ones_named() {
     let folder = folder();
     let path = folder.path();
     fs::remove_file(path.join("model.safetensors")).unwrap();
@@ -338,7 +338,7 @@ fn shards_are_read_and_a_missing_one_is_named() {
 }
 
 #[test]
-fn a_tensor_that_is_missing_or_of_another_kind_is_named() {
+fn missing_or_mismatched_tensors_are_named() {
     let folder = folder();
     let path = folder.path();
     let checkpoint = open(path).unwrap();
@@ -354,7 +354,7 @@ fn a_tensor_that_is_missing_or_of_another_kind_is_named() {
 }
 
 #[test]
-fn a_generation_config_is_checked_like_the_rest() {
+fn bad_generation_configs_are_named() {
     let folder = folder();
     let path = folder.path();
     let load = || {
@@ -383,7 +383,7 @@ fn a_generation_config_is_checked_like_the_rest() {
 }
 
 #[test]
-fn a_feature_extractor_that_does_not_fit_the_model_is_named() {
+fn mismatched_feature_extractors_are_named() {
     let folder = folder();
     let path = folder.path();
     let load = |bins| LogMelConfig::load(&open(path)?, bins);
@@ -397,7 +397,7 @@ fn a_feature_extractor_that_does_not_fit_the_model_is_named() {
 }
 
 #[test]
-fn a_tokenizer_that_is_none_or_too_large_for_the_model_is_named() {
+fn unfit_tokenizers_are_named() {
     let folder = folder();
     let path = folder.path();
     let load = |rows| Tokenizer::load(&open(path)?, rows);

@@ -1,4 +1,4 @@
-//! Streaming decode: any split of a stream into calls, beside any other stream, gives the samples of one decode.
+//! Streaming decode: any split of a stream, in a batch with any other stream, gives the samples of one decode.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -53,7 +53,7 @@ fn decode(ops: &Cpu, model: &Qwen3Omni<Cpu>, streams: &[Codes], steps: &[Vec<usi
 }
 
 #[test]
-fn any_split_beside_any_other_stream_gives_the_samples_of_one_decode() {
+fn any_split_equals_one_decode() {
     for name in CONVERSATIONS {
         let ops = Cpu::default();
         let checkpoint = Checkpoint::open(Source::Folder(folder(name).join("checkpoint"))).unwrap();
@@ -67,7 +67,7 @@ fn any_split_beside_any_other_stream_gives_the_samples_of_one_decode() {
         let mut runner = TestRunner::new(ProptestConfig { cases: 12, ..ProptestConfig::default() });
         runner
             .run(&cases, |(one, other, mut steps)| {
-                // Whatever the draw left over comes at the end.
+                // The rest of the frames comes at the end.
                 steps.push(vec![MAX_FRAMES, MAX_FRAMES]);
                 let split = decode(&ops, &model, &[one.clone(), other.clone()], &steps);
                 for (stream, split) in [one, other].into_iter().zip(split) {

@@ -16,23 +16,23 @@ const COSTS: [(f64, f64); 3] = [(0.000_3, 0.000_05), (0.000_5, 0.000_4), (0.000_
 /// One caller's turn.
 struct Caller {
     asked: Instant,
-    /// Rows of the prompt that are not read yet.
+    /// Prompt rows left.
     prompt: usize,
-    /// Text that is not written yet.
+    /// Text tokens left.
     text: usize,
-    /// Frames that the text gives the talker, and frames that wait for the codec.
+    /// Frames that the text so far allows the talker, and frames that wait for the codec.
     speakable: usize,
     frames: usize,
-    /// Frames that are not made yet.
+    /// Frames left.
     left: usize,
-    /// When the caller has nothing more to hear.
+    /// When the caller has played everything.
     runs_out: Option<Instant>,
     first: Option<Duration>,
     underruns: usize,
     silent_for: Duration,
 }
 
-/// What came of a simulation.
+/// Results of a simulation.
 #[derive(Debug, Default, PartialEq)]
 struct Outcome {
     first_packets: Vec<Duration>,
@@ -86,7 +86,7 @@ fn simulate(order: Order, callers: usize, rate: f64, (long_every, long): (usize,
         }
         let wants = |here: &BTreeMap<usize, Caller>| -> Vec<Vec<Want>> {
             let stage = |stage: usize| {
-                let want = |(&lane, caller): (&usize, &Caller)| {
+                let want = |(&slot, caller): (&usize, &Caller)| {
                     let rows = match stage {
                         0 if caller.prompt > 0 => caller.prompt,
                         0 => caller.text.min(1),
@@ -102,7 +102,7 @@ fn simulate(order: Order, callers: usize, rate: f64, (long_every, long): (usize,
                         None => Urgency::First { since: caller.asked },
                         Some(runs_out) => Urgency::Playing { runs_out: runs_out + FRAME * ahead as u32 },
                     };
-                    (rows > 0).then_some(Want { lane, rows, urgency, arrived: caller.asked })
+                    (rows > 0).then_some(Want { slot, rows, urgency, arrived: caller.asked })
                 };
                 here.iter().filter_map(want).collect()
             };
@@ -123,7 +123,7 @@ fn simulate(order: Order, callers: usize, rate: f64, (long_every, long): (usize,
             now += took;
             planner.measured(stage, rows, took);
             for share in shares {
-                let caller = here.get_mut(&share.lane).expect("only those who are here have wishes");
+                let caller = here.get_mut(&share.slot).expect("only those who are here have wishes");
                 match stage {
                     0 if caller.prompt > 0 => caller.prompt -= share.rows,
                     0 => {
@@ -149,9 +149,9 @@ fn simulate(order: Order, callers: usize, rate: f64, (long_every, long): (usize,
                 }
             }
             let done: Vec<usize> =
-                here.iter().filter(|(_, c)| c.left == 0 && c.frames == 0).map(|(&lane, _)| lane).collect();
-            for lane in done {
-                let caller = here.remove(&lane).expect("it was just listed");
+                here.iter().filter(|(_, c)| c.left == 0 && c.frames == 0).map(|(&slot, _)| slot).collect();
+            for slot in done {
+                let caller = here.remove(&slot).expect("it was just listed");
                 outcome.first_packets.extend(caller.first);
                 outcome.underruns += caller.underruns;
                 outcome.silence += caller.silent_for;
@@ -172,7 +172,7 @@ fn simulate(order: Order, callers: usize, rate: f64, (long_every, long): (usize,
 }
 
 #[test]
-fn deadlines_beat_arrival_order_in_first_packets_and_underruns() {
+fn deadlines_beat_arrival_order() {
     println!(
         "{:<47} {:>9} {:>9} {:>9} {:>9} {:>10} {:>10}",
         "", "p50 ms", "p95 ms", "p99 ms", "max ms", "underruns", "silence s"
@@ -204,7 +204,7 @@ fn deadlines_beat_arrival_order_in_first_packets_and_underruns() {
 }
 
 #[test]
-fn the_same_arrivals_give_the_same_plan() {
+fn equal_arrivals_give_equal_plans() {
     let run = || simulate(Order::Deadline, 300, 10.0, (9, 2000));
     let (a, b) = (run(), run());
     assert_eq!(a.first_packets, b.first_packets);
@@ -220,23 +220,23 @@ fn measured(row: Duration) -> Planner {
     planner
 }
 
-fn want(lane: usize, rows: usize, urgency: Urgency, now: Instant) -> Want {
-    Want { lane, rows, urgency, arrived: now }
+fn want(slot: usize, rows: usize, urgency: Urgency, now: Instant) -> Want {
+    Want { slot, rows, urgency, arrived: now }
 }
 
 fn plan(planner: &Planner, now: Instant, wants: &[Want]) -> Vec<(usize, usize)> {
     let mut budget = planner.budget(now, &[wants.to_vec()]);
-    planner.plan(0, now, wants, &[], &mut budget).into_iter().map(|share| (share.lane, share.rows)).collect()
+    planner.plan(0, now, wants, &[], &mut budget).into_iter().map(|share| (share.slot, share.rows)).collect()
 }
 
 #[test]
-fn costs_are_fitted_to_what_was_measured() {
+fn costs_are_fitted_to_measurements() {
     let cost = measured(Duration::from_millis(1)).cost(0);
     assert!((cost.row() - 0.001).abs() < 1e-6 && (cost.fixed() - 0.001).abs() < 1e-6, "{cost:?}");
 }
 
 #[test]
-fn who_runs_out_goes_before_who_waits_and_both_before_who_has_plenty() {
+fn underruns_precede_first_packets_and_the_rest() {
     let (planner, now) = (measured(Duration::from_micros(500)), Instant::now());
     let after = |ms| Urgency::Playing { runs_out: now + Duration::from_millis(ms) };
     let wants = [
@@ -247,12 +247,12 @@ fn who_runs_out_goes_before_who_waits_and_both_before_who_has_plenty() {
     ];
     let order = plan(&planner, now, &wants);
     assert_eq!(&order[..3], [(2, 1), (3, 1), (1, 1)]);
-    // It rides along, because a row costs no more than the step does anyway.
+    // The last one rides along, because its row costs no more than the step itself.
     assert_eq!(order.get(3), Some(&(0, 1)));
 }
 
 #[test]
-fn a_long_prompt_is_cut_so_that_a_due_frame_is_not_delayed() {
+fn a_chunked_prompt_delays_no_due_frame() {
     let (planner, now) = (measured(Duration::from_millis(1)), Instant::now());
     let prompt = want(0, 2000, Urgency::First { since: now }, now);
     assert_eq!(plan(&planner, now, &[prompt]), [(0, 256)], "alone it takes what the stage takes");
@@ -264,9 +264,9 @@ fn a_long_prompt_is_cut_so_that_a_due_frame_is_not_delayed() {
 }
 
 #[test]
-fn nobody_is_put_off_for_ever() {
+fn no_slot_starves() {
     let (planner, start) = (measured(Duration::from_millis(1)), Instant::now());
-    // Somebody is always about to run out, and somebody always waits for a first sound.
+    // One slot is always about to underrun, and one always waits for a first packet.
     let silent = want(9, 200, Urgency::Silent { since: start }, start);
     let plenty = want(8, 1, Urgency::Playing { runs_out: start + Duration::from_secs(2) }, start);
     let (mut silent_at, mut plenty_at) = (None, None);
@@ -276,9 +276,12 @@ fn nobody_is_put_off_for_ever() {
         let waiting = want(1, 1, Urgency::First { since: now }, now);
         let shares = plan(&planner, now, &[silent, plenty, pressing, waiting]);
         assert!(shares.contains(&(0, 1)));
-        silent_at = silent_at.or(shares.iter().any(|(lane, _)| *lane == 9).then_some(now));
-        plenty_at = plenty_at.or(shares.iter().any(|(lane, _)| *lane == 8).then_some(now));
+        silent_at = silent_at.or(shares.iter().any(|(slot, _)| *slot == 9).then_some(now));
+        plenty_at = plenty_at.or(shares.iter().any(|(slot, _)| *slot == 8).then_some(now));
     }
-    assert!(silent_at.is_some_and(|at| at <= start + Duration::from_millis(1100)), "sound that is read silently waits");
-    assert!(plenty_at.is_some_and(|at| at <= start + Duration::from_secs(2)), "who had plenty ran out");
+    assert!(silent_at.is_some_and(|at| at <= start + Duration::from_millis(1100)), "silent prefill starves");
+    assert!(
+        plenty_at.is_some_and(|at| at <= start + Duration::from_secs(2)),
+        "the slot with most audio ahead underran"
+    );
 }

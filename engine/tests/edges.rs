@@ -1,4 +1,4 @@
-//! What crosses the edges between stages, what ends a session, and what an end leaves behind.
+//! Items on the edges between stages, the ends of sessions, timeouts and settings.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::checkpoint::Checkpoint;
-use repartee_engine::config::{StageConfig, Waits};
+use repartee_engine::config::{StageConfig, Timeouts};
 use repartee_engine::hand_off::HandOff;
 use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::models::qwen3_omni_moe::stages::Code2WavStage;
@@ -20,11 +20,11 @@ use repartee_engine_api::{
 };
 use repartee_kernels::cpu::{Cpu, Tensor};
 
-use common::driven::{Answer, Driven, serve, submit};
+use common::driven::{Driven, Response, serve, submit};
 use common::{Expected, greedy_copy};
 
 fn config() -> EngineConfig {
-    EngineConfig { sessions: 8, beside: 2, session_tokens: 2048, ..EngineConfig::default() }
+    EngineConfig { sessions: 8, out_of_band: 2, session_tokens: 2048, ..EngineConfig::default() }
 }
 
 fn code2wav(stage: StageConfig) -> BTreeMap<String, StageConfig> {
@@ -37,24 +37,24 @@ fn engine(name: &str, config: &EngineConfig) -> (Driven<Tensor>, Expected, tempf
     (serve(folder.path(), config), expected, folder)
 }
 
-fn ask(session: &SessionHandle, expected: &Expected, request: Respond) {
+fn request_turn(session: &SessionHandle, expected: &Expected, request: Respond) {
     submit(session, Command::Append(expected.tensor("turn0.audio").0));
     submit(session, Command::Commit { item: 0 });
     submit(session, Command::Respond(request));
 }
 
-/// One answer under these settings.
-fn answer(config: &EngineConfig, request: Respond) -> Answer {
+/// One response under these settings.
+fn response_with(config: &EngineConfig, request: Respond) -> Response {
     let (mut engine, expected, _folder) = engine("dense", config);
     let session = engine.open();
     let number = request.response;
-    ask(&session, &expected, request);
+    request_turn(&session, &expected, request);
     engine.listen(&session, number).unwrap()
 }
 
 #[test]
-fn every_hand_off_gives_the_same_text_codes_and_samples() {
-    let plain = answer(&config(), Respond::new(0, 1));
+fn every_hand_off_gives_the_same_output() {
+    let plain = response_with(&config(), Respond::new(0, 1));
     assert!(plain.usage.output_audio_frames > 3, "{:?}", plain.usage);
     let full = EngineConfig { hand_off: HandOff::FullPayload, ..config() };
     let serial = EngineConfig { batch: false, deadlines: false, ..config() };
@@ -73,17 +73,17 @@ fn every_hand_off_gives_the_same_text_codes_and_samples() {
         ..config()
     };
     for other in [full, serial, chunk(1, 2), chunk(4, 25), chunk(2, 1), prefill] {
-        let given = answer(&other, Respond::new(0, 1));
-        assert!(given.said() == plain.said(), "{other:?}: {} / {}", given.text, plain.text);
+        let given = response_with(&other, Respond::new(0, 1));
+        assert!(given.output() == plain.output(), "{other:?}: {} / {}", given.text, plain.text);
     }
 }
 
 #[test]
-fn full_payload_speaks_only_when_all_is_written() {
+fn full_payload_speaks_after_the_whole_text() {
     let events = |config: &EngineConfig| {
         let (mut engine, expected, _folder) = engine("dense", config);
         let session = engine.open();
-        ask(&session, &expected, Respond::new(0, 1));
+        request_turn(&session, &expected, Respond::new(0, 1));
         engine.settle();
         let kinds = std::iter::from_fn(|| session.try_next_event()).map(|event| match event {
             Event::Text { .. } => 't',
@@ -99,18 +99,18 @@ fn full_payload_speaks_only_when_all_is_written() {
 }
 
 #[test]
-fn left_context_decoding_yields_as_much_sound_and_carried_state_differs_from_it() {
-    let carried = answer(&config(), Respond::new(0, 1));
+fn left_context_decoding_yields_as_many_samples() {
+    let carried = response_with(&config(), Respond::new(0, 1));
     let again = |left, steady| {
         let stage = StageConfig { left_context: Some(left), steady_chunk: Some(steady), ..StageConfig::default() };
-        answer(&EngineConfig { stages: code2wav(stage), ..config() }, Respond::new(0, 1))
+        response_with(&EngineConfig { stages: code2wav(stage), ..config() }, Respond::new(0, 1))
     };
     for (left, steady) in [(25, 1), (25, 25), (2, 3)] {
         let decoded = again(left, steady);
         assert_eq!(decoded.samples.len(), carried.samples.len(), "{left} + {steady}");
         assert_eq!(decoded.text, carried.text);
     }
-    // With everything before it a frame is what carried state makes of it; with little it is not.
+    // With the whole response as left context the samples equal those of carried state; with one frame they do not.
     let frames = carried.usage.output_audio_frames as usize;
     let all = again(frames, 1);
     let off = common::difference(&all.samples, &carried.samples);
@@ -123,17 +123,17 @@ fn an_abort_at_any_moment_frees_every_stage() {
     let (mut engine, expected, _folder) = engine("dense", &config());
     for ticks in 0..80 {
         let session = engine.open();
-        ask(&session, &expected, Respond::new(0, 1));
+        request_turn(&session, &expected, Respond::new(0, 1));
         submit(&session, Command::Respond(Respond { out_of_band: true, ..Respond::new(1, 2) }));
         submit(&session, Command::Respond(Respond::new(2, 3)));
         engine.ticks(ticks);
         drop(session);
         assert_eq!(engine.left_behind(), (0, 0), "after {ticks} ticks");
     }
-    // And all the same when only the answer is cut off.
+    // The same when the session goes on.
     let session = engine.open();
     for ticks in 0..40 {
-        ask(&session, &expected, Respond::new(0, 1));
+        request_turn(&session, &expected, Respond::new(0, 1));
         engine.ticks(ticks);
         submit(&session, Command::Cancel { response: 0 });
         submit(&session, Command::Delete { item: 0 });
@@ -147,7 +147,7 @@ fn an_abort_at_any_moment_frees_every_stage() {
 }
 
 #[test]
-fn more_sessions_than_slots_in_a_row_never_stall_admission() {
+fn slots_are_reused_without_stalling_admission() {
     let (mut engine, expected, _folder) = engine("dense", &config());
     for number in 0..508 {
         let session = engine.open();
@@ -162,10 +162,10 @@ fn more_sessions_than_slots_in_a_row_never_stall_admission() {
 }
 
 #[test]
-fn an_answer_whose_first_token_is_a_stop_has_no_sound() {
+fn a_first_stop_token_gives_no_audio() {
     let expected = Expected::load("dense");
     let folder = greedy_copy("dense", &expected);
-    // The token with which the answer would begin is made one that ends it.
+    // The first token of the response is made a stop token.
     let (tokens, _) = expected.ids("turn0.thinker.tokens");
     let path = folder.path().join("generation_config.json");
     let mut generation: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
@@ -175,15 +175,15 @@ fn an_answer_whose_first_token_is_a_stop_has_no_sound() {
     std::fs::write(&path, generation.to_string()).unwrap();
     let mut engine = serve(folder.path(), &config());
     let session = engine.open();
-    ask(&session, &expected, Respond::new(0, 1));
-    let answer = engine.listen(&session, 0).unwrap();
-    assert_eq!((answer.text.as_str(), answer.samples.len()), ("", 0));
-    assert_eq!(answer.reason, Some(FinishReason::Stop));
-    assert_eq!(answer.usage.output_audio_frames, 0);
+    request_turn(&session, &expected, Respond::new(0, 1));
+    let response = engine.listen(&session, 0).unwrap();
+    assert_eq!((response.text.as_str(), response.samples.len()), ("", 0));
+    assert_eq!(response.reason, Some(FinishReason::Stop));
+    assert_eq!(response.usage.output_audio_frames, 0);
 }
 
 #[test]
-fn codes_outside_of_the_codebooks_never_reach_the_codec() {
+fn out_of_range_codes_never_reach_the_codec() {
     let ops = Cpu::default();
     let folder = common::folder("dense").join("checkpoint");
     let checkpoint = Checkpoint::open(repartee_engine::Source::Folder(folder)).unwrap();
@@ -212,9 +212,9 @@ fn codes_outside_of_the_codebooks_never_reach_the_codec() {
 }
 
 #[test]
-fn a_caller_who_never_reads_is_let_go_after_the_limit() {
-    let waits = Waits { unread_s: 7, ..Waits::default() };
-    let (mut engine, expected, _folder) = engine("dense", &EngineConfig { waits, ..config() });
+fn unread_events_end_the_session_after_timeout() {
+    let timeouts = Timeouts { unread_s: 7, ..Timeouts::default() };
+    let (mut engine, expected, _folder) = engine("dense", &EngineConfig { timeouts, ..config() });
     let session = engine.open();
     submit(&session, Command::Append(expected.tensor("turn0.audio").0));
     submit(&session, Command::Commit { item: 0 });
@@ -228,7 +228,7 @@ fn a_caller_who_never_reads_is_let_go_after_the_limit() {
     assert_eq!(engine.scheduler.sessions(), 1, "not yet");
     engine.time.pass(Duration::from_secs(1));
     assert_eq!(engine.left_behind(), (0, 0));
-    // What it was sent is all there, and the reason is the last of it.
+    // Every event sent before is there; the error is the last one.
     let events: Vec<Event> = std::iter::from_fn(|| session.try_next_event()).collect();
     assert!(events.len() > EVENT_QUEUE / 2);
     let error = SessionError::TimedOut { what: "reading what was sent", limit_s: 7 };
@@ -236,9 +236,9 @@ fn a_caller_who_never_reads_is_let_go_after_the_limit() {
 }
 
 #[test]
-fn reading_again_in_time_keeps_the_session() {
-    let waits = Waits { unread_s: 7, stage_s: 3, ..Waits::default() };
-    let (mut engine, expected, _folder) = engine("dense", &EngineConfig { waits, ..config() });
+fn reading_in_time_keeps_the_session() {
+    let timeouts = Timeouts { unread_s: 7, stage_s: 3, ..Timeouts::default() };
+    let (mut engine, expected, _folder) = engine("dense", &EngineConfig { timeouts, ..config() });
     let session = engine.open();
     submit(&session, Command::Append(expected.tensor("turn0.audio").0));
     submit(&session, Command::Commit { item: 0 });
@@ -247,7 +247,7 @@ fn reading_again_in_time_keeps_the_session() {
     }
     for number in 0..30 {
         engine.settle();
-        // Longer than a stage may take, but that is the caller's doing.
+        // Longer than `stage_s`, but the queue was full.
         engine.time.pass(Duration::from_secs(5));
         engine.settle();
         engine.listen(&session, number).unwrap();
@@ -255,25 +255,25 @@ fn reading_again_in_time_keeps_the_session() {
 }
 
 #[test]
-fn a_decision_that_never_comes_ends_the_session() {
-    let waits = Waits { decision_s: 3, ..Waits::default() };
-    let (mut engine, expected, _folder) = engine("dense", &EngineConfig { waits, ..config() });
+fn an_undecided_speculation_times_out() {
+    let timeouts = Timeouts { speculation_s: 3, ..Timeouts::default() };
+    let (mut engine, expected, _folder) = engine("dense", &EngineConfig { timeouts, ..config() });
     let session = engine.open();
     submit(&session, Command::Append(expected.tensor("turn0.audio").0));
     submit(
         &session,
-        Command::BeginSpeculation { item: 0, answer: Respond { max_tokens: Some(1), ..Respond::new(0, 1) } },
+        Command::BeginSpeculation { item: 0, respond: Respond { max_tokens: Some(1), ..Respond::new(0, 1) } },
     );
     engine.listen(&session, 0).unwrap();
     engine.time.pass(Duration::from_secs(3));
     engine.settle();
-    let error = SessionError::TimedOut { what: "the decision on an answer", limit_s: 3 };
+    let error = SessionError::TimedOut { what: "the commit or abort of a speculation", limit_s: 3 };
     assert_eq!(session.try_next_event(), Some(Event::Failed { response: None, error }));
     assert_eq!(engine.left_behind(), (0, 0));
 }
 
 #[test]
-fn settings_are_refused_by_their_names() {
+fn bad_settings_are_refused_by_name() {
     let expected = Expected::load("dense");
     let folder = greedy_copy("dense", &expected);
     let source = || repartee_engine::Source::Folder(folder.path().to_path_buf());
@@ -287,7 +287,10 @@ fn settings_are_refused_by_their_names() {
         (stage("code2wav", zero), "engine.stages.code2wav.steady_chunk is 0: it may be 1 to 65536"),
         (stage("talkr", left), "engine.stages.talkr is no stage: this model's stages are thinker, talker, code2wav"),
         (stage("talker", left), "engine.stages.talker.left_context is 25: this stage has none"),
-        (EngineConfig { waits: Waits { unread_s: 0, ..Waits::default() }, ..config() }, "engine.waits.unread_s is 0"),
+        (
+            EngineConfig { timeouts: Timeouts { unread_s: 0, ..Timeouts::default() }, ..config() },
+            "engine.timeouts.unread_s is 0",
+        ),
     ] {
         let refusal = refusal(config);
         assert!(refusal.starts_with(expected), "{refusal}");
@@ -295,22 +298,22 @@ fn settings_are_refused_by_their_names() {
 }
 
 #[test]
-fn memory_that_is_too_little_for_one_session_is_refused_and_for_fewer_sessions_respected() {
-    use repartee_engine::models::lanes;
+fn memory_limits_the_number_of_slots() {
+    use repartee_engine::models::slots;
     let config =
-        EngineConfig { sessions: 64, beside: 8, cache_mib: 10, session_tokens: 1000, ..EngineConfig::default() };
-    // 1000 positions of 1 KiB: a little less than 1 MiB each, so ten sessions and a third of them for answers beside.
-    let lanes_of = |context, bytes| lanes(&config, context, bytes);
-    let some = lanes_of(5000, 1024).unwrap();
-    assert_eq!((some.sessions, some.beside, some.context), (7, 3, 1000));
-    assert_eq!(lanes_of(500, 16).unwrap().sessions, 64);
-    assert_eq!(lanes_of(500, 16).unwrap().context, 500);
-    let error = lanes_of(5000, 1 << 20).unwrap_err().to_string();
+        EngineConfig { sessions: 64, out_of_band: 8, cache_mib: 10, session_tokens: 1000, ..EngineConfig::default() };
+    // 1000 positions of 1 KiB: a little less than 1 MiB each, so ten slots, a third of them out-of-band.
+    let slots_of = |context, bytes| slots(&config, context, bytes);
+    let some = slots_of(5000, 1024).unwrap();
+    assert_eq!((some.sessions, some.out_of_band, some.context), (7, 3, 1000));
+    assert_eq!(slots_of(500, 16).unwrap().sessions, 64);
+    assert_eq!(slots_of(500, 16).unwrap().context, 500);
+    let error = slots_of(5000, 1 << 20).unwrap_err().to_string();
     assert!(error.starts_with("engine.cache_mib is 10: one session of 1000 tokens takes 1000 MiB"), "{error}");
 }
 
 #[test]
-fn a_queue_of_commands_is_worked_off_while_others_talk() {
+fn a_command_backlog_delays_no_other_session() {
     let (mut engine, expected, _folder) = engine("dense", &config());
     let (busy, other) = (engine.open(), engine.open());
     for number in 0..COMMAND_QUEUE as u64 {
@@ -323,9 +326,9 @@ fn a_queue_of_commands_is_worked_off_while_others_talk() {
             },
         );
     }
-    ask(&other, &expected, Respond { max_tokens: Some(2), audio: false, ..Respond::new(0, 1) });
+    request_turn(&other, &expected, Respond { max_tokens: Some(2), audio: false, ..Respond::new(0, 1) });
     engine.ticks(10);
     let answered =
         std::iter::from_fn(|| other.try_next_event()).any(|event| matches!(event, Event::SegmentFinished { .. }));
-    assert!(answered, "one caller's backlog of sound held up another's answer");
+    assert!(answered, "one session's backlog delayed another's response");
 }

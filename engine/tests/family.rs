@@ -1,7 +1,6 @@
-//! A family of two stages that has nothing in common with the real ones, driven by the real scheduler: it sees only
-//! stages, so it serves this one too.
+//! A family of two stages unlike the real ones, run by the real scheduler.
 //!
-//! "Spelling" answers with the letters of what it was told, in reverse, and "beeping" turns each into three samples.
+//! "Spelling" emits the tokens of its prompt in reverse; "beeping" turns each into three samples.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -15,10 +14,10 @@ use std::time::Duration;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
-use repartee_engine::config::Waits;
+use repartee_engine::config::Timeouts;
 use repartee_engine::scheduler::{Gauges, Scheduler};
 use repartee_engine::stage::{
-    AudioRows, Codec, Element, Encoder, End, Item, Lanes, MelInput, Message, Model, Outbox, Prompt, Stage, Work,
+    AudioRows, Codec, Element, Encoder, End, Item, MelInput, Message, Model, Outbox, Prompt, Slots, Stage, Work,
 };
 use repartee_engine::text::Tokenizer;
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, Wake, link};
@@ -26,22 +25,22 @@ use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionEr
 use common::driven::drive;
 use common::folder;
 
-/// Samples that a letter becomes.
+/// Samples of a token.
 const BEEP: usize = 3;
-/// A token at which the test's stages misbehave.
+/// The token at which a stage misbehaves.
 const POISON: &str = "!";
 
-/// What a stage does at the poisonous token.
+/// How a stage misbehaves at [`POISON`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 enum Poison {
     /// The first stage panics in its step.
     #[default]
     Step,
-    /// The second stage does.
+    /// The second stage panics in its step.
     Later,
-    /// The second stage panics as soon as it is handed over.
+    /// The second stage panics when it accepts the token.
     Accept,
-    /// The first stage never goes on.
+    /// The first stage makes no progress.
     Silent,
 }
 
@@ -59,15 +58,15 @@ impl Stage<()> for Spelling {
     }
     fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
         match item {
-            Item::Prompt { elements, answer } => {
+            Item::Prompt { elements, response } => {
                 let id = |element: &Element<()>| match element {
                     Element::Token { id, .. } => Some(*id),
                     Element::Audio { .. } => None,
                 };
                 self.prompts[slot] = elements.iter().filter_map(id).collect();
-                if let Some(answer) = answer {
+                if let Some(params) = response {
                     self.left[slot] = Some(self.prompts[slot].clone());
-                    out.push((slot, Item::Begin(answer)));
+                    out.push((slot, Item::Begin(params)));
                 }
             }
             Item::Abort => {
@@ -166,7 +165,7 @@ impl Encoder<()> for Deaf {
     }
 }
 
-/// The last message and nothing else.
+/// A template that renders only the last message.
 struct LastMessage;
 
 impl Prompt<()> for LastMessage {
@@ -178,7 +177,7 @@ impl Prompt<()> for LastMessage {
     }
 }
 
-/// A model of this family with room for `slots` sessions.
+/// A model of this family with `slots` slots.
 fn model(slots: usize, at: Poison) -> (Tokenizer, Model<()>) {
     let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
@@ -194,13 +193,13 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model<()>) {
         ],
         codec: Codec { sample_rate: 8000, frame: Duration::from_millis(7) },
         voices: vec!["only".to_owned()],
-        lanes: Lanes { sessions: slots, beside: 0, context: 1000 },
+        slots: Slots { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
     };
     (tokenizer, model)
 }
 
-/// A running engine of this family with room for `slots` sessions, and those sessions.
+/// A running engine of this family, with all its `slots` sessions open.
 fn serve(slots: usize) -> (Tokenizer, Vec<SessionHandle>, std::thread::JoinHandle<()>) {
     let (tokenizer, model) = model(slots, Poison::default());
     let (arrivals, arriving) = flume::bounded(slots);
@@ -215,7 +214,7 @@ fn serve(slots: usize) -> (Tokenizer, Vec<SessionHandle>, std::thread::JoinHandl
         })
         .collect();
     let thread = std::thread::spawn(move || {
-        // Held as long as the thread runs: without it the loop would end at once.
+        // Kept while the thread runs: the loop ends when the sender is dropped.
         let _arrivals = arrivals;
         Scheduler::new(model, &EngineConfig::default(), arriving, gauges).run(&woken);
     });
@@ -228,7 +227,7 @@ fn ask(session: &SessionHandle, number: u64, text: &str) {
     session.submit_blocking(Command::Respond(Respond::new(number, 2 * number + 1))).unwrap();
 }
 
-fn answer(session: &SessionHandle) -> Result<(String, Vec<f32>), SessionError> {
+fn read_response(session: &SessionHandle) -> Result<(String, Vec<f32>), SessionError> {
     let (mut text, mut samples) = (String::new(), Vec::new());
     loop {
         match session.next_event_blocking().unwrap() {
@@ -245,7 +244,7 @@ fn answer(session: &SessionHandle) -> Result<(String, Vec<f32>), SessionError> {
 }
 
 #[test]
-fn two_stages_of_another_kind_are_served_by_the_same_scheduler() {
+fn another_family_runs_on_the_same_scheduler() {
     let (tokenizer, sessions, _thread) = serve(3);
     for (number, session) in sessions.iter().enumerate() {
         ask(session, 0, &format!("w{number}xyz"));
@@ -253,7 +252,7 @@ fn two_stages_of_another_kind_are_served_by_the_same_scheduler() {
     for (number, session) in sessions.iter().enumerate() {
         let mut ids = tokenizer.encode(&format!("w{number}xyz")).unwrap();
         ids.reverse();
-        let (text, samples) = answer(session).unwrap();
+        let (text, samples) = read_response(session).unwrap();
         assert_eq!(text, tokenizer.decode(&ids));
         let beeps: Vec<f32> = ids.iter().flat_map(|&id| [id as f32; BEEP]).collect();
         assert_eq!(samples, beeps);
@@ -263,7 +262,7 @@ fn two_stages_of_another_kind_are_served_by_the_same_scheduler() {
 /// Text and samples.
 type Spoken = (String, Vec<f32>);
 
-/// Asks everybody for something, and somebody in their midst for poison; what each got, and what it should have got.
+/// Requests a response in each session, a poisoned one in the third; the results and the expected ones.
 fn poisoned(at: Poison) -> (Vec<Result<Spoken, SessionError>>, Vec<Spoken>) {
     const CALLERS: usize = 5;
     let (tokenizer, model) = model(CALLERS, at);
@@ -279,58 +278,54 @@ fn poisoned(at: Poison) -> (Vec<Result<Spoken, SessionError>>, Vec<Spoken>) {
         expected.push((tokenizer.decode(&ids), beeps));
     }
     engine.settle();
-    let answers = sessions.iter().map(answer).collect();
+    let responses = sessions.iter().map(read_response).collect();
     drop(sessions);
     assert_eq!(engine.left_behind(), (0, 0));
-    (answers, expected)
+    (responses, expected)
 }
 
 #[test]
-fn a_panic_ends_the_session_at_fault_and_no_other_answer_misses_a_sound() {
+fn a_panic_ends_only_its_own_session() {
     for (at, stage) in [(Poison::Step, "spelling"), (Poison::Later, "beeping"), (Poison::Accept, "beeping")] {
-        let (answers, expected) = poisoned(at);
-        for (number, (answer, expected)) in answers.into_iter().zip(expected).enumerate() {
+        let (responses, expected) = poisoned(at);
+        for (number, (response, expected)) in responses.into_iter().zip(expected).enumerate() {
             if number == 2 {
-                let error = answer.unwrap_err();
+                let error = response.unwrap_err();
                 assert!(matches!(&error, SessionError::Internal { stage: at, .. } if *at == stage), "{error}");
                 continue;
             }
-            assert_eq!(
-                answer.unwrap(),
-                expected,
-                "a neighbour's panic cost caller {number} something, or said it twice"
-            );
+            assert_eq!(response.unwrap(), expected, "a neighbour's panic changed the output of session {number}");
         }
     }
 }
 
 #[test]
-fn a_session_that_ended_by_a_panic_is_over_and_new_ones_are_welcome() {
+fn a_session_is_over_after_a_panic() {
     let (_, sessions, _thread) = serve(2);
     ask(&sessions[0], 0, &format!("abc{POISON}def"));
-    let error = answer(&sessions[0]).unwrap_err();
+    let error = read_response(&sessions[0]).unwrap_err();
     assert!(matches!(&error, SessionError::Internal { stage: "spelling", .. }), "{error}");
     assert!(sessions[0].next_event_blocking().is_none(), "a session goes on after a fatal error");
     ask(&sessions[1], 0, "abc");
-    assert!(answer(&sessions[1]).is_ok());
+    assert!(read_response(&sessions[1]).is_ok());
 }
 
 #[test]
-fn a_stage_that_waits_for_input_in_vain_ends_with_an_error() {
+fn a_stuck_stage_times_out() {
     let (_, model) = model(2, Poison::Silent);
-    let waits = Waits { stage_s: 9, ..Waits::default() };
-    let mut engine = drive(model, &EngineConfig { waits, ..EngineConfig::default() });
+    let timeouts = Timeouts { stage_s: 9, ..Timeouts::default() };
+    let mut engine = drive(model, &EngineConfig { timeouts, ..EngineConfig::default() });
     let (stuck, fine) = (engine.open(), engine.open());
     ask(&stuck, 0, &format!("abc{POISON}def"));
     engine.settle();
     engine.time.pass(Duration::from_secs(8));
     ask(&fine, 0, "abc");
     engine.settle();
-    assert!(answer(&fine).is_ok());
+    assert!(read_response(&fine).is_ok());
     engine.time.pass(Duration::from_secs(1));
     engine.settle();
-    let error = SessionError::TimedOut { what: "the next step of an answer", limit_s: 9 };
-    assert_eq!(answer(&stuck), Err(error));
+    let error = SessionError::TimedOut { what: "the next step of a response", limit_s: 9 };
+    assert_eq!(read_response(&stuck), Err(error));
     drop((stuck, fine));
     assert_eq!(engine.left_behind(), (0, 0));
 }

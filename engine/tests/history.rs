@@ -1,4 +1,4 @@
-//! Every change of a history equals a fresh session that replays the history which results.
+//! Every change of a history equals a fresh session with the resulting history.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -11,7 +11,7 @@ use repartee_engine_api::{
 };
 use repartee_kernels::cpu::Tensor;
 
-use common::driven::{Answer, Driven, serve, submit};
+use common::driven::{Driven, Response, serve, submit};
 use common::{Expected, greedy_copy};
 
 struct Bed {
@@ -23,7 +23,7 @@ struct Bed {
 fn bed() -> Bed {
     let expected = Expected::load("dense");
     let folder = greedy_copy("dense", &expected);
-    let config = EngineConfig { sessions: 6, beside: 3, session_tokens: 2048, ..EngineConfig::default() };
+    let config = EngineConfig { sessions: 6, out_of_band: 3, session_tokens: 2048, ..EngineConfig::default() };
     Bed { engine: serve(folder.path(), &config), expected, _folder: folder }
 }
 
@@ -36,7 +36,7 @@ impl Bed {
     fn after_a_turn(&mut self) -> SessionHandle {
         let session = self.engine.open();
         self.speak(&session, 0, 0);
-        self.engine.answer(&session, respond(0)).unwrap();
+        self.engine.respond(&session, respond(0)).unwrap();
         session
     }
 
@@ -45,7 +45,7 @@ impl Bed {
         self.engine.send(session, Command::Commit { item });
     }
 
-    fn sound(&self, turn: u64, item: u64, place: InsertAt) -> Command {
+    fn insert_audio(&self, turn: u64, item: u64, place: InsertAt) -> Command {
         Command::Insert { item, place, content: Content::Audio(self.audio(turn)) }
     }
 }
@@ -59,34 +59,34 @@ fn text(item: u64, place: InsertAt, role: Role, text: &str) -> Command {
 }
 
 #[track_caller]
-fn assert_same(a: &Answer, b: &Answer) {
+fn assert_same(a: &Response, b: &Response) {
     assert_eq!(a.text, b.text);
-    assert!(a.said() == b.said(), "the same text, but other samples or another prompt");
+    assert!(a.output() == b.output(), "the same text, but other samples or another prompt");
 }
 
 #[test]
-fn a_sound_put_into_the_history_is_one_that_was_spoken() {
+fn inserted_audio_equals_spoken_audio() {
     let mut bed = bed();
     let (spoken, inserted) = (bed.engine.open(), bed.engine.open());
     bed.speak(&spoken, 0, 0);
-    let sound = bed.sound(0, 0, InsertAt::End);
-    bed.engine.send(&inserted, sound);
-    let (a, b) = (bed.engine.answer(&spoken, respond(0)).unwrap(), bed.engine.answer(&inserted, respond(0)).unwrap());
+    let insert = bed.insert_audio(0, 0, InsertAt::End);
+    bed.engine.send(&inserted, insert);
+    let (a, b) = (bed.engine.respond(&spoken, respond(0)).unwrap(), bed.engine.respond(&inserted, respond(0)).unwrap());
     assert_same(&a, &b);
 }
 
 #[test]
-fn an_item_inserted_in_the_middle_is_as_if_it_had_been_said_there() {
+fn insert_equals_fresh_history() {
     let mut bed = bed();
     for place in [InsertAt::Start, InsertAt::After(0), InsertAt::After(1000), InsertAt::End] {
         let session = bed.engine.open();
         bed.speak(&session, 0, 0);
         submit(&session, text(1000, InsertAt::End, Role::Assistant, "hello"));
         bed.speak(&session, 1, 2);
-        bed.engine.answer(&session, respond(2)).unwrap();
+        bed.engine.respond(&session, respond(2)).unwrap();
         submit(&session, Command::Delete { item: 1002 });
         submit(&session, text(7, place, Role::User, "so"));
-        let edited = bed.engine.answer(&session, respond(3)).unwrap();
+        let edited = bed.engine.respond(&session, respond(3)).unwrap();
 
         let fresh = bed.engine.open();
         let mut order = vec![0, 1000, 2];
@@ -103,14 +103,14 @@ fn an_item_inserted_in_the_middle_is_as_if_it_had_been_said_there() {
                 item => submit(&fresh, text(item, InsertAt::End, Role::Assistant, "hello")),
             }
         }
-        assert_same(&edited, &bed.engine.answer(&fresh, respond(3)).unwrap());
+        assert_same(&edited, &bed.engine.respond(&fresh, respond(3)).unwrap());
         fresh.close_with(&mut bed.engine);
         session.close_with(&mut bed.engine);
     }
 }
 
 #[test]
-fn an_unknown_neighbour_is_refused_by_name() {
+fn an_unknown_neighbour_is_refused() {
     let mut bed = bed();
     let session = bed.engine.open();
     bed.engine.send(&session, text(7, InsertAt::After(99), Role::User, "so"));
@@ -119,76 +119,77 @@ fn an_unknown_neighbour_is_refused_by_name() {
 }
 
 #[test]
-fn deleting_an_item_is_as_if_it_had_never_been() {
+fn delete_equals_fresh_history() {
     let mut bed = bed();
     let session = bed.after_a_turn();
     bed.speak(&session, 1, 1);
-    bed.engine.answer(&session, respond(1)).unwrap();
+    bed.engine.respond(&session, respond(1)).unwrap();
     for item in [0, 1000, 1001] {
         submit(&session, Command::Delete { item });
     }
-    let edited = bed.engine.answer(&session, respond(2)).unwrap();
+    let edited = bed.engine.respond(&session, respond(2)).unwrap();
     let fresh = bed.engine.open();
     bed.speak(&fresh, 1, 1);
-    assert_same(&edited, &bed.engine.answer(&fresh, respond(2)).unwrap());
+    assert_same(&edited, &bed.engine.respond(&fresh, respond(2)).unwrap());
 }
 
 #[test]
-fn new_instructions_hold_for_the_whole_history() {
+fn new_instructions_equal_fresh_history() {
     let mut bed = bed();
     let session = bed.after_a_turn();
     submit(&session, Command::Delete { item: 1000 });
     submit(&session, Command::SetInstructions("be short".to_owned()));
-    let edited = bed.engine.answer(&session, respond(1)).unwrap();
+    let edited = bed.engine.respond(&session, respond(1)).unwrap();
     let fresh = bed.engine.open();
     submit(&fresh, Command::SetInstructions("be short".to_owned()));
     bed.speak(&fresh, 0, 0);
-    assert_same(&edited, &bed.engine.answer(&fresh, respond(1)).unwrap());
-    // And those of one answer hold for that answer alone.
+    assert_same(&edited, &bed.engine.respond(&fresh, respond(1)).unwrap());
+    // A response's own instructions hold for it alone.
     let own = Respond { instructions: Some(String::new()), ..respond(2) };
     submit(&session, Command::Delete { item: 1001 });
-    let without = bed.engine.answer(&session, own).unwrap();
+    let without = bed.engine.respond(&session, own).unwrap();
     let plain = bed.engine.open();
     bed.speak(&plain, 0, 0);
-    assert_same(&without, &bed.engine.answer(&plain, respond(2)).unwrap());
+    assert_same(&without, &bed.engine.respond(&plain, respond(2)).unwrap());
     submit(&session, Command::Delete { item: 1002 });
-    assert_same(&bed.engine.answer(&session, respond(1)).unwrap(), &edited);
+    assert_same(&bed.engine.respond(&session, respond(1)).unwrap(), &edited);
 }
 
 #[test]
-fn an_answer_taken_back_never_was() {
+fn abort_equals_no_speculation() {
     let mut bed = bed();
     let audio = bed.audio(1);
-    // Taken back at any moment: before anything was made of it, in the middle, and once it is complete.
+    // Aborted at any moment: before any output, in the middle, and after its end.
     for (ticks, cut) in (0..24).map(|ticks| (ticks, audio.len() * (1 + ticks % 5) / 6)).chain([(500, audio.len() / 2)])
     {
-        let (doubting, sure) = (bed.after_a_turn(), bed.after_a_turn());
-        submit(&doubting, Command::Append(audio[..cut].to_vec()));
+        let (speculating, plain) = (bed.after_a_turn(), bed.after_a_turn());
+        submit(&speculating, Command::Append(audio[..cut].to_vec()));
         bed.engine.settle();
-        submit(&doubting, Command::BeginSpeculation { item: 1, answer: respond(1) });
+        submit(&speculating, Command::BeginSpeculation { item: 1, respond: respond(1) });
         bed.engine.ticks(ticks);
-        // The caller goes on before the engine knows what that means.
-        submit(&doubting, Command::Append(audio[cut..cut + 100].to_vec()));
+        // Audio that follows before the abort.
+        submit(&speculating, Command::Append(audio[cut..cut + 100].to_vec()));
         bed.engine.ticks(2);
-        bed.engine.send(&doubting, Command::AbortSpeculation { response: 1 });
-        while doubting.try_next_event().is_some() {}
-        submit(&doubting, Command::Append(audio[cut + 100..].to_vec()));
-        submit(&doubting, Command::Commit { item: 1 });
+        bed.engine.send(&speculating, Command::AbortSpeculation { response: 1 });
+        while speculating.try_next_event().is_some() {}
+        submit(&speculating, Command::Append(audio[cut + 100..].to_vec()));
+        submit(&speculating, Command::Commit { item: 1 });
 
-        bed.speak(&sure, 1, 1);
-        let (a, b) = (bed.engine.answer(&doubting, respond(1)).unwrap(), bed.engine.answer(&sure, respond(1)).unwrap());
+        bed.speak(&plain, 1, 1);
+        let (a, b) =
+            (bed.engine.respond(&speculating, respond(1)).unwrap(), bed.engine.respond(&plain, respond(1)).unwrap());
         assert_same(&a, &b);
-        doubting.close_with(&mut bed.engine);
-        sure.close_with(&mut bed.engine);
+        speculating.close_with(&mut bed.engine);
+        plain.close_with(&mut bed.engine);
     }
 }
 
 #[test]
-fn an_answer_confirmed_is_that_of_a_turn_that_ended_there_and_what_followed_opens_the_next() {
+fn commit_equals_fresh_commit() {
     let mut bed = bed();
     let (early, late) = (bed.engine.open(), bed.engine.open());
     submit(&early, Command::Append(bed.audio(0)));
-    submit(&early, Command::BeginSpeculation { item: 0, answer: respond(0) });
+    submit(&early, Command::BeginSpeculation { item: 0, respond: respond(0) });
     let next = bed.audio(1);
     submit(&early, Command::Append(next[..2000].to_vec()));
     let first = bed.engine.listen(&early, 0).unwrap();
@@ -197,40 +198,40 @@ fn an_answer_confirmed_is_that_of_a_turn_that_ended_there_and_what_followed_open
     submit(&early, Command::Commit { item: 1 });
 
     bed.speak(&late, 0, 0);
-    assert_same(&first, &bed.engine.answer(&late, respond(0)).unwrap());
+    assert_same(&first, &bed.engine.respond(&late, respond(0)).unwrap());
     bed.speak(&late, 1, 1);
-    let (a, b) = (bed.engine.answer(&early, respond(1)).unwrap(), bed.engine.answer(&late, respond(1)).unwrap());
+    let (a, b) = (bed.engine.respond(&early, respond(1)).unwrap(), bed.engine.respond(&late, respond(1)).unwrap());
     assert_same(&a, &b);
 }
 
 #[test]
-fn a_commit_decides_against_what_was_begun_on_suspicion() {
+fn audio_commit_aborts_the_speculation() {
     let mut bed = bed();
     let (session, fresh) = (bed.engine.open(), bed.engine.open());
     let audio = bed.audio(0);
     submit(&session, Command::Append(audio[..3000].to_vec()));
-    bed.engine.send(&session, Command::BeginSpeculation { item: 0, answer: respond(0) });
+    bed.engine.send(&session, Command::BeginSpeculation { item: 0, respond: respond(0) });
     submit(&session, Command::Append(audio[3000..].to_vec()));
     bed.engine.send(&session, Command::Commit { item: 0 });
     while session.try_next_event().is_some() {}
     bed.speak(&fresh, 0, 0);
-    assert_same(&bed.engine.answer(&session, respond(1)).unwrap(), &bed.engine.answer(&fresh, respond(1)).unwrap());
+    assert_same(&bed.engine.respond(&session, respond(1)).unwrap(), &bed.engine.respond(&fresh, respond(1)).unwrap());
 }
 
 #[test]
-fn an_answer_outside_of_the_conversation_leaves_no_trace() {
+fn out_of_band_response_leaves_no_trace() {
     let mut bed = bed();
     let (with, without) = (bed.after_a_turn(), bed.after_a_turn());
     let out_of_band = Respond { out_of_band: true, ..respond(5) };
-    let out_of_band = bed.engine.answer(&with, out_of_band).unwrap();
+    let out_of_band = bed.engine.respond(&with, out_of_band).unwrap();
     assert!(!out_of_band.text.is_empty() && !out_of_band.samples.is_empty());
     bed.speak(&with, 1, 1);
     bed.speak(&without, 1, 1);
-    assert_same(&bed.engine.answer(&with, respond(1)).unwrap(), &bed.engine.answer(&without, respond(1)).unwrap());
+    assert_same(&bed.engine.respond(&with, respond(1)).unwrap(), &bed.engine.respond(&without, respond(1)).unwrap());
 }
 
 #[test]
-fn an_answer_with_its_own_input_is_that_of_a_session_with_that_history() {
+fn own_input_equals_fresh_history() {
     let mut bed = bed();
     for out_of_band in [true, false] {
         let session = bed.after_a_turn();
@@ -240,28 +241,28 @@ fn an_answer_with_its_own_input_is_that_of_a_session_with_that_history() {
             Input::Content(Content::Audio(bed.audio(1))),
         ];
         let request = Respond { out_of_band, input: Some(input), ..respond(5) };
-        let own = bed.engine.answer(&session, request).unwrap();
+        let own = bed.engine.respond(&session, request).unwrap();
         let fresh = bed.engine.open();
         submit(&fresh, text(7, InsertAt::End, Role::User, "so"));
         bed.speak(&fresh, 0, 0);
         bed.speak(&fresh, 1, 1);
-        assert_same(&own, &bed.engine.answer(&fresh, respond(5)).unwrap());
+        assert_same(&own, &bed.engine.respond(&fresh, respond(5)).unwrap());
         session.close_with(&mut bed.engine);
         fresh.close_with(&mut bed.engine);
     }
 }
 
 #[test]
-fn answers_beside_the_conversation_are_made_together_with_its_own() {
+fn out_of_band_responses_run_beside_the_active_one() {
     let mut bed = bed();
     let session = bed.engine.open();
     bed.speak(&session, 0, 0);
-    let alone = bed.engine.answer(&session, respond(0)).unwrap();
+    let alone = bed.engine.respond(&session, respond(0)).unwrap();
     bed.engine.send(&session, Command::Delete { item: 1000 });
     for number in [1, 2, 3] {
         submit(&session, Command::Respond(Respond { out_of_band: number > 1, ..respond(number) }));
     }
-    let mut answers = vec![Answer::default(); 4];
+    let mut responses = vec![Response::default(); 4];
     let mut order = Vec::new();
     while order.len() < 3 {
         let Some(event) = session.try_next_event() else {
@@ -274,21 +275,21 @@ fn answers_beside_the_conversation_are_made_together_with_its_own() {
             }
             other => panic!("{other:?}"),
         };
-        if answers[number as usize].take(number, event).unwrap() {
+        if responses[number as usize].take(number, event).unwrap() {
             order.push(number);
         }
     }
-    // The talker's random numbers depend on the answer's name, its greedy text does not.
-    for answer in &answers[1..] {
-        assert_eq!(answer.text, alone.text);
-        assert_eq!(answer.samples.len(), alone.samples.len());
+    // The talker's random numbers depend on the response's id, greedy text does not.
+    for response in &responses[1..] {
+        assert_eq!(response.text, alone.text);
+        assert_eq!(response.samples.len(), alone.samples.len());
     }
     drop(session);
     assert_eq!(bed.engine.left_behind(), (0, 0));
 }
 
 #[test]
-fn more_answers_beside_a_conversation_than_there_is_room_for_are_refused() {
+fn too_many_out_of_band_responses_are_refused() {
     let mut bed = bed();
     let sessions = [bed.after_a_turn(), bed.after_a_turn()];
     let ask = |number| Command::Respond(Respond { out_of_band: true, ..respond(number) });
@@ -311,7 +312,7 @@ fn more_answers_beside_a_conversation_than_there_is_room_for_are_refused() {
 }
 
 #[test]
-fn each_slice_is_answered_before_the_next_is_read() {
+fn each_slice_is_answered_in_order() {
     let mut bed = bed();
     let rate = 16_000;
     let audio = bed.audio(0);
@@ -319,13 +320,13 @@ fn each_slice_is_answered_before_the_next_is_read() {
         let session = bed.engine.open();
         submit(
             &session,
-            Command::SetSlicePolicy(SlicePolicy::EachSlice { samples: slice, answer: Box::new(respond(0)) }),
+            Command::SetSlicePolicy(SlicePolicy::EachSlice { samples: slice, respond: Box::new(respond(0)) }),
         );
         for piece in audio[..slice * 2 + 500].chunks(700) {
             submit(&session, Command::Append(piece.to_vec()));
         }
         submit(&session, Command::Finish);
-        let streamed: Vec<Answer> = (0..3).map(|k| bed.engine.listen(&session, k).unwrap()).collect();
+        let streamed: Vec<Response> = (0..3).map(|k| bed.engine.listen(&session, k).unwrap()).collect();
         bed.engine.settle();
         assert_eq!(session.try_next_event(), Some(Event::Finished), "once, after the last segment");
         assert_eq!(session.try_next_event(), None);
@@ -335,7 +336,7 @@ fn each_slice_is_answered_before_the_next_is_read() {
         for (k, (samples, streamed)) in (0..).zip(slices.into_iter().zip(&streamed)) {
             submit(&fresh, Command::Append(samples.to_vec()));
             submit(&fresh, Command::Commit { item: 2 * k });
-            let replayed = bed.engine.answer(&fresh, Respond { item: 1001 + 2 * k, ..respond(k) }).unwrap();
+            let replayed = bed.engine.respond(&fresh, Respond { item: 1001 + 2 * k, ..respond(k) }).unwrap();
             assert_same(streamed, &replayed);
         }
         session.close_with(&mut bed.engine);
@@ -344,17 +345,17 @@ fn each_slice_is_answered_before_the_next_is_read() {
 }
 
 #[test]
-fn a_slice_that_is_too_short_is_refused_with_what_it_may_be() {
+fn too_short_slices_are_refused() {
     let mut bed = bed();
     let session = bed.engine.open();
-    let policy = SlicePolicy::EachSlice { samples: 1279, answer: Box::new(respond(0)) };
+    let policy = SlicePolicy::EachSlice { samples: 1279, respond: Box::new(respond(0)) };
     bed.engine.send(&session, Command::SetSlicePolicy(policy));
     let error = SessionError::bad("samples", 1279, "1280 to 9600000");
     assert_eq!(session.try_next_event(), Some(Event::Failed { response: None, error }));
 }
 
 #[test]
-fn the_stream_is_finished_once_nothing_is_left_to_answer() {
+fn finished_follows_the_last_response() {
     let mut bed = bed();
     let session = bed.engine.open();
     bed.speak(&session, 0, 0);
@@ -371,29 +372,29 @@ fn the_stream_is_finished_once_nothing_is_left_to_answer() {
 }
 
 #[test]
-fn sessions_share_what_their_instructions_have_in_common() {
+fn sessions_share_a_common_instruction_prefix() {
     let mut bed = bed();
     let instructions = "a ".repeat(200);
     let first = bed.engine.open();
     bed.engine.send(&first, Command::SetInstructions(instructions.clone()));
     bed.speak(&first, 0, 0);
-    let alone = bed.engine.answer(&first, respond(0)).unwrap();
+    let alone = bed.engine.respond(&first, respond(0)).unwrap();
     let before = bed.engine.scheduler.held();
     let second = bed.engine.open();
     submit(&second, Command::SetInstructions(instructions));
     bed.speak(&second, 0, 0);
-    let shared = bed.engine.answer(&second, respond(0)).unwrap();
+    let shared = bed.engine.respond(&second, respond(0)).unwrap();
     let added = bed.engine.scheduler.held() - before;
     assert!(added + 10 < before, "a second session took {added} blocks, the first {before}");
     assert_same(&alone, &shared);
-    // Whoever goes first takes nothing away from the other.
+    // The shared prefix outlives the first session.
     first.close_with(&mut bed.engine);
     bed.engine.send(&second, Command::Delete { item: 1000 });
-    assert_same(&alone, &bed.engine.answer(&second, respond(0)).unwrap());
+    assert_same(&alone, &bed.engine.respond(&second, respond(0)).unwrap());
 }
 
 #[test]
-fn a_model_without_tools_says_so() {
+fn tools_are_refused_without_a_tool_template() {
     let mut bed = bed();
     let session = bed.engine.open();
     let content = Content::ToolResult("1".to_owned());
@@ -401,7 +402,7 @@ fn a_model_without_tools_says_so() {
     assert_eq!(session.try_next_event(), Some(Event::Failed { response: None, error: SessionError::NoTools }));
 }
 
-/// Ends a session of an engine that is ticked by hand.
+/// Closes a session of an engine that the test ticks.
 trait CloseWith {
     fn close_with(self, engine: &mut Driven<Tensor>);
 }

@@ -43,7 +43,7 @@ fn assert_close(found: &[f32], wanted: &[f32], what: &str) {
 }
 
 #[test]
-fn a_turn_of_one_window_is_the_references_spectrogram() {
+fn one_window_equals_the_reference() {
     let signal = expected("signal");
     let tables = tables(100);
     for length in [160, 200, 201, 399, 3_999, 4_000, 12_123] {
@@ -55,7 +55,7 @@ fn a_turn_of_one_window_is_the_references_spectrogram() {
 }
 
 #[test]
-fn each_window_is_clamped_against_the_maximum_so_far() {
+fn windows_are_clamped_to_the_running_maximum() {
     let found = windows(&tables(20), [expected("signal").as_slice()]);
     assert_eq!(found.iter().map(|window| window.frames).collect::<Vec<_>>(), [20, 20, 20, 15]);
     let data: Vec<f32> = found.into_iter().flat_map(|window| window.data).collect();
@@ -76,7 +76,7 @@ fn a_window_closes_forty_samples_after_its_end() {
 }
 
 #[test]
-fn less_than_a_hop_is_no_frame() {
+fn less_than_a_hop_gives_no_frame() {
     let tables = tables(100);
     assert!(windows(&tables, []).is_empty());
     assert!(windows(&tables, [[0.5; 159].as_slice()]).is_empty());
@@ -95,7 +95,7 @@ fn the_maximum_never_falls_below_the_floor() {
 }
 
 #[test]
-fn configurations_that_cannot_be_computed_name_their_field() {
+fn bad_configurations_name_their_field() {
     for (config, field) in [
         (LogMelConfig { feature_size: 0, ..LogMelConfig::default() }, "feature_size"),
         (LogMelConfig { n_fft: 401, ..LogMelConfig::default() }, "n_fft"),
@@ -108,7 +108,7 @@ fn configurations_that_cannot_be_computed_name_their_field() {
 }
 
 #[test]
-fn single_samples_give_the_same_bits_as_one_push() {
+fn single_samples_equal_one_push() {
     let signal = &expected("signal")[..7_000];
     let tables = tables(20);
     assert_eq!(windows(&tables, signal.chunks(1)), windows(&tables, [signal]));

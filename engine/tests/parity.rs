@@ -19,10 +19,10 @@ use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 
-/// What "the same" means.
+/// Largest relative difference that counts as equal.
 const TOLERANCE: f32 = 1e-4;
 
-/// One compared thing: its name and how far off it is (0 or infinite for ids).
+/// Compared tensors: name and difference (0 or infinite for ids).
 type Findings = Vec<(String, f32)>;
 
 fn open(folder: &Path) -> Checkpoint {
@@ -34,7 +34,7 @@ fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
     let ops = Cpu::default();
     let model = Qwen3Omni::load(&ops, checkpoint).unwrap();
     let mut findings = Findings::new();
-    let mut sound: Vec<Tensor> = Vec::new();
+    let mut audio_rows: Vec<Tensor> = Vec::new();
     for turn in 0..expected.turns() {
         let at = |name: &str| format!("turn{turn}.{name}");
         let mut check = |name: &str, ours: &[f32]| {
@@ -44,8 +44,8 @@ fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
         let rows = audio(&ops, &model, expected, &at("mel"));
         check("audio_tower", &ops.read(&rows));
         let (rows, shape) = expected.tensor(&at("audio_tower"));
-        sound.push(ops.tensor(rows, shape[1]));
-        findings.extend(thinker(&ops, &model, expected, turn, &sound));
+        audio_rows.push(ops.tensor(rows, shape[1]));
+        findings.extend(thinker(&ops, &model, expected, turn, &audio_rows));
         findings.extend(talker(&ops, &model, expected, turn));
         findings.extend(waveform(&ops, &model, expected, turn, usize::MAX));
     }
@@ -87,22 +87,22 @@ fn ids_found(name: String, ours: &[u32], reference: &[u32]) -> (String, f32) {
     (name, if ours == reference { 0.0 } else { f32::INFINITY })
 }
 
-fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, sound: &[Tensor]) -> Findings {
+fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, audio_rows: &[Tensor]) -> Findings {
     let at = |name: &str| format!("turn{turn}.thinker.{name}");
     let (prompt, _) = expected.ids(&at("prompt_ids"));
-    let (answer, _) = expected.ids(&at("tokens"));
+    let (tokens, _) = expected.ids(&at("tokens"));
     let placeholder = model.config.thinker.audio_token_id;
     let audio_at: Vec<usize> = (0..prompt.len()).filter(|&i| prompt[i] == placeholder).collect();
     let ids: Vec<u32> = prompt.iter().map(|&id| if id == placeholder { NO_ID } else { id }).collect();
-    let rows = ops.concat(&sound.iter().collect::<Vec<_>>());
+    let rows = ops.concat(&audio_rows.iter().collect::<Vec<_>>());
 
-    let mut cache = model.thinker.model.cache(ops, 1, prompt.len() + answer.len());
+    let mut cache = model.thinker.model.cache(ops, 1, prompt.len() + tokens.len());
     let mut output_mask =
         ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let (mut hidden, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
     let mut x = model.thinker.embed(ops, &ops.ids(&ids), &audio_at, Some(&rows));
     let mut position = 0;
-    for &next in &answer {
+    for &next in &tokens {
         let rows = ops.rows(&x);
         let batch = ops.batch(&[SequenceRows { table: &[0], position, rows }]);
         position += rows;
@@ -116,7 +116,7 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
     vec![
         (at("hidden"), difference(&hidden, &expected.tensor(&at("hidden")).0)),
         (at("logits"), difference(&logits, &expected.tensor(&at("logits")).0)),
-        ids_found(at("tokens"), &chosen, &answer),
+        ids_found(at("tokens"), &chosen, &tokens),
     ]
 }
 
@@ -128,7 +128,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
 
     // The user's rows, then the header, the codec marks and the first text row.
     let (prompt, _) = expected.ids(&at("thinker.prompt_ids"));
-    let (answer, _) = expected.ids(&at("thinker.tokens"));
+    let (tokens, _) = expected.ids(&at("thinker.tokens"));
     let (hidden, shape) = expected.tensor(&at("thinker.hidden"));
     let hidden = ops.tensor(hidden, shape[1]);
     let text = |ids: &[u32]| model.talker.text_rows(ops, &ops.embed(&model.thinker.embed_tokens, &ops.ids(ids)));
@@ -146,7 +146,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
     }
     let codec = &config.talker;
     let pad = config.tts_pad_token_id;
-    let tail_text = [&prompt[prompt.len() - 3..], &[pad; 4], &[config.tts_bos_token_id, answer[0]]].concat();
+    let tail_text = [&prompt[prompt.len() - 3..], &[pad; 4], &[config.tts_bos_token_id, tokens[0]]].concat();
     let tail_codec = [
         &[NO_ID; 3][..],
         &[codec.codec_nothink_id, codec.codec_think_bos_id, codec.codec_think_eos_id, speaker],
@@ -155,7 +155,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
     .concat();
     rows.push(ops.add(text(&tail_text), &model.talker.codec_rows(ops, &ops.ids(&tail_codec))));
     let prompt = ops.concat(&rows.iter().collect::<Vec<_>>());
-    let spoken = &answer[1..answer.len() - 1];
+    let spoken = &tokens[1..tokens.len() - 1];
     let trailing = text(&[spoken, &[config.tts_eos_token_id]].concat());
     let mut findings = vec![
         (at("talker.prompt"), difference(&ops.read(&prompt), &expected.tensor(&at("talker.prompt")).0)),
@@ -237,7 +237,7 @@ fn every_tensor_equals_the_reference() {
 }
 
 #[test]
-fn one_frame_at_a_time_equals_one_decode_of_the_whole() {
+fn chunked_decode_equals_one_decode() {
     for name in CONVERSATIONS {
         let ops = Cpu::default();
         let model = Qwen3Omni::load(&ops, &open(&folder(name).join("checkpoint"))).unwrap();
@@ -248,13 +248,13 @@ fn one_frame_at_a_time_equals_one_decode_of_the_whole() {
     }
 }
 
-/// Weights that change nothing by mathematics: softmax ignores what is added to all of a query's scores.
+/// Weights without effect: softmax does not depend on a constant that is added to all of a query's scores.
 fn is_without_effect(tensor: &str) -> bool {
     tensor.contains("audio_tower") && tensor.ends_with("k_proj.bias")
 }
 
 #[test]
-fn zeroing_any_one_block_is_noticed() {
+fn zeroing_any_block_is_noticed() {
     let mut blocks_tried = 0;
     for name in CONVERSATIONS {
         let expected = Expected::load(name);
@@ -276,7 +276,10 @@ fn zeroing_any_one_block_is_noticed() {
                 std::fs::write(copy.path().join(path.file_name().unwrap()), bytes).unwrap();
             }
             let findings = compare(&open(copy.path()), &expected);
-            assert!(findings.iter().any(|(_, off)| *off > TOLERANCE), "{name}: nobody noticed that {block} is zero");
+            assert!(
+                findings.iter().any(|(_, off)| *off > TOLERANCE),
+                "{name}: no tensor differs although {block} is zero"
+            );
             blocks_tried += 1;
         }
     }
@@ -297,7 +300,7 @@ fn zero(file: &mut [u8], which: impl Fn(&str) -> bool) {
 }
 
 #[test]
-fn scores_after_each_sampling_processor_equal_the_reference() {
+fn logits_processors_equal_the_reference() {
     let expected = Expected::load("sampling");
     let cases = expected.facts["cases"].as_array().unwrap();
     for (i, case) in cases.iter().enumerate() {

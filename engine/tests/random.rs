@@ -1,5 +1,5 @@
-//! Random conversations of several callers at once, against the plainest way to have each of them: one session alone, one
-//! command after the other, nothing begun on suspicion, nothing cancelled, nothing beside.
+//! Random interleavings of several sessions, compared with a serial run of each: one session alone, one command after another,
+//! without speculation, cancellation or out-of-band responses.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -16,30 +16,30 @@ use repartee_engine_api::{
 };
 use repartee_kernels::cpu::Tensor;
 
-use common::driven::{Answer, Driven, serve, submit};
+use common::driven::{Driven, Response, serve, submit};
 use common::{Expected, folder};
 
-/// Callers at once.
+/// Sessions at once.
 const CALLERS: usize = 3;
 
-/// What is done next, and to whom; the numbers are read as each action needs.
+/// One action: its kind, its session, and a number that each kind reads in its own way.
 type Step = (u8, u8, u16);
 
-/// One caller and the plain history of what it has done.
+/// One session and the script of its serial run.
 struct Caller {
     session: SessionHandle,
-    /// Commands that count, in order.
+    /// Commands of the serial run, in order.
     script: Vec<Command>,
-    /// Answers outside of the conversation: how much of the script stood before each.
+    /// Out-of-band responses, each with the length of the script before it.
     out_of_band: Vec<(usize, Respond)>,
-    answers: BTreeMap<u64, Answer>,
-    /// Answers that are not complete.
+    responses: BTreeMap<u64, Response>,
+    /// Responses that are not complete.
     open: Vec<u64>,
-    /// Answers of which nothing is to be kept.
+    /// Aborted and cancelled responses, whose events are ignored.
     void: Vec<u64>,
     items: Vec<u64>,
-    /// Sound that was appended and not committed.
-    heard: bool,
+    /// Whether audio was appended and not committed.
+    has_audio: bool,
     number: u64,
 }
 
@@ -60,17 +60,17 @@ impl Run {
             session: self.engine.open(),
             script: Vec::new(),
             out_of_band: Vec::new(),
-            answers: BTreeMap::new(),
+            responses: BTreeMap::new(),
             open: Vec::new(),
             void: Vec::new(),
             items: Vec::new(),
-            heard: false,
+            has_audio: false,
             number: 0,
         }
     }
 
-    /// Sends a command that counts.
-    fn say(&mut self, who: usize, command: Command) {
+    /// Submits a command and adds it to the script.
+    fn submit_scripted(&mut self, who: usize, command: Command) {
         submit(&self.callers[who].session, command.clone());
         self.callers[who].script.push(command);
     }
@@ -84,7 +84,7 @@ impl Run {
         }
     }
 
-    /// Goes on until a caller has all its answers.
+    /// Ticks until a session has all its responses.
     fn drain(&mut self, who: usize) {
         for _ in 0..10_000 {
             if self.callers[who].open.is_empty() {
@@ -92,7 +92,7 @@ impl Run {
             }
             self.tick(1);
         }
-        panic!("answers {:?} do not come", self.callers[who].open);
+        panic!("responses {:?} do not end", self.callers[who].open);
     }
 
     fn step(&mut self, (action, who, detail): Step) {
@@ -103,48 +103,51 @@ impl Run {
             0..=2 => {
                 let from = detail % (self.audio.len() - 4000);
                 let slice = self.audio[from..from + 200 + detail % 3800].to_vec();
-                self.say(who, Command::Append(slice));
-                self.callers[who].heard = true;
+                self.submit_scripted(who, Command::Append(slice));
+                self.callers[who].has_audio = true;
             }
-            3 if self.callers[who].heard => {
-                self.say(who, Command::Commit { item: number });
+            3 if self.callers[who].has_audio => {
+                self.submit_scripted(who, Command::Commit { item: number });
                 self.callers[who].named(number);
-                self.callers[who].heard = false;
+                self.callers[who].has_audio = false;
             }
             4 => {
                 let text = ["so", "and then", "what"][detail % 3].to_owned();
                 let role = [Role::User, Role::Assistant, Role::System][detail % 3];
                 let content = Content::Text { role, text };
-                // In the middle only of a history that nobody waits for: what is asked for is answered as it stands then.
+                // In the middle of a history only while no response is pending: a response sees the history as it begins.
                 let place = match self.callers[who].items.get(detail % 7).copied() {
                     Some(item) => {
                         self.drain(who);
-                        // An answer without words has left no item.
-                        let answer = item.checked_sub(1000).map(|number| self.callers[who].answers.get(&number));
-                        let there = answer.is_none_or(|answer| answer.is_some_and(|answer| !answer.text.is_empty()));
+                        // A response without words has left no item.
+                        let response = item.checked_sub(1000).map(|number| self.callers[who].responses.get(&number));
+                        let there =
+                            response.is_none_or(|response| response.is_some_and(|response| !response.text.is_empty()));
                         if there { InsertAt::After(item) } else { InsertAt::End }
                     }
                     None => InsertAt::End,
                 };
-                self.say(who, Command::Insert { item: number, place, content });
+                self.submit_scripted(who, Command::Insert { item: number, place, content });
                 self.callers[who].named(number);
             }
             5 if !self.callers[who].items.is_empty() => {
                 self.drain(who);
                 let at = detail % self.callers[who].items.len();
                 let item = self.callers[who].items.remove(at);
-                self.say(who, Command::Delete { item });
+                self.submit_scripted(who, Command::Delete { item });
             }
-            6 if !self.callers[who].answers.is_empty() => {
+            6 if !self.callers[who].responses.is_empty() => {
                 self.drain(who);
-                let answers = &self.callers[who].answers;
-                let (&response, answer) = answers.iter().nth(detail % answers.len()).unwrap();
-                let heard = answer.text.chars().take(1 + detail % 3).collect();
-                self.say(who, Command::Truncate { item: 1000 + response, text: heard });
+                let responses = &self.callers[who].responses;
+                let (&id, response) = responses.iter().nth(detail % responses.len()).unwrap();
+                let heard = response.text.chars().take(1 + detail % 3).collect();
+                self.submit_scripted(who, Command::Truncate { item: 1000 + id, text: heard });
             }
-            7 => self.say(who, Command::SetInstructions(["", "be brief", "be kind"][detail % 3].to_owned())),
+            7 => {
+                self.submit_scripted(who, Command::SetInstructions(["", "be brief", "be kind"][detail % 3].to_owned()))
+            }
             8 | 9 => {
-                self.say(who, Command::Respond(request(number)));
+                self.submit_scripted(who, Command::Respond(request(number)));
                 self.callers[who].asked(number);
                 self.callers[who].items.push(1000 + number);
             }
@@ -155,7 +158,7 @@ impl Run {
                 let script = self.callers[who].script.len();
                 self.callers[who].out_of_band.push((script, out_of_band));
                 self.callers[who].asked(number);
-                // Whatever happens next happens after its prompt was read, as in the plain way.
+                // Later commands must come after its prompt was built, as in the serial run.
                 self.tick(1);
             }
             11 => {
@@ -167,7 +170,7 @@ impl Run {
                 submit(&self.callers[who].session, Command::Cancel { response: number });
                 submit(&self.callers[who].session, Command::Delete { item: 1000 + number });
             }
-            12 if self.callers[who].heard => self.doubt(who, number, detail),
+            12 if self.callers[who].has_audio => self.speculate(who, number, detail),
             13 if detail % 4 == 0 => {
                 let fresh = self.caller();
                 drop(std::mem::replace(&mut self.callers[who], fresh));
@@ -178,12 +181,12 @@ impl Run {
         self.tick(detail % 4);
     }
 
-    /// Begins an answer on suspicion and decides later.
-    fn doubt(&mut self, who: usize, number: u64, detail: usize) {
+    /// Begins a speculation, then commits or aborts it.
+    fn speculate(&mut self, who: usize, number: u64, detail: usize) {
         self.drain(who);
         self.tick(100);
-        let answer = request(number);
-        submit(&self.callers[who].session, Command::BeginSpeculation { item: 500 + number, answer: answer.clone() });
+        let response = request(number);
+        submit(&self.callers[who].session, Command::BeginSpeculation { item: 500 + number, respond: response.clone() });
         self.callers[who].number += 1;
         self.callers[who].open.push(number);
         self.tick(detail % 40);
@@ -196,14 +199,14 @@ impl Run {
         if detail.is_multiple_of(2) {
             submit(&self.callers[who].session, Command::CommitSpeculation { response: number });
             let script = &mut self.callers[who].script;
-            script.extend([Command::Commit { item: 500 + number }, Command::Respond(answer)]);
+            script.extend([Command::Commit { item: 500 + number }, Command::Respond(response)]);
             self.callers[who].named(500 + number);
             self.callers[who].items.push(1000 + number);
-            self.callers[who].heard = goes_on;
+            self.callers[who].has_audio = goes_on;
         } else {
             submit(&self.callers[who].session, Command::AbortSpeculation { response: number });
             self.callers[who].open.retain(|&open| open != number);
-            self.callers[who].answers.remove(&number);
+            self.callers[who].responses.remove(&number);
             self.callers[who].void.push(number);
         }
         if goes_on {
@@ -228,36 +231,37 @@ impl Caller {
             Event::Text { response, .. } | Event::Audio { response, .. } | Event::SegmentFinished { response, .. } => {
                 *response
             }
-            // A history without words or sound may be nothing to answer; commands of this test are never at fault.
+            // The commands of this test are never refused.
             other => panic!("{other:?}"),
         };
         if self.void.contains(&number) {
             return;
         }
-        if self.answers.entry(number).or_default().take(number, event).unwrap() {
+        if self.responses.entry(number).or_default().take(number, event).unwrap() {
             self.open.retain(|&open| open != number);
         }
     }
 }
 
-/// The same conversation in the plainest way.
-fn plainly(folder: &std::path::Path, script: &[Command], last: Option<&Respond>) -> BTreeMap<u64, Answer> {
-    let config = EngineConfig { sessions: 1, beside: 0, batch: false, session_tokens: 2048, ..EngineConfig::default() };
+/// The serial run of a script.
+fn serial(folder: &std::path::Path, script: &[Command], last: Option<&Respond>) -> BTreeMap<u64, Response> {
+    let config =
+        EngineConfig { sessions: 1, out_of_band: 0, batch: false, session_tokens: 2048, ..EngineConfig::default() };
     let mut engine = serve(folder, &config);
     let session = engine.open();
-    let mut answers = BTreeMap::new();
+    let mut responses = BTreeMap::new();
     for command in script {
         submit(&session, command.clone());
         if let Command::Respond(request) = command {
-            answers.insert(request.response, engine.listen(&session, request.response).unwrap());
+            responses.insert(request.response, engine.listen(&session, request.response).unwrap());
         }
         engine.settle();
     }
     if let Some(request) = last {
         submit(&session, Command::Respond(Respond { out_of_band: false, ..request.clone() }));
-        answers.insert(request.response, engine.listen(&session, request.response).unwrap());
+        responses.insert(request.response, engine.listen(&session, request.response).unwrap());
     }
-    answers
+    responses
 }
 
 fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
@@ -275,16 +279,20 @@ fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
         run.drain(who);
     }
     for caller in &run.callers {
-        let mut expected = plainly(&folder, &caller.script, None);
+        let mut expected = serial(&folder, &caller.script, None);
         for (before, request) in &caller.out_of_band {
-            let with = plainly(&folder, &caller.script[..*before], Some(request));
+            let with = serial(&folder, &caller.script[..*before], Some(request));
             expected.insert(request.response, with[&request.response].clone());
         }
-        prop_assert_eq!(caller.answers.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
-        for (number, answer) in &caller.answers {
-            let plain = &expected[number];
-            prop_assert_eq!(&answer.text, &plain.text, "answer {} of {:?}", number, caller.script.len());
-            prop_assert!(answer.said() == plain.said(), "answer {}: other samples, or another prompt", number);
+        prop_assert_eq!(caller.responses.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
+        for (number, response) in &caller.responses {
+            let expected = &expected[number];
+            prop_assert_eq!(&response.text, &expected.text, "response {} of {:?}", number, caller.script.len());
+            prop_assert!(
+                response.output() == expected.output(),
+                "response {}: other samples, or another prompt",
+                number
+            );
         }
     }
     run.callers.clear();
@@ -300,11 +308,18 @@ fn cases(cases: u32, mode: impl Fn() -> EngineConfig) {
 }
 
 fn mode(batch: bool, hand_off: HandOff) -> EngineConfig {
-    EngineConfig { sessions: CALLERS + 1, beside: 4, session_tokens: 2048, batch, hand_off, ..EngineConfig::default() }
+    EngineConfig {
+        sessions: CALLERS + 1,
+        out_of_band: 4,
+        session_tokens: 2048,
+        batch,
+        hand_off,
+        ..EngineConfig::default()
+    }
 }
 
 #[test]
-fn a_speech_that_ends_before_its_text_cuts_no_word_off() {
+fn speech_ending_early_keeps_the_whole_text() {
     // The talker stops early here, while the thinker has two more tokens to write.
     let steps = [(0, 0, 11400), (0, 0, 15280), (7, 0, 37594), (3, 0, 0), (8, 0, 0)];
     for hand_off in [HandOff::FullPayload, HandOff::AsyncChunk] {
@@ -313,23 +328,23 @@ fn a_speech_that_ends_before_its_text_cuts_no_word_off() {
 }
 
 #[test]
-fn any_interleaving_is_the_same_as_one_after_the_other_in_batches() {
+fn interleavings_equal_serial_runs_in_batches() {
     cases(20, || mode(true, HandOff::AsyncChunk));
 }
 
 #[test]
-fn any_interleaving_is_the_same_as_one_after_the_other_with_full_payload() {
+fn interleavings_equal_serial_runs_with_full_payload() {
     cases(10, || mode(true, HandOff::FullPayload));
 }
 
 #[test]
-fn any_interleaving_is_the_same_as_one_after_the_other_without_batches() {
+fn interleavings_equal_serial_runs_without_batches() {
     cases(10, || mode(false, HandOff::AsyncChunk));
 }
 
 #[test]
 #[ignore = "minutes: make test-long"]
-fn very_many_interleavings_are_the_same_as_one_after_the_other() {
+fn many_interleavings_equal_serial_runs() {
     for batch in [true, false] {
         for hand_off in [HandOff::AsyncChunk, HandOff::FullPayload] {
             cases(250, || mode(batch, hand_off));
@@ -338,7 +353,7 @@ fn very_many_interleavings_are_the_same_as_one_after_the_other() {
 }
 
 #[test]
-fn sound_that_is_no_number_ends_its_own_session_only() {
+fn non_finite_audio_ends_its_own_session_only() {
     let folder = folder("dense").join("checkpoint");
     let audio = Expected::load("dense").tensor("turn1.audio").0;
     let mut engine = serve(&folder, &mode(true, HandOff::AsyncChunk));
@@ -351,14 +366,14 @@ fn sound_that_is_no_number_ends_its_own_session_only() {
         submit(session, Command::Commit { item: 0 });
         submit(session, Command::Respond(request(0)));
     }
-    let answer = engine.listen(&fine, 0).unwrap();
-    let error = engine.listen(&broken, 0).map(|answer| answer.text).unwrap_err();
+    let response = engine.listen(&fine, 0).unwrap();
+    let error = engine.listen(&broken, 0).map(|response| response.text).unwrap_err();
     assert_eq!(error, SessionError::NotFinite { stage: "thinker" });
     drop((broken, fine));
     assert_eq!(engine.left_behind(), (0, 0));
     let alone = engine.open();
     submit(&alone, Command::Append(audio));
     submit(&alone, Command::Commit { item: 0 });
-    assert!(engine.answer(&alone, request(0)).unwrap().said() == answer.said());
-    assert_ne!(answer.reason, Some(FinishReason::Cancelled));
+    assert!(engine.respond(&alone, request(0)).unwrap().output() == response.output());
+    assert_ne!(response.reason, Some(FinishReason::Cancelled));
 }

@@ -1,4 +1,4 @@
-//! Callers who go away at any moment: nothing that they held may stay behind.
+//! Sessions aborted at random moments: every resource is freed.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -17,30 +17,30 @@ use repartee_kernels::random::uniform;
 use common::{Expected, difference, greedy_copy};
 
 const SLOTS: usize = 64;
-/// Callers at once.
+/// Threads that open and abort sessions.
 const CALLERS: usize = 8;
 /// Aborts after which memory is taken as settled.
 const SETTLED: usize = 1000;
-/// What the allocator may still take after that: it comes to rest after some ten thousand aborts, 1.5 MB higher. A leak of
-/// 300 bytes an abort is more.
+/// Growth allowed after that: the allocator settles after some ten thousand aborts, 1.5 MB higher. A leak of 300 bytes an
+/// abort is more.
 const ALLOCATOR: usize = 2 << 20;
-/// Held by the test that measures: the memory of a process is that of all its tests.
+/// Held by the test that measures, because resident memory is the whole process's.
 static MEMORY: Mutex<()> = Mutex::new(());
 
 fn respond(number: u64) -> Respond {
     Respond::new(number, 1000 + number)
 }
 
-/// One caller's life, cut off at a point that `seed` decides.
-fn live_a_little(session: SessionHandle, audio: &[f32], seed: u64) {
+/// Uses a session and aborts it at a point that `seed` decides.
+fn use_and_abort(session: SessionHandle, audio: &[f32], seed: u64) {
     let draw = |what: u64, below: usize| (uniform(seed, what, 0, 0) * below as f32) as usize;
     let spoken = &audio[..1 + draw(0, audio.len() - 1)];
     for slice in spoken.chunks(400 + draw(1, 4000)) {
         session.submit_blocking(Command::Append(slice.to_vec())).unwrap();
     }
     if draw(6, 4) == 0 {
-        // Something begun on suspicion, and something beside the conversation.
-        session.submit_blocking(Command::BeginSpeculation { item: 8, answer: respond(8) }).unwrap();
+        // A speculation and an out-of-band response.
+        session.submit_blocking(Command::BeginSpeculation { item: 8, respond: respond(8) }).unwrap();
         session.submit_blocking(Command::Respond(Respond { out_of_band: true, ..respond(9) })).unwrap();
         for _ in 0..draw(7, 10) {
             session.try_next_event();
@@ -64,13 +64,13 @@ fn live_a_little(session: SessionHandle, audio: &[f32], seed: u64) {
             _ => {}
         }
     }
-    // Half hang up without a word, half wait until the engine has let go.
+    // Half drop the handle, half wait until the engine has freed the session.
     if draw(5, 2) == 0 {
         session.close();
     }
 }
 
-/// Every slot answers once, all together, so that all state has been in use before memory is looked at.
+/// Runs a response in every slot at once, so that all state has been in use before memory is measured.
 fn touch_everything(engine: &Engine, audio: &[f32]) {
     let sessions: Vec<SessionHandle> = (0..SLOTS).map(|_| engine.open().unwrap()).collect();
     for session in &sessions {
@@ -90,12 +90,12 @@ fn resident() -> usize {
     pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
 }
 
-/// Aborts until `enough` says so of their number and of the time since the start.
+/// Aborts sessions until `enough(number, time since the start)`.
 fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
     let _alone = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
     let expected = Expected::load("dense");
     let folder = greedy_copy("dense", &expected);
-    // The smallest pools: what is touched for the first time late would look like growth.
+    // The smallest pools: pages touched late for the first time would look like growth.
     let config = EngineConfig { sessions: SLOTS, session_tokens: 1024, ..EngineConfig::default() };
     let engine = Engine::start(Source::Folder(folder.path().to_path_buf()), &config).unwrap();
     let audio = expected.tensor("turn1.audio").0;
@@ -110,9 +110,9 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
                 for life in 0.. {
                     let seed = (caller * 1_000_000 + life) as u64;
                     match engine.open() {
-                        // Some are kept for a while, so that most slots are taken at times.
+                        // Some stay open for a while, so that most slots are taken at times.
                         Ok(session) if seed.is_multiple_of(7) && held.len() < 7 => held.push(session),
-                        Ok(session) => live_a_little(session, audio, seed),
+                        Ok(session) => use_and_abort(session, audio, seed),
                         Err(OpenError::Full { .. }) => held.clear(),
                         Err(error) => panic!("{error}"),
                     }
@@ -140,7 +140,7 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
         assert!(since.elapsed() < Duration::from_secs(60), "slots stay taken");
         match engine.open() {
             Ok(session) => all.push(session),
-            // Those who hung up without a word are freed on the engine's own thread, which a session of ours waits for.
+            // Dropped sessions are freed on the engine's thread; closing one waits for that thread.
             Err(OpenError::Full { .. }) => match all.pop() {
                 Some(session) => session.close(),
                 None => std::thread::yield_now(),
@@ -152,12 +152,12 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
         session.close();
     }
     assert_eq!(engine.occupancy(), (0, SLOTS));
-    assert_eq!(engine.held(), 0, "blocks, edges or lanes are still taken");
+    assert_eq!(engine.held(), 0, "blocks, edges or slots are still taken");
     let (before, after) = (settled.load(Ordering::Relaxed), resident());
     println!("{count} aborts; resident {} MB after {SETTLED}, {} MB at the end", before >> 20, after >> 20);
     assert!(after <= before + before / 20 + ALLOCATOR, "resident memory grew from {before} to {after} bytes");
 
-    // And it answers as if nothing had been.
+    // Responses are as before.
     let session = engine.open().unwrap();
     session.submit_blocking(Command::Append(expected.tensor("turn0.audio").0)).unwrap();
     session.submit_blocking(Command::Commit { item: 0 }).unwrap();
@@ -177,7 +177,7 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
     the_demo_answers();
 }
 
-/// Three different questions, rightly answered by the model that is served when none is named.
+/// The demo model answers three questions correctly.
 fn the_demo_answers() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let engine = Engine::start(Source::Folder(root.join("models/demo")), &EngineConfig::default()).unwrap();
@@ -204,12 +204,12 @@ fn the_demo_answers() {
 }
 
 #[test]
-fn callers_who_vanish_leave_nothing_behind() {
+fn aborted_sessions_leave_nothing_behind() {
     soak(|count, since| count > SETTLED && since > Duration::from_secs(30));
 }
 
 #[test]
 #[ignore = "minutes: make test-long"]
-fn ten_thousand_callers_who_vanish_leave_nothing_behind() {
+fn ten_thousand_aborted_sessions_leave_nothing_behind() {
     soak(|count, _| count >= 10_000);
 }

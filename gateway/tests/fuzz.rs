@@ -134,7 +134,7 @@ impl Talk {
             for effect in self.core.handle(input, self.now) {
                 match effect {
                     Effect::Send(message) => read_back(&message),
-                    Effect::Engine(Command::Respond(respond) | Command::BeginSpeculation { answer: respond, .. }) => {
+                    Effect::Engine(Command::Respond(respond) | Command::BeginSpeculation { respond, .. }) => {
                         let response = respond.response;
                         inputs.push(Input::Engine(Event::SegmentFinished {
                             response,

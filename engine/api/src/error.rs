@@ -1,4 +1,4 @@
-//! What can go wrong, for the caller.
+//! Errors of the engine's API.
 
 use thiserror::Error;
 
@@ -6,94 +6,94 @@ use thiserror::Error;
 use super::SessionHandle;
 use super::{Command, ItemId};
 
-/// Why a session could not do what it was asked.
+/// Why a command or a response failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SessionError {
-    /// `Commit` without audio.
+    /// There is no open audio.
     #[error("no audio to commit: append some first")]
     NothingToCommit,
-    /// The audio of one item is longer than the model takes.
-    #[error("one audio item holds at most {limit_s} s of sound")]
+    /// An audio item would exceed its limit.
+    #[error("an audio item holds at most {limit_s} s")]
     AudioTooLong {
         /// The limit in seconds.
         limit_s: u32,
     },
-    /// `Respond` named a voice that the model lacks.
+    /// The model lacks the requested voice.
     #[error("unknown voice `{voice}`: this model has {known}")]
     UnknownVoice {
-        /// What was asked for.
+        /// The requested voice.
         voice: String,
-        /// What there is.
+        /// The model's voices.
         known: String,
     },
-    /// An item id was used twice.
+    /// An item of that id exists.
     #[error("item {0} exists already")]
     DuplicateItem(ItemId),
-    /// An item was named that is not there.
+    /// There is no item of that id.
     #[error("there is no item {0}")]
     UnknownItem(ItemId),
-    /// More answers wait than a session may ask for.
-    #[error("{limit} answers wait already: ask again when one is complete")]
+    /// Too many responses of the session are pending.
+    #[error("{limit} responses are pending already: try again when one is complete")]
     TooManyResponses {
         /// The limit.
         limit: usize,
     },
-    /// What was asked for cannot be done at this moment.
+    /// The command is not possible in the session's present state.
     #[error("not now: {0}")]
     Busy(&'static str),
-    /// Something came after [`Command::Finish`].
-    #[error("the session was told that nothing would follow")]
+    /// A command after [`Command::Finish`].
+    #[error("the session takes no more input: it was finished")]
     AfterFinish,
     /// A setting of a command is out of range.
     #[error("{field} is {value}: {allowed}")]
     BadValue {
-        /// Which.
+        /// Path of the setting.
         field: &'static str,
-        /// What it was.
+        /// Its value.
         value: String,
-        /// What it may be.
+        /// The values that are allowed.
         allowed: String,
     },
-    /// The model's prompt has no place for tools.
+    /// The model's template has no tools.
     #[error("this model cannot call tools")]
     NoTools,
-    /// The memory of the engine is taken.
-    #[error("the engine's memory for conversations is taken: try again later")]
+    /// No slot is free for an out-of-band response.
+    #[error("all slots for out-of-band responses are taken: try again later")]
     OutOfMemory,
-    /// Something that the session waited for did not come: the session is over.
+    /// A timeout has passed. The session is over.
     #[error("{what} took longer than {limit_s} s")]
     TimedOut {
-        /// What.
+        /// What was waited for.
         what: &'static str,
         /// The limit in seconds.
         limit_s: u32,
     },
-    /// The last item alone does not fit; of a history that is too long the oldest items are forgotten.
-    #[error("the conversation holds {tokens} tokens, the model takes {limit}")]
+    /// The last item alone exceeds the context; of longer histories the oldest items are evicted.
+    #[error("the prompt has {tokens} tokens, the context {limit}")]
     ContextFull {
-        /// Tokens of the history.
+        /// Tokens of the prompt.
         tokens: u32,
         /// The limit.
         limit: u32,
     },
-    /// Not a number in the middle of the model: the session is over, its neighbours are not.
-    #[error("the {stage} produced a value that is not finite")]
+    /// A stage computed NaN or infinity. The session is over; other sessions are not affected.
+    #[error("the {stage} computed a value that is not finite")]
     NotFinite {
-        /// Where.
+        /// The stage.
         stage: &'static str,
     },
-    /// The engine failed: the session is over.
+    /// The engine failed. The session is over.
     #[error("internal error in the {stage}: {message}")]
     Internal {
-        /// Where.
+        /// The stage.
         stage: &'static str,
-        /// What it said.
+        /// Details.
         message: String,
     },
 }
 
 impl SessionError {
-    /// A setting that is out of range.
+    /// [`SessionError::BadValue`].
     pub fn bad(field: &'static str, value: impl ToString, allowed: impl Into<String>) -> Self {
         Self::BadValue { field, value: value.to_string(), allowed: allowed.into() }
     }
@@ -104,13 +104,13 @@ impl SessionError {
     }
 }
 
-/// Why a session could not be opened.
+/// Why a session was not opened.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OpenError {
     /// Every slot is taken.
     #[error("all {slots} session slots are taken: try again later")]
     Full {
-        /// How many there are.
+        /// Number of slots.
         slots: usize,
     },
     /// The engine has stopped.
@@ -118,10 +118,10 @@ pub enum OpenError {
     Stopped,
 }
 
-/// Why a command could not be handed over. The command comes back.
+/// Why a command was not submitted. Returns the command.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum SubmitError {
-    /// The session has not taken the commands before it yet.
+    /// The command queue is full.
     #[error("the session's command queue is full")]
     Full(Box<Command>),
     /// The session has ended.

@@ -1,4 +1,4 @@
-//! What a session reports.
+//! The events of a session.
 
 use std::time::Instant;
 
@@ -6,92 +6,92 @@ use std::time::Instant;
 use super::{Command, ModelInfo};
 use super::{ResponseId, SessionError};
 
-/// What a session reports. Events of one answer come in the order in which they were made; nothing is ever dropped.
+/// An event of a session. The events of one response come in order, and none is ever dropped.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Event {
-    /// Part of an answer's text: the next piece, never half a character.
+    /// The next piece of a response's text; never ends within a character.
     Text {
-        /// The answer.
+        /// The response.
         response: ResponseId,
-        /// What to append to the transcript.
+        /// The piece.
         text: String,
     },
-    /// Part of an answer's sound: the samples that one codec frame added, in -1..1 at [`ModelInfo::output_rate`].
+    /// The samples of one codec frame of a response, in -1..1 at [`ModelInfo::output_rate`].
     Audio {
-        /// The answer.
+        /// The response.
         response: ResponseId,
         /// Index of the codec frame, from 0.
         frame: u64,
         /// Mono samples; their number may vary, at the start for instance.
         samples: Vec<f32>,
-        /// When the parts of the first frame were ready; on frame 0 only.
+        /// Times of the first packet's steps; on frame 0 only.
         stamps: Option<Stamps>,
     },
-    /// The model calls a tool. Its arguments follow in pieces; a call is complete when the next one begins or the answer ends.
+    /// The model calls a tool. The arguments follow in pieces; a call is complete when the next one begins or the response ends.
     ToolCall {
-        /// The answer.
+        /// The response.
         response: ResponseId,
-        /// Which call of the answer, from 0.
+        /// Index of the call within the response, from 0.
         call: u32,
         /// Name of the tool.
         name: String,
     },
-    /// More of a call's arguments.
+    /// The next piece of a call's arguments.
     ToolArguments {
-        /// The answer.
+        /// The response.
         response: ResponseId,
-        /// Which call of the answer.
+        /// Index of the call within the response.
         call: u32,
-        /// JSON text that follows what came before.
+        /// The piece, JSON text.
         arguments: String,
     },
-    /// An answer is complete; the session goes on.
+    /// A response is complete; the session goes on.
     SegmentFinished {
-        /// The answer.
+        /// The response.
         response: ResponseId,
         /// Why it ended.
         reason: FinishReason,
         /// What it took.
         usage: Usage,
     },
-    /// Everything that was asked for before [`Command::Finish`] is complete.
+    /// Every response requested before [`Command::Finish`] is complete.
     Finished,
     /// A command failed. The session lives on unless [`SessionError::is_fatal`] holds; then this is its last event.
     Failed {
-        /// The answer that failed, if it was one.
+        /// The response that failed, if it was one.
         response: Option<ResponseId>,
-        /// What happened.
+        /// The error.
         error: SessionError,
     },
 }
 
-/// Why an answer ended.
+/// Why a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {
-    /// The model ended it.
+    /// The model's stop token.
     Stop,
-    /// `max_tokens`, the model's frame limit or the context was reached.
+    /// `max_tokens`, the model's frame limit or the context's end.
     Length,
-    /// The caller cancelled it.
+    /// [`Command::Cancel`].
     Cancelled,
 }
 
-/// What an answer took.
+/// Token and frame counts of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Text tokens of the prompt, template included.
     pub input_text_tokens: u32,
     /// Audio tokens of the prompt.
     pub input_audio_tokens: u32,
-    /// Prompt tokens that were already in the cache when the answer was asked for.
+    /// Prompt tokens that were cached when the response began.
     pub cached_tokens: u32,
-    /// Text tokens of the answer.
+    /// Text tokens of the response.
     pub output_text_tokens: u32,
-    /// Codec frames of the answer.
+    /// Codec frames of the response.
     pub output_audio_frames: u32,
 }
 
-/// When the parts of an answer's first sound were ready, all on the engine's monotonic clock.
+/// Times on the way to a response's first samples, on the engine's monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stamps {
     /// The engine took the `Respond` command.

@@ -1,8 +1,8 @@
-//! Both ends of a conversation's queues.
+//! Both ends of a session's queues.
 
 use super::{COMMAND_QUEUE, Command, EVENT_QUEUE, Event, SubmitError};
 
-/// The caller's end of one conversation. See the module's description.
+/// The caller's end of a session: submits commands, receives events. Dropping it ends the session.
 #[derive(Debug)]
 pub struct SessionHandle {
     commands: flume::Sender<Command>,
@@ -10,7 +10,7 @@ pub struct SessionHandle {
     wake: Wake,
 }
 
-/// The engine's end of one conversation.
+/// The engine's end of a session.
 #[derive(Debug)]
 pub struct Peer {
     /// Commands of the caller; disconnected once the handle is dropped.
@@ -19,13 +19,13 @@ pub struct Peer {
     pub events: flume::Sender<Event>,
 }
 
-/// Tells the engine that something may be runnable: a command came, room for events was made, a handle was dropped.
-/// Clones and repeated calls collapse into one pending signal.
+/// Signals the engine that something may be runnable: a command was submitted, an event was read, a handle was dropped.
+/// Clones share one pending signal; repeated calls collapse into it.
 #[derive(Debug, Clone)]
 pub struct Wake(flume::Sender<()>);
 
 impl Wake {
-    /// A signal and the end that waits for it.
+    /// A signal and its receiver.
     pub fn new() -> (Self, flume::Receiver<()>) {
         let (tx, rx) = flume::bounded(1);
         (Self(tx), rx)
@@ -33,12 +33,12 @@ impl Wake {
 
     /// Never blocks.
     pub fn signal(&self) {
-        // A full queue is a signal that has not been seen yet, and a closed one has nobody left to tell.
+        // A full queue holds a signal already; a closed one means that the engine has stopped.
         let _ = self.0.try_send(());
     }
 }
 
-/// Both ends of a new conversation; `wake` is signalled whenever the engine's end has something to do.
+/// Both ends of a new session. `wake` is signalled after every action of the caller.
 pub fn link(wake: Wake) -> (SessionHandle, Peer) {
     let (command_tx, command_rx) = flume::bounded(COMMAND_QUEUE);
     let (event_tx, event_rx) = flume::bounded(EVENT_QUEUE);
@@ -46,7 +46,7 @@ pub fn link(wake: Wake) -> (SessionHandle, Peer) {
 }
 
 impl SessionHandle {
-    /// Hands a command over without waiting.
+    /// Submits a command without waiting.
     pub fn submit(&self, command: Command) -> Result<(), SubmitError> {
         let sent = self.commands.try_send(command).map_err(|error| match error {
             flume::TrySendError::Full(command) => SubmitError::Full(Box::new(command)),
@@ -56,7 +56,7 @@ impl SessionHandle {
         sent
     }
 
-    /// Hands a command over, waiting for room on this thread.
+    /// Submits a command; blocks this thread while the queue is full.
     pub fn submit_blocking(&self, command: Command) -> Result<(), SubmitError> {
         match self.submit(command) {
             Err(SubmitError::Full(command)) => {
@@ -68,7 +68,7 @@ impl SessionHandle {
         }
     }
 
-    /// Hands a command over, waiting for room. Cancel safe: a dropped future has handed over all or nothing.
+    /// Submits a command; waits while the queue is full. Cancel safe: a dropped future has submitted the command or not at all.
     pub async fn submit_async(&self, command: Command) -> Result<(), SubmitError> {
         match self.submit(command) {
             Err(SubmitError::Full(command)) => {
@@ -80,14 +80,14 @@ impl SessionHandle {
         }
     }
 
-    /// The next event, or `None` once the session has ended and everything was read. Cancel safe.
+    /// The next event; `None` once the session has ended and every event was read. Cancel safe.
     pub async fn next_event(&self) -> Option<Event> {
         let event = self.events.recv_async().await.ok();
         self.wake.signal();
         event
     }
 
-    /// The next event, waiting on this thread, or `None` once the session has ended and everything was read.
+    /// The next event; blocks this thread. `None` once the session has ended and every event was read.
     pub fn next_event_blocking(&self) -> Option<Event> {
         let event = self.events.recv().ok();
         self.wake.signal();
@@ -105,13 +105,13 @@ impl SessionHandle {
 }
 
 impl SessionHandle {
-    /// Ends the conversation and waits until the engine has freed everything that it held.
+    /// Ends the session and blocks until the engine has freed everything that it held.
     pub fn close(mut self) {
         self.hang_up();
         while self.events.recv().is_ok() {}
     }
 
-    /// The engine sees the disconnection when it looks: so disconnect first, then wake it.
+    /// Disconnects before the signal, so that the woken engine sees the disconnection.
     fn hang_up(&mut self) {
         let (closed, _) = flume::bounded(1);
         drop(std::mem::replace(&mut self.commands, closed));

@@ -1,15 +1,15 @@
-//! The handle that a caller of the engine holds: commands in, events out, both bounded.
+//! The API of the speech engine: session handles that take commands and give events over bounded queues.
 //!
-//! A [`SessionHandle`] is one caller's conversation. It is runtime-neutral: every operation exists in a blocking and an
-//! async form. The engine thread never waits for it: a session whose event queue is full is simply not run until
-//! the caller has read. Dropping the handle frees everything that the session held in every stage.
+//! A [`SessionHandle`] is one session. It is runtime-neutral: each operation has a blocking and an async form. The engine
+//! thread never waits for a caller: a session whose event queue is full is not runnable until the caller has read. Dropping
+//! the handle ends the session and frees what it held.
 //!
-//! - [`command`]: what a caller asks for
-//! - [`event`]: what a session reports
-//! - [`error`]: what can go wrong
+//! - [`command`]: commands of the caller
+//! - [`event`]: events of a session
+//! - [`error`]: errors
 //! - [`handle`]: both ends of the queues
 //!
-//! [`link`] makes both ends; the engine uses the other one ([`Peer`]), and so does a scripted engine in a test.
+//! [`link`] makes both ends. The engine holds the other one ([`Peer`]); so does a scripted engine in tests.
 
 pub mod command;
 pub mod error;
@@ -23,39 +23,39 @@ pub use error::{OpenError, SessionError, SubmitError};
 pub use event::{Event, FinishReason, Stamps, Usage};
 pub use handle::{Peer, SessionHandle, Wake, link};
 
-/// Commands that may wait in a session before [`SessionHandle::submit`] answers [`SubmitError::Full`].
+/// Capacity of a session's command queue; beyond it [`SessionHandle::submit`] returns [`SubmitError::Full`].
 pub const COMMAND_QUEUE: usize = 256;
-/// Events that may wait for the caller; a session with a full queue is not run. At one event a codec frame of 80 ms
-/// and some text in between this is about 10 s of unsent speech.
+/// Capacity of a session's event queue; a session with a full one is not runnable. At one event a codec frame of 80 ms and
+/// some text in between this is about 10 s of unsent speech.
 pub const EVENT_QUEUE: usize = 192;
 
-/// What a client has to know of the model that is served.
+/// Properties of the served model.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelInfo {
-    /// A name to show, from the checkpoint's folder.
+    /// Display name, from the checkpoint's folder.
     pub name: String,
-    /// Voices that an answer may ask for.
+    /// Names of the voices.
     pub voices: Vec<String>,
-    /// The one used when an answer names none.
+    /// The voice of requests that name none.
     pub default_voice: String,
-    /// Samples a second expected by [`Command::Append`].
+    /// Sampling rate of [`Command::Append`], in Hz.
     pub input_rate: u32,
-    /// Samples a second in [`Event::Audio`].
+    /// Sampling rate of [`Event::Audio`], in Hz.
     pub output_rate: u32,
     /// Duration of one codec frame.
     pub frame: Duration,
-    /// Tokens that a history may hold.
+    /// Tokens of a prompt and its response, at most.
     pub context_tokens: u32,
-    /// Whether its prompts have a place for tools.
+    /// Whether the model can call tools.
     pub tools: bool,
 }
 
-/// An engine as its callers see it; a scripted one stands in for it in tests.
+/// An engine as its callers see it. Tests use a scripted one.
 pub trait SpeechEngine: Send + Sync + 'static {
-    /// The model that is served.
+    /// The served model.
     fn info(&self) -> &ModelInfo;
-    /// A new conversation, or [`OpenError::Full`] at once.
+    /// Opens a session, or returns [`OpenError::Full`] at once.
     fn open(&self) -> Result<SessionHandle, OpenError>;
-    /// Sessions open now, and the most there can be.
+    /// Open sessions and session slots.
     fn occupancy(&self) -> (usize, usize);
 }

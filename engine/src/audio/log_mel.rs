@@ -172,7 +172,7 @@ impl LogMelStream {
                 closed.push(self.close());
             }
         }
-        self.forget();
+        self.evict();
     }
 
     /// Ends the turn: the window that is still open, whose last frames see the turn reflected at its end. `None` if it
@@ -243,8 +243,8 @@ impl LogMelStream {
         MelWindow { frames: data.len() / self.tables.config.feature_size, data }
     }
 
-    /// Drops samples that no frame to come sees.
-    fn forget(&mut self) {
+    /// Drops samples that no later frame needs.
+    fn evict(&mut self) {
         let LogMelConfig { n_fft, hop_length, .. } = self.tables.config;
         let needed = (self.next_frame * hop_length).saturating_sub(n_fft / 2);
         let unneeded = needed.saturating_sub(self.kept_from).min(self.kept.len());

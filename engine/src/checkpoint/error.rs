@@ -1,4 +1,4 @@
-//! What can be wrong with a checkpoint, in words for the person who named its folder: every message holds the file and
+//! Errors of checkpoints, for the person who set the folder: every message holds the file and
 //! the field or tensor, and what to do.
 
 use std::io;

@@ -92,9 +92,9 @@ impl Weights {
         let mut opened = BTreeMap::new();
         for (tensor, shard) in &index.weight_map {
             if !opened.contains_key(shard.as_str()) {
-                // A shard lies beside its index; a path could name any file of this machine.
-                let beside = Path::new(shard).file_name().is_some_and(|name| name == shard.as_str());
-                if !beside || !files.has(shard) {
+                // A shard lies in its index's folder; a path could name any file of this machine.
+                let in_folder = Path::new(shard).file_name().is_some_and(|name| name == shard.as_str());
+                if !in_folder || !files.has(shard) {
                     let (shard, tensor) = (shard.clone(), tensor.clone());
                     return Err(CheckpointError::MissingShard { index: label, shard, tensor });
                 }
@@ -170,7 +170,7 @@ impl Weights {
 fn map(path: &Path) -> std::io::Result<Mmap> {
     let file = File::open(path)?;
     // SAFETY: the map is private to `Weights` and only ever read as plain bytes, for which every bit pattern is valid.
-    // What remains is that nobody shortens or rewrites the file while it is mapped: a served checkpoint is not edited
+    // What remains is that no process truncates or rewrites the file while it is mapped: a served checkpoint is not edited
     // in place (documented at `Checkpoint`), and `Weights` lives only until the models have copied what they need.
     unsafe { Mmap::map(&file) }
 }

@@ -12,13 +12,13 @@ use thiserror::Error;
 
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
 use crate::config::{ConfigError, EngineConfig};
-use crate::stage::{Lanes, Model};
+use crate::stage::{Model, Slots};
 
-/// A kind of checkpoint that can be served.
+/// A model family.
 pub struct Family {
     /// The `architectures` entry that it claims.
     pub architecture: &'static str,
-    /// Loads it for the processor.
+    /// Loads it on the CPU.
     pub load_cpu: fn(Cpu, &Checkpoint, &EngineConfig) -> Result<Model<Tensor>, LoadError>,
 }
 
@@ -26,10 +26,9 @@ pub struct Family {
 pub const FAMILIES: &[Family] =
     &[Family { architecture: qwen3_omni_moe::config::ARCHITECTURE, load_cpu: qwen3_omni_moe::load::<Cpu> }];
 
-/// How many conversations the settings leave room for, each with all the memory that it may come to need: `context` positions
-/// (the model's, at most), of `position_bytes` each in all stages together. Fewer sessions than were asked for is no
-/// error; none is.
-pub fn lanes(config: &EngineConfig, context: usize, position_bytes: usize) -> Result<Lanes, ConfigError> {
+/// The slots that fit into the configured memory, each with room for a whole context: `context` positions (the settings may
+/// lower it) of `position_bytes` each, in all stages together. Fewer sessions than configured is no error; none is.
+pub fn slots(config: &EngineConfig, context: usize, position_bytes: usize) -> Result<Slots, ConfigError> {
     let context = context.min(config.session_tokens);
     let each = context * position_bytes;
     let affordable = (config.cache_mib << 20) / each.max(1);
@@ -39,9 +38,9 @@ pub fn lanes(config: &EngineConfig, context: usize, position_bytes: usize) -> Re
             format!("one session of {context} tokens takes {needed} MiB: allow more, or lower session_tokens");
         return Err(ConfigError::new("cache_mib", config.cache_mib, allowed));
     }
-    // Answers beside the conversations are a convenience: a third of what there is, at most.
-    let beside = config.beside.min(affordable / 3);
-    let sessions = config.sessions.min(affordable - beside);
+    // Sessions matter more than out-of-band responses, which get at most a third of the slots.
+    let out_of_band = config.out_of_band.min(affordable / 3);
+    let sessions = config.sessions.min(affordable - out_of_band);
     if sessions < config.sessions {
         tracing::warn!(
             sessions,
@@ -50,7 +49,7 @@ pub fn lanes(config: &EngineConfig, context: usize, position_bytes: usize) -> Re
             each >> 10
         );
     }
-    Ok(Lanes { sessions, beside, context })
+    Ok(Slots { sessions, out_of_band, context })
 }
 
 /// Why a checkpoint could not be loaded. Every message names the file and the field or tensor.
@@ -59,7 +58,7 @@ pub enum LoadError {
     /// A file, field or tensor.
     #[error(transparent)]
     Checkpoint(#[from] CheckpointError),
-    /// A setting that this model cannot follow.
+    /// A setting that this model does not support.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// A tensor that the device cannot take.
@@ -75,7 +74,7 @@ pub enum LoadError {
     },
 }
 
-/// Loads a checkpoint for the processor.
+/// Loads a checkpoint on the CPU.
 pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model<Tensor>, LoadError> {
     let found = checkpoint.architecture()?;
     let known = || FAMILIES.iter().map(|family| family.architecture).collect::<Vec<_>>().join(", ");

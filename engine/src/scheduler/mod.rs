@@ -1,13 +1,14 @@
-//! The tick loop: one thread that owns the models and moves every session forward in batches.
+//! The tick loop: one thread that owns the models and advances every session in batches.
 //!
-//! A tick takes commands, encodes closed windows of sound, tells the first stage of new prompts, and then steps each stage
-//! once, with those sessions that the [planner](crate::deadline) chooses. When nothing can be advanced the thread waits for a
-//! signal or for the next limit of a wait; it never waits for a caller.
+//! A tick takes commands, encodes closed audio windows, delivers new prompts to the first stage, and steps each stage once,
+//! with the slots that the [planner](crate::deadline) chooses. When nothing is runnable the thread blocks until a signal or
+//! the next timeout; it never waits for a caller.
 //!
-//! - this file: sessions come, speak, and go
-//! - `steps`: the stages' work and what becomes of it
+//! - this file: admission, commands, prompts, timeouts
+//! - `steps`: the stages' work and the routing of their output
 //!
-//! The stages know sessions by **lane**: one for each session's conversation, and some more for answers outside of them.
+//! Stages know **slots**: one for each session, which is also the session's key (`owner`) here, and further ones for
+//! out-of-band responses.
 
 mod steps;
 
@@ -18,56 +19,56 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Peer, SessionError};
 
-use crate::config::{EngineConfig, Waits};
-use crate::conversation::rounds::Room;
-use crate::conversation::{Conversation, Knowledge};
+use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
 use crate::hand_off::Edge;
+use crate::session::pending_response::ContextBudget;
+use crate::session::{ModelContext, Session};
 use crate::stage::{Item, Model};
 
-/// Windows encoded in one tick: sound that arrives faster than it is spoken must not hold up those who talk.
+/// Windows encoded in one tick: audio that arrives faster than real time must not delay other sessions.
 const MAX_WINDOWS: usize = 8;
-/// Events that one tick can make for one answer: a text, the frames that a codec step may hold, and an end.
+/// Events that one tick can send for one response: a text, the frames of a codec step, and an end.
 const EVENTS_PER_TICK: usize = 40;
 /// Commands of one session taken in one tick.
 const MAX_COMMANDS: usize = 64;
 
-/// What time it is; a test's clock goes as it is told.
+/// The clock; tests drive their own.
 pub type Clock = Box<dyn Fn() -> Instant + Send>;
 
-/// What came of a tick.
+/// Outcome of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tick {
-    /// Something was done; there may be more.
+    /// Something was done; more may be runnable.
     Moved,
-    /// Nothing can be done until somebody signals, or until then.
+    /// Nothing is runnable until a signal, or until then.
     Idle(Option<Instant>),
-    /// Everyone who could send sessions is gone.
+    /// The engine was dropped.
     Over,
 }
 
-/// Seconds that each stage has computed, by name; the encoder first.
+/// Time and number of steps of the encoder and each stage, by name.
 pub type Times = Vec<(&'static str, Duration, u64)>;
 
-/// See the module's description.
+/// The tick loop's state.
 pub struct Scheduler<T> {
     model: Model<T>,
-    waits: Waits,
-    /// Whether steps take many sessions at once.
+    timeouts: Timeouts,
+    /// Whether a step takes many slots; otherwise one each.
     batch: bool,
     planner: Planner,
-    /// One before each stage but the first.
+    /// The edge before each stage but the first.
     edges: Vec<Edge<T>>,
-    /// By lane.
-    sessions: BTreeMap<usize, Conversation<T>>,
-    free_lanes: Vec<usize>,
-    /// Lanes for answers outside of conversations, and whose they are.
-    free_beside: Vec<usize>,
-    beside: BTreeMap<usize, usize>,
-    /// Lanes that were in a batch that panicked: they are stepped alone until their answer is complete, so that only the
-    /// one at fault is ended by the next panic.
-    suspects: BTreeSet<usize>,
-    /// Since when a lane's sound waits to be read silently.
+    /// By owner.
+    sessions: BTreeMap<usize, Session<T>>,
+    free_slots: Vec<usize>,
+    /// Slots for out-of-band responses: the free ones, and the owner of each taken one.
+    free_out_of_band: Vec<usize>,
+    out_of_band: BTreeMap<usize, usize>,
+    /// Slots of a batch that panicked. Each is stepped alone until its response is complete, so that the next panic ends only
+    /// the session at fault.
+    quarantine: BTreeSet<usize>,
+    /// Since when a slot waits for silent prefill.
     silent_since: BTreeMap<usize, Instant>,
     arrivals: flume::Receiver<Peer>,
     gauges: Arc<Gauges>,
@@ -75,22 +76,22 @@ pub struct Scheduler<T> {
     times: Vec<(Duration, u64)>,
 }
 
-/// What an engine holds, for anyone to read at any time.
+/// Gauges of the engine, for other threads.
 #[derive(Debug, Default)]
 pub struct Gauges {
-    /// Sessions that are open, those included that the thread has not seen yet.
+    /// Open sessions, also those that the thread has not taken yet.
     pub open: AtomicUsize,
-    /// What [`Scheduler::held`] said when the thread last had nothing to do.
+    /// [`Scheduler::held`] when the thread last had nothing to do.
     pub held: AtomicUsize,
 }
 
 impl<T> Scheduler<T> {
-    /// Drives `model` for the sessions that arrive; `gauges.open` is counted down as they go.
+    /// A scheduler for `model` and the sessions that arrive. It counts `gauges.open` down as they end.
     pub fn new(model: Model<T>, config: &EngineConfig, arrivals: flume::Receiver<Peer>, gauges: Arc<Gauges>) -> Self {
         Self::with_clock(model, config, arrivals, gauges, Box::new(Instant::now))
     }
 
-    /// The same with a clock of its own.
+    /// The same with another clock.
     pub fn with_clock(
         model: Model<T>,
         config: &EngineConfig,
@@ -98,7 +99,7 @@ impl<T> Scheduler<T> {
         gauges: Arc<Gauges>,
         clock: Clock,
     ) -> Self {
-        let (sessions, lanes) = (model.lanes.sessions, model.lanes.total());
+        let (sessions, slots) = (model.slots.sessions, model.slots.total());
         let encoder = Limits { batch: MAX_WINDOWS, chunk: MAX_WINDOWS };
         let stages = model.stages.iter().map(|stage| {
             let settings = config.stage(stage.name());
@@ -109,17 +110,17 @@ impl<T> Scheduler<T> {
             .stages
             .iter()
             .skip(1)
-            .map(|stage| Edge::new(config.hand_off, config.stage(stage.name()).chunks(), lanes));
+            .map(|stage| Edge::new(config.hand_off, config.stage(stage.name()).chunks(), slots));
         Self {
-            waits: config.waits,
+            timeouts: config.timeouts,
             batch: config.batch,
             planner: Planner::new(config.order(), std::iter::once(encoder).chain(stages).collect()),
             edges: edges.collect(),
             sessions: BTreeMap::new(),
-            free_lanes: (0..sessions).rev().collect(),
-            free_beside: (sessions..lanes).rev().collect(),
-            beside: BTreeMap::new(),
-            suspects: BTreeSet::new(),
+            free_slots: (0..sessions).rev().collect(),
+            free_out_of_band: (sessions..slots).rev().collect(),
+            out_of_band: BTreeMap::new(),
+            quarantine: BTreeSet::new(),
             silent_since: BTreeMap::new(),
             arrivals,
             gauges,
@@ -129,7 +130,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Runs until everyone who could send sessions is gone.
+    /// Runs until the engine is dropped.
     pub fn run(mut self, wake: &flume::Receiver<()>) {
         loop {
             let waited = match self.tick() {
@@ -147,7 +148,7 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Does everything that can be done now, once.
+    /// Does everything that is runnable now, once.
     pub fn tick(&mut self) -> Tick {
         let now = (self.clock)();
         if !self.take_arrivals() {
@@ -161,24 +162,23 @@ impl<T> Scheduler<T> {
             return Tick::Moved;
         }
         self.gauges.held.store(self.held(), Ordering::Release);
-        Tick::Idle(self.next_limit())
+        Tick::Idle(self.next_timeout())
     }
 
-    /// Sessions that live.
+    /// Open sessions.
     pub fn sessions(&self) -> usize {
         self.sessions.len()
     }
 
-    /// Positions that the stages hold for all sessions together, and pieces that wait on edges and lanes that are taken:
-    /// all of it 0 once nobody is there.
+    /// Resources held for all sessions: cache blocks, pieces on edges, out-of-band slots, notes about slots. 0 without sessions.
     pub fn held(&self) -> usize {
-        let lanes = 0..self.model.lanes.total();
+        let slots = 0..self.model.slots.total();
         let stages: usize = self.model.stages.iter().map(|stage| stage.blocks()).sum();
-        let edges: usize = self.edges.iter().map(|edge| lanes.clone().map(|lane| edge.held(lane)).sum::<usize>()).sum();
-        stages + edges + self.beside.len() + self.suspects.len() + self.silent_since.len()
+        let edges: usize = self.edges.iter().map(|edge| slots.clone().map(|slot| edge.held(slot)).sum::<usize>()).sum();
+        stages + edges + self.out_of_band.len() + self.quarantine.len() + self.silent_since.len()
     }
 
-    /// What each stage has computed so far.
+    /// Time that each stage has computed so far.
     pub fn times(&self) -> Times {
         let names = std::iter::once("encoder").chain(self.model.stages.iter().map(|stage| stage.name()));
         names.zip(&self.times).map(|(name, &(time, steps))| (name, time, steps)).collect()
@@ -187,12 +187,12 @@ impl<T> Scheduler<T> {
     fn take_arrivals(&mut self) -> bool {
         loop {
             match self.arrivals.try_recv() {
-                Ok(peer) => match self.free_lanes.pop() {
-                    Some(lane) => {
-                        self.sessions.insert(lane, Conversation::new(peer, lane));
+                Ok(peer) => match self.free_slots.pop() {
+                    Some(slot) => {
+                        self.sessions.insert(slot, Session::new(peer, slot));
                     }
-                    // `gauges.open` counts lanes before a session is sent; dropping the peer ends it all the same.
-                    None => tracing::error!("a session arrived without a lane"),
+                    // The engine counts `gauges.open` before it sends a session. Dropping the peer ends this one.
+                    None => tracing::error!("no slot is free for a new session"),
                 },
                 Err(flume::TryRecvError::Empty) => return true,
                 Err(flume::TryRecvError::Disconnected) => return false,
@@ -202,12 +202,12 @@ impl<T> Scheduler<T> {
 
     fn take_commands(&mut self, now: Instant) -> bool {
         let mut moved = false;
-        let slots: Vec<usize> = self.sessions.keys().copied().collect();
-        for slot in slots {
+        let owners: Vec<usize> = self.sessions.keys().copied().collect();
+        for owner in owners {
             for _ in 0..MAX_COMMANDS {
-                let Some(session) = self.sessions.get_mut(&slot) else { break };
+                let Some(session) = self.sessions.get_mut(&owner) else { break };
                 if session.is_gone() {
-                    self.free(slot);
+                    self.close(owner);
                     moved = true;
                     break;
                 }
@@ -216,141 +216,142 @@ impl<T> Scheduler<T> {
                 }
                 let Some(command) = session.next_command() else { break };
                 moved = true;
-                let (session, mut model) = self.split(slot, now);
+                let (session, mut model) = self.split(owner, now);
                 let Some(session) = session else { break };
                 let stop = session.execute(command, &mut model);
-                let beside = session.lanes_beside();
-                self.note_beside(slot, &beside);
-                if let Some(lane) = stop {
-                    self.deliver(0, lane, Item::Abort);
-                    self.reclaim(lane);
+                let out_of_band = session.out_of_band_slots();
+                self.note_out_of_band(owner, &out_of_band);
+                if let Some(slot) = stop {
+                    self.deliver(0, slot, Item::Abort);
+                    self.reclaim(slot);
                 }
             }
-            let (Some(session), mut model) = self.split(slot, now) else { continue };
+            let (Some(session), mut model) = self.split(owner, now) else { continue };
             if session.has_room(EVENTS_PER_TICK) {
                 session.read_slices(&mut model);
-                session.tell_end();
+                session.report_finished();
             }
         }
         moved
     }
 
-    /// One session beside what it has to know.
-    fn split(&mut self, slot: usize, now: Instant) -> (Option<&mut Conversation<T>>, Knowledge<'_, T>) {
-        let model = Knowledge {
+    /// A session together with the parts of the model that it uses.
+    fn split(&mut self, owner: usize, now: Instant) -> (Option<&mut Session<T>>, ModelContext<'_, T>) {
+        let model = ModelContext {
             tokenizer: &self.model.tokenizer,
             log_mel: &self.model.log_mel,
             voices: &self.model.voices,
             prompt: self.model.prompt.as_ref(),
-            lanes: &mut self.free_beside,
+            free_slots: &mut self.free_out_of_band,
             now,
         };
-        (self.sessions.get_mut(&slot), model)
+        (self.sessions.get_mut(&owner), model)
     }
 
-    /// Notes whose the lanes are that a session has for answers outside of its conversation.
-    fn note_beside(&mut self, slot: usize, lanes: &[usize]) {
-        self.beside.retain(|lane, owner| *owner != slot || lanes.contains(lane));
-        self.beside.extend(lanes.iter().map(|&lane| (lane, slot)));
+    /// Notes the out-of-band slots of a session.
+    fn note_out_of_band(&mut self, owner: usize, slots: &[usize]) {
+        self.out_of_band.retain(|slot, of| *of != owner || slots.contains(slot));
+        self.out_of_band.extend(slots.iter().map(|&slot| (slot, owner)));
     }
 
-    /// Whose a lane is.
-    fn owner(&self, lane: usize) -> usize {
-        self.beside.get(&lane).copied().unwrap_or(lane)
+    /// The session that a slot belongs to.
+    fn owner(&self, slot: usize) -> usize {
+        self.out_of_band.get(&slot).copied().unwrap_or(slot)
     }
 
-    /// Frees a lane for other answers once the answer outside of a conversation that had it is over.
-    fn reclaim(&mut self, lane: usize) {
-        let Some(owner) = self.beside.get(&lane) else { return };
-        let taken = self.sessions.get(owner).is_some_and(|session| session.lanes_beside().contains(&lane));
+    /// Frees an out-of-band slot once no response has it.
+    fn reclaim(&mut self, slot: usize) {
+        let Some(owner) = self.out_of_band.get(&slot) else { return };
+        let taken = self.sessions.get(owner).is_some_and(|session| session.out_of_band_slots().contains(&slot));
         if !taken {
-            self.forget(lane);
-            self.beside.remove(&lane);
-            self.free_beside.push(lane);
+            self.reset(slot);
+            self.out_of_band.remove(&slot);
+            self.free_out_of_band.push(slot);
         }
     }
 
-    /// Ends a session: every stage forgets it.
-    fn free(&mut self, slot: usize) {
-        let Some(session) = self.sessions.remove(&slot) else { return };
-        self.forget(slot);
-        for lane in session.lanes_beside() {
-            self.forget(lane);
-            self.beside.remove(&lane);
-            self.free_beside.push(lane);
+    /// Ends a session and resets its slots.
+    fn close(&mut self, owner: usize) {
+        let Some(session) = self.sessions.remove(&owner) else { return };
+        self.reset(owner);
+        for slot in session.out_of_band_slots() {
+            self.reset(slot);
+            self.out_of_band.remove(&slot);
+            self.free_out_of_band.push(slot);
         }
-        self.free_lanes.push(slot);
-        // Nobody who counts on its lane may find that something is still held.
+        self.free_slots.push(owner);
+        // Before `open`, so that a caller that finds the slot free also finds its resources released.
         self.gauges.held.store(self.held(), Ordering::Release);
         self.gauges.open.fetch_sub(1, Ordering::AcqRel);
-        // Last, because who waits for the end of the session's events may count on its lane.
+        // Last, because dropping it closes the event queue, and a caller may wait for that to open the next session.
         drop(session);
     }
 
-    fn forget(&mut self, lane: usize) {
+    /// Frees everything that stages and edges hold for a slot.
+    fn reset(&mut self, slot: usize) {
         for stage in &mut self.model.stages {
-            stage.free(lane);
+            stage.free(slot);
         }
         for edge in &mut self.edges {
-            edge.free(lane);
+            edge.free(slot);
         }
-        self.suspects.remove(&lane);
-        self.silent_since.remove(&lane);
+        self.quarantine.remove(&slot);
+        self.silent_since.remove(&slot);
     }
 
     fn update_prompts(&mut self, now: Instant) -> bool {
         let mut moved = false;
-        let slots: Vec<usize> = self.sessions.keys().copied().collect();
-        let room = Room { context: self.model.lanes.context, max_tokens: self.model.max_tokens };
-        for slot in slots {
-            let lanes = match self.sessions.get(&slot) {
+        let owners: Vec<usize> = self.sessions.keys().copied().collect();
+        let budget = ContextBudget { context: self.model.slots.context, max_tokens: self.model.max_tokens };
+        for owner in owners {
+            let slots = match self.sessions.get(&owner) {
                 Some(session) if session.has_room(EVENTS_PER_TICK) => session.startable(),
                 _ => continue,
             };
-            for lane in lanes {
-                let (Some(session), model) = self.split(slot, now) else { continue };
-                let Some((elements, answer)) = session.begin(lane, &model, room) else { continue };
+            for slot in slots {
+                let (Some(session), model) = self.split(owner, now) else { continue };
+                let Some((elements, params)) = session.begin(slot, &model, budget) else { continue };
                 moved = true;
-                let (tokens, limit) = (elements.len() as u32, room.context as u32);
+                let (tokens, limit) = (elements.len() as u32, budget.context as u32);
                 if tokens >= limit {
-                    self.fail(lane, SessionError::ContextFull { tokens, limit });
+                    self.fail(slot, SessionError::ContextFull { tokens, limit });
                     continue;
                 }
-                self.deliver(0, lane, Item::Prompt { elements, answer: Some(answer) });
-                let cached = self.model.stages[0].held(lane);
-                if let Some(session) = self.sessions.get_mut(&slot) {
-                    session.note_cached(lane, cached);
+                self.deliver(0, slot, Item::Prompt { elements, response: Some(params) });
+                let cached = self.model.stages[0].held(slot);
+                if let Some(session) = self.sessions.get_mut(&owner) {
+                    session.note_cached(slot, cached);
                 }
             }
-            let (Some(session), model) = self.split(slot, now) else { continue };
-            if let Some(elements) = session.silent_prompt(&model, room.context)
-                && elements.len() < room.context
+            let (Some(session), model) = self.split(owner, now) else { continue };
+            if let Some(elements) = session.silent_prompt(&model, budget.context)
+                && elements.len() < budget.context
             {
-                self.deliver(0, slot, Item::Prompt { elements, answer: None });
+                self.deliver(0, owner, Item::Prompt { elements, response: None });
             }
         }
         moved
     }
 
-    /// Ends sessions that waited longer than they may.
+    /// Ends sessions whose timeouts have passed.
     fn end_overdue(&mut self, now: Instant) -> bool {
         let mut overdue = Vec::new();
-        for (&slot, session) in &mut self.sessions {
-            let limits = session.waits(EVENTS_PER_TICK, now, &self.waits);
-            overdue.extend(limits.into_iter().find(|(until, _)| *until <= now).map(|(_, error)| (slot, error)));
+        for (&owner, session) in &mut self.sessions {
+            let limits = session.timeouts(EVENTS_PER_TICK, now, &self.timeouts);
+            overdue.extend(limits.into_iter().find(|(until, _)| *until <= now).map(|(_, error)| (owner, error)));
         }
         let any = !overdue.is_empty();
-        for (slot, error) in overdue {
-            tracing::warn!(%error, "a session waited too long and ends");
-            self.fail(slot, error);
+        for (owner, error) in overdue {
+            tracing::warn!(%error, "a session timed out and ends");
+            self.fail(owner, error);
         }
         any
     }
 
-    fn next_limit(&mut self) -> Option<Instant> {
+    fn next_timeout(&mut self) -> Option<Instant> {
         let now = (self.clock)();
-        let waits = self.waits;
-        let limits = |session: &mut Conversation<T>| session.waits(EVENTS_PER_TICK, now, &waits);
+        let timeouts = self.timeouts;
+        let limits = |session: &mut Session<T>| session.timeouts(EVENTS_PER_TICK, now, &timeouts);
         self.sessions.values_mut().flat_map(limits).map(|(until, _)| until).min()
     }
 }

@@ -1,4 +1,4 @@
-//! The stages' work in a tick, and what becomes of what they make.
+//! The stages' work in a tick, and the routing of their output.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,18 +10,18 @@ use super::{EVENTS_PER_TICK, Scheduler};
 use crate::deadline::{Share, Urgency, Want};
 use crate::stage::{End, Item, MelInput, Outbox, Work};
 
-/// The encoder among what is planned; stages follow.
+/// Index of the encoder in the plan; the stages follow.
 const ENCODER: usize = 0;
 
 impl<T> Scheduler<T> {
-    /// Encodes and steps each stage once, with those whom the planner chooses.
+    /// Runs the encoder and each stage once, with the slots that the planner chooses.
     pub(super) fn work(&mut self, now: Instant) -> bool {
         let mut wants: Vec<Vec<Want>> = (0..=self.model.stages.len()).map(|at| self.wants(at, now)).collect();
         let mut budget = self.planner.budget(now, &wants);
         let mut moved = false;
         for at in 0..wants.len() {
             if at > ENCODER {
-                // The stages before may have made more of it.
+                // The stages before it may have produced more.
                 wants[at] = self.wants(at, now);
             }
             let shares = self.planner.plan(at, now, &wants[at], &wants[at + 1..], &mut budget);
@@ -43,50 +43,50 @@ impl<T> Scheduler<T> {
                 self.times[at].1 += 1;
             }
         }
-        let waiting: BTreeSet<usize> = wants.iter().flatten().map(|want| want.lane).collect();
-        self.silent_since.retain(|lane, _| waiting.contains(lane));
+        let waiting: BTreeSet<usize> = wants.iter().flatten().map(|want| want.slot).collect();
+        self.silent_since.retain(|slot, _| waiting.contains(slot));
         moved
     }
 
-    /// What every session wishes of the encoder or a stage.
+    /// The rows of every slot that the encoder or a stage could advance.
     fn wants(&mut self, at: usize, now: Instant) -> Vec<Want> {
         let mut wants = Vec::new();
-        let beside = self.beside.iter().map(|(&lane, &owner)| (lane, owner));
-        let lanes: Vec<(usize, usize)> = self.sessions.keys().map(|&lane| (lane, lane)).chain(beside).collect();
-        for (lane, owner) in lanes {
+        let out_of_band = self.out_of_band.iter().map(|(&slot, &owner)| (slot, owner));
+        let slots: Vec<(usize, usize)> = self.sessions.keys().map(|&slot| (slot, slot)).chain(out_of_band).collect();
+        for (slot, owner) in slots {
             let Some(session) = self.sessions.get(&owner) else { continue };
             let rows = match at {
-                ENCODER if lane == owner => session.pending.len(),
+                ENCODER if slot == owner => session.pending_windows.len(),
                 ENCODER => 0,
-                _ => self.model.stages[at - 1].ready(lane),
+                _ => self.model.stages[at - 1].ready(slot),
             };
             if rows == 0 || (at != ENCODER && !session.has_room(EVENTS_PER_TICK)) {
                 continue;
             }
-            let mut urgency = match (at, session.waits_since()) {
-                // Sound that an answer waits for.
+            let mut urgency = match (at, session.waiting_since()) {
+                // A response waits for this audio.
                 (ENCODER, Some(since)) => Urgency::First { since },
-                _ => session.urgency(lane, now),
+                _ => session.urgency(slot, now),
             };
             match &mut urgency {
-                Urgency::Silent { since } => *since = *self.silent_since.entry(lane).or_insert(now),
-                // What waits in later stages becomes sound before this does.
+                Urgency::Silent { since } => *since = *self.silent_since.entry(slot).or_insert(now),
+                // Rows that wait in later stages become audio before these do.
                 Urgency::Playing { runs_out } if at != ENCODER => {
-                    let ahead: usize = self.model.stages[at..].iter().map(|stage| stage.ready(lane)).sum();
+                    let ahead: usize = self.model.stages[at..].iter().map(|stage| stage.ready(slot)).sum();
                     *runs_out += self.model.codec.frame * u32::try_from(ahead).unwrap_or(u32::MAX).min(1000);
                 }
                 _ => {}
             }
-            let arrived = session.asked_at(lane).unwrap_or(now);
-            wants.push(Want { lane, rows, urgency, arrived });
+            let arrived = session.requested_at(slot).unwrap_or(now);
+            wants.push(Want { slot, rows, urgency, arrived });
         }
         wants
     }
 
-    /// Who is stepped together: everybody, but suspects each alone.
+    /// The batches of a step: one for all slots, and one for each quarantined slot.
     fn batches(&self, shares: Vec<Share>) -> Vec<Vec<Share>> {
         let (alone, together): (Vec<Share>, Vec<Share>) =
-            shares.into_iter().partition(|share| !self.batch || self.suspects.contains(&share.lane));
+            shares.into_iter().partition(|share| !self.batch || self.quarantine.contains(&share.slot));
         let together = (!together.is_empty()).then_some(together);
         together.into_iter().chain(alone.into_iter().map(|share| vec![share])).collect()
     }
@@ -94,39 +94,39 @@ impl<T> Scheduler<T> {
     fn encode(&mut self, shares: &[Share]) {
         let mut taken = Vec::new();
         for share in shares {
-            if let Some(session) = self.sessions.get_mut(&share.lane) {
-                let rows = share.rows.min(session.pending.len());
-                taken.extend(session.pending.drain(..rows).map(|window| (share.lane, window)));
+            if let Some(session) = self.sessions.get_mut(&share.slot) {
+                let rows = share.rows.min(session.pending_windows.len());
+                taken.extend(session.pending_windows.drain(..rows).map(|window| (share.slot, window)));
             }
         }
         let encoder = &mut self.model.encoder;
-        let mut encode = |windows: &[(usize, crate::hearing::PendingWindow)]| {
+        let mut encode = |windows: &[(usize, crate::audio_input::PendingWindow)]| {
             let inputs: Vec<_> =
                 windows.iter().map(|(_, window)| MelInput { mel: &window.mel.data, index: window.index }).collect();
             catch_unwind(AssertUnwindSafe(|| encoder.encode(&inputs))).ok()
         };
         let rows: Vec<_> = match encode(&taken) {
             Some(rows) => rows.into_iter().map(Some).collect(),
-            // An encoder keeps no state: each window is tried once more, alone.
+            // An encoder keeps no state, so each window is tried again alone.
             None => taken.chunks(1).map(|window| encode(window).and_then(|mut rows| rows.pop())).collect(),
         };
-        for ((lane, window), rows) in taken.into_iter().zip(rows) {
+        for ((slot, window), rows) in taken.into_iter().zip(rows) {
             match rows {
                 Some(rows) => {
-                    if let Some(session) = self.sessions.get_mut(&lane) {
-                        session.place(&window, rows);
+                    if let Some(session) = self.sessions.get_mut(&slot) {
+                        session.place_window(&window, rows);
                     }
                 }
-                None => self.fail(lane, internal("encoder")),
+                None => self.fail(slot, internal("encoder")),
             }
         }
     }
 
-    /// One batch of one stage.
+    /// Steps one batch of one stage.
     fn step(&mut self, index: usize, shares: &[Share]) {
-        // Whoever failed in a batch before this one is gone.
-        let present = shares.iter().filter(|share| self.model.stages[index].ready(share.lane) >= share.rows);
-        let work: Vec<Work> = present.map(|share| Work { slot: share.lane, rows: share.rows }).collect();
+        // Slots that failed in an earlier batch of this tick have nothing ready.
+        let present = shares.iter().filter(|share| self.model.stages[index].ready(share.slot) >= share.rows);
+        let work: Vec<Work> = present.map(|share| Work { slot: share.slot, rows: share.rows }).collect();
         if work.is_empty() {
             return;
         }
@@ -142,96 +142,100 @@ impl<T> Scheduler<T> {
             self.fail(slot, internal(name));
             return;
         }
-        tracing::error!(stage = name, sessions = work.len(), "a stage panicked: its batch is made again one by one");
+        tracing::error!(
+            stage = name,
+            sessions = work.len(),
+            "a stage panicked: the responses of its batch are replayed one by one"
+        );
         for Work { slot, .. } in work {
-            self.make_again(slot);
+            self.replay(slot);
         }
     }
 
-    /// Takes a lane's state back in every stage and makes what was being made of it once more, alone.
-    fn make_again(&mut self, lane: usize) {
-        self.forget(lane);
-        self.suspects.insert(lane);
+    /// Resets a slot, quarantines it and starts its response again.
+    fn replay(&mut self, slot: usize) {
+        self.reset(slot);
+        self.quarantine.insert(slot);
         let now = (self.clock)();
-        let owner = self.owner(lane);
+        let owner = self.owner(slot);
         let (Some(session), model) = self.split(owner, now) else { return };
-        if let Some((elements, answer)) = session.make_again(lane, &model) {
-            self.deliver(0, lane, Item::Prompt { elements, answer: Some(answer) });
+        if let Some((elements, params)) = session.replay(slot, &model) {
+            self.deliver(0, slot, Item::Prompt { elements, response: Some(params) });
         }
     }
 
-    /// Gives an item to a stage, and on to the stages after it what that makes at once.
-    pub(super) fn deliver(&mut self, index: usize, lane: usize, item: Item<T>) {
+    /// Delivers an item to a stage, and what that emits at once to the stages after it.
+    pub(super) fn deliver(&mut self, index: usize, slot: usize, item: Item<T>) {
         let mut out = Vec::new();
         let stage = &mut self.model.stages[index];
-        if catch_unwind(AssertUnwindSafe(|| stage.accept(lane, item, &mut out))).is_err() {
+        if catch_unwind(AssertUnwindSafe(|| stage.accept(slot, item, &mut out))).is_err() {
             let name = stage.name();
             tracing::error!(stage = name, "a stage panicked over an item: the session ends");
-            return self.fail(lane, internal(name));
+            return self.fail(slot, internal(name));
         }
         self.route(index, out);
     }
 
-    /// Hands on what stage `index` made: to the caller what concerns it, and to the next stage.
+    /// Routes the output of stage `index` to the session and to the next stage.
     fn route(&mut self, index: usize, out: Outbox<T>) {
         let last = index + 1 == self.model.stages.len();
-        for (lane, item) in out {
+        for (slot, item) in out {
             let now = (self.clock)();
-            let owner = self.owner(lane);
+            let owner = self.owner(slot);
             let Some(session) = self.sessions.get_mut(&owner) else { continue };
-            session.moved(lane, now);
+            session.note_progress(slot, now);
             match &item {
-                // A token of a tool call is nothing to be spoken.
-                Item::Token(id) if !session.token(lane, *id, now) => continue,
-                Item::Frame(_) => session.frame(lane, now),
+                // Tokens of tool calls are not spoken.
+                Item::Token(id) if !session.token(slot, *id, now) => continue,
+                Item::Frame(_) => session.frame(slot, now),
                 Item::Fail(error) => {
                     let error = error.clone();
-                    self.fail(lane, error);
+                    self.fail(slot, error);
                     continue;
                 }
                 _ => {}
             }
             if !last {
-                for item in self.edges[index].pass(lane, item) {
-                    self.deliver(index + 1, lane, item);
+                for item in self.edges[index].pass(slot, item) {
+                    self.deliver(index + 1, slot, item);
                 }
                 continue;
             }
             let rate = self.model.codec.sample_rate;
             match item {
-                Item::Samples(samples) => session.samples(lane, samples, rate, now),
-                Item::End(End::Stop) => self.finish(lane, FinishReason::Stop),
-                Item::End(End::Length) => self.finish(lane, FinishReason::Length),
-                Item::Abort => self.finish(lane, FinishReason::Cancelled),
+                Item::Samples(samples) => session.samples(slot, samples, rate, now),
+                Item::End(End::Stop) => self.finish(slot, FinishReason::Stop),
+                Item::End(End::Length) => self.finish(slot, FinishReason::Length),
+                Item::Abort => self.finish(slot, FinishReason::Cancelled),
                 _ => {}
             }
         }
     }
 
-    fn finish(&mut self, lane: usize, reason: FinishReason) {
-        self.suspects.remove(&lane);
-        let owner = self.owner(lane);
+    fn finish(&mut self, slot: usize, reason: FinishReason) {
+        self.quarantine.remove(&slot);
+        let owner = self.owner(slot);
         if let Some(session) = self.sessions.get_mut(&owner) {
-            session.finish(lane, reason);
+            session.finish(slot, reason);
         }
-        self.reclaim(lane);
+        self.reclaim(slot);
     }
 
-    /// Reports a failure. The stages forget the lane; if its session lives on they will read its prompt again.
-    pub(super) fn fail(&mut self, lane: usize, error: SessionError) {
+    /// Reports a failure and resets the slot. If the session goes on, its prompt is prefilled again.
+    pub(super) fn fail(&mut self, slot: usize, error: SessionError) {
         let fatal = error.is_fatal();
-        let owner = self.owner(lane);
+        let owner = self.owner(slot);
         if let Some(session) = self.sessions.get_mut(&owner) {
-            session.finish_failed(lane, error);
-            self.forget(lane);
-            self.reclaim(lane);
+            session.finish_failed(slot, error);
+            self.reset(slot);
+            self.reclaim(slot);
         }
         if fatal {
-            self.free(owner);
+            self.close(owner);
         }
     }
 }
 
 fn internal(stage: &'static str) -> SessionError {
-    SessionError::Internal { stage, message: "it panicked; the server's log says where".to_owned() }
+    SessionError::Internal { stage, message: "it panicked; the server's log has the place".to_owned() }
 }

@@ -1,5 +1,4 @@
-//! An engine without a thread: the test ticks it, and its clock goes as the test says. The same commands at the same
-//! ticks give the same run.
+//! An engine without a thread, ticked by the test on a virtual clock. Equal commands at equal ticks give equal runs.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use repartee_engine_api::{
     Command, Event, FinishReason, Peer, Respond, SessionError, SessionHandle, Usage, Wake, link,
 };
 
-/// A clock that stands still until it is moved.
+/// A virtual clock.
 #[derive(Clone)]
 pub struct Time {
     start: Instant,
@@ -35,7 +34,7 @@ impl Time {
     }
 }
 
-/// See the module's description.
+/// An engine ticked by the test.
 pub struct Driven<T> {
     pub scheduler: Scheduler<T>,
     pub time: Time,
@@ -44,15 +43,15 @@ pub struct Driven<T> {
     wake: Wake,
 }
 
-/// A real model.
+/// Loads a checkpoint into an engine.
 pub fn serve(folder: &Path, config: &EngineConfig) -> Driven<repartee_kernels::cpu::Tensor> {
     let checkpoint = Checkpoint::open(Source::Folder(folder.to_path_buf())).unwrap();
     drive(models::load(&checkpoint, config).unwrap(), config)
 }
 
-/// Any model.
+/// An engine of any model.
 pub fn drive<T>(model: Model<T>, config: &EngineConfig) -> Driven<T> {
-    let (arrivals, arriving) = flume::bounded(model.lanes.sessions);
+    let (arrivals, arriving) = flume::bounded(model.slots.sessions);
     let gauges = Arc::new(Gauges::default());
     let time = Time::new();
     let clock = time.clone();
@@ -66,11 +65,11 @@ impl<T> Driven<T> {
     pub fn open(&self) -> SessionHandle {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::Relaxed);
-        self.arrivals.try_send(peer).expect("tick first: more sessions arrive than there are lanes");
+        self.arrivals.try_send(peer).expect("tick first: more sessions arrive than there are slots");
         session
     }
 
-    /// Ticks until nothing moves.
+    /// Ticks until nothing is runnable.
     pub fn settle(&mut self) {
         while self.scheduler.tick() == Tick::Moved {}
     }
@@ -82,50 +81,50 @@ impl<T> Driven<T> {
         }
     }
 
-    /// Sends a command and lets it be taken; the engine may go on as far as it can.
+    /// Submits a command and ticks until nothing is runnable.
     pub fn send(&mut self, session: &SessionHandle, command: Command) {
         submit(session, command);
         self.settle();
     }
 
-    /// Asks, and reads until the answer is complete.
-    pub fn answer(&mut self, session: &SessionHandle, request: Respond) -> Result<Answer, SessionError> {
+    /// Requests a response and reads it to its end.
+    pub fn respond(&mut self, session: &SessionHandle, request: Respond) -> Result<Response, SessionError> {
         let response = request.response;
         submit(session, Command::Respond(request));
         self.listen(session, response)
     }
 
-    /// Reads until an answer is complete. News of other answers is a defect.
-    pub fn listen(&mut self, session: &SessionHandle, response: u64) -> Result<Answer, SessionError> {
-        let mut answer = Answer::default();
+    /// Reads a response to its end. Events of other responses fail the test.
+    pub fn listen(&mut self, session: &SessionHandle, response: u64) -> Result<Response, SessionError> {
+        let mut read = Response::default();
         loop {
             let Some(event) = session.try_next_event() else {
-                assert_eq!(self.scheduler.tick(), Tick::Moved, "answer {response} does not come: {answer:?}");
+                assert_eq!(self.scheduler.tick(), Tick::Moved, "response {response} does not end: {read:?}");
                 continue;
             };
-            match answer.take(response, event) {
+            match read.take(response, event) {
                 Ok(false) => {}
-                Ok(true) => return Ok(answer),
+                Ok(true) => return Ok(read),
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Ends everything and says what is still held: nothing, if all is well.
+    /// Ticks until nothing is runnable; the sessions and resources that are still held.
     pub fn left_behind(&mut self) -> (usize, usize) {
         self.settle();
         (self.scheduler.sessions(), self.scheduler.held())
     }
 }
 
-/// Hands a command over.
+/// Submits a command.
 pub fn submit(session: &SessionHandle, command: Command) {
     session.submit(command).unwrap();
 }
 
-/// What came of an answer.
+/// The events of one response, put together.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Answer {
+pub struct Response {
     pub text: String,
     pub samples: Vec<f32>,
     pub calls: Vec<(String, String)>,
@@ -133,8 +132,8 @@ pub struct Answer {
     pub usage: Usage,
 }
 
-impl Answer {
-    /// Takes an event; whether the answer is complete.
+impl Response {
+    /// Adds an event; whether the response is complete.
     pub fn take(&mut self, number: u64, event: Event) -> Result<bool, SessionError> {
         match event {
             Event::Text { response, text } => {
@@ -163,13 +162,13 @@ impl Answer {
                 assert!(response.is_none_or(|response| response == number));
                 return Err(error);
             }
-            Event::Finished => panic!("the stream ended before answer {number}"),
+            Event::Finished => panic!("the stream ended before response {number}"),
         }
         Ok(false)
     }
 
-    /// The same but for what it found cached, which is no part of what was said.
-    pub fn said(&self) -> (&str, &[f32], Option<FinishReason>, u32) {
+    /// Everything but what depends on the cache.
+    pub fn output(&self) -> (&str, &[f32], Option<FinishReason>, u32) {
         (&self.text, &self.samples, self.reason, self.usage.input_audio_tokens + self.usage.input_text_tokens)
     }
 }

@@ -55,7 +55,7 @@ impl Core {
         let item = self.number();
         let request = self.default_request(now);
         let (response, respond) = self.build_response(request);
-        self.command(Command::BeginSpeculation { item, answer: respond });
+        self.command(Command::BeginSpeculation { item, respond });
         self.speculation =
             Some(Speculation { item, response, deadline: now + DECISION_TIMEOUT, held: VecDeque::new() });
     }

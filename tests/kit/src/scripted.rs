@@ -204,7 +204,7 @@ impl Actor {
             Command::Append(samples) => self.heard += samples.len(),
             Command::Clear => self.heard = 0,
             Command::Commit { .. } => self.commit(),
-            Command::BeginSpeculation { answer, .. } => {
+            Command::BeginSpeculation { respond: answer, .. } => {
                 let heard = self.heard;
                 self.commit();
                 self.heard_before = heard;

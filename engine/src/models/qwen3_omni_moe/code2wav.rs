@@ -230,7 +230,7 @@ impl<O: Ops> Code2Wav<O> {
         }
     }
 
-    /// Decodes the next frames of several streams: `codes[codebook]` has one id a row, `chunks` says whose rows they are (at
+    /// Decodes the next frames of several streams: `codes[codebook]` has one id a row, `chunks` assigns the rows to slots (at
     /// most as many each as the state was made for). Returns the samples `[samples, 1]` and how many each slot got.
     pub fn forward(
         &self,

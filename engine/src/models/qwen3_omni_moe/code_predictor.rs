@@ -22,7 +22,7 @@ pub struct Completed<O: Ops> {
     pub codes: Vec<O::Ids>,
     /// The sum of the embeddings of all codes, codebook 0's included.
     pub embedding: O::T,
-    /// Raw logits of each codebook, kept only when asked for.
+    /// Raw logits of each codebook, kept only with `keep_logits`.
     pub logits: Vec<O::T>,
 }
 

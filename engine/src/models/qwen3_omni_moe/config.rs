@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::as_written;
+use super::raw_config;
 use crate::checkpoint::{CONFIG, Checkpoint, CheckpointError};
 
 /// What config.json calls this family.
@@ -18,16 +18,16 @@ pub const ARCHITECTURE: &str = "Qwen3OmniMoeForConditionalGeneration";
 /// The whole file.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Config {
-    /// Hears and writes.
+    /// The thinker: audio and text in, text out.
     #[serde(rename = "thinker_config")]
     pub thinker: ThinkerConfig,
-    /// Turns text into codec frames.
+    /// The talker: text in, codec frames out.
     #[serde(rename = "talker_config")]
     pub talker: TalkerConfig,
-    /// Turns codec frames into sound.
+    /// code2wav: codec frames in, samples out.
     #[serde(rename = "code2wav_config")]
     pub code2wav: Code2WavConfig,
-    /// False in checkpoints that only write; they have neither talker nor code2wav.
+    /// False in text-only checkpoints, which have neither talker nor code2wav.
     #[serde(default = "yes")]
     pub enable_audio_output: bool,
     /// `<|im_start|>`, which opens a message.
@@ -63,7 +63,7 @@ pub struct ThinkerConfig {
     #[serde(rename = "audio_config")]
     pub audio: AudioConfig,
     /// The language model.
-    #[serde(rename = "text_config", deserialize_with = "as_written::thinker_text")]
+    #[serde(rename = "text_config", deserialize_with = "raw_config::thinker_text")]
     pub text: TextConfig,
     /// `<|audio_start|>`.
     #[serde(default = "default::audio_start")]
@@ -173,7 +173,7 @@ pub struct Rope {
 #[derive(Debug, Clone, Deserialize)]
 pub struct TalkerConfig {
     /// The language model over the first codebook.
-    #[serde(rename = "text_config", deserialize_with = "as_written::talker_text")]
+    #[serde(rename = "text_config", deserialize_with = "raw_config::talker_text")]
     pub text: TextConfig,
     /// Fills in the other codebooks of a frame.
     #[serde(rename = "code_predictor_config")]
@@ -196,7 +196,7 @@ pub struct TalkerConfig {
     /// Stands where there is no codec token yet.
     #[serde(default = "default::codec_pad")]
     pub codec_pad_id: u32,
-    /// Says that the talker speaks at once.
+    /// Codec token for speech without thinking.
     #[serde(default = "default::codec_nothink")]
     pub codec_nothink_id: u32,
     /// Opens the empty thought.
@@ -206,13 +206,13 @@ pub struct TalkerConfig {
     #[serde(default = "default::codec_think_eos")]
     pub codec_think_eos_id: u32,
     /// Codec token of each voice, by lower-case name.
-    #[serde(default, deserialize_with = "as_written::null_is_empty")]
+    #[serde(default, deserialize_with = "raw_config::null_is_empty")]
     pub speaker_id: BTreeMap<String, u32>,
 }
 
 /// The code predictor: a small decoder that runs over the codebooks of one frame.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(from = "as_written::CodePredictor")]
+#[serde(from = "raw_config::RawCodePredictor")]
 pub struct CodePredictorConfig {
     /// Codes of one codebook.
     pub vocab_size: usize,
@@ -244,7 +244,7 @@ pub struct CodePredictorConfig {
 
 /// code2wav: a windowed transformer over frames, then upsampling convolutions.
 #[derive(Debug, Clone, Deserialize)]
-#[serde(from = "as_written::Code2Wav")]
+#[serde(from = "raw_config::RawCode2Wav")]
 pub struct Code2WavConfig {
     /// Codes of one codebook.
     pub codebook_size: usize,
@@ -373,7 +373,7 @@ mod tests {
 
     /// What an early published file leaves out is taken from the reference, and rotary parameters from their old place.
     #[test]
-    fn absent_fields_take_the_references_values_and_old_rope_names_are_read() {
+    fn absent_fields_take_the_references_defaults() {
         let config: Config = serde_json::from_value(json!({
             "thinker_config": {
                 "audio_config": {"d_model": 64},
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_have_experts_by_step_and_exception() {
+    fn expert_layers_follow_step_and_exceptions() {
         let text = |step: usize, dense: &[usize], experts: usize| -> Vec<usize> {
             let config: ThinkerConfig = serde_json::from_value(json!({
                 "audio_config": {},

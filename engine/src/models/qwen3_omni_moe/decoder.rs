@@ -113,7 +113,7 @@ impl<O: Ops> Decoder<O> {
         self.layers.len() * 2 * self.shape.attention.kv_heads * self.shape.attention.head_dim * size_of::<f32>()
     }
 
-    /// The rows after all layers, before the last norm; and, if asked for, as they entered layer `tap`.
+    /// The rows after all layers, before the last norm, and the rows that entered layer `tap`.
     pub fn forward(
         &self,
         ops: &O,

@@ -5,7 +5,7 @@ use repartee_kernels::Ops;
 use super::audio_tower::{AudioTower, Window, tokens};
 use crate::stage::{AudioRows, Encoder, MelInput};
 
-/// See the module's description.
+/// The audio tower and the number of mel bins.
 pub struct AudioEncoder<O: Ops> {
     ops: O,
     tower: AudioTower<O>,
@@ -25,7 +25,7 @@ where
     O::Weight: Send,
 {
     fn encode(&mut self, windows: &[MelInput<'_>]) -> Vec<AudioRows<O::T>> {
-        // A window before it in the turn held at least one full chunk.
+        // Every window but a turn's last holds at least one full chunk.
         let inputs: Vec<_> = windows.iter().map(|w| Window { mel: w.mel, follows_full_chunk: w.index > 0 }).collect();
         let rows = self.tower.forward(&self.ops, &inputs);
         let mut from = 0;

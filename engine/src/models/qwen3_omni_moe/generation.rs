@@ -1,4 +1,4 @@
-//! How this family samples unless an answer asks otherwise: generation_config.json, completed by the defaults of the
+//! generation_config.json: sampling of this family, unless a request says otherwise. Absent fields take the defaults of the
 //! reference's `generate`.
 
 use repartee_engine_api::Sampling;
@@ -20,19 +20,19 @@ pub struct GenerationConfig {
     pub eos_token_ids: Vec<u32>,
     /// The thinker: greedy unless the file says `do_sample`.
     pub thinker: Sampling,
-    /// Most text tokens of an answer.
+    /// Upper bound of text tokens of a response.
     pub thinker_max_new_tokens: u32,
     /// The talker, over the first codebook.
     pub talker: Sampling,
-    /// Most codec frames of an answer.
+    /// Upper bound of codec frames of a response.
     pub talker_max_new_tokens: u32,
     /// The code predictor: greedy exactly when the talker is.
     pub code_predictor: Sampling,
 }
 
-/// The file as it is written. Fields without a prefix are the thinker's.
+/// The file as written. Fields without a prefix are the thinker's.
 #[derive(Debug, Default, Deserialize)]
-struct Written {
+struct RawGenerationConfig {
     eos_token_id: Option<Ids>,
     thinker_eos_token_id: Option<Ids>,
     do_sample: Option<bool>,
@@ -66,8 +66,8 @@ enum Ids {
 impl GenerationConfig {
     /// Reads generation_config.json if there is one; without `eos_token_id` the end of a message ends the text.
     pub fn load(checkpoint: &Checkpoint, config: &Config) -> Result<Self, CheckpointError> {
-        let written: Written = checkpoint.json_file(FILE)?.unwrap_or_default();
-        let generation = written.resolve(config.im_end_token_id);
+        let raw: RawGenerationConfig = checkpoint.json_file(FILE)?.unwrap_or_default();
+        let generation = raw.resolve(config.im_end_token_id);
         let checked = generation.validate(config.thinker.text.vocab_size);
         checked.map_err(|value| CheckpointError::BadValue { file: checkpoint.label(FILE), value })?;
         Ok(generation)
@@ -99,7 +99,7 @@ impl GenerationConfig {
     }
 }
 
-impl Written {
+impl RawGenerationConfig {
     fn resolve(self, end_of_message: u32) -> GenerationConfig {
         let eos_token_ids = match self.thinker_eos_token_id.or(self.eos_token_id) {
             Some(Ids::One(id)) => vec![id],

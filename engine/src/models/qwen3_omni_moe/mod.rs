@@ -1,9 +1,8 @@
 //! Qwen3-Omni: audio tower, thinker, talker with code predictor, code2wav.
 //!
 //! The model files read like the reference, `transformers` 5.23 `models/qwen3_omni_moe`, and say where they follow which
-//! class; [`stages`] drives them for many sessions at once. Vision is not built: its weights are ignored.
+//! class; [`stages`] runs them for many slots at once. Vision is not built: its weights are ignored.
 
-mod as_written;
 pub mod audio_tower;
 pub mod code2wav;
 pub mod code_predictor;
@@ -12,6 +11,7 @@ pub mod decoder;
 mod encoder;
 pub mod generation;
 pub mod prompt;
+mod raw_config;
 pub mod stages;
 pub mod talker;
 pub mod thinker;
@@ -32,7 +32,7 @@ use self::stages::{Code2WavStage, TalkerStage, ThinkerStage};
 use self::talker::Talker;
 use self::thinker::Thinker;
 use super::weights::Weights;
-use super::{LoadError, lanes};
+use super::{LoadError, slots};
 use crate::audio::log_mel::{LogMel, LogMelConfig};
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
@@ -93,9 +93,9 @@ where
 
     settings.check_stages(&STAGES)?;
     let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
-    let lanes = lanes(settings, context, thinker.model.position_bytes() + talker.model.position_bytes())?;
+    let slots = slots(settings, context, thinker.model.position_bytes() + talker.model.position_bytes())?;
     let thinker = Arc::new(thinker);
-    let header = template.answer_header();
+    let header = template.response_header();
     let codec = &config.code2wav;
     let samples_per_frame = codec.samples_per_frame();
     let left_context = settings.stage("code2wav").left_context;
@@ -107,13 +107,13 @@ where
             Box::new(ThinkerStage::new(
                 ops.clone(),
                 Arc::clone(&thinker),
-                lanes,
+                slots,
                 generation.eos_token_ids.clone(),
                 generation.thinker,
                 config.thinker.text.vocab_size,
             )),
-            Box::new(TalkerStage::new(ops.clone(), thinker, talker, lanes, header, (&config, &generation))),
-            Box::new(Code2WavStage::new(ops.clone(), code2wav, lanes.total(), sizes, samples_per_frame, left_context)),
+            Box::new(TalkerStage::new(ops.clone(), thinker, talker, slots, header, (&config, &generation))),
+            Box::new(Code2WavStage::new(ops.clone(), code2wav, slots.total(), sizes, samples_per_frame, left_context)),
         ],
         codec: Codec {
             sample_rate: SAMPLE_RATE,
@@ -124,7 +124,7 @@ where
         tokenizer,
         log_mel,
         voices,
-        lanes,
+        slots,
         max_tokens: generation.thinker_max_new_tokens,
     })
 }

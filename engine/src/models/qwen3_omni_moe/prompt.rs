@@ -1,8 +1,8 @@
-//! The family's chat template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, sound between
+//! The family's chat template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, audio between
 //! `<|audio_start|>` and `<|audio_end|>`.
 //!
-//! Tools are offered in the system message, called by the assistant between `<tool_call>` marks, and answer in a user's
-//! message between `<tool_response>` marks, in the words that the published checkpoints were trained on.
+//! Tools are listed in the system message and called by the assistant between `<tool_call>` marks. Their results stand in a
+//! user message between `<tool_response>` marks. The wording is that of the published checkpoints.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::stage::{AudioRows, Element, Message, Prompt};
 use crate::text::Tokenizer;
 
-/// Writes prompts of this family.
+/// The chat template with the ids of one checkpoint.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
     im_start: u32,
@@ -61,13 +61,13 @@ impl ChatTemplate {
         })
     }
 
-    /// `<|im_start|>assistant\n`: what an answer follows.
-    pub fn answer_header(&self) -> [u32; 3] {
+    /// `<|im_start|>assistant\n`, the header of a response.
+    pub fn response_header(&self) -> [u32; 3] {
         [self.im_start, self.assistant, self.newline]
     }
 }
 
-/// Tokens and sound, one after the other.
+/// Collects the positions of a prompt.
 struct Writer<T> {
     elements: Vec<Element<T>>,
     user: bool,
@@ -79,7 +79,7 @@ impl<T> Writer<T> {
         self.elements.extend(ids.iter().map(|&id| Element::Token { id, user }));
     }
 
-    fn sound(&mut self, windows: &[Arc<AudioRows<T>>]) {
+    fn audio(&mut self, windows: &[Arc<AudioRows<T>>]) {
         for window in windows {
             self.elements.extend((0..window.count).map(|row| Element::Audio { window: Arc::clone(window), row }));
         }
@@ -87,7 +87,7 @@ impl<T> Writer<T> {
 }
 
 impl<T: Send + Sync> Prompt<T> for ChatTemplate {
-    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, answer: bool) -> Vec<Element<T>> {
+    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, respond: bool) -> Vec<Element<T>> {
         let mut writer = Writer { elements: Vec::new(), user: false };
         let end = [self.im_end, self.newline];
         let mut messages = history.iter().peekable();
@@ -112,11 +112,11 @@ impl<T: Send + Sync> Prompt<T> for ChatTemplate {
                 | Message::ToolResult(ids) => writer.tokens(ids),
                 Message::UserAudio(windows) => {
                     writer.tokens(&[self.audio_start]);
-                    writer.sound(windows);
+                    writer.audio(windows);
                     writer.tokens(&[self.audio_end]);
                 }
             }
-            // A call belongs to what was said before it, and several results are one message.
+            // A call continues the assistant message before it, and several results share one user message.
             continues = matches!(
                 (message, messages.peek()),
                 (Message::Assistant(_) | Message::ToolCall(_), Some(Message::ToolCall(_)))
@@ -129,10 +129,10 @@ impl<T: Send + Sync> Prompt<T> for ChatTemplate {
         if let Some(windows) = open {
             writer.user = true;
             writer.tokens(&[self.im_start, self.user, self.newline, self.audio_start]);
-            writer.sound(windows);
-        } else if answer {
+            writer.audio(windows);
+        } else if respond {
             writer.user = false;
-            writer.tokens(&self.answer_header());
+            writer.tokens(&self.response_header());
         }
         writer.elements
     }
@@ -143,12 +143,12 @@ impl<T: Send + Sync> Prompt<T> for ChatTemplate {
         if !text.is_empty() {
             text.push_str("\n\n");
         }
-        text.push_str(OFFER);
+        text.push_str(TOOLS_HEADER);
         for tool in tools {
             text.push('\n');
-            text.push_str(&offer(tool));
+            text.push_str(&tool_json(tool));
         }
-        text.push_str(HOW_TO_CALL);
+        text.push_str(TOOLS_FOOTER);
         Some(text)
     }
 
@@ -168,16 +168,16 @@ impl<T: Send + Sync> Prompt<T> for ChatTemplate {
     }
 }
 
-/// The published template's words before the list of tools.
-const OFFER: &str = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n\
+/// The published template's text before the list of tools.
+const TOOLS_HEADER: &str = "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n\
     You are provided with function signatures within <tools></tools> XML tags:\n<tools>";
-/// And after it.
-const HOW_TO_CALL: &str = "\n</tools>\n\nFor each function call, return a json object with function name and arguments \
+/// The published template's text after the list of tools.
+const TOOLS_FOOTER: &str = "\n</tools>\n\nFor each function call, return a json object with function name and arguments \
     within <tool_call></tool_call> XML tags:\n<tool_call>\n{\"name\": <function-name>, \"arguments\": \
     <args-json-object>}\n</tool_call>";
 
-/// One tool, spaced as Python's `json.dumps` does, which wrote what the checkpoints were trained on.
-fn offer(tool: &Tool) -> String {
+/// The JSON of one tool, spaced as Python's `json.dumps` does, as in the training data of the checkpoints.
+fn tool_json(tool: &Tool) -> String {
     let text = |text: &str| serde_json::Value::from(text).to_string();
     format!(
         "{{\"type\": \"function\", \"function\": {{\"name\": {}, \"description\": {}, \"parameters\": {}}}}}",
@@ -187,7 +187,7 @@ fn offer(tool: &Tool) -> String {
     )
 }
 
-/// JSON text with a space after each colon and comma and no other outside of strings; the order of fields stays.
+/// JSON text with one space after each colon and comma and no other space outside of strings; fields keep their order.
 fn spaced(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     let (mut string, mut escaped) = (false, false);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_and_results_are_written_as_the_published_template_writes_them() {
+    fn tool_calls_and_results_equal_the_published_template() {
         let tokenizer = tokenizer();
         let template = template(&tokenizer);
         let template: &dyn Prompt<()> = &template;
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn tools_are_offered_behind_the_instructions() {
+    fn tools_follow_the_instructions() {
         let tokenizer = tokenizer();
         let template = template(&tokenizer);
         let template: &dyn Prompt<()> = &template;
@@ -300,9 +300,9 @@ mod tests {
         };
         let text = template.with_tools("Be brief.", &[tool]).unwrap();
         assert!(text.starts_with("Be brief.\n\n# Tools\n\nYou may call"), "{text}");
-        let offered = "<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"find\", \"description\": \
+        let listed = "<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"find\", \"description\": \
             \"Looks: \\\"up\\\".\", \"parameters\": {\"type\": \"object\", \"properties\": {\"b\": {}, \"a:,\": {}}}}}\n</tools>";
-        assert!(text.contains(offered), "{text}");
+        assert!(text.contains(listed), "{text}");
         assert!(
             text.ends_with("{\"name\": <function-name>, \"arguments\": <args-json-object>}\n</tool_call>"),
             "{text}"

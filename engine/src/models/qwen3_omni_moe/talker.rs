@@ -1,4 +1,4 @@
-//! `talker`: reads what the thinker heard and says, and writes codebook 0 of each codec frame; after
+//! `talker`: reads the thinker's audio rows and text tokens, and predicts codebook 0 of each codec frame; after
 //! `Qwen3OmniMoeTalkerForConditionalGeneration`.
 
 use repartee_kernels::{Layout, Ops};
@@ -71,12 +71,12 @@ impl<O: Ops> Talker<O> {
         })
     }
 
-    /// Rows that stand for text: the thinker's token embeddings, projected.
+    /// Rows of text: the thinker's token embeddings, projected.
     pub fn text_rows(&self, ops: &O, embeddings: &O::T) -> O::T {
         self.text_projection.forward(ops, embeddings)
     }
 
-    /// Rows that stand for sound: the thinker's hidden rows, projected.
+    /// Rows of audio: the thinker's hidden rows, projected.
     pub fn audio_rows(&self, ops: &O, hidden: &O::T) -> O::T {
         self.hidden_projection.forward(ops, hidden)
     }

@@ -165,7 +165,7 @@ impl Config {
 
 /// Text-only checkpoints have no talker.
 pub(super) fn audio_output(enabled: bool) -> Check {
-    Section("").check("enable_audio_output", enabled, enabled, "true: this server speaks its answers")
+    Section("").check("enable_audio_output", enabled, enabled, "true: text-only checkpoints cannot be served")
 }
 
 impl TextConfig {

@@ -125,7 +125,7 @@ impl Harness {
 
     fn last_respond(&self) -> Option<&Respond> {
         self.commands.iter().rev().find_map(|command| match command {
-            Command::Respond(respond) | Command::BeginSpeculation { answer: respond, .. } => Some(respond),
+            Command::Respond(respond) | Command::BeginSpeculation { respond, .. } => Some(respond),
             _ => None,
         })
     }

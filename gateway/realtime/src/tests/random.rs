@@ -155,10 +155,10 @@ proptest! {
                     prop_assert!(committed.insert(*item));
                     open = 0;
                 }
-                Command::BeginSpeculation { item, answer } => {
+                Command::BeginSpeculation { item, respond } => {
                     prop_assert!(open > 0, "an empty speculation");
                     prop_assert!(committed.insert(*item));
-                    prop_assert_eq!(speculating.replace(answer.response), None);
+                    prop_assert_eq!(speculating.replace(respond.response), None);
                     before = std::mem::take(&mut open);
                 }
                 Command::CommitSpeculation { response } => prop_assert_eq!(speculating.take(), Some(*response)),

@@ -43,7 +43,7 @@ impl Bed {
         let checkpoint = Checkpoint::open(Source::Folder(folder.to_owned()))?;
         let model = models::load(&checkpoint, config)?;
         let output_rate = model.codec.sample_rate;
-        let (arrivals, arriving) = flume::bounded(model.lanes.sessions);
+        let (arrivals, arriving) = flume::bounded(model.slots.sessions);
         let gauges = Arc::new(Gauges::default());
         let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
         let (wake, _) = Wake::new();
@@ -60,7 +60,7 @@ impl Bed {
     pub fn open(&self) -> Result<SessionHandle> {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::AcqRel);
-        self.arrivals.try_send(peer).context("no lane is free")?;
+        self.arrivals.try_send(peer).context("no slot is free")?;
         Ok(session)
     }
 

@@ -17,7 +17,7 @@ const LONG: &str = "count-three-to-six.wav";
 const REPEATS: usize = 5;
 
 fn config() -> EngineConfig {
-    EngineConfig { sessions: 16, beside: 0, session_tokens: 4096, ..EngineConfig::default() }
+    EngineConfig { sessions: 16, out_of_band: 0, session_tokens: 4096, ..EngineConfig::default() }
 }
 
 /// `callers` sessions that ask the same at the same moment.

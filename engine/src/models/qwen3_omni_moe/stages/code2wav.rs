@@ -1,7 +1,7 @@
-//! Code2wav as a stage: frames to samples as they come, several sessions' at once.
+//! Code2wav as a stage: codec frames to samples.
 //!
-//! State is carried from frame to frame. To compare, a stage can decode with left context instead: each chunk anew, with
-//! a few frames before it whose samples are thrown away.
+//! State is carried from frame to frame. For comparison a stage can decode with left context instead: each chunk again with a
+//! few frames before it, whose samples are discarded.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use repartee_kernels::{Ops, StreamChunk};
 use crate::models::qwen3_omni_moe::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
 use crate::stage::{End, Item, Outbox, Stage, Work};
 
-/// See the module's description.
+/// Code2wav with the streams of all slots.
 pub struct Code2WavStage<O: Ops> {
     ops: O,
     code2wav: Code2Wav<O>,
@@ -20,13 +20,13 @@ pub struct Code2WavStage<O: Ops> {
     codebooks: usize,
     codebook_size: usize,
     samples_per_frame: usize,
-    /// Frames decoded once more before each chunk, in place of carried state.
+    /// Frames decoded again before each chunk, in place of carried state.
     left_context: Option<usize>,
 }
 
 #[derive(Default)]
 struct Slot {
-    /// The last frames decoded, as many as the left context has.
+    /// The last frames decoded, at most the left context.
     before: VecDeque<Vec<u32>>,
     frames: VecDeque<Vec<u32>>,
     /// Whether the stream had a frame.
@@ -74,7 +74,7 @@ where
                 *state = Slot::default();
                 out.push((slot, item));
             }
-            // Only frames of real codes come this far; a code that no codebook has would read another codebook's entry.
+            // A code out of range would read another codebook's entry.
             Item::Frame(frame) => {
                 if frame.len() == self.codebooks && frame.iter().all(|&code| (code as usize) < self.codebook_size) {
                     state.frames.push_back(frame);
@@ -120,15 +120,15 @@ where
         for (chunk, made) in chunks.iter().zip(made) {
             let (mine, after) = rest.split_at(made.rows);
             rest = after;
-            // The frames that were asked for stand last; what stands before them was handed over already.
-            let asked = work.iter().find(|work| work.slot == chunk.slot).map_or(chunk.rows, |work| work.rows);
-            let mine = &mine[mine.len().saturating_sub(asked * self.samples_per_frame)..];
+            // Frames of the left context come first; their samples were sent already.
+            let wanted = work.iter().find(|work| work.slot == chunk.slot).map_or(chunk.rows, |work| work.rows);
+            let mine = &mine[mine.len().saturating_sub(wanted * self.samples_per_frame)..];
             if mine.iter().any(|sample| !sample.is_finite()) {
                 out.push((chunk.slot, Item::Fail(SessionError::NotFinite { stage: "code2wav" })));
                 continue;
             }
-            // Of several frames at once only a stream's first is short.
-            let short = (asked * self.samples_per_frame).saturating_sub(mine.len());
+            // Only the first frame of a stream is short.
+            let short = (wanted * self.samples_per_frame).saturating_sub(mine.len());
             let (first, others) =
                 mine.split_at((self.samples_per_frame - short.min(self.samples_per_frame)).min(mine.len()));
             out.push((chunk.slot, Item::Samples(first.to_vec())));

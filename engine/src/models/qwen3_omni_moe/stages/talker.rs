@@ -1,8 +1,8 @@
-//! The talker and its code predictor as a stage: reads the user's rows while they are spoken, then turns text tokens into
-//! codec frames, one frame for each token and on until the model ends its speech.
+//! The talker and its code predictor as a stage: prefills user rows silently, then turns text tokens into codec frames, one
+//! frame a token and on until the model ends its speech.
 //!
-//! Its prompt is, as in the reference, the rows of all user messages and then the header of the answer; so at an answer's
-//! end it forgets everything after the user's rows.
+//! Its prompt is, as in the reference, the rows of all user messages and the header of the response. So at the end of a
+//! response its sequence is truncated to the user rows.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::models::qwen3_omni_moe::generation::GenerationConfig;
 use crate::models::qwen3_omni_moe::talker::Talker;
 use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::{BlockPool, Sequence};
-use crate::stage::{Answer, Element, End, Item, Lanes, Outbox, Stage, Work};
+use crate::stage::{Element, End, Item, Outbox, ResponseParams, Slots, Stage, Work};
 
-/// Rows between the user's and the first frame: an answer's header and its first text token.
+/// Rows between the user rows and the first frame: the response's header and its first text token.
 const HEADER_ROWS: usize = 9;
-/// Sessions whose frames are completed in one step.
+/// Frames completed in one step, one a slot.
 const MAX_FRAMES: usize = 128;
 
-/// A row that the talker has yet to read: a text part and a codec part, added.
+/// A row to prefill: a text part and a codec part, added.
 enum Row<T> {
     /// A text token and a codec id ([`NO_ID`] for none).
     Text { id: u32, codec: u32 },
-    /// A row of sound, by the thinker's hidden row.
+    /// An audio row, by the thinker's hidden row.
     Audio { hidden: Arc<T>, row: usize },
 }
 
-/// See the module's description.
+/// The talker with the state of all slots.
 pub struct TalkerStage<O: Ops> {
     ops: O,
     thinker: Arc<Thinker<O>>,
@@ -47,11 +47,11 @@ pub struct TalkerStage<O: Ops> {
     sampling: Sampling,
     predictor_sampling: Sampling,
     max_frames: usize,
-    /// Positions that one lane may take.
+    /// Positions of one slot.
     context: usize,
 }
 
-/// The ids that frame an answer.
+/// Token ids of the response's header and marks.
 struct Ids {
     /// `<|im_start|>assistant\n`
     header: [u32; 3],
@@ -68,24 +68,24 @@ struct Ids {
 
 struct Slot<T> {
     sequence: Sequence,
-    /// Rows to read next.
+    /// Rows to prefill next.
     queue: VecDeque<Row<T>>,
-    /// For each of the user's rows, read or queued, its position in the thinker's prompt.
+    /// For each user row, prefilled or queued, its position in the thinker's prompt.
     origins: Vec<usize>,
     speaking: Option<Speaking<T>>,
 }
 
 struct Speaking<T> {
-    answer: Answer,
-    /// Text of the answer so far.
+    params: ResponseParams,
+    /// Text tokens so far.
     tokens: Vec<u32>,
-    /// Whether that is all.
+    /// How the text ended, once it has.
     complete: Option<End>,
-    /// How the speech ended, while text still comes: it is written to its end all the same.
+    /// How the speech ended, if it ended before the text.
     over: Option<End>,
-    /// Whether the first text token, with which the prompt ends, was queued.
+    /// Whether the header and the first text token were queued.
     begun: bool,
-    /// Frames made.
+    /// Frames so far.
     frames: usize,
     /// Sum of the last frame's embeddings: the codec part of the next row.
     last: Option<T>,
@@ -110,7 +110,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// The speech is over: the answer is, once its text is.
+    /// Ends the speech; the response ends once its text has ended too.
     fn end<I>(&mut self, slot: usize, end: End, pool: &mut BlockPool, out: &mut Outbox<I>) {
         let Some(speaking) = &mut self.speaking else { return };
         if let Some(text) = speaking.complete {
@@ -120,45 +120,45 @@ impl<T> Slot<T> {
         }
         speaking.over = Some(end);
         speaking.last = None;
-        self.forget_answer(pool);
+        self.reset_to_user_rows(pool);
     }
 
-    /// Forgets the answer and every row that is not the user's; the user's unread rows stay queued.
+    /// Ends the response and truncates to the user rows; queued user rows stay queued.
     fn finish(&mut self, pool: &mut BlockPool) {
         self.speaking = None;
-        self.forget_answer(pool);
+        self.reset_to_user_rows(pool);
     }
 
-    fn forget_answer(&mut self, pool: &mut BlockPool) {
+    fn reset_to_user_rows(&mut self, pool: &mut BlockPool) {
         self.queue.truncate(self.origins.len().saturating_sub(self.sequence.len()));
         self.sequence.truncate(pool, self.origins.len());
     }
 }
 
-/// How an answer ended whose text and speech ended so: at a limit if either did.
+/// How a response ended whose text and speech ended so: at a limit if either did.
 fn shorter(text: End, speech: End) -> End {
     if text == End::Length { text } else { speech }
 }
 
 impl<O: Ops> TalkerStage<O> {
-    /// A stage for so many lanes, with a whole context for each. `header` is `<|im_start|>assistant\n`.
+    /// A stage for `slots` slots with a whole context each. `header` is `<|im_start|>assistant\n`.
     pub fn new(
         ops: O,
         thinker: Arc<Thinker<O>>,
         talker: Talker<O>,
-        lanes: Lanes,
+        slots: Slots,
         header: [u32; 3],
         (config, generation): (&Config, &GenerationConfig),
     ) -> Self {
-        let slots = lanes.total();
-        let blocks = slots * (lanes.context + HEADER_ROWS).div_ceil(BLOCK);
+        let count = slots.total();
+        let blocks = count * (slots.context + HEADER_ROWS).div_ceil(BLOCK);
         let codec = &config.talker;
         Self {
             cache: talker.model.cache(&ops, blocks, BLOCK),
-            predictor_cache: talker.code_predictor.cache(&ops, slots.min(MAX_FRAMES)),
-            output_mask: ops.state(StateSpec::TokenMask { slots, vocabulary: codec.text.vocab_size }),
+            predictor_cache: talker.code_predictor.cache(&ops, count.min(MAX_FRAMES)),
+            output_mask: ops.state(StateSpec::TokenMask { slots: count, vocabulary: codec.text.vocab_size }),
             pool: BlockPool::new(blocks, BLOCK),
-            slots: (0..slots).map(|_| Slot::default()).collect(),
+            slots: (0..count).map(|_| Slot::default()).collect(),
             ids: Ids {
                 header,
                 tts_bos: config.tts_bos_token_id,
@@ -175,14 +175,15 @@ impl<O: Ops> TalkerStage<O> {
             sampling: generation.talker,
             predictor_sampling: generation.code_predictor,
             max_frames: generation.talker_max_new_tokens as usize,
-            context: lanes.context,
+            context: slots.context,
             ops,
             thinker,
             talker,
         }
     }
 
-    /// Queues an answer's header and first text token: nine rows that end where codebook 0 of the first frame is chosen.
+    /// Queues the response's header and first text token, [`HEADER_ROWS`] rows; the last one gives codebook 0 of the first
+    /// frame.
     fn begin(&mut self, slot: usize) {
         let Slot { queue, speaking, .. } = &mut self.slots[slot];
         let Some(speaking) = speaking else { return };
@@ -191,8 +192,8 @@ impl<O: Ops> TalkerStage<O> {
             return;
         }
         let ids = &self.ids;
-        // Voices are checked before an answer begins.
-        let speaker = self.speakers.get(&speaking.answer.voice).copied().unwrap_or(ids.codec_pad);
+        // Voices were checked when the response was requested.
+        let speaker = self.speakers.get(&speaking.params.voice).copied().unwrap_or(ids.codec_pad);
         queue.extend(ids.header.map(|id| Row::Text { id, codec: NO_ID }));
         queue.extend(
             [ids.nothink, ids.think_bos, ids.think_eos, speaker].map(|codec| Row::Text { id: ids.tts_pad, codec }),
@@ -250,7 +251,7 @@ impl<O: Ops> TalkerStage<O> {
         let params = |sampling: &Sampling, codebook: usize| -> Vec<SampleParams> {
             let speaking = |slot: usize| slots[slot].speaking.as_ref().map(|s| (slot, s));
             let row =
-                |(slot, s): (usize, &Speaking<O::T>)| sample_params(slot, sampling, &s.answer, s.frames, codebook + 1);
+                |(slot, s): (usize, &Speaking<O::T>)| sample_params(slot, sampling, &s.params, s.frames, codebook + 1);
             speakers.iter().filter_map(|&slot| speaking(slot)).map(row).collect()
         };
         let logits = self.talker.logits(ops, hidden);
@@ -304,7 +305,7 @@ where
         let state = &mut self.slots[slot];
         match item {
             Item::Rewind { to } => {
-                // The answer before is over, so what is queued are user rows that were not read yet.
+                // No response is active, so the queue holds user rows only.
                 let keep = state.origins.partition_point(|&origin| origin < to);
                 let read = state.sequence.len();
                 state.origins.truncate(keep);
@@ -322,11 +323,11 @@ where
                     state.origins.push(from + i);
                 }
             }
-            Item::Begin(answer) => {
-                if answer.audio {
+            Item::Begin(params) => {
+                if params.audio {
                     self.ops.reset(&mut self.output_mask, slot);
                     state.speaking = Some(Speaking {
-                        answer: answer.clone(),
+                        params: params.clone(),
                         tokens: Vec::new(),
                         complete: None,
                         over: None,
@@ -335,7 +336,7 @@ where
                         last: None,
                     });
                 }
-                out.push((slot, Item::Begin(answer)));
+                out.push((slot, Item::Begin(params)));
             }
             Item::Token(id) => {
                 if let Some(speaking) = state.speaking.as_mut().filter(|speaking| speaking.over.is_none()) {
@@ -350,7 +351,7 @@ where
                     out.push((slot, Item::End(end)));
                 }
                 Some(speaking) if !speaking.tokens.is_empty() => speaking.complete = Some(end),
-                // Nothing to say: an answer whose first token is a stop has no audio.
+                // A response whose first token is a stop has no audio.
                 _ => {
                     state.speaking = None;
                     out.push((slot, Item::End(end)));
@@ -404,7 +405,7 @@ where
             })
             .collect();
         let batch = self.ops.batch(&sequences);
-        // A session speaks once its header and first text are read.
+        // A slot speaks once its header and first text token are prefilled.
         let (mut at, mut speakers) = (Vec::new(), Vec::new());
         let mut row = 0;
         for &Work { slot, rows } in &fits {

@@ -1,7 +1,8 @@
-//! The thinker as a stage: keeps each session's cached prompt equal to the one it is told, and writes answers.
+//! The thinker as a stage: prefills prompts and decodes text.
 //!
-//! A new prompt is compared with what is cached: the longest common prefix stays, the rest is forgotten and read again. That one rule
-//! serves every change of history. Reading a prompt and writing an answer are the same step: rows that are not cached yet.
+//! The longest common prefix of a new prompt and the cached one stays cached; the sequence is truncated there and the rest
+//! prefilled. That one rule serves every change of the history. Prefill and decode are the same step over rows that are not
+//! cached yet.
 
 use std::sync::Arc;
 
@@ -12,9 +13,9 @@ use repartee_kernels::{Ops, SequenceRows, StateSpec};
 use super::{BLOCK, sample_params};
 use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::{BlockPool, Sequence};
-use crate::stage::{Answer, Element, End, Item, Lanes, Outbox, Stage, Work};
+use crate::stage::{Element, End, Item, Outbox, ResponseParams, Slots, Stage, Work};
 
-/// See the module's description.
+/// The thinker with the state of all slots.
 pub struct ThinkerStage<O: Ops> {
     ops: O,
     thinker: Arc<Thinker<O>>,
@@ -29,40 +30,40 @@ pub struct ThinkerStage<O: Ops> {
 
 struct Slot<T> {
     sequence: Sequence,
-    /// What should be cached; the first `sequence.len()` positions are.
+    /// Positions of the prompt and the text; the first `sequence.len()` of them are cached.
     target: Vec<Element<T>>,
-    answer: Option<Writing>,
+    response: Option<Decoding>,
 }
 
-struct Writing {
-    answer: Answer,
-    /// Tokens written so far.
-    written: usize,
+struct Decoding {
+    params: ResponseParams,
+    /// Tokens decoded so far.
+    tokens: usize,
 }
 
 impl<T> Default for Slot<T> {
     fn default() -> Self {
-        Self { sequence: Sequence::default(), target: Vec::new(), answer: None }
+        Self { sequence: Sequence::default(), target: Vec::new(), response: None }
     }
 }
 
 impl<O: Ops> ThinkerStage<O> {
-    /// A stage for so many lanes, with a whole context for each.
+    /// A stage for `slots` slots with a whole context each.
     pub fn new(
         ops: O,
         thinker: Arc<Thinker<O>>,
-        lanes: Lanes,
+        slots: Slots,
         stop: Vec<u32>,
         sampling: Sampling,
         vocabulary: usize,
     ) -> Self {
-        let (slots, context) = (lanes.total(), lanes.context);
-        let blocks = slots * context.div_ceil(BLOCK);
+        let (count, context) = (slots.total(), slots.context);
+        let blocks = count * context.div_ceil(BLOCK);
         Self {
             cache: thinker.model.cache(&ops, blocks, BLOCK),
-            output_mask: ops.state(StateSpec::TokenMask { slots, vocabulary }),
+            output_mask: ops.state(StateSpec::TokenMask { slots: count, vocabulary }),
             pool: BlockPool::new(blocks, BLOCK),
-            slots: (0..slots).map(|_| Slot::default()).collect(),
+            slots: (0..count).map(|_| Slot::default()).collect(),
             ops,
             thinker,
             stop,
@@ -74,9 +75,9 @@ impl<O: Ops> ThinkerStage<O> {
     /// Embeddings of the positions that `work` covers, packed.
     fn embed(&self, work: &[Work]) -> O::T {
         let mut ids = Vec::new();
-        // Rows of sound: where they go, and which rows of which windows they are.
+        // Audio rows: their places in the batch, and the rows of each window.
         let mut at = Vec::new();
-        let mut sound: Vec<(&Arc<_>, Vec<usize>)> = Vec::new();
+        let mut audio: Vec<(&Arc<_>, Vec<usize>)> = Vec::new();
         for &Work { slot, rows } in work {
             let slot = &self.slots[slot];
             let from = slot.sequence.len() - rows;
@@ -86,24 +87,24 @@ impl<O: Ops> ThinkerStage<O> {
                     Element::Audio { window, row } => {
                         at.push(ids.len());
                         ids.push(NO_ID);
-                        match sound.last_mut() {
+                        match audio.last_mut() {
                             Some((last, rows)) if Arc::ptr_eq(last, window) => rows.push(*row),
-                            _ => sound.push((window, vec![*row])),
+                            _ => audio.push((window, vec![*row])),
                         }
                     }
                 }
             }
         }
-        let parts: Vec<O::T> = sound.iter().map(|(window, rows)| self.ops.gather(&window.rows, rows)).collect();
-        let sound = (!parts.is_empty()).then(|| self.ops.concat(&parts.iter().collect::<Vec<_>>()));
-        self.thinker.embed(&self.ops, &self.ops.ids(&ids), &at, sound.as_ref())
+        let parts: Vec<O::T> = audio.iter().map(|(window, rows)| self.ops.gather(&window.rows, rows)).collect();
+        let audio = (!parts.is_empty()).then(|| self.ops.concat(&parts.iter().collect::<Vec<_>>()));
+        self.thinker.embed(&self.ops, &self.ops.ids(&ids), &at, audio.as_ref())
     }
 
-    /// Takes over what another session has cached of this prompt's beginning, as far as that is nobody's turn yet: the
-    /// instructions that many sessions have in common. The talker reads only users' rows, so it misses nothing.
+    /// Forks the cached prefix of another slot's prompt, up to the first user message: instructions that many sessions have in
+    /// common. The talker reads only user rows, so it misses nothing.
     fn share_prefix(&mut self, slot: usize, elements: &[Element<O::T>]) {
         let own = |element: &&Element<O::T>| matches!(element, Element::Token { user: false, .. });
-        // An answer needs the row of its prompt's last position, which is therefore read.
+        // The last position is always computed: the first token is sampled from its row.
         let common = elements.iter().take_while(own).count().min(elements.len().saturating_sub(1)) / BLOCK * BLOCK;
         if common <= self.slots[slot].sequence.len() {
             return;
@@ -122,24 +123,24 @@ impl<O: Ops> ThinkerStage<O> {
         }
     }
 
-    /// Takes a session's next token.
-    fn write(&mut self, slot: usize, id: u32, out: &mut Outbox<O::T>) {
-        let Slot { target, answer, .. } = &mut self.slots[slot];
-        let Some(writing) = answer else { return };
+    /// Takes the next sampled token of a slot.
+    fn decoded(&mut self, slot: usize, id: u32, out: &mut Outbox<O::T>) {
+        let Slot { target, response, .. } = &mut self.slots[slot];
+        let Some(decoding) = response else { return };
         if id == NO_ID {
-            *answer = None;
+            *response = None;
             out.push((slot, Item::Fail(SessionError::NotFinite { stage: "thinker" })));
             return;
         }
         if self.stop.contains(&id) {
-            *answer = None;
+            *response = None;
             out.push((slot, Item::End(End::Stop)));
             return;
         }
-        writing.written += 1;
+        decoding.tokens += 1;
         out.push((slot, Item::Token(id)));
-        if writing.written >= writing.answer.max_tokens as usize || target.len() >= self.context {
-            *answer = None;
+        if decoding.tokens >= decoding.params.max_tokens as usize || target.len() >= self.context {
+            *response = None;
             out.push((slot, Item::End(End::Length)));
             return;
         }
@@ -160,11 +161,11 @@ where
     fn accept(&mut self, slot: usize, item: Item<O::T>, out: &mut Outbox<O::T>) {
         let state = &mut self.slots[slot];
         match item {
-            Item::Prompt { elements, answer } => {
+            Item::Prompt { elements, response } => {
                 let cached = state.sequence.len();
                 let common = state.target[..cached].iter().zip(&elements).take_while(|(a, b)| a == b).count();
-                // The last position is read again before an answer: its row is what the first token is chosen from.
-                let keep = if answer.is_some() { common.min(elements.len().saturating_sub(1)) } else { common };
+                // The last position is computed again for a response: the first token is sampled from its row.
+                let keep = if response.is_some() { common.min(elements.len().saturating_sub(1)) } else { common };
                 if keep < cached {
                     let kept = state.sequence.truncate(&mut self.pool, keep);
                     out.push((slot, Item::Rewind { to: kept }));
@@ -172,14 +173,14 @@ where
                 self.share_prefix(slot, &elements);
                 let state = &mut self.slots[slot];
                 state.target = elements;
-                state.answer = answer.map(|answer| Writing { answer, written: 0 });
-                if state.answer.is_some() {
+                state.response = response.map(|params| Decoding { params, tokens: 0 });
+                if state.response.is_some() {
                     self.ops.reset(&mut self.output_mask, slot);
                 }
             }
             Item::Abort => {
-                state.answer = None;
-                // What was chosen but not read yet is nobody's.
+                state.response = None;
+                // The last token was sampled but not cached.
                 state.target.truncate(state.sequence.len());
                 out.push((slot, Item::Abort));
             }
@@ -206,7 +207,7 @@ where
                     let tokens = state.target.len() as u32;
                     let limit = (self.pool.blocks() * BLOCK) as u32;
                     state.target.truncate(state.sequence.len());
-                    state.answer = None;
+                    state.response = None;
                     out.push((slot, Item::Fail(SessionError::ContextFull { tokens, limit })));
                 }
             }
@@ -226,14 +227,14 @@ where
         let (x, hidden) = self.thinker.forward(&self.ops, x, &mut self.cache, &batch);
         let hidden = Arc::new(hidden);
 
-        // Sessions whose prompt is complete and that write an answer choose their next token from their last row.
-        let (mut at, mut params, mut writers) = (Vec::new(), Vec::new(), Vec::new());
+        // Slots with a response whose prompt is complete sample their next token from their last row.
+        let (mut at, mut rows_params, mut decoders) = (Vec::new(), Vec::new(), Vec::new());
         let mut row = 0;
         for &Work { slot, rows } in &fits {
             let state = &self.slots[slot];
             let end = state.sequence.len();
-            let reads_prompt = state.answer.as_ref().is_none_or(|writing| writing.written == 0);
-            if reads_prompt {
+            let prefills = state.response.as_ref().is_none_or(|decoding| decoding.tokens == 0);
+            if prefills {
                 let elements = state.target[end - rows..end].to_vec();
                 let mine: Vec<usize> = (row..row + rows).collect();
                 let hidden =
@@ -241,30 +242,25 @@ where
                 out.push((slot, Item::Context { from: end - rows, elements, hidden }));
             }
             row += rows;
-            if let Some(Writing { answer, written }) = &state.answer
+            if let Some(Decoding { params, tokens }) = &state.response
                 && end == state.target.len()
             {
                 at.push(row - 1);
-                params.push(sample_params(
-                    slot,
-                    answer.sampling.as_ref().unwrap_or(&self.sampling),
-                    answer,
-                    *written,
-                    0,
-                ));
-                writers.push(slot);
-                if *written == 0 {
-                    out.push((slot, Item::Begin(answer.clone())));
+                let sampling = params.sampling.as_ref().unwrap_or(&self.sampling);
+                rows_params.push(sample_params(slot, sampling, params, *tokens, 0));
+                decoders.push(slot);
+                if *tokens == 0 {
+                    out.push((slot, Item::Begin(params.clone())));
                 }
             }
         }
-        if writers.is_empty() {
+        if decoders.is_empty() {
             return;
         }
         let logits = self.thinker.logits(&self.ops, &x, &at);
-        let ids = self.thinker.sample(&self.ops, &logits, &params, &mut self.output_mask);
-        for (slot, id) in writers.into_iter().zip(self.ops.read_ids(&ids)) {
-            self.write(slot, id, out);
+        let ids = self.thinker.sample(&self.ops, &logits, &rows_params, &mut self.output_mask);
+        for (slot, id) in decoders.into_iter().zip(self.ops.read_ids(&ids)) {
+            self.decoded(slot, id, out);
         }
     }
 

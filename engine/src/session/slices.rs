@@ -1,21 +1,22 @@
-//! Sound that is answered slice by slice: slice 0, answer 0, slice 1, answer 1, with memory across them.
+//! Input audio answered slice by slice: slice 0, response 0, slice 1, response 1, all in one history.
 
 use std::collections::VecDeque;
 
 use repartee_engine_api::{InsertAt, Respond, SessionError, SlicePolicy};
 
-use super::{Conversation, Knowledge, MAX_AUDIO_S};
+use super::{MAX_AUDIO_S, ModelContext, Session};
 
 /// Shortest slice, in ms.
 const MIN_SLICE_MS: usize = 80;
-/// Slices that are encoded ahead of the answer being made; the others wait as sound.
+/// Slices encoded ahead of the active response; later ones wait as samples.
 const AHEAD: usize = 1;
 
-/// See the module's description.
+/// Input audio cut into slices.
 pub struct Slices {
     /// Samples of a slice.
     samples: usize,
-    answer: Respond,
+    /// The parameters of slice 0's response.
+    respond: Respond,
     /// Slices taken so far.
     taken: u64,
     /// Complete slices.
@@ -29,12 +30,12 @@ impl Slices {
         self.open.len() + self.ready.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Whether sound waits to be read.
+    /// Whether no audio waits.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.ready.is_empty()
     }
 
-    /// Takes sound, at most `limit` samples of it unread.
+    /// Appends audio; at most `limit` samples may wait.
     pub fn push(&mut self, samples: &[f32], limit: usize) -> Result<(), SessionError> {
         if self.buffered() + samples.len() > limit {
             return Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S });
@@ -56,48 +57,49 @@ impl Slices {
         Ok(())
     }
 
-    /// Forgets what was not read yet.
+    /// Discards the audio that waits.
     pub fn clear(&mut self) {
         self.open.clear();
         self.ready.clear();
     }
 }
 
-impl<T> Conversation<T> {
-    pub(super) fn set_policy(&mut self, policy: SlicePolicy, model: &Knowledge<'_, T>) -> Result<(), SessionError> {
+impl<T> Session<T> {
+    pub(super) fn set_policy(&mut self, policy: SlicePolicy, model: &ModelContext<'_, T>) -> Result<(), SessionError> {
         let unread = self.slices.as_ref().is_some_and(|slices| !slices.is_empty());
-        if self.hearing.is_some() || self.suspicion.is_some() || unread {
-            return Err(SessionError::Busy("sound is open: commit or clear it first"));
+        if self.audio_input.is_some() || self.speculation.is_some() || unread {
+            return Err(SessionError::Busy("input audio is open: commit or clear it first"));
         }
         self.slices = match policy {
             SlicePolicy::OnCommit => None,
-            SlicePolicy::EachSlice { samples, answer } => {
+            SlicePolicy::EachSlice { samples, respond } => {
                 let rate = model.log_mel.config().sampling_rate as usize;
                 let (least, most) = (rate * MIN_SLICE_MS / 1000, rate * MAX_AUDIO_S as usize);
                 if !(least..=most).contains(&samples) {
                     return Err(SessionError::bad("samples", samples, format!("{least} to {most}")));
                 }
-                if answer.out_of_band || answer.input.is_some() {
-                    return Err(SessionError::bad("answer.input", "set", "each slice is what is answered"));
+                if respond.out_of_band || respond.input.is_some() {
+                    return Err(SessionError::bad("respond.input", "set", "unset: each slice is its response's input"));
                 }
-                Some(Slices { samples, answer: *answer, taken: 0, ready: VecDeque::new(), open: Vec::new() })
+                Some(Slices { samples, respond: *respond, taken: 0, ready: VecDeque::new(), open: Vec::new() })
             }
         };
         Ok(())
     }
 
-    /// Reads the next slices, as far as the answers before them have come.
-    pub fn read_slices(&mut self, model: &mut Knowledge<'_, T>) {
-        while self.rounds.len() < AHEAD + usize::from(self.active.is_none())
+    /// Requests responses for the next slices, a bounded number ahead of the active one.
+    pub fn read_slices(&mut self, model: &mut ModelContext<'_, T>) {
+        while self.pending_responses.len() < AHEAD + usize::from(self.active.is_none())
             && let Some(slices) = &mut self.slices
             && let Some(samples) = slices.ready.pop_front()
         {
-            let (number, answer) = (slices.taken, slices.answer.clone());
+            let (number, respond) = (slices.taken, slices.respond.clone());
             slices.taken += 1;
-            let (item, response) = (answer.item + 2 * number, answer.response + number);
+            let (item, response) = (respond.item + 2 * number, respond.response + number);
             let inserted = self.insert_audio(item, InsertAt::End, &samples, model);
-            let asked = inserted.and_then(|()| self.ask(Respond { item: item + 1, response, ..answer }, model));
-            if let Err(error) = asked {
+            let requested =
+                inserted.and_then(|()| self.respond(Respond { item: item + 1, response, ..respond }, model));
+            if let Err(error) = requested {
                 self.fail(Some(response), error);
             }
         }

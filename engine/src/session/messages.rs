@@ -1,16 +1,16 @@
-//! What callers write, as the model reads it.
+//! Texts of the caller as token ids, in the model's template.
 
 use repartee_engine_api::{Content, Role, SessionError, Tool};
 
-use super::{Knowledge, MAX_AUDIO_S};
+use super::{MAX_AUDIO_S, ModelContext};
 use crate::stage::Message;
 use crate::text::TextError;
 
-/// Instructions and tools as the model reads them; nothing if there are neither.
+/// The system message of instructions and tools; `None` if both are empty.
 pub(super) fn system<T>(
     instructions: &str,
     tools: &[Tool],
-    model: &Knowledge<'_, T>,
+    model: &ModelContext<'_, T>,
 ) -> Result<Option<Vec<u32>>, SessionError> {
     if tools.is_empty() {
         let ids = model.encode(instructions)?;
@@ -20,8 +20,8 @@ pub(super) fn system<T>(
     Ok(Some(model.encode(&text)?))
 }
 
-/// A message of anything but sound.
-pub(super) fn text_message<T>(content: Content, model: &Knowledge<'_, T>) -> Result<Message<T>, SessionError> {
+/// A message of a text, a tool call or a tool result; audio gives one without windows.
+pub(super) fn text_message<T>(content: Content, model: &ModelContext<'_, T>) -> Result<Message<T>, SessionError> {
     Ok(match content {
         Content::Text { role, text } => {
             let ids = model.encode(&text)?;
@@ -43,11 +43,13 @@ pub(super) fn text_message<T>(content: Content, model: &Knowledge<'_, T>) -> Res
     })
 }
 
-pub(super) fn check_length<T>(samples: &[f32], model: &Knowledge<'_, T>) -> Result<(), SessionError> {
+/// Refuses audio longer than [`MAX_AUDIO_S`].
+pub(super) fn check_length<T>(samples: &[f32], model: &ModelContext<'_, T>) -> Result<(), SessionError> {
     let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
     if samples.len() > limit { Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S }) } else { Ok(()) }
 }
 
+/// The error for a text without ids.
 pub(super) fn text_error(error: &TextError) -> SessionError {
-    SessionError::bad("text", "not what it takes", error.to_string())
+    SessionError::bad("text", "not encodable", error.to_string())
 }

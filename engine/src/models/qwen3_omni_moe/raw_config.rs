@@ -1,4 +1,4 @@
-//! Parts of config.json as they are written, before absent fields and older names are resolved.
+//! Parts of config.json as written in the file, before absent fields and older names are resolved.
 //!
 //! A field that is absent takes the value of the reference's configuration class, which is not the same for the thinker
 //! and for the talker although both are [`TextConfig`]s.
@@ -17,7 +17,7 @@ struct RopeTable {
     partial_rotary_factor: Option<f64>,
 }
 
-/// The reference's order: the older table, the newer one, the field beside them, the class's default.
+/// The reference's order: the older table, the newer one, the field outside of both, the class's default.
 fn rope(scaling: Option<RopeTable>, parameters: Option<RopeTable>, theta: Option<f64>, default_theta: f64) -> Rope {
     let table = scaling.or(parameters).unwrap_or_default();
     Rope {
@@ -33,7 +33,7 @@ pub(super) fn null_is_empty<'de, D: Deserializer<'de>, T: Default + Deserialize<
 }
 
 #[derive(Deserialize)]
-struct Text {
+struct RawText {
     vocab_size: Option<usize>,
     hidden_size: Option<usize>,
     intermediate_size: Option<usize>,
@@ -98,15 +98,15 @@ const TALKER: TextDefaults = TextDefaults {
 
 /// `thinker_config.text_config`.
 pub(super) fn thinker_text<'de, D: Deserializer<'de>>(input: D) -> Result<TextConfig, D::Error> {
-    Ok(Text::deserialize(input)?.resolve(&THINKER))
+    Ok(RawText::deserialize(input)?.resolve(&THINKER))
 }
 
 /// `talker_config.text_config`.
 pub(super) fn talker_text<'de, D: Deserializer<'de>>(input: D) -> Result<TextConfig, D::Error> {
-    Ok(Text::deserialize(input)?.resolve(&TALKER))
+    Ok(RawText::deserialize(input)?.resolve(&TALKER))
 }
 
-impl Text {
+impl RawText {
     fn resolve(self, absent: &TextDefaults) -> TextConfig {
         let hidden_size = self.hidden_size.unwrap_or(absent.hidden_size);
         let num_attention_heads = self.num_attention_heads.unwrap_or(absent.num_attention_heads);
@@ -137,7 +137,7 @@ impl Text {
 
 /// `talker_config.code_predictor_config`.
 #[derive(Deserialize)]
-pub(super) struct CodePredictor {
+pub(super) struct RawCodePredictor {
     vocab_size: Option<usize>,
     hidden_size: Option<usize>,
     intermediate_size: Option<usize>,
@@ -157,35 +157,35 @@ pub(super) struct CodePredictor {
     layer_types: Option<Vec<String>>,
 }
 
-impl From<CodePredictor> for CodePredictorConfig {
-    fn from(written: CodePredictor) -> Self {
-        let num_hidden_layers = written.num_hidden_layers.unwrap_or(5);
-        let num_attention_heads = written.num_attention_heads.unwrap_or(16);
-        let windowed = match &written.layer_types {
+impl From<RawCodePredictor> for CodePredictorConfig {
+    fn from(raw: RawCodePredictor) -> Self {
+        let num_hidden_layers = raw.num_hidden_layers.unwrap_or(5);
+        let num_attention_heads = raw.num_attention_heads.unwrap_or(16);
+        let windowed = match &raw.layer_types {
             Some(types) => types.iter().any(|kind| kind == "sliding_attention"),
-            None => num_hidden_layers > written.max_window_layers.unwrap_or(28),
+            None => num_hidden_layers > raw.max_window_layers.unwrap_or(28),
         };
         Self {
-            vocab_size: written.vocab_size.unwrap_or(2048),
-            hidden_size: written.hidden_size.unwrap_or(1024),
-            intermediate_size: written.intermediate_size.unwrap_or(3072),
+            vocab_size: raw.vocab_size.unwrap_or(2048),
+            hidden_size: raw.hidden_size.unwrap_or(1024),
+            intermediate_size: raw.intermediate_size.unwrap_or(3072),
             num_hidden_layers,
             num_attention_heads,
-            num_key_value_heads: written.num_key_value_heads.unwrap_or(8),
-            head_dim: written.head_dim.unwrap_or(128),
-            hidden_act: written.hidden_act.unwrap_or_else(silu),
-            rms_norm_eps: written.rms_norm_eps.unwrap_or(1e-6),
-            rope: rope(written.rope_scaling, written.rope_parameters, written.rope_theta, 10_000.0),
-            attention_bias: written.attention_bias.unwrap_or(false),
-            num_code_groups: written.num_code_groups.unwrap_or(32),
-            sliding_window: written.sliding_window.filter(|_| windowed),
+            num_key_value_heads: raw.num_key_value_heads.unwrap_or(8),
+            head_dim: raw.head_dim.unwrap_or(128),
+            hidden_act: raw.hidden_act.unwrap_or_else(silu),
+            rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6),
+            rope: rope(raw.rope_scaling, raw.rope_parameters, raw.rope_theta, 10_000.0),
+            attention_bias: raw.attention_bias.unwrap_or(false),
+            num_code_groups: raw.num_code_groups.unwrap_or(32),
+            sliding_window: raw.sliding_window.filter(|_| windowed),
         }
     }
 }
 
 /// `code2wav_config`.
 #[derive(Deserialize)]
-pub(super) struct Code2Wav {
+pub(super) struct RawCode2Wav {
     codebook_size: Option<usize>,
     num_quantizers: Option<usize>,
     hidden_size: Option<usize>,
@@ -206,27 +206,27 @@ pub(super) struct Code2Wav {
     upsample_rates: Option<Vec<usize>>,
 }
 
-impl From<Code2Wav> for Code2WavConfig {
-    fn from(written: Code2Wav) -> Self {
-        let hidden_size = written.hidden_size.unwrap_or(1024);
-        let num_attention_heads = written.num_attention_heads.unwrap_or(16);
+impl From<RawCode2Wav> for Code2WavConfig {
+    fn from(raw: RawCode2Wav) -> Self {
+        let hidden_size = raw.hidden_size.unwrap_or(1024);
+        let num_attention_heads = raw.num_attention_heads.unwrap_or(16);
         Self {
-            codebook_size: written.codebook_size.unwrap_or(2048),
-            num_quantizers: written.num_quantizers.unwrap_or(16),
+            codebook_size: raw.codebook_size.unwrap_or(2048),
+            num_quantizers: raw.num_quantizers.unwrap_or(16),
             hidden_size,
-            intermediate_size: written.intermediate_size.unwrap_or(3072),
-            num_hidden_layers: written.num_hidden_layers.unwrap_or(8),
+            intermediate_size: raw.intermediate_size.unwrap_or(3072),
+            num_hidden_layers: raw.num_hidden_layers.unwrap_or(8),
             num_attention_heads,
-            num_key_value_heads: written.num_key_value_heads.unwrap_or(16),
-            head_dim: written.head_dim.unwrap_or(share(hidden_size, num_attention_heads)),
-            hidden_act: written.hidden_act.unwrap_or_else(silu),
-            attention_bias: written.attention_bias.unwrap_or(false),
-            sliding_window: written.sliding_window.unwrap_or(72),
-            rms_norm_eps: written.rms_norm_eps.unwrap_or(1e-5),
-            rope: rope(written.rope_scaling, written.rope_parameters, written.rope_theta, 10_000.0),
-            decoder_dim: written.decoder_dim.unwrap_or(1536),
-            upsampling_ratios: written.upsampling_ratios.unwrap_or_else(|| vec![2, 2]),
-            upsample_rates: written.upsample_rates.unwrap_or_else(|| vec![8, 5, 4, 3]),
+            num_key_value_heads: raw.num_key_value_heads.unwrap_or(16),
+            head_dim: raw.head_dim.unwrap_or(share(hidden_size, num_attention_heads)),
+            hidden_act: raw.hidden_act.unwrap_or_else(silu),
+            attention_bias: raw.attention_bias.unwrap_or(false),
+            sliding_window: raw.sliding_window.unwrap_or(72),
+            rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-5),
+            rope: rope(raw.rope_scaling, raw.rope_parameters, raw.rope_theta, 10_000.0),
+            decoder_dim: raw.decoder_dim.unwrap_or(1536),
+            upsampling_ratios: raw.upsampling_ratios.unwrap_or_else(|| vec![2, 2]),
+            upsample_rates: raw.upsample_rates.unwrap_or_else(|| vec![8, 5, 4, 3]),
         }
     }
 }

@@ -1,20 +1,21 @@
-//! One session's truth: its history, the sound being heard, the answers asked for. No arithmetic and no stage: the scheduler drives it.
+//! The state of one session: history, open input audio, pending and active responses. The scheduler drives it; it computes
+//! nothing and knows no stage.
 //!
 //! - [`history`]: the items, in order
-//! - [`rounds`]: answers that were asked for, and their prompts
-//! - [`answering`]: the answers being made
-//! - [`suspicion`]: an answer begun before it is certain that the caller's turn is over
-//! - [`slices`]: sound that is answered slice by slice
-//! - [`messages`]: what callers write, as the model reads it
-//! - [`calls`]: tool calls within what the model writes
+//! - [`pending_response`]: requested responses and their prompts
+//! - [`active_response`]: responses being generated
+//! - [`speculation`]: a response begun before the turn has surely ended
+//! - [`slices`]: input audio answered slice by slice
+//! - [`messages`]: texts of the caller as token ids
+//! - [`tool_calls`]: tool calls within generated text
 
-pub mod answering;
-pub mod calls;
+pub mod active_response;
 pub mod history;
 pub mod messages;
-pub mod rounds;
+pub mod pending_response;
 pub mod slices;
-pub mod suspicion;
+pub mod speculation;
+pub mod tool_calls;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -23,24 +24,24 @@ use std::time::Instant;
 
 use repartee_engine_api::{Command, Content, Event, InsertAt, ItemId, Peer, ResponseId, SessionError, Tool};
 
-use self::answering::Active;
+use self::active_response::ActiveResponse;
 use self::history::History;
 use self::messages::{check_length, system, text_error, text_message};
-use self::rounds::{Beside, Round};
+use self::pending_response::{OutOfBandResponse, PendingResponse};
 use self::slices::Slices;
-use self::suspicion::Suspicion;
+use self::speculation::Speculation;
 use crate::audio::log_mel::LogMel;
-use crate::hearing::{self, Hearing, Owner, PendingWindow};
+use crate::audio_input::{self, AudioInput, PendingWindow, WindowTarget};
 use crate::stage::{AudioRows, Message, Prompt};
 use crate::text::Tokenizer;
 
-/// The longest sound of one item, in seconds; a caller that never commits must not fill the memory.
+/// Longest audio of one item, in seconds: a caller that never commits must not fill the memory.
 pub const MAX_AUDIO_S: u32 = 600;
-/// Windows that may wait for the encoder before commands wait too.
-const MAX_PENDING: usize = 64;
+/// Windows that may wait for the encoder before the session takes no more commands.
+const MAX_PENDING_WINDOWS: usize = 64;
 
-/// What a conversation needs to know of its model.
-pub struct Knowledge<'a, T> {
+/// The parts of the model that a session uses while it executes commands.
+pub struct ModelContext<'a, T> {
     /// Text to ids.
     pub tokenizer: &'a Tokenizer,
     /// Sound to windows.
@@ -49,89 +50,89 @@ pub struct Knowledge<'a, T> {
     pub voices: &'a [String],
     /// How the model's prompts are written.
     pub prompt: &'a dyn Prompt<T>,
-    /// Lanes that are free for answers outside of conversations.
-    pub lanes: &'a mut Vec<usize>,
-    /// What time it is.
+    /// Free slots for out-of-band responses.
+    pub free_slots: &'a mut Vec<usize>,
+    /// The time of this tick.
     pub now: Instant,
 }
 
-impl<T> Knowledge<'_, T> {
+impl<T> ModelContext<'_, T> {
     fn encode(&self, text: &str) -> Result<Vec<u32>, SessionError> {
         self.tokenizer.encode(text).map_err(|error| text_error(&error))
     }
 }
 
-/// How far the end of a session's stream has come.
+/// How far [`Command::Finish`] has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
-    /// More may be asked for.
+    /// Not submitted yet.
     Open,
-    /// Nothing more will be asked for.
-    Asked,
-    /// The caller was told that everything is complete.
-    Told,
+    /// Submitted; responses are still to come.
+    Requested,
+    /// [`Event::Finished`] was reported.
+    Reported,
 }
 
-/// See the module's description.
-pub struct Conversation<T> {
-    /// The stages' slot for the answers of the conversation.
-    lane: usize,
+/// One session.
+pub struct Session<T> {
+    /// Slot of the session in every stage; its in-band responses run there.
+    slot: usize,
     peer: Peer,
     instructions: String,
     tools: Vec<Tool>,
     /// Instructions and tools as the model reads them.
     system: Option<Vec<u32>>,
     history: History<T>,
-    hearing: Option<Hearing<T>>,
+    audio_input: Option<AudioInput<T>>,
     slices: Option<Slices>,
-    suspicion: Option<Suspicion<T>>,
-    /// Closed windows, in order.
-    pub pending: VecDeque<PendingWindow>,
-    /// Answers of the conversation that wait for the one before.
-    rounds: VecDeque<Round<T>>,
-    /// The answer of the conversation being made.
-    active: Option<Active<T>>,
-    /// Answers outside of it.
-    beside: Vec<Beside<T>>,
-    /// Whether the prompt may differ from what the stages were last told.
+    speculation: Option<Speculation<T>>,
+    /// Closed windows that wait for the encoder, in order.
+    pub pending_windows: VecDeque<PendingWindow>,
+    /// In-band responses that wait for the one before them.
+    pending_responses: VecDeque<PendingResponse<T>>,
+    /// The in-band response being generated.
+    active: Option<ActiveResponse<T>>,
+    /// Out-of-band responses, waiting or active.
+    out_of_band: Vec<OutOfBandResponse<T>>,
+    /// Whether the prompt may differ from the last one delivered to the stages.
     changed: bool,
     ending: Ending,
-    /// Numbers the sounds that were handed over with an answer.
-    sounds: u64,
-    /// Events handed over so far.
+    /// Audio parts of responses' own inputs so far; numbers the next one.
+    input_audios: u64,
+    /// Events sent so far.
     emitted: Cell<u64>,
-    /// Since when the caller, who has no room for events, has read none, and how many it has read.
+    /// While the event queue is full: since when the caller has read nothing, and how many events it had read then.
     unread: Option<(Instant, u64)>,
 }
 
-impl<T> Conversation<T> {
-    /// A conversation with nothing said, whose answers are made in the stages' slot `lane`.
-    pub fn new(peer: Peer, lane: usize) -> Self {
+impl<T> Session<T> {
+    /// An empty session in the stages' slot `slot`.
+    pub fn new(peer: Peer, slot: usize) -> Self {
         Self {
-            lane,
+            slot,
             peer,
             instructions: String::new(),
             tools: Vec::new(),
             system: None,
             history: History::default(),
-            hearing: None,
+            audio_input: None,
             slices: None,
-            suspicion: None,
-            pending: VecDeque::new(),
-            rounds: VecDeque::new(),
+            speculation: None,
+            pending_windows: VecDeque::new(),
+            pending_responses: VecDeque::new(),
             active: None,
-            beside: Vec::new(),
+            out_of_band: Vec::new(),
             changed: false,
             ending: Ending::Open,
-            sounds: 0,
+            input_audios: 0,
             emitted: Cell::new(0),
             unread: None,
         }
     }
 
-    /// The next command, if there is one and what it may lead to has room.
+    /// The next command; `None` also while too many windows wait for the encoder.
     pub fn next_command(&self) -> Option<Command> {
-        if self.pending.len() > MAX_PENDING {
+        if self.pending_windows.len() > MAX_PENDING_WINDOWS {
             return None;
         }
         self.peer.commands.try_recv().ok()
@@ -142,36 +143,36 @@ impl<T> Conversation<T> {
         self.peer.commands.is_disconnected()
     }
 
-    /// Whether the caller has room for what one tick can make of one answer, `events`, on each of its lanes; a session
-    /// without is not run.
+    /// Whether the event queue has room for `events` events from each slot of the session. A session without room is not
+    /// runnable.
     pub fn has_room(&self, events: usize) -> bool {
-        let events = events * (1 + self.beside.len());
+        let events = events * (1 + self.out_of_band.len());
         self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
     }
 
-    /// Hands an event over. Room was checked before the tick; a caller that is gone is noticed by its commands.
+    /// Sends an event. Room was checked before the tick; a dropped handle is noticed by its command queue.
     fn emit(&self, event: Event) {
         match self.peer.events.try_send(event) {
             Ok(()) => self.emitted.set(self.emitted.get() + 1),
             Err(flume::TrySendError::Full(event)) => {
-                tracing::error!(?event, "an event was made for a session without room");
+                tracing::error!(?event, "an event was dropped: the queue is full");
             }
             Err(flume::TrySendError::Disconnected(_)) => {}
         }
     }
 
-    /// Reports a failure that is no answer's end.
+    /// Reports a failure, of `response` if it is one's.
     pub fn fail(&self, response: Option<ResponseId>, error: SessionError) {
         self.emit(Event::Failed { response, error });
     }
 
-    /// Executes one command. Returns the lane on which an answer has to be stopped, if one has to be.
-    pub fn execute(&mut self, command: Command, model: &mut Knowledge<'_, T>) -> Option<usize> {
+    /// Executes one command. Returns the slot of a response that the stages must abort, if any.
+    pub fn execute(&mut self, command: Command, model: &mut ModelContext<'_, T>) -> Option<usize> {
         let about = match &command {
-            Command::Respond(request) | Command::BeginSpeculation { answer: request, .. } => Some(request.response),
+            Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => Some(request.response),
             _ => None,
         };
-        let done = if self.ending != Ending::Open && adds(&command) {
+        let done = if self.ending != Ending::Open && requests_more(&command) {
             Err(SessionError::AfterFinish)
         } else {
             self.run(command, model)
@@ -182,19 +183,19 @@ impl<T> Conversation<T> {
         })
     }
 
-    fn run(&mut self, command: Command, model: &mut Knowledge<'_, T>) -> Result<Option<usize>, SessionError> {
+    fn run(&mut self, command: Command, model: &mut ModelContext<'_, T>) -> Result<Option<usize>, SessionError> {
         match command {
-            Command::Append(samples) => self.hear(&samples, model)?,
+            Command::Append(samples) => self.append(&samples, model)?,
             Command::Commit { item } => {
-                let stop = self.take_back();
-                // What was taken back is gone for good, also if this fails.
+                let stop = self.abort_speculation();
+                // The speculation is aborted even if the commit fails.
                 if let Err(error) = self.commit(item) {
                     self.fail(None, error);
                 }
                 return Ok(stop);
             }
             Command::Clear => {
-                let stop = self.take_back();
+                let stop = self.abort_speculation();
                 self.clear();
                 return Ok(stop);
             }
@@ -207,12 +208,12 @@ impl<T> Conversation<T> {
                 let system = system(&self.instructions, &tools, model)?;
                 (self.tools, self.system, self.changed) = (tools, system, true);
             }
-            Command::Respond(request) => self.ask(request, model)?,
-            Command::BeginSpeculation { item, answer } => self.speculate(item, answer, model)?,
-            Command::CommitSpeculation { response } => self.confirm(response, model)?,
+            Command::Respond(request) => self.respond(request, model)?,
+            Command::BeginSpeculation { item, respond } => self.begin_speculation(item, respond, model)?,
+            Command::CommitSpeculation { response } => self.commit_speculation(response, model)?,
             Command::AbortSpeculation { response } => {
-                if self.suspicion.as_ref().is_some_and(|suspicion| suspicion.response == response) {
-                    return Ok(self.take_back());
+                if self.speculation.as_ref().is_some_and(|speculation| speculation.response == response) {
+                    return Ok(self.abort_speculation());
                 }
             }
             Command::Cancel { response } => return Ok(self.cancel(response, model)),
@@ -222,37 +223,37 @@ impl<T> Conversation<T> {
             Command::SetSlicePolicy(policy) => self.set_policy(policy, model)?,
             Command::Finish => {
                 if let Some(slices) = self.slices.as_mut().filter(|slices| !slices.is_empty()) {
-                    // Nothing open is no fault here: all slices may be whole.
+                    // No open slice is no error here.
                     let _ = slices.end();
                 }
                 if self.ending == Ending::Open {
-                    self.ending = Ending::Asked;
+                    self.ending = Ending::Requested;
                 }
             }
         }
         Ok(None)
     }
 
-    fn hear(&mut self, samples: &[f32], model: &Knowledge<'_, T>) -> Result<(), SessionError> {
+    fn append(&mut self, samples: &[f32], model: &ModelContext<'_, T>) -> Result<(), SessionError> {
         let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
         let too_long = SessionError::AudioTooLong { limit_s: MAX_AUDIO_S };
         if let Some(slices) = &mut self.slices {
             return slices.push(samples, limit);
         }
-        if let Some(suspicion) = &mut self.suspicion {
-            if suspicion.hearing.samples() + suspicion.held.len() + samples.len() > limit {
+        if let Some(speculation) = &mut self.speculation {
+            if speculation.audio_input.samples() + speculation.held.len() + samples.len() > limit {
                 return Err(too_long);
             }
-            suspicion.held.extend_from_slice(samples);
+            speculation.held.extend_from_slice(samples);
             return Ok(());
         }
-        // The opening of a message can be read at once; after that only whole windows change the prompt.
-        self.changed |= self.hearing.is_none();
-        let hearing = self.hearing.get_or_insert_with(|| Hearing::new(model.log_mel));
-        if hearing.samples() + samples.len() > limit {
+        // The message header can be prefilled at once; after that only closed windows change the prompt.
+        self.changed |= self.audio_input.is_none();
+        let audio_input = self.audio_input.get_or_insert_with(|| AudioInput::new(model.log_mel));
+        if audio_input.samples() + samples.len() > limit {
             return Err(too_long);
         }
-        hearing.push(samples, &mut self.pending);
+        audio_input.push(samples, &mut self.pending_windows);
         Ok(())
     }
 
@@ -260,14 +261,14 @@ impl<T> Conversation<T> {
         if let Some(slices) = &mut self.slices {
             return slices.end();
         }
-        let Some(hearing) = self.hearing.take() else {
+        let Some(audio_input) = self.audio_input.take() else {
             return Err(SessionError::NothingToCommit);
         };
         if self.history.knows(item) {
-            self.hearing = Some(hearing);
+            self.audio_input = Some(audio_input);
             return Err(SessionError::DuplicateItem(item));
         }
-        let encoded = hearing.finish(Owner::Item(item), &mut self.pending);
+        let encoded = audio_input.finish(WindowTarget::Item(item), &mut self.pending_windows);
         self.changed = true;
         self.history.insert(item, InsertAt::End, Message::UserAudio(encoded))
     }
@@ -276,8 +277,8 @@ impl<T> Conversation<T> {
         if let Some(slices) = &mut self.slices {
             slices.clear();
         }
-        self.hearing = None;
-        self.pending.retain(|window| window.owner != Owner::Open);
+        self.audio_input = None;
+        self.pending_windows.retain(|window| window.target != WindowTarget::Open);
         self.changed = true;
     }
 
@@ -286,7 +287,7 @@ impl<T> Conversation<T> {
         item: ItemId,
         place: InsertAt,
         content: Content,
-        model: &Knowledge<'_, T>,
+        model: &ModelContext<'_, T>,
     ) -> Result<(), SessionError> {
         if let Content::Audio(samples) = content {
             return self.insert_audio(item, place, &samples, model);
@@ -301,29 +302,29 @@ impl<T> Conversation<T> {
         item: ItemId,
         place: InsertAt,
         samples: &[f32],
-        model: &Knowledge<'_, T>,
+        model: &ModelContext<'_, T>,
     ) -> Result<(), SessionError> {
         check_length(samples, model)?;
         self.history.insert(item, place, Message::UserAudio(Vec::new()))?;
-        hearing::windows(model.log_mel, samples, Owner::Item(item), &mut self.pending);
+        audio_input::windows(model.log_mel, samples, WindowTarget::Item(item), &mut self.pending_windows);
         self.changed = true;
         Ok(())
     }
 
     fn delete(&mut self, item: ItemId) {
-        let undecided = self.suspicion.as_ref().is_some_and(|s| s.item == item || s.answer_item == item);
-        if undecided {
+        let speculative = self.speculation.as_ref().is_some_and(|s| s.item == item || s.response_item == item);
+        if speculative {
             return;
         }
         self.withdraw(|request| request.item == item);
         if !self.is_unfinished(item) && self.history.remove(item) {
-            self.pending.retain(|window| window.owner != Owner::Item(item));
+            self.pending_windows.retain(|window| window.target != WindowTarget::Item(item));
             self.changed = true;
         }
     }
 
-    /// Keeps the ids whose text is a prefix of `text`, and adds the rest of it.
-    fn truncate(&mut self, item: ItemId, text: &str, model: &Knowledge<'_, T>) -> Result<(), SessionError> {
+    /// Keeps the tokens whose text is a prefix of `text` and appends the rest of `text`, encoded.
+    fn truncate(&mut self, item: ItemId, text: &str, model: &ModelContext<'_, T>) -> Result<(), SessionError> {
         if self.is_unfinished(item) {
             return Ok(());
         }
@@ -348,43 +349,43 @@ impl<T> Conversation<T> {
         Ok(())
     }
 
-    /// Puts an encoded window where it belongs; one of a deleted item is dropped.
-    pub fn place(&mut self, window: &PendingWindow, rows: AudioRows<T>) {
+    /// Adds an encoded window to its target; windows of deleted items are dropped.
+    pub fn place_window(&mut self, window: &PendingWindow, rows: AudioRows<T>) {
         let rows = Arc::new(rows);
         self.changed = true;
-        match window.owner {
-            Owner::Open => {
-                if let Some(suspicion) = &mut self.suspicion {
-                    suspicion.hearing.encoded.push(Arc::clone(&rows));
-                    if let Some(Message::UserAudio(windows)) = self.history.get_mut(suspicion.item) {
+        match window.target {
+            WindowTarget::Open => {
+                if let Some(speculation) = &mut self.speculation {
+                    speculation.audio_input.encoded.push(Arc::clone(&rows));
+                    if let Some(Message::UserAudio(windows)) = self.history.get_mut(speculation.item) {
                         windows.push(rows);
                     }
-                } else if let Some(hearing) = &mut self.hearing {
-                    hearing.encoded.push(rows);
+                } else if let Some(audio_input) = &mut self.audio_input {
+                    audio_input.encoded.push(rows);
                 }
             }
-            Owner::Item(item) => {
+            WindowTarget::Item(item) => {
                 if let Some(Message::UserAudio(windows)) = self.history.get_mut(item) {
                     windows.push(rows);
                 }
             }
-            Owner::Input(sound) => self.place_input(sound, rows),
+            WindowTarget::Input(audio) => self.place_input(audio, rows),
         }
     }
 
-    /// Tells the caller, once, that everything that was asked for is complete.
-    pub fn tell_end(&mut self) {
-        let idle = self.active.is_none() && self.rounds.is_empty() && self.beside.is_empty();
-        let read = self.suspicion.is_none() && self.slices.as_ref().is_none_or(Slices::is_empty);
-        if self.ending == Ending::Asked && idle && read {
-            self.ending = Ending::Told;
+    /// Reports [`Event::Finished`] once every response is complete.
+    pub fn report_finished(&mut self) {
+        let idle = self.active.is_none() && self.pending_responses.is_empty() && self.out_of_band.is_empty();
+        let read = self.speculation.is_none() && self.slices.as_ref().is_none_or(Slices::is_empty);
+        if self.ending == Ending::Requested && idle && read {
+            self.ending = Ending::Reported;
             self.emit(Event::Finished);
         }
     }
 }
 
-/// Whether a command asks for more.
-fn adds(command: &Command) -> bool {
+/// Whether a command is refused after [`Command::Finish`].
+fn requests_more(command: &Command) -> bool {
     matches!(
         command,
         Command::Append(_)

@@ -1,5 +1,5 @@
-//! Whole conversations through a running engine: parity with the reference's `generate`, independence of slices and
-//! neighbours, and what happens at the edges of a session's life.
+//! Sessions of a running engine: parity with the reference's `generate`, independence of slices and neighbours, history,
+//! cancellation, admission.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -36,9 +36,9 @@ fn serve(name: &str, config: &EngineConfig) -> Served {
     Served { engine, expected, folder }
 }
 
-/// One complete answer.
+/// One complete response.
 #[derive(Debug, Clone, PartialEq)]
-struct Answer {
+struct Response {
     text: String,
     samples: Vec<f32>,
     reason: FinishReason,
@@ -53,8 +53,8 @@ fn send(session: &SessionHandle, command: Command) {
     session.submit_blocking(command).unwrap();
 }
 
-/// Reads until an answer is complete.
-fn listen(session: &SessionHandle, number: u64) -> Result<Answer, SessionError> {
+/// Reads a response to its end.
+fn listen(session: &SessionHandle, number: u64) -> Result<Response, SessionError> {
     let (mut text, mut samples, mut frames) = (String::new(), Vec::new(), 0);
     loop {
         match session.next_event_blocking().expect("the session goes on") {
@@ -71,21 +71,21 @@ fn listen(session: &SessionHandle, number: u64) -> Result<Answer, SessionError> 
             }
             Event::SegmentFinished { response, reason, usage } => {
                 assert_eq!(response, number);
-                return Ok(Answer { text, samples, reason, usage });
+                return Ok(Response { text, samples, reason, usage });
             }
             Event::Failed { error, .. } => return Err(error),
         }
     }
 }
 
-/// The fixture's conversation, its sound cut into slices whose lengths `slice` gives.
-fn converse(served: &Served, mut slice: impl FnMut() -> usize) -> Vec<Answer> {
+/// The fixture's turns in one session, the audio cut into slices of lengths from `slice`.
+fn converse(served: &Served, mut slice: impl FnMut() -> usize) -> Vec<Response> {
     let session = served.engine.open().unwrap();
     if let Some(system) = served.expected.facts["settings"]["system"].as_str() {
         send(&session, Command::SetInstructions(system.to_owned()));
     }
     let voice = served.expected.facts["settings"]["speaker"].as_str().unwrap();
-    let answers = (0..served.expected.turns() as u64)
+    let responses = (0..served.expected.turns() as u64)
         .map(|turn| {
             let (audio, _) = served.expected.tensor(&format!("turn{turn}.audio"));
             let mut rest = &audio[..];
@@ -100,31 +100,31 @@ fn converse(served: &Served, mut slice: impl FnMut() -> usize) -> Vec<Answer> {
         })
         .collect();
     session.close();
-    answers
+    responses
 }
 
 #[test]
 fn both_turns_equal_the_reference() {
     for name in CONVERSATIONS {
         let served = serve(name, &modest());
-        for (turn, answer) in converse(&served, || 1600).iter().enumerate() {
+        for (turn, response) in converse(&served, || 1600).iter().enumerate() {
             let facts = &served.expected.facts["turns"][turn];
-            assert_eq!(answer.text, facts["text"].as_str().unwrap(), "{name}, turn {turn}");
+            assert_eq!(response.text, facts["text"].as_str().unwrap(), "{name}, turn {turn}");
             let (reference, _) = served.expected.tensor(&format!("turn{turn}.waveform"));
-            let off = difference(&answer.samples, &reference);
+            let off = difference(&response.samples, &reference);
             assert!(off <= 1e-4, "{name}, turn {turn}: the waveform is off by {off}");
-            assert_eq!(answer.reason, FinishReason::Stop);
+            assert_eq!(response.reason, FinishReason::Stop);
             assert_eq!(
-                u64::from(answer.usage.input_audio_tokens + answer.usage.input_text_tokens),
+                u64::from(response.usage.input_audio_tokens + response.usage.input_text_tokens),
                 facts["prompt_tokens"]
             );
-            assert_eq!(u64::from(answer.usage.output_audio_frames), facts["frames"]);
+            assert_eq!(u64::from(response.usage.output_audio_frames), facts["frames"]);
         }
     }
 }
 
 #[test]
-fn any_split_of_the_sound_gives_the_same_answer() {
+fn any_split_of_audio_gives_the_same_response() {
     for name in CONVERSATIONS {
         let served = serve(name, &modest());
         let whole = converse(&served, || usize::MAX);
@@ -144,7 +144,7 @@ fn any_split_of_the_sound_gives_the_same_answer() {
 }
 
 #[test]
-fn neighbours_do_not_change_an_answer() {
+fn neighbours_do_not_change_a_response() {
     for name in CONVERSATIONS {
         let served = serve(name, &modest());
         let alone = converse(&served, || 4000);
@@ -166,7 +166,7 @@ fn neighbours_do_not_change_an_answer() {
 }
 
 #[test]
-fn a_seed_fixes_a_sampled_answer() {
+fn a_seed_fixes_a_sampled_response() {
     let served = serve("dense", &modest());
     let sampled = |seed| {
         let session = served.engine.open().unwrap();
@@ -182,19 +182,19 @@ fn a_seed_fixes_a_sampled_answer() {
 }
 
 #[test]
-fn an_answer_without_audio_is_text_alone() {
+fn a_response_without_audio_is_text_alone() {
     let served = serve("dense", &modest());
     let session = served.engine.open().unwrap();
     send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
     send(&session, Command::Commit { item: 0 });
     send(&session, Command::Respond(Respond { audio: false, ..respond(0) }));
-    let answer = listen(&session, 0).unwrap();
-    assert_eq!(answer.text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
-    assert!(answer.samples.is_empty());
+    let response = listen(&session, 0).unwrap();
+    assert_eq!(response.text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
+    assert!(response.samples.is_empty());
 }
 
 #[test]
-fn a_cancelled_answer_leaves_the_session_usable() {
+fn a_cancelled_response_leaves_the_session_usable() {
     let served = serve("dense", &modest());
     let session = served.engine.open().unwrap();
     send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
@@ -203,22 +203,22 @@ fn a_cancelled_answer_leaves_the_session_usable() {
     send(&session, Command::Respond(respond(1)));
     send(&session, Command::Cancel { response: 0 });
     send(&session, Command::Cancel { response: 1 });
-    let mut ended = [listen(&session, 0), listen(&session, 1)].map(|answer| answer.unwrap().reason).to_vec();
+    let mut ended = [listen(&session, 0), listen(&session, 1)].map(|response| response.unwrap().reason).to_vec();
     ended.dedup();
     assert!(ended.contains(&FinishReason::Cancelled), "{ended:?}");
-    // What was said stays in the history; without it the answer is the one of a fresh session.
+    // The cancelled text stays in the history; without it the response equals that of a fresh session.
     for item in [1000, 1001] {
         send(&session, Command::Delete { item });
     }
     send(&session, Command::Respond(respond(2)));
-    let answer = listen(&session, 2).unwrap();
-    assert_eq!(answer.text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
+    let response = listen(&session, 2).unwrap();
+    assert_eq!(response.text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
     let (reference, _) = served.expected.tensor("turn0.waveform");
-    assert!(difference(&answer.samples, &reference) <= 1e-4);
+    assert!(difference(&response.samples, &reference) <= 1e-4);
 }
 
 #[test]
-fn an_answer_follows_the_instructions_that_held_when_it_was_asked_for() {
+fn instructions_hold_from_the_request_on() {
     let served = serve("moe", &modest());
     let session = served.engine.open().unwrap();
     send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
@@ -229,14 +229,14 @@ fn an_answer_follows_the_instructions_that_held_when_it_was_asked_for() {
     send(&session, Command::SetInstructions(String::new()));
     let text = listen(&session, 0).unwrap().text;
     assert_eq!(text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
-    // Without them, and without what they led to, the answer is another one.
+    // Without instructions the response differs.
     send(&session, Command::Delete { item: 1000 });
     send(&session, Command::Respond(respond(1)));
     assert_ne!(listen(&session, 1).unwrap().text, text);
 }
 
 #[test]
-fn of_a_history_that_is_too_long_the_oldest_items_are_forgotten() {
+fn a_full_context_evicts_the_oldest_items() {
     const CONTEXT: usize = 320;
     let served = serve("dense", &modest());
     let small = tempfile::tempdir().unwrap();
@@ -254,13 +254,13 @@ fn of_a_history_that_is_too_long_the_oldest_items_are_forgotten() {
         send(session, Command::Respond(request));
         listen(session, number).unwrap()
     };
-    let read = |answer: &Answer| answer.usage.input_audio_tokens + answer.usage.input_text_tokens;
+    let read = |response: &Response| response.usage.input_audio_tokens + response.usage.input_text_tokens;
 
-    // With room enough the prompt grows with every turn; the small context falls back once it is full, and goes on.
+    // In the large context the prompt grows with every turn; in the small one it falls back once the context is full.
     let (long, short) = (served.engine.open().unwrap(), small.open().unwrap());
     let mut items = Vec::new();
     let mut number = 0;
-    let forgotten = loop {
+    let evicted = loop {
         let (all, some) = (turn(&long, number), turn(&short, number));
         if read(&all) != read(&some) {
             assert!(read(&some) + 20 <= CONTEXT as u32, "{some:?}");
@@ -271,7 +271,7 @@ fn of_a_history_that_is_too_long_the_oldest_items_are_forgotten() {
         number += 1;
         assert!(number < 50, "a context of {CONTEXT} never got full");
     };
-    // It is as if the caller had deleted those items.
+    // Eviction equals deletion by the caller.
     let replayed = (1..items.len()).find_map(|count| {
         let session = served.engine.open().unwrap();
         for earlier in 0..number {
@@ -280,18 +280,18 @@ fn of_a_history_that_is_too_long_the_oldest_items_are_forgotten() {
         for &item in &items[..count] {
             send(&session, Command::Delete { item });
         }
-        let answer = turn(&session, number);
-        (read(&answer) == read(&forgotten)).then_some(answer)
+        let response = turn(&session, number);
+        (read(&response) == read(&evicted)).then_some(response)
     });
-    assert_eq!(replayed.expect("some number of deletions leads to the same prompt").text, forgotten.text);
-    // And the call goes on for as long as anyone wants to talk.
+    assert_eq!(replayed.expect("some number of deletions leads to the same prompt").text, evicted.text);
+    // The session goes on.
     for later in number + 1..number + 12 {
         turn(&short, later);
     }
 }
 
 #[test]
-fn deleting_a_waiting_answer_cancels_it() {
+fn deleting_a_pending_response_cancels_it() {
     let served = serve("dense", &modest());
     let session = served.engine.open().unwrap();
     send(&session, Command::Append(served.expected.tensor("turn0.audio").0));
@@ -303,7 +303,7 @@ fn deleting_a_waiting_answer_cancels_it() {
     let mut reasons = std::collections::BTreeMap::new();
     while reasons.len() < 30 {
         if let Event::SegmentFinished { response, reason, .. } = session.next_event_blocking().unwrap() {
-            assert_eq!(reasons.insert(response, reason), None, "answer {response} ended twice");
+            assert_eq!(reasons.insert(response, reason), None, "response {response} ended twice");
         }
     }
     assert_eq!(reasons[&29], FinishReason::Cancelled);
@@ -311,7 +311,7 @@ fn deleting_a_waiting_answer_cancels_it() {
 }
 
 #[test]
-fn a_truncated_answer_is_remembered_as_far_as_it_was_heard() {
+fn truncate_equals_fresh_history() {
     let served = serve("dense", &modest());
     let speak = |session: &SessionHandle, turn: u64| {
         send(session, Command::Append(served.expected.tensor(&format!("turn{turn}.audio")).0));
@@ -327,7 +327,7 @@ fn a_truncated_answer_is_remembered_as_far_as_it_was_heard() {
     send(&session, Command::Respond(respond(1)));
     let truncated = listen(&session, 1).unwrap();
 
-    // The same as a conversation in which no more was ever said.
+    // Equal to a session whose response had that text only.
     let fresh = served.engine.open().unwrap();
     speak(&fresh, 0);
     send(&fresh, Command::text(1000, Role::Assistant, heard));
@@ -336,12 +336,12 @@ fn a_truncated_answer_is_remembered_as_far_as_it_was_heard() {
     let replayed = listen(&fresh, 1).unwrap();
     assert_eq!(truncated.text, replayed.text);
     assert!(truncated.samples == replayed.samples);
-    // And not the same as one that remembers everything.
+    // Different from the session with the whole text.
     assert_ne!(truncated.text, served.expected.facts["turns"][1]["text"].as_str().unwrap());
 }
 
 #[test]
-fn a_refused_command_costs_nothing() {
+fn a_refused_command_changes_nothing() {
     let served = serve("dense", &modest());
     let session = served.engine.open().unwrap();
     let refusal = |command: Command| {
@@ -365,7 +365,7 @@ fn a_refused_command_costs_nothing() {
 }
 
 #[test]
-fn a_dropped_session_gives_its_slot_back() {
+fn a_dropped_session_frees_its_slot() {
     let served = serve("dense", &EngineConfig { sessions: 2, ..modest() });
     for _ in 0..20 {
         let first = served.engine.open().unwrap();
@@ -376,7 +376,7 @@ fn a_dropped_session_gives_its_slot_back() {
             send(session, Command::Commit { item: 0 });
             send(session, Command::Respond(respond(0)));
         }
-        // The answer is under way when its caller goes.
+        // The response is active when the handle is dropped.
         first.next_event_blocking().unwrap();
         first.close();
         second.close();
@@ -385,19 +385,19 @@ fn a_dropped_session_gives_its_slot_back() {
 }
 
 #[test]
-fn a_caller_who_does_not_read_holds_up_nobody() {
+fn an_unread_session_delays_no_other() {
     let served = serve("dense", &modest());
-    let deaf = served.engine.open().unwrap();
-    send(&deaf, Command::Append(served.expected.tensor("turn0.audio").0));
-    send(&deaf, Command::Commit { item: 0 });
+    let unread = served.engine.open().unwrap();
+    send(&unread, Command::Append(served.expected.tensor("turn0.audio").0));
+    send(&unread, Command::Commit { item: 0 });
     for number in 0..40 {
-        send(&deaf, Command::Respond(respond(number)));
+        send(&unread, Command::Respond(respond(number)));
     }
-    let answers = converse(&served, || 1600);
-    assert_eq!(answers[0].text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
-    // And everything that was made for it waits in order.
-    assert_eq!(listen(&deaf, 0).unwrap().text, answers[0].text);
+    let responses = converse(&served, || 1600);
+    assert_eq!(responses[0].text, served.expected.facts["turns"][0]["text"].as_str().unwrap());
+    // Its own events are all there, in order.
+    assert_eq!(listen(&unread, 0).unwrap().text, responses[0].text);
     for number in 1..40 {
-        listen(&deaf, number).unwrap();
+        listen(&unread, number).unwrap();
     }
 }

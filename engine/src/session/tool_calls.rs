@@ -1,35 +1,35 @@
-//! Tool calls within what a model writes: `MARK {"name": .., "arguments": {..}} MARK`, read as it comes.
+//! Streaming parser of tool calls in generated text: `MARK {"name": .., "arguments": {..}} MARK`.
 //!
-//! What stands between the marks is not spoken. The name is told as soon as the arguments begin, and those piece by piece.
+//! Text between the marks is not spoken. The name is reported as soon as the arguments begin, the arguments piece by piece.
 
 use repartee_engine_api::{Event, ResponseId};
 use serde::Deserialize;
 
-/// Whether a token is spoken.
+/// What a token belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spoken {
-    /// It is.
-    Aloud,
-    /// It opens, or is part of, a call.
-    Call,
-    /// It ends one.
-    CallEnd,
+pub enum TokenKind {
+    /// Spoken text.
+    Spoken,
+    /// A tool call: its opening mark or its text.
+    ToolCall,
+    /// The closing mark of a tool call.
+    ToolCallEnd,
 }
 
-/// Follows one answer.
+/// Finds the tool calls of one response.
 #[derive(Debug)]
-pub struct CallReader {
-    /// The ids that open and end a call, if the model has them.
+pub struct ToolCallReader {
+    /// Token ids that open and close a call, if the model has them.
     marks: Option<(u32, u32)>,
     within: bool,
-    /// The call's text that was not told yet.
+    /// Text of the call that was not reported yet.
     text: String,
     state: State,
-    /// Calls told so far.
+    /// Calls reported so far.
     calls: u32,
 }
 
-/// How far the call being read has come.
+/// State within a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The arguments have not begun.
@@ -40,7 +40,7 @@ enum State {
     Tail,
 }
 
-/// A call as a whole.
+/// A whole call.
 #[derive(Deserialize)]
 struct Call {
     name: String,
@@ -48,45 +48,45 @@ struct Call {
     arguments: serde_json::Value,
 }
 
-impl CallReader {
-    /// For a model with these marks.
+impl ToolCallReader {
+    /// A parser for a model with these marks.
     pub fn new(marks: Option<(u32, u32)>) -> Self {
         Self { marks, within: false, text: String::new(), state: State::Head, calls: 0 }
     }
 
     /// Takes the next token.
-    pub fn token(&mut self, id: u32) -> Spoken {
-        let Some((open, close)) = self.marks else { return Spoken::Aloud };
+    pub fn token(&mut self, id: u32) -> TokenKind {
+        let Some((open, close)) = self.marks else { return TokenKind::Spoken };
         if id == open {
             self.within = true;
-            return Spoken::Call;
+            return TokenKind::ToolCall;
         }
         if !self.within {
-            return Spoken::Aloud;
+            return TokenKind::Spoken;
         }
         if id == close {
             self.within = false;
-            return Spoken::CallEnd;
+            return TokenKind::ToolCallEnd;
         }
-        Spoken::Call
+        TokenKind::ToolCall
     }
 
-    /// Whether what comes now is spoken.
-    pub fn mode(&self) -> Spoken {
-        if self.within { Spoken::Call } else { Spoken::Aloud }
+    /// What a token without a mark would belong to.
+    pub fn mode(&self) -> TokenKind {
+        if self.within { TokenKind::ToolCall } else { TokenKind::Spoken }
     }
 
-    /// What the caller is told of a piece of text that came with a token.
-    pub fn read(&mut self, response: ResponseId, spoken: Spoken, piece: Option<String>) -> Vec<Event> {
-        if spoken == Spoken::Aloud {
+    /// The events of a piece of text that came with a token of this kind.
+    pub fn read(&mut self, response: ResponseId, kind: TokenKind, piece: Option<String>) -> Vec<Event> {
+        if kind == TokenKind::Spoken {
             return piece.map(|text| Event::Text { response, text }).into_iter().collect();
         }
-        // The marks may be written out, where the tokenizer does not hold them for special.
+        // The marks have text where the tokenizer does not list them as special.
         let piece = piece.unwrap_or_default();
         self.text.push_str(piece.trim_start_matches("<tool_call>").trim_end_matches("</tool_call>"));
         let mut events = Vec::new();
         self.advance(response, &mut events);
-        if spoken == Spoken::CallEnd {
+        if kind == TokenKind::ToolCallEnd {
             events.extend(self.finish(response));
         }
         events
@@ -127,7 +127,7 @@ impl CallReader {
         }
     }
 
-    /// The call being read is over. One that was never begun is told as a whole if it can be read at all, and as text if not.
+    /// Ends the open call. One that was not reported yet is reported whole if it parses, and as text if not.
     pub fn finish(&mut self, response: ResponseId) -> Vec<Event> {
         let text = std::mem::take(&mut self.text);
         let state = std::mem::replace(&mut self.state, State::Head);
@@ -168,16 +168,16 @@ mod tests {
 
     /// Reads a call whose text comes in the given pieces.
     fn read(pieces: &[&str]) -> Vec<Event> {
-        let mut reader = CallReader::new(MARKS);
-        assert_eq!(reader.token(1), Spoken::Call);
+        let mut reader = ToolCallReader::new(MARKS);
+        assert_eq!(reader.token(1), TokenKind::ToolCall);
         let mut events = Vec::new();
         for piece in pieces {
-            let spoken = reader.token(9);
-            assert_eq!(spoken, Spoken::Call);
-            events.extend(reader.read(5, spoken, Some((*piece).to_owned())));
+            let kind = reader.token(9);
+            assert_eq!(kind, TokenKind::ToolCall);
+            events.extend(reader.read(5, kind, Some((*piece).to_owned())));
         }
-        let spoken = reader.token(2);
-        events.extend(reader.read(5, spoken, None));
+        let kind = reader.token(2);
+        events.extend(reader.read(5, kind, None));
         events
     }
 
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_told_as_it_comes_however_it_is_split() {
+    fn any_split_of_a_call_gives_the_same_events() {
         let text = "\n{\"name\": \"find\", \"arguments\": {\"a\": \"}\\\"{\", \"b\": [1, {\"c\": 2}]}}\n";
         for size in 1..text.len() {
             let pieces: Vec<&str> = text.as_bytes().chunks(size).map(|b| std::str::from_utf8(b).unwrap()).collect();
@@ -203,20 +203,20 @@ mod tests {
     }
 
     #[test]
-    fn arguments_before_the_name_are_told_at_the_end() {
+    fn arguments_before_the_name_come_at_the_end() {
         let events = read(&["{\"arguments\": {\"x\": 1}, ", "\"name\": \"late\"}"]);
         assert_eq!(events[0], Event::ToolCall { response: 5, call: 0, name: "late".to_owned() });
         assert_eq!(arguments(&events), "{\"x\":1}");
     }
 
     #[test]
-    fn what_cannot_be_read_as_a_call_is_told_as_text() {
+    fn a_malformed_call_becomes_text() {
         assert_eq!(read(&["{oops"]), vec![Event::Text { response: 5, text: "{oops".to_owned() }]);
     }
 
     #[test]
-    fn without_marks_everything_is_spoken() {
-        let mut reader = CallReader::new(None);
-        assert_eq!(reader.token(1), Spoken::Aloud);
+    fn without_marks_all_text_is_spoken() {
+        let mut reader = ToolCallReader::new(None);
+        assert_eq!(reader.token(1), TokenKind::Spoken);
     }
 }

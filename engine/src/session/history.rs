@@ -1,4 +1,4 @@
-//! The items of a conversation, in order: the truth of which the stages' caches are copies.
+//! The items of a session, in order. The stages' caches are derived from them.
 
 use repartee_engine_api::{InsertAt, ItemId, SessionError};
 
@@ -7,23 +7,23 @@ use crate::stage::Message;
 /// An entry of the history.
 #[derive(Debug)]
 pub struct Entry<T> {
-    /// The caller's name for it.
+    /// Id given by the caller.
     pub id: ItemId,
-    /// What it is.
+    /// Content.
     pub message: Message<T>,
 }
 
-/// See the module's description.
+/// The items of a session.
 #[derive(Debug)]
 pub struct History<T> {
     entries: Vec<Entry<T>>,
-    /// Whether old items made room for new ones: then a neighbour that is not there stood before all others.
-    forgot: bool,
+    /// Whether items were evicted: then an unknown neighbour is taken for one that stood before all others.
+    evicted: bool,
 }
 
 impl<T> Default for History<T> {
     fn default() -> Self {
-        Self { entries: Vec::new(), forgot: false }
+        Self { entries: Vec::new(), evicted: false }
     }
 }
 
@@ -43,17 +43,17 @@ impl<T> History<T> {
         self.entries.iter().position(|entry| entry.id == id)
     }
 
-    /// What an item says.
+    /// Content of an item.
     pub fn get(&self, id: ItemId) -> Option<&Message<T>> {
         self.entries.iter().find(|entry| entry.id == id).map(|entry| &entry.message)
     }
 
-    /// What an item says, to be changed.
+    /// Content of an item, mutable.
     pub fn get_mut(&mut self, id: ItemId) -> Option<&mut Message<T>> {
         self.entries.iter_mut().find(|entry| entry.id == id).map(|entry| &mut entry.message)
     }
 
-    /// Puts a new item in.
+    /// Inserts an item.
     pub fn insert(&mut self, id: ItemId, place: InsertAt, message: Message<T>) -> Result<(), SessionError> {
         if self.knows(id) {
             return Err(SessionError::DuplicateItem(id));
@@ -63,7 +63,7 @@ impl<T> History<T> {
             InsertAt::Start => 0,
             InsertAt::After(neighbour) => match self.position(neighbour) {
                 Some(position) => position + 1,
-                None if self.forgot => 0,
+                None if self.evicted => 0,
                 None => return Err(SessionError::UnknownItem(neighbour)),
             },
         };
@@ -71,19 +71,19 @@ impl<T> History<T> {
         Ok(())
     }
 
-    /// Takes an item out; false if it was not there.
+    /// Removes an item; false if there is none of that id.
     pub fn remove(&mut self, id: ItemId) -> bool {
         let before = self.entries.len();
         self.entries.retain(|entry| entry.id != id);
         self.entries.len() < before
     }
 
-    /// Forgets the oldest item, and says which it was.
-    pub fn forget_oldest(&mut self) -> Option<ItemId> {
+    /// Removes the oldest item and returns its id.
+    pub fn evict_oldest(&mut self) -> Option<ItemId> {
         if self.entries.is_empty() {
             return None;
         }
-        self.forgot = true;
+        self.evicted = true;
         Some(self.entries.remove(0).id)
     }
 }

@@ -1,0 +1,91 @@
+//! The open input audio of a session, cut into log-mel windows; each window is encoded once, when it closes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use repartee_engine_api::ItemId;
+
+use crate::audio::log_mel::{LogMel, LogMelStream, MelWindow};
+use crate::stage::AudioRows;
+
+/// An audio item that is not committed yet.
+#[derive(Debug)]
+pub struct AudioInput<T> {
+    stream: LogMelStream,
+    /// Windows closed so far.
+    closed: usize,
+    /// The encoded ones of them, in order.
+    pub encoded: Vec<Arc<AudioRows<T>>>,
+}
+
+/// What a window belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WindowTarget {
+    /// The open input audio.
+    Open,
+    /// An item of the history.
+    Item(ItemId),
+    /// Audio of a response's own input, by a number that the session gives.
+    Input(u64),
+}
+
+/// A closed window that waits for the encoder.
+#[derive(Debug)]
+pub struct PendingWindow {
+    /// What it belongs to.
+    pub target: WindowTarget,
+    /// The log-mel frames.
+    pub mel: MelWindow,
+    /// Index of the window within its audio.
+    pub index: usize,
+}
+
+impl<T> AudioInput<T> {
+    /// Empty input.
+    pub fn new(log_mel: &Arc<LogMel>) -> Self {
+        Self { stream: log_mel.stream(), closed: 0, encoded: Vec::new() }
+    }
+
+    /// Samples so far.
+    pub fn samples(&self) -> usize {
+        self.stream.samples()
+    }
+
+    /// Appends a slice; the windows that it closes go to `pending`.
+    pub fn push(&mut self, samples: &[f32], pending: &mut VecDeque<PendingWindow>) {
+        let mut windows = Vec::new();
+        self.stream.push(samples, &mut windows);
+        for mel in windows {
+            pending.push_back(PendingWindow { target: WindowTarget::Open, mel, index: self.closed });
+            self.closed += 1;
+        }
+    }
+
+    /// Ends the audio and assigns it to `target`, its windows in `pending` included; the last window goes to `pending`.
+    /// Returns the windows that are encoded already.
+    pub fn finish(self, target: WindowTarget, pending: &mut VecDeque<PendingWindow>) -> Vec<Arc<AudioRows<T>>> {
+        for window in pending.iter_mut().filter(|window| window.target == WindowTarget::Open) {
+            window.target = target;
+        }
+        if let Some(mel) = self.stream.finish() {
+            pending.push_back(PendingWindow { target, mel, index: self.closed });
+        }
+        self.encoded
+    }
+
+    /// Adds the last window, as if the audio ended here, to `pending` for `item`; the audio goes on.
+    pub fn end_copy(&self, item: ItemId, pending: &mut VecDeque<PendingWindow>) {
+        if let Some(mel) = self.stream.clone().finish() {
+            pending.push_back(PendingWindow { target: WindowTarget::Item(item), mel, index: self.closed });
+        }
+    }
+}
+
+/// Adds the windows of complete audio to `pending`.
+pub fn windows(log_mel: &Arc<LogMel>, samples: &[f32], target: WindowTarget, pending: &mut VecDeque<PendingWindow>) {
+    let mut closed = Vec::new();
+    let mut stream = log_mel.stream();
+    stream.push(samples, &mut closed);
+    closed.extend(stream.finish());
+    pending.extend(closed.into_iter().enumerate().map(|(index, mel)| PendingWindow { target, mel, index }));
+}

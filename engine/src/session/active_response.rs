@@ -1,0 +1,288 @@
+//! Responses being generated: the stages' output becomes history and events.
+
+use std::time::{Duration, Instant};
+
+use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError, Stamps, Usage};
+
+use super::pending_response::{OutOfBandResponse, PendingResponse};
+use super::tool_calls::{TokenKind, ToolCallReader};
+use super::{ModelContext, Session};
+use crate::config::Timeouts;
+use crate::deadline::Urgency;
+use crate::stage::{Element, Message, ResponseParams};
+use crate::text::TextStream;
+
+/// A response being generated.
+pub struct ActiveResponse<T> {
+    /// The request.
+    pub request: Respond,
+    /// What the stages were given with the prompt.
+    params: ResponseParams,
+    /// The prompt, kept for a replay.
+    prompt: Vec<Element<T>>,
+    /// When the engine took it.
+    accepted: Instant,
+    /// When its first token came.
+    first_token: Option<Instant>,
+    /// When its first frame came.
+    first_frame: Option<Instant>,
+    text: TextStream,
+    /// Tool calls within the text.
+    calls: ToolCallReader,
+    /// Events sent to the caller.
+    sent: EventCounts,
+    /// Events made of the stages' output since the response began or its replay began. During a replay it is behind `sent`.
+    produced: EventCounts,
+    /// Duration of the audio sent.
+    duration: Duration,
+    /// Playback position, and when it held.
+    played: Option<(Duration, Instant)>,
+    usage: Usage,
+    /// When a stage last produced something for it.
+    progressed: Instant,
+}
+
+/// Numbers of events by kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct EventCounts {
+    texts: u64,
+    frames: u64,
+}
+
+impl<T> ActiveResponse<T> {
+    pub(super) fn new(
+        pending: &PendingResponse<T>,
+        params: ResponseParams,
+        prompt: Vec<Element<T>>,
+        usage: Usage,
+        model: &ModelContext<'_, T>,
+    ) -> Self {
+        Self {
+            request: pending.request.clone(),
+            params,
+            prompt,
+            accepted: pending.accepted,
+            first_token: None,
+            first_frame: None,
+            text: model.tokenizer.stream(),
+            calls: ToolCallReader::new(model.prompt.call_marks()),
+            sent: EventCounts::default(),
+            produced: EventCounts::default(),
+            duration: Duration::ZERO,
+            played: None,
+            usage,
+            progressed: model.now,
+        }
+    }
+
+    /// How soon the caller needs more of it.
+    fn urgency(&self) -> Urgency {
+        match self.played {
+            Some((position, at)) => Urgency::Playing { runs_out: at + self.duration.saturating_sub(position) },
+            None => Urgency::First { since: self.accepted },
+        }
+    }
+
+    /// Counts one more event of a kind; whether it was not sent before.
+    fn is_new(produced: &mut u64, sent: &mut u64) -> bool {
+        *produced += 1;
+        let new = *produced > *sent;
+        *sent = (*sent).max(*produced);
+        new
+    }
+}
+
+impl<T> Session<T> {
+    fn active_on(&mut self, slot: usize) -> Option<&mut ActiveResponse<T>> {
+        if slot == self.slot {
+            return self.active.as_mut();
+        }
+        self.out_of_band.iter_mut().find(|other| other.slot == slot)?.active.as_mut()
+    }
+
+    /// How soon the work of the stages for `slot` is needed.
+    pub fn urgency(&self, slot: usize, now: Instant) -> Urgency {
+        let active = if slot == self.slot {
+            self.active.as_ref()
+        } else {
+            self.out_of_band.iter().find(|other| other.slot == slot).and_then(|other| other.active.as_ref())
+        };
+        active.map_or(Urgency::Silent { since: now }, ActiveResponse::urgency)
+    }
+
+    /// When the response in `slot` was requested.
+    pub fn requested_at(&self, slot: usize) -> Option<Instant> {
+        let active = if slot == self.slot {
+            self.active.as_ref()
+        } else {
+            self.out_of_band.iter().find(|other| other.slot == slot).and_then(|other| other.active.as_ref())
+        };
+        active.map(|active| active.accepted).or_else(|| self.waiting_since())
+    }
+
+    /// The timeouts that run now: when each ends, and the session's error then. `events` is the most that a tick can send.
+    pub fn timeouts(&mut self, events: usize, now: Instant, limits: &Timeouts) -> Vec<(Instant, SessionError)> {
+        let timeout = |since: Instant, limit_s: u32, what| {
+            (since + Timeouts::limit(limit_s), SessionError::TimedOut { what, limit_s })
+        };
+        if self.has_room(events) {
+            self.unread = None;
+        } else {
+            // A session whose queue is full is not run, so its stages are not late.
+            let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.active.as_mut());
+            self.active.iter_mut().chain(out_of_band).for_each(|active| active.progressed = now);
+            // The timeout starts again with every event that the caller reads.
+            let read = self.emitted.get() - self.peer.events.len() as u64;
+            let (since, _) = *self.unread.insert(match self.unread {
+                Some((since, before)) if read == before => (since, read),
+                _ => (now, read),
+            });
+            return vec![timeout(since, limits.unread_s, "reading what was sent")];
+        }
+        let out_of_band = self.out_of_band.iter().filter_map(|other| other.active.as_ref());
+        let stuck = self.active.iter().chain(out_of_band).map(|active| active.progressed).min();
+        let stuck = stuck.map(|since| timeout(since, limits.stage_s, "the next step of a response"));
+        let speculative = self.speculation.as_ref().map(|speculation| speculation.since);
+        let what = "the commit or abort of a speculation";
+        let speculative = speculative.map(|since| timeout(since, limits.speculation_s, what));
+        stuck.into_iter().chain(speculative).collect()
+    }
+
+    /// Slots of the session's out-of-band responses.
+    pub fn out_of_band_slots(&self) -> Vec<usize> {
+        self.out_of_band.iter().map(|other| other.slot).collect()
+    }
+
+    /// Notes the playback position that the caller reports.
+    pub(super) fn played(&mut self, response: ResponseId, position: Duration, at: Instant) {
+        let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.active.as_mut());
+        for active in self.active.iter_mut().chain(out_of_band) {
+            if active.request.response == response && active.played.is_some() {
+                active.played = Some((position, at));
+            }
+        }
+    }
+
+    /// Notes how many prompt positions the response in `slot` found cached.
+    pub fn note_cached(&mut self, slot: usize, positions: usize) {
+        if let Some(active) = self.active_on(slot) {
+            active.usage.cached_tokens = positions as u32;
+        }
+    }
+
+    /// Notes that a stage produced something for the response in `slot`.
+    pub fn note_progress(&mut self, slot: usize, now: Instant) {
+        if let Some(active) = self.active_on(slot) {
+            active.progressed = now;
+        }
+    }
+
+    /// Takes a token of the response in `slot`; whether it is spoken.
+    pub fn token(&mut self, slot: usize, id: u32, now: Instant) -> bool {
+        let Some(active) = self.active_on(slot) else { return false };
+        active.first_token.get_or_insert(now);
+        active.usage.output_text_tokens += 1;
+        let (response, item, out_of_band) = (active.request.response, active.request.item, active.request.out_of_band);
+        let kind = active.calls.token(id);
+        let piece = active.text.push(id);
+        let events = active.calls.read(response, kind, piece);
+        if !out_of_band && let Some(Message::Assistant(ids)) = self.history.get_mut(item) {
+            ids.push(id);
+        }
+        self.emit_new(slot, events);
+        kind == TokenKind::Spoken
+    }
+
+    /// Sends text and tool calls, but for those that were sent before a replay.
+    fn emit_new(&mut self, slot: usize, events: Vec<Event>) {
+        for event in events {
+            let Some(active) = self.active_on(slot) else { return };
+            if ActiveResponse::<T>::is_new(&mut active.produced.texts, &mut active.sent.texts) {
+                self.emit(event);
+            }
+        }
+    }
+
+    /// Counts a codec frame of the response in `slot`.
+    pub fn frame(&mut self, slot: usize, now: Instant) {
+        if let Some(active) = self.active_on(slot) {
+            active.first_frame.get_or_insert(now);
+            active.usage.output_audio_frames += 1;
+        }
+    }
+
+    /// Sends the samples of the next frame of the response in `slot`; `rate` is in Hz.
+    pub fn samples(&mut self, slot: usize, samples: Vec<f32>, rate: u32, now: Instant) {
+        let Some(active) = self.active_on(slot) else { return };
+        let frame = active.produced.frames;
+        if !ActiveResponse::<T>::is_new(&mut active.produced.frames, &mut active.sent.frames) {
+            return;
+        }
+        let stamps = (frame == 0).then(|| Stamps {
+            accepted: active.accepted,
+            first_token: active.first_token.unwrap_or(now),
+            first_frame: active.first_frame.unwrap_or(now),
+            first_samples: now,
+        });
+        active.duration += Duration::from_secs_f64(samples.len() as f64 / f64::from(rate));
+        active.played.get_or_insert((Duration::ZERO, now));
+        let response = active.request.response;
+        self.emit(Event::Audio { response, frame, samples, stamps });
+    }
+
+    /// Ends the response in `slot`.
+    pub fn finish(&mut self, slot: usize, reason: FinishReason) {
+        if let Some((response, usage)) = self.end(slot) {
+            self.emit(Event::SegmentFinished { response, reason, usage });
+        }
+    }
+
+    /// Ends the response in `slot`, if there is one, with an error.
+    pub fn finish_failed(&mut self, slot: usize, error: SessionError) {
+        let response = self.end(slot).map(|(response, _)| response);
+        self.fail(response, error);
+    }
+
+    fn end(&mut self, slot: usize) -> Option<(ResponseId, Usage)> {
+        let active = if slot == self.slot {
+            self.changed = true;
+            self.active.take()?
+        } else {
+            let at = self.out_of_band.iter().position(|other| other.slot == slot && other.active.is_some())?;
+            // The scheduler frees the slot when it finds that no response has it.
+            let OutOfBandResponse { active, .. } = self.out_of_band.remove(at);
+            active?
+        };
+        let ActiveResponse { request, text, mut calls, usage, .. } = active;
+        let mut events = calls.read(request.response, calls.mode(), text.finish());
+        events.extend(calls.finish(request.response));
+        for event in events {
+            self.emit(event);
+        }
+        // A response without text leaves no item.
+        if !request.out_of_band
+            && matches!(self.history.get(request.item), Some(Message::Assistant(ids)) if ids.is_empty())
+        {
+            self.history.remove(request.item);
+        }
+        Some((request.response, usage))
+    }
+
+    /// Starts the response in `slot` again from its prompt, after a panic in a batch that it was part of. Events that were
+    /// sent already are skipped; the output depends on prompt and seed alone, so the rest follows without a seam.
+    pub fn replay(&mut self, slot: usize, model: &ModelContext<'_, T>) -> Option<(Vec<Element<T>>, ResponseParams)> {
+        self.changed |= slot == self.slot;
+        let active = self.active_on(slot)?;
+        active.produced = EventCounts::default();
+        active.text = model.tokenizer.stream();
+        active.calls = ToolCallReader::new(model.prompt.call_marks());
+        active.usage.output_text_tokens = 0;
+        active.usage.output_audio_frames = 0;
+        let (item, out_of_band) = (active.request.item, active.request.out_of_band);
+        let again = (active.prompt.clone(), active.params.clone());
+        if !out_of_band && let Some(Message::Assistant(ids)) = self.history.get_mut(item) {
+            ids.clear();
+        }
+        Some(again)
+    }
+}

@@ -1,0 +1,90 @@
+//! A response begun before the caller's turn has surely ended: `begin`, then `commit` or `abort`.
+//!
+//! The open input audio stands in the history as an item while its stream stays open. Abort removes the user item and the
+//! assistant item and continues the stream. Closed windows are shared by both, so none is encoded twice.
+
+use std::time::Instant;
+
+use repartee_engine_api::{InsertAt, ItemId, Respond, ResponseId, SessionError};
+
+use super::{ModelContext, Session};
+use crate::audio_input::{AudioInput, WindowTarget};
+use crate::stage::Message;
+
+/// A response that waits for commit or abort.
+pub struct Speculation<T> {
+    /// The user item.
+    pub item: ItemId,
+    /// The response.
+    pub response: ResponseId,
+    /// The assistant item.
+    pub response_item: ItemId,
+    /// The input audio up to here, still open.
+    pub audio_input: AudioInput<T>,
+    /// Samples appended since.
+    pub held: Vec<f32>,
+    /// When it was begun.
+    pub since: Instant,
+}
+
+impl<T> Session<T> {
+    pub(super) fn begin_speculation(
+        &mut self,
+        item: ItemId,
+        request: Respond,
+        model: &mut ModelContext<'_, T>,
+    ) -> Result<(), SessionError> {
+        if self.speculation.is_some() || self.active.is_some() || !self.pending_responses.is_empty() {
+            return Err(SessionError::Busy("an in-band response is active or waits"));
+        }
+        if request.out_of_band || request.input.is_some() {
+            return Err(SessionError::bad("respond.input", "set", "unset: the open audio is the input"));
+        }
+        let audio_input = self.audio_input.take().ok_or(SessionError::NothingToCommit)?;
+        let message = Message::UserAudio(audio_input.encoded.clone());
+        if let Err(error) = self.history.insert(item, InsertAt::End, message) {
+            self.audio_input = Some(audio_input);
+            return Err(error);
+        }
+        let (response, response_item) = (request.response, request.item);
+        if let Err(error) = self.respond(request, model) {
+            self.history.remove(item);
+            self.audio_input = Some(audio_input);
+            return Err(error);
+        }
+        audio_input.end_copy(item, &mut self.pending_windows);
+        let held = Vec::new();
+        self.speculation = Some(Speculation { item, response, response_item, audio_input, held, since: model.now });
+        self.changed = true;
+        Ok(())
+    }
+
+    pub(super) fn commit_speculation(
+        &mut self,
+        response: ResponseId,
+        model: &ModelContext<'_, T>,
+    ) -> Result<(), SessionError> {
+        let Some(speculation) = self.speculation.take_if(|speculation| speculation.response == response) else {
+            return Ok(());
+        };
+        for window in self.pending_windows.iter_mut().filter(|window| window.target == WindowTarget::Open) {
+            window.target = WindowTarget::Item(speculation.item);
+        }
+        self.changed = true;
+        if speculation.held.is_empty() { Ok(()) } else { self.append(&speculation.held, model) }
+    }
+
+    /// Aborts the speculation, if there is one. Returns the slot of a response that the stages must abort.
+    pub(super) fn abort_speculation(&mut self) -> Option<usize> {
+        let Speculation { item, response, response_item, mut audio_input, held, .. } = self.speculation.take()?;
+        self.withdraw(|request| request.response == response);
+        self.history.remove(item);
+        self.history.remove(response_item);
+        self.pending_windows.retain(|window| window.target != WindowTarget::Item(item));
+        audio_input.push(&held, &mut self.pending_windows);
+        self.audio_input = Some(audio_input);
+        self.changed = true;
+        let active = self.active.as_ref().is_some_and(|active| active.request.response == response);
+        active.then_some(self.slot)
+    }
+}
