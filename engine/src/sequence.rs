@@ -74,11 +74,6 @@ impl Sequence {
         self.len
     }
 
-    /// Whether nothing is held.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
     /// The blocks, in order.
     pub fn table(&self) -> &[u32] {
         &self.blocks
@@ -142,7 +137,7 @@ mod tests {
         assert_eq!((a.len(), pool.free()), (5, 0));
         let mut b = Sequence::default();
         assert_eq!(b.append(&mut pool, 1), Err(OutOfBlocks { blocks: 2 }));
-        assert!(b.is_empty());
+        assert_eq!(b.len(), 0);
         a.append(&mut pool, 3).unwrap();
         assert_eq!(a.append(&mut pool, 1), Err(OutOfBlocks { blocks: 2 }));
         assert_eq!(a.len(), 8);

@@ -7,11 +7,10 @@
 use std::fs;
 use std::path::Path;
 
-use repartee_engine::audio::log_mel::LogMelConfig;
-use repartee_engine::checkpoint::{Checkpoint, CheckpointError, DType, Source};
-use repartee_engine::models::qwen3_omni_moe::config::Config;
-use repartee_engine::models::qwen3_omni_moe::generation::GenerationConfig;
-use repartee_engine::text::Tokenizer;
+use repartee_engine::internals::qwen3_omni_moe::Config;
+use repartee_engine::internals::qwen3_omni_moe::GenerationConfig;
+use repartee_engine::internals::{Checkpoint, DType, LogMelConfig, Tokenizer};
+use repartee_engine::{CheckpointError, Source};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};

@@ -8,9 +8,10 @@ mod common;
 use common::{CONVERSATIONS, folder};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use repartee_engine::checkpoint::{Checkpoint, Source};
-use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
+use repartee_engine::Source;
+use repartee_engine::internals::Checkpoint;
+use repartee_engine::internals::qwen3_omni_moe::MAX_FRAMES;
+use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, StreamChunk};
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use repartee_engine::deadline::{Limits, Order, Planner, Urgency, Want};
+use repartee_engine::internals::{Limits, Order, Planner, Urgency, Want};
 use repartee_kernels::random::uniform;
 
 /// Duration of a codec frame.

@@ -9,12 +9,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use repartee_engine::EngineConfig;
-use repartee_engine::checkpoint::Checkpoint;
-use repartee_engine::config::{StageConfig, Timeouts};
-use repartee_engine::hand_off::HandOff;
-use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::models::qwen3_omni_moe::stages::Code2WavStage;
-use repartee_engine::stage::{Item, Stage};
+use repartee_engine::HandOff;
+use repartee_engine::internals::qwen3_omni_moe::Code2WavStage;
+use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::internals::{Checkpoint, Item, Stage};
+use repartee_engine::{StageConfig, Timeouts};
 use repartee_engine_api::{
     COMMAND_QUEUE, Command, EVENT_QUEUE, Event, FinishReason, Respond, SessionError, SessionHandle,
 };
@@ -299,7 +298,7 @@ fn bad_settings_are_refused_by_name() {
 
 #[test]
 fn memory_limits_the_number_of_slots() {
-    use repartee_engine::models::slots;
+    use repartee_engine::internals::slots;
     let config =
         EngineConfig { sessions: 64, out_of_band: 8, cache_mib: 10, session_tokens: 1000, ..EngineConfig::default() };
     // 1000 positions of 1 KiB: a little less than 1 MiB each, so ten slots, a third of them out-of-band.

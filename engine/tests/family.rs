@@ -13,13 +13,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use repartee_engine::EngineConfig;
-use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
-use repartee_engine::config::Timeouts;
-use repartee_engine::scheduler::{Gauges, Scheduler};
-use repartee_engine::stage::{
-    AudioRows, Codec, Element, Encoder, End, Item, MelInput, Message, Model, Outbox, Prompt, Slots, Stage, Work,
+use repartee_engine::Timeouts;
+use repartee_engine::internals::{
+    AudioRows, Codec, Element, Encoder, End, Gauges, Item, LogMel, LogMelConfig, MelInput, Message, Model, Outbox,
+    Prompt, Scheduler, Slots, Stage, Tokenizer, Work,
 };
-use repartee_engine::text::Tokenizer;
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, Wake, link};
 
 use common::driven::drive;

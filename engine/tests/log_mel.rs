@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use repartee_engine::audio::log_mel::{LogMel, LogMelConfig, MelWindow};
+use repartee_engine::internals::{LogMel, LogMelConfig, MelWindow};
 use safetensors::SafeTensors;
 
 const TOLERANCE: f32 = 1e-4;

@@ -9,10 +9,10 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use common::{CONVERSATIONS, Expected, difference, folder};
-use repartee_engine::audio::log_mel::{LogMel, LogMelConfig};
-use repartee_engine::checkpoint::{Checkpoint, Source};
-use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::models::qwen3_omni_moe::audio_tower::{Window, tokens};
+use repartee_engine::Source;
+use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::internals::qwen3_omni_moe::{Window, tokens};
+use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor};
@@ -210,7 +210,7 @@ fn waveform(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize,
     let frames = shape[1];
     let mut state = model.code2wav.state(ops, 1);
     let mut samples = Vec::new();
-    let step = at_once.min(repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES);
+    let step = at_once.min(repartee_engine::internals::qwen3_omni_moe::MAX_FRAMES);
     for from in (0..frames).step_by(step) {
         let rows = step.min(frames - from);
         let part: Vec<Vec<u32>> = codes.chunks(frames).map(|c| c[from..from + rows].to_vec()).collect();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use repartee_engine::EngineConfig;
-use repartee_engine::hand_off::HandOff;
+use repartee_engine::HandOff;
 use repartee_engine_api::{
     Command, Content, Event, FinishReason, InsertAt, Respond, Role, Sampling, SessionError, SessionHandle,
 };

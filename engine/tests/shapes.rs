@@ -6,9 +6,10 @@
 mod common;
 
 use common::{CONVERSATIONS, folder};
-use repartee_engine::checkpoint::{Checkpoint, Source};
-use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::models::qwen3_omni_moe::audio_tower::Window;
+use repartee_engine::Source;
+use repartee_engine::internals::Checkpoint;
+use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::internals::qwen3_omni_moe::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;

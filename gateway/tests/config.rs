@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use repartee::config::{Config, ConfigError, EXAMPLE, load};
-use repartee_engine::config::StageConfig;
+use repartee_engine::StageConfig;
 use serde_json::Value;
 
 fn nothing(_: &str) -> Option<String> {

@@ -22,7 +22,7 @@ use repartee_engine_api::{Peer, SessionError};
 use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
 use crate::hand_off::Edge;
-use crate::session::pending_response::ContextBudget;
+use crate::session::prompt::ContextBudget;
 use crate::session::{ModelContext, Session};
 use crate::stage::{Item, Model};
 

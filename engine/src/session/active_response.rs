@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError, Stamps, Usage};
 
-use super::pending_response::{OutOfBandResponse, PendingResponse};
+use super::pending_response::PendingResponse;
 use super::tool_calls::{TokenKind, ToolCallReader};
 use super::{ModelContext, Session};
 use crate::config::Timeouts;
@@ -148,11 +148,6 @@ impl<T> Session<T> {
         stuck.into_iter().chain(speculative).collect()
     }
 
-    /// Slots of the session's out-of-band responses.
-    pub fn out_of_band_slots(&self) -> Vec<usize> {
-        self.out_of_band.iter().map(|other| other.slot).collect()
-    }
-
     /// Notes the playback position that the caller reports.
     pub(super) fn played(&mut self, response: ResponseId, position: Duration, at: Instant) {
         let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.active.as_mut());
@@ -248,10 +243,7 @@ impl<T> Session<T> {
             self.changed = true;
             self.active.take()?
         } else {
-            let at = self.out_of_band.iter().position(|other| other.slot == slot && other.active.is_some())?;
-            // The scheduler frees the slot when it finds that no response has it.
-            let OutOfBandResponse { active, .. } = self.out_of_band.remove(at);
-            active?
+            self.remove_out_of_band(slot)?
         };
         let ActiveResponse { request, text, mut calls, usage, .. } = active;
         let mut events = calls.read(request.response, calls.mode(), text.finish());

@@ -2,8 +2,10 @@
 //! nothing and knows no stage.
 //!
 //! - [`history`]: the items, in order
-//! - [`pending_response`]: requested responses and their prompts
+//! - [`pending_response`]: requested responses
 //! - [`active_response`]: responses being generated
+//! - [`out_of_band`]: out-of-band responses, requested or being generated
+//! - [`prompt`]: prompts and the eviction of the oldest items
 //! - [`speculation`]: a response begun before the turn has surely ended
 //! - [`slices`]: input audio answered slice by slice
 //! - [`messages`]: texts of the caller as token ids
@@ -12,7 +14,9 @@
 pub mod active_response;
 pub mod history;
 pub mod messages;
+pub mod out_of_band;
 pub mod pending_response;
+pub mod prompt;
 pub mod slices;
 pub mod speculation;
 pub mod tool_calls;
@@ -27,7 +31,8 @@ use repartee_engine_api::{Command, Content, Event, InsertAt, ItemId, Peer, Respo
 use self::active_response::ActiveResponse;
 use self::history::History;
 use self::messages::{check_length, system, text_error, text_message};
-use self::pending_response::{OutOfBandResponse, PendingResponse};
+use self::out_of_band::OutOfBandResponse;
+use self::pending_response::PendingResponse;
 use self::slices::Slices;
 use self::speculation::Speculation;
 use crate::audio::log_mel::LogMel;

@@ -1,5 +1,4 @@
-//! Requested responses: in-band ones wait for the one before them, out-of-band ones have slots of their own. Builds their
-//! prompts.
+//! Requested responses: in-band ones wait for the one before them, out-of-band ones have slots of their own.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,14 +8,11 @@ use repartee_engine_api::{
     Content, Event, FinishReason, Input, InsertAt, ItemId, Respond, ResponseId, SessionError, Usage,
 };
 
-use super::active_response::ActiveResponse;
 use super::messages::{check_length, system, text_message};
 use super::{ModelContext, Session};
 use crate::audio_input::{self, WindowTarget};
-use crate::stage::{AudioRows, Element, Message, ResponseParams};
+use crate::stage::{AudioRows, Message};
 
-/// One in so many positions of the context is reserved for the response; when items are evicted, as many are freed.
-const RESERVED_SHARE: usize = 4;
 /// In-band responses that may wait.
 const MAX_WAITING: usize = 64;
 /// Out-of-band responses of one session at once.
@@ -26,38 +22,19 @@ pub const MAX_OUT_OF_BAND: usize = 2;
 pub struct PendingResponse<T> {
     pub(super) request: Respond,
     /// The system message as it was at the request.
-    system: Option<Vec<u32>>,
+    pub(super) system: Option<Vec<u32>>,
     /// Input in place of the history.
-    input: Option<Vec<Part<T>>>,
+    pub(super) input: Option<Vec<Part<T>>>,
     /// When the engine took it.
     pub(super) accepted: Instant,
 }
 
 /// A part of a response's own input.
-enum Part<T> {
+pub(super) enum Part<T> {
     /// An item of the history.
     Item(ItemId),
     /// Content of the request; audio has a number.
     Own(Option<u64>, Message<T>),
-}
-
-/// An out-of-band response.
-pub struct OutOfBandResponse<T> {
-    /// Its slot in every stage.
-    pub slot: usize,
-    /// Set until it begins.
-    pub(super) waiting: Option<PendingResponse<T>>,
-    /// Set from then on.
-    pub(super) active: Option<ActiveResponse<T>>,
-}
-
-/// Positions and tokens that a prompt and its response may take.
-#[derive(Debug, Clone, Copy)]
-pub struct ContextBudget {
-    /// Positions of prompt and response together.
-    pub context: usize,
-    /// Text tokens of a response whose request names no limit.
-    pub max_tokens: u32,
 }
 
 impl<T> Session<T> {
@@ -109,7 +86,7 @@ impl<T> Session<T> {
         if !out_of_band {
             self.pending_responses.push_back(pending);
         } else if let Some(slot) = model.free_slots.pop() {
-            self.out_of_band.push(OutOfBandResponse { slot, waiting: Some(pending), active: None });
+            self.add_out_of_band(slot, pending);
         }
         Ok(())
     }
@@ -223,10 +200,9 @@ impl<T> Session<T> {
         {
             slots.push(self.slot);
         }
-        let ready = |other: &&OutOfBandResponse<T>| {
-            other.waiting.as_ref().is_some_and(|pending| encoded && self.has_input(pending))
-        };
-        slots.extend(self.out_of_band.iter().filter(ready).map(|other| other.slot));
+        let ready = |pending: &PendingResponse<T>| encoded && self.has_input(pending);
+        let out_of_band = self.out_of_band.iter().filter(|other| other.waiting.as_ref().is_some_and(ready));
+        slots.extend(out_of_band.map(|other| other.slot));
         slots
     }
 
@@ -236,123 +212,5 @@ impl<T> Session<T> {
             Part::Item(_) => None,
         });
         audio.all(|audio| self.pending_windows.iter().all(|window| window.target != WindowTarget::Input(audio)))
-    }
-
-    /// Begins the response that waits in `slot`; returns its prompt and parameters.
-    pub fn begin(
-        &mut self,
-        slot: usize,
-        model: &ModelContext<'_, T>,
-        budget: ContextBudget,
-    ) -> Option<(Vec<Element<T>>, ResponseParams)> {
-        let pending = if slot == self.slot {
-            self.pending_responses.pop_front()?
-        } else {
-            self.out_of_band.iter_mut().find(|other| other.slot == slot)?.waiting.take()?
-        };
-        let ContextBudget { context, max_tokens } = budget;
-        let most = pending.request.max_tokens.unwrap_or(max_tokens);
-        let reserved = (most as usize).min(context / RESERVED_SHARE);
-        let system = pending.system.as_ref();
-        let elements = match &pending.input {
-            Some(parts) => self.render(model, system, self.messages(parts), None, true),
-            None if pending.request.out_of_band => {
-                let complete = self.history.items().iter().filter(|entry| !self.is_unfinished(entry.id));
-                self.render(model, system, complete.map(|entry| entry.message.clone()).collect(), None, true)
-            }
-            None => self.fit(context - reserved, |session| {
-                let end = session.history.position(pending.request.item)?;
-                Some((end, session.render(model, system, session.until(end), None, true)))
-            })?,
-        };
-        let audio = elements.iter().filter(|element| matches!(element, Element::Audio { .. })).count() as u32;
-        let usage =
-            Usage { input_text_tokens: elements.len() as u32 - audio, input_audio_tokens: audio, ..Usage::default() };
-        let params = ResponseParams {
-            response: pending.request.response,
-            seed: pending.request.seed,
-            voice: pending.request.voice.clone().unwrap_or_else(|| model.voices.first().cloned().unwrap_or_default()),
-            audio: pending.request.audio,
-            max_tokens: most,
-            sampling: pending.request.sampling,
-        };
-        let active = ActiveResponse::new(&pending, params.clone(), elements.clone(), usage, model);
-        if slot == self.slot {
-            self.active = Some(active);
-        } else if let Some(other) = self.out_of_band.iter_mut().find(|other| other.slot == slot) {
-            other.active = Some(active);
-        }
-        Some((elements, params))
-    }
-
-    /// The prompt to prefill silently, if it changed since the last call and no in-band response is active or waits.
-    pub fn silent_prompt(&mut self, model: &ModelContext<'_, T>, context: usize) -> Option<Vec<Element<T>>> {
-        if self.active.is_some() || !self.pending_responses.is_empty() || !std::mem::take(&mut self.changed) {
-            return None;
-        }
-        self.fit(context - context / RESERVED_SHARE, |session| {
-            // The prompt ends before the first item that is not fully encoded.
-            let half = session.pending_windows.iter().find_map(|window| match window.target {
-                WindowTarget::Item(item) => session.history.position(item),
-                _ => None,
-            });
-            let open =
-                session.audio_input.as_ref().filter(|_| half.is_none()).map(|audio_input| &audio_input.encoded[..]);
-            let end = half.unwrap_or(session.history.items().len());
-            Some((end, session.render(model, session.system.as_ref(), session.until(end), open, false)))
-        })
-    }
-
-    /// A prompt of at most `limit` positions. If it is longer, the oldest items are evicted, more than is needed at once,
-    /// because all that follows them is prefilled again. The last item stays, so a prompt can still be too long. `render`
-    /// returns the position in the history at which the prompt ends, and the prompt.
-    fn fit(
-        &mut self,
-        limit: usize,
-        render: impl Fn(&Self) -> Option<(usize, Vec<Element<T>>)>,
-    ) -> Option<Vec<Element<T>>> {
-        let (mut end, mut elements) = render(self)?;
-        if elements.len() > limit {
-            while elements.len() > limit - limit / RESERVED_SHARE
-                && end > 1
-                && let Some(oldest) = self.history.evict_oldest()
-            {
-                self.pending_windows.retain(|window| window.target != WindowTarget::Item(oldest));
-                (end, elements) = render(self)?;
-            }
-        }
-        Some(elements)
-    }
-
-    fn until(&self, end: usize) -> Vec<Message<T>> {
-        self.history.items()[..end].iter().map(|entry| entry.message.clone()).collect()
-    }
-
-    /// The messages of a response's own input, without items that were deleted since.
-    fn messages(&self, parts: &[Part<T>]) -> Vec<Message<T>> {
-        let message = |part: &Part<T>| match part {
-            Part::Item(item) => self.history.get(*item).cloned(),
-            Part::Own(_, message) => Some(message.clone()),
-        };
-        parts.iter().filter_map(message).collect()
-    }
-
-    fn render(
-        &self,
-        model: &ModelContext<'_, T>,
-        system: Option<&Vec<u32>>,
-        messages: Vec<Message<T>>,
-        open: Option<&[Arc<AudioRows<T>>]>,
-        respond: bool,
-    ) -> Vec<Element<T>> {
-        let system = system.into_iter().map(|ids| Message::System(ids.clone()));
-        model.prompt.render(&system.chain(messages).collect::<Vec<_>>(), open, respond)
-    }
-}
-
-impl<T> OutOfBandResponse<T> {
-    fn response(&self) -> Option<ResponseId> {
-        let active = self.active.as_ref().map(|active| active.request.response);
-        active.or_else(|| self.waiting.as_ref().map(|pending| pending.request.response))
     }
 }

@@ -5,10 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use repartee_engine::checkpoint::Checkpoint;
-use repartee_engine::scheduler::{Gauges, Scheduler, Tick};
-use repartee_engine::stage::Model;
-use repartee_engine::{EngineConfig, Source, models};
+use repartee_engine::internals::{Checkpoint, Gauges, Model, Scheduler, Tick, load};
+use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{
     Command, Event, FinishReason, Peer, Respond, SessionError, SessionHandle, Usage, Wake, link,
 };
@@ -46,7 +44,7 @@ pub struct Driven<T> {
 /// Loads a checkpoint into an engine.
 pub fn serve(folder: &Path, config: &EngineConfig) -> Driven<repartee_kernels::cpu::Tensor> {
     let checkpoint = Checkpoint::open(Source::Folder(folder.to_path_buf())).unwrap();
-    drive(models::load(&checkpoint, config).unwrap(), config)
+    drive(load(&checkpoint, config).unwrap(), config)
 }
 
 /// An engine of any model.

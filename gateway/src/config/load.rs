@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use repartee_engine::config::StageConfig;
+use repartee_engine::StageConfig;
 use serde::Deserialize as _;
 use serde_json::Value as Json;
 use thiserror::Error;

@@ -237,7 +237,7 @@ pub enum ConfigError {
     Public(SocketAddr),
     /// The engine's settings are out of range.
     #[error(transparent)]
-    Engine(#[from] repartee_engine::config::ConfigError),
+    Engine(#[from] repartee_engine::ConfigError),
     /// A value that has no meaning.
     #[error("{path}: {problem}")]
     Value {

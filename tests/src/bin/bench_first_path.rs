@@ -7,9 +7,9 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use repartee_engine::checkpoint::Checkpoint;
-use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
+use repartee_engine::internals::Checkpoint;
+use repartee_engine::internals::qwen3_omni_moe::MAX_FRAMES;
+use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;

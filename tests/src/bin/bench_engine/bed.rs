@@ -6,9 +6,8 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use repartee_engine::checkpoint::Checkpoint;
-use repartee_engine::scheduler::{Gauges, Scheduler, Tick, Times};
-use repartee_engine::{EngineConfig, Source, models};
+use repartee_engine::internals::{Checkpoint, Gauges, Scheduler, Tick, Times, load};
+use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Peer, Respond, SessionHandle, Wake, link};
 use repartee_kernels::cpu::Tensor;
 use repartee_tests::questions;
@@ -41,7 +40,7 @@ impl Bed {
     /// The model in `folder`, set up like this, warmed up by one answer.
     pub fn new(folder: &Path, config: &EngineConfig) -> Result<Self> {
         let checkpoint = Checkpoint::open(Source::Folder(folder.to_owned()))?;
-        let model = models::load(&checkpoint, config)?;
+        let model = load(&checkpoint, config)?;
         let output_rate = model.codec.sample_rate;
         let (arrivals, arriving) = flume::bounded(model.slots.sessions);
         let gauges = Arc::new(Gauges::default());

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use repartee_engine::EngineConfig;
-use repartee_engine::hand_off::HandOff;
+use repartee_engine::HandOff;
 use repartee_engine_api::{Command, Respond, SessionHandle};
 use repartee_loadtest::report::Row;
 

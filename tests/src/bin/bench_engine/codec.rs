@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use anyhow::Result;
 use repartee_engine::Source;
-use repartee_engine::checkpoint::Checkpoint;
-use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::internals::Checkpoint;
+use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_kernels::StreamChunk;
 use repartee_kernels::cpu::Cpu;
 use repartee_loadtest::report::Row;

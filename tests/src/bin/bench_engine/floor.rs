@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use anyhow::Result;
 use repartee_engine::Source;
-use repartee_engine::checkpoint::Checkpoint;
-use repartee_engine::models::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::models::qwen3_omni_moe::audio_tower::Window;
+use repartee_engine::internals::Checkpoint;
+use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::internals::qwen3_omni_moe::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
 use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};

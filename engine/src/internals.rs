@@ -1,0 +1,23 @@
+//! The engine's parts, for the tests and benchmarks of this workspace. Nothing else may use them: they change at any time.
+#![doc(hidden)]
+
+pub use crate::audio::log_mel::{LogMel, LogMelConfig, MelWindow};
+pub use crate::checkpoint::{Checkpoint, DType};
+pub use crate::deadline::{Cost, Limits, Order, Planner, Share, Urgency, Want};
+pub use crate::models::{load, slots};
+pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
+pub use crate::stage::{
+    AudioRows, Codec, Element, Encoder, End, Item, MelInput, Message, Model, Outbox, Prompt, ResponseParams, Slots,
+    Stage, Work,
+};
+pub use crate::text::Tokenizer;
+
+/// The parts of the Qwen3-Omni family.
+pub mod qwen3_omni_moe {
+    pub use crate::models::qwen3_omni_moe::Qwen3Omni;
+    pub use crate::models::qwen3_omni_moe::audio_tower::{Window, tokens};
+    pub use crate::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
+    pub use crate::models::qwen3_omni_moe::config::Config;
+    pub use crate::models::qwen3_omni_moe::generation::GenerationConfig;
+    pub use crate::models::qwen3_omni_moe::stages::Code2WavStage;
+}

@@ -1,0 +1,43 @@
+//! Out-of-band responses: each has a slot of its own, next to the session's.
+
+use repartee_engine_api::ResponseId;
+
+use super::Session;
+use super::active_response::ActiveResponse;
+use super::pending_response::PendingResponse;
+
+/// An out-of-band response.
+pub struct OutOfBandResponse<T> {
+    /// Its slot in every stage.
+    pub slot: usize,
+    /// Set until it begins.
+    pub(super) waiting: Option<PendingResponse<T>>,
+    /// Set from then on.
+    pub(super) active: Option<ActiveResponse<T>>,
+}
+
+impl<T> OutOfBandResponse<T> {
+    /// Id of the response.
+    pub(super) fn response(&self) -> Option<ResponseId> {
+        let active = self.active.as_ref().map(|active| active.request.response);
+        active.or_else(|| self.waiting.as_ref().map(|pending| pending.request.response))
+    }
+}
+
+impl<T> Session<T> {
+    /// Slots of the session's out-of-band responses.
+    pub fn out_of_band_slots(&self) -> Vec<usize> {
+        self.out_of_band.iter().map(|response| response.slot).collect()
+    }
+
+    /// Adds a requested response in `slot`.
+    pub(super) fn add_out_of_band(&mut self, slot: usize, pending: PendingResponse<T>) {
+        self.out_of_band.push(OutOfBandResponse { slot, waiting: Some(pending), active: None });
+    }
+
+    /// Removes the active response in `slot`. The scheduler frees the slot when it finds that no response has it.
+    pub(super) fn remove_out_of_band(&mut self, slot: usize) -> Option<ActiveResponse<T>> {
+        let at = self.out_of_band.iter().position(|response| response.slot == slot && response.active.is_some())?;
+        self.out_of_band.remove(at).active
+    }
+}
