@@ -1,4 +1,4 @@
-//! The caller's sound on its way to the conversation: brought to the model's rate, and searched for turns.
+//! Input audio on its way to the realtime session: resampled to the model's rate, and searched for turns.
 
 use std::time::Duration;
 
@@ -6,46 +6,47 @@ use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
 use repartee_realtime::{Input, PIECE_MS};
 
-/// The caller's sound. [`Self::take`] any amount, then [`Self::listen`] while it [has more](Self::has_more).
+/// Resampling and turn detection of one call's input audio. [`Self::push`] any amount, then [`Self::process`] while it
+/// [has more](Self::has_more).
 #[derive(Debug)]
-pub(super) struct Microphone {
+pub(super) struct InputPipeline {
     model_rate: u32,
-    /// Sound that was not worked on yet, and where in it the next piece begins.
-    waiting: Vec<f32>,
+    /// Samples that were not processed yet, and where in them the next piece begins.
+    pending: Vec<f32>,
     at: usize,
     rate: u32,
-    filters: Option<Filters>,
+    resamplers: Option<Resamplers>,
     detector: TurnDetector,
-    /// Whether turns are looked for; without, the detector only counts.
+    /// Whether turn detection is on; without, the detector only counts samples.
     detecting: bool,
-    /// Where the voice of the open turn ended, in the detector's samples.
+    /// Where the voice of the open turn ended, in samples of the detector.
     voice_end: Option<u64>,
     endpointing: Option<Duration>,
 }
 
-/// The converters for one source rate.
+/// Resamplers from one input rate.
 #[derive(Debug)]
-struct Filters {
+struct Resamplers {
     model: Resampler,
-    /// `None` where the model hears at the detector's rate.
+    /// `None` where the model's input rate is the detector's.
     detector: Option<Resampler>,
 }
 
-impl Filters {
+impl Resamplers {
     fn new(rate: u32, model_rate: u32) -> Result<Self, ResampleError> {
         let detector = (model_rate != vad::RATE).then(|| Resampler::new(rate, vad::RATE)).transpose()?;
         Ok(Self { model: Resampler::new(rate, model_rate)?, detector })
     }
 }
 
-impl Microphone {
+impl InputPipeline {
     pub fn new(model_rate: u32) -> Self {
         Self {
             model_rate,
-            waiting: Vec::new(),
+            pending: Vec::new(),
             at: 0,
             rate: model_rate,
-            filters: None,
+            resamplers: None,
             detector: TurnDetector::default(),
             detecting: false,
             voice_end: None,
@@ -53,7 +54,7 @@ impl Microphone {
         }
     }
 
-    /// How to find turns from now on; `None` for push-to-talk.
+    /// Sets the turn detection; `None` for push-to-talk.
     pub fn configure(&mut self, turns: Option<TurnSettings>) {
         if turns.is_some() != self.detecting {
             self.detector.end_turn();
@@ -64,74 +65,74 @@ impl Microphone {
         }
     }
 
-    /// The turn was ended by other means.
+    /// Ends the open turn, which was committed by other means.
     pub fn end_turn(&mut self) {
         self.detector.end_turn();
         self.voice_end = None;
     }
 
-    /// Takes sound at `rate`. Returns what the change from another rate set free.
-    pub fn take(&mut self, samples: Vec<f32>, rate: u32) -> Result<Vec<Input>, ResampleError> {
+    /// Takes samples at `rate`. Returns what a change of the rate flushed.
+    pub fn push(&mut self, samples: Vec<f32>, rate: u32) -> Result<Vec<Input>, ResampleError> {
         let mut inputs = Vec::new();
-        if rate != self.rate || self.filters.is_none() {
+        if rate != self.rate || self.resamplers.is_none() {
             inputs = self.flush()?;
-            self.filters = Some(Filters::new(rate, self.model_rate)?);
+            self.resamplers = Some(Resamplers::new(rate, self.model_rate)?);
             self.rate = rate;
         }
         if self.has_more() {
-            self.waiting.extend(samples);
+            self.pending.extend(samples);
         } else {
-            (self.waiting, self.at) = (samples, 0);
+            (self.pending, self.at) = (samples, 0);
         }
         Ok(inputs)
     }
 
-    /// Whether there is sound to work on.
+    /// Whether there are samples to process.
     pub fn has_more(&self) -> bool {
-        self.at < self.waiting.len()
+        self.at < self.pending.len()
     }
 
-    /// What the sound that is worked on next could interrupt; see [`TurnDetector::guard`].
+    /// Tells what the next samples could interrupt; see [`TurnDetector::guard`].
     pub fn guard(&mut self, own: Option<f32>) {
         self.detector.guard(own);
     }
 
-    /// Works on one piece of the sound that was taken.
-    pub fn listen(&mut self) -> Result<Vec<Input>, ResampleError> {
-        let end = self.waiting.len().min(self.at + (self.rate * PIECE_MS / 1_000) as usize);
-        let piece = &self.waiting[self.at..end];
-        let Some(filters) = &mut self.filters else { return Ok(Vec::new()) };
-        let heard = filters.model.push(piece)?;
-        let judged = filters.detector.as_mut().map(|filter| filter.push(piece)).transpose()?;
+    /// Processes one piece of what was pushed.
+    pub fn process(&mut self) -> Result<Vec<Input>, ResampleError> {
+        let end = self.pending.len().min(self.at + (self.rate * PIECE_MS / 1_000) as usize);
+        let piece = &self.pending[self.at..end];
+        let Some(resamplers) = &mut self.resamplers else { return Ok(Vec::new()) };
+        let for_model = resamplers.model.push(piece)?;
+        let for_detector = resamplers.detector.as_mut().map(|filter| filter.push(piece)).transpose()?;
         self.at = end;
         if !self.has_more() {
-            (self.waiting, self.at) = (Vec::new(), 0);
+            (self.pending, self.at) = (Vec::new(), 0);
         }
-        Ok(self.judge(heard, judged))
+        Ok(self.detect(for_model, for_detector))
     }
 
-    /// Works on all that was taken, and brings out what is still inside the filters.
+    /// Processes all that was pushed, and flushes the resamplers.
     pub fn flush(&mut self) -> Result<Vec<Input>, ResampleError> {
         let mut inputs = Vec::new();
         while self.has_more() {
-            inputs.extend(self.listen()?);
+            inputs.extend(self.process()?);
         }
-        if let Some(filters) = &mut self.filters {
-            let heard = filters.model.flush()?;
-            let judged = filters.detector.as_mut().map(Resampler::flush).transpose()?;
-            inputs.extend(self.judge(heard, judged));
+        if let Some(resamplers) = &mut self.resamplers {
+            let for_model = resamplers.model.flush()?;
+            let for_detector = resamplers.detector.as_mut().map(Resampler::flush).transpose()?;
+            inputs.extend(self.detect(for_model, for_detector));
         }
         Ok(inputs)
     }
 
-    /// How long the last turn's end was waited for, told once.
+    /// The endpointing delay of the last turn; returned once.
     pub fn endpointing(&mut self) -> Option<Duration> {
         self.endpointing.take()
     }
 
-    fn judge(&mut self, heard: Vec<f32>, judged: Option<Vec<f32>>) -> Vec<Input> {
-        let events = self.detector.push(judged.as_deref().unwrap_or(&heard));
-        let mut inputs = vec![Input::Audio(heard)];
+    fn detect(&mut self, for_model: Vec<f32>, for_detector: Option<Vec<f32>>) -> Vec<Input> {
+        let events = self.detector.push(for_detector.as_deref().unwrap_or(&for_model));
+        let mut inputs = vec![Input::Audio(for_model)];
         for event in events {
             if let (TurnEvent::SpeechStopped { .. }, Some(voice_end)) = (event, self.voice_end) {
                 let waited = event.sample().saturating_sub(voice_end);
@@ -150,34 +151,34 @@ impl Microphone {
 mod tests {
     use super::*;
 
-    fn heard(inputs: &[Input]) -> usize {
+    fn samples(inputs: &[Input]) -> usize {
         inputs.iter().map(|input| if let Input::Audio(samples) = input { samples.len() } else { 0 }).sum()
     }
 
     #[test]
-    fn all_sound_comes_out_at_the_models_rate_however_it_comes_in() {
+    fn any_input_rate_and_split_keeps_all_samples() {
         for (rate, model_rate) in [(24_000, 16_000), (8_000, 16_000), (48_000, 24_000), (16_000, 16_000)] {
             for piece in [1, 37, 480, 24_000] {
-                let mut microphone = Microphone::new(model_rate);
+                let mut pipeline = InputPipeline::new(model_rate);
                 let mut count = 0;
                 for chunk in vec![0.1; rate as usize].chunks(piece) {
-                    count += heard(&microphone.take(chunk.to_vec(), rate).unwrap());
-                    while microphone.has_more() {
-                        count += heard(&microphone.listen().unwrap());
+                    count += samples(&pipeline.push(chunk.to_vec(), rate).unwrap());
+                    while pipeline.has_more() {
+                        count += samples(&pipeline.process().unwrap());
                     }
                 }
-                count += heard(&microphone.flush().unwrap());
+                count += samples(&pipeline.flush().unwrap());
                 assert_eq!(count, model_rate as usize, "{rate} to {model_rate} in pieces of {piece}");
             }
         }
     }
 
     #[test]
-    fn another_rate_loses_nothing() {
-        let mut microphone = Microphone::new(16_000);
-        let mut count = heard(&microphone.take(vec![0.1; 24_000], 24_000).unwrap());
-        count += heard(&microphone.take(vec![0.1; 8_000], 8_000).unwrap());
-        count += heard(&microphone.flush().unwrap());
+    fn changing_the_input_rate_loses_no_samples() {
+        let mut pipeline = InputPipeline::new(16_000);
+        let mut count = samples(&pipeline.push(vec![0.1; 24_000], 24_000).unwrap());
+        count += samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
+        count += samples(&pipeline.flush().unwrap());
         assert_eq!(count, 32_000);
     }
 }

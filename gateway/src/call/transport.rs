@@ -1,4 +1,4 @@
-//! A connection to one caller, as its call sees it: what it takes and what it brings.
+//! The transport of one call, as the call's task sees it: what it takes and what it reports.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -10,44 +10,44 @@ use repartee_protocol::session::AudioFormat;
 use repartee_realtime::{Delivery, PlayoutReport};
 use tokio::sync::mpsc;
 
-/// A connection to one caller, as its call sees it. The line moves bytes and plays sound; it knows nothing of turns.
-pub trait Line: Send {
+/// The transport of one call: moves bytes and plays audio, knows nothing of turns.
+pub trait Transport: Send {
     /// Who knows what the caller has heard.
     const DELIVERY: Delivery;
 
-    /// What comes next. With `listen` false only the line's own clock goes on. Cancel safe.
-    fn next(&mut self, listen: bool) -> impl Future<Output = Heard> + Send;
+    /// The next event. With `accept_input` false only the playout clock runs. Cancel safe.
+    fn next(&mut self, accept_input: bool) -> impl Future<Output = TransportEvent> + Send;
 
-    /// Where events go. Closed once the caller is out of reach.
-    fn outlet(&self) -> mpsc::Sender<Outgoing>;
+    /// The queue of messages to the caller. Closed once the caller is out of reach.
+    fn outbound(&self) -> mpsc::Sender<OutboundMessage>;
 
-    /// An answer begins to sound; how it is to be written where sound is part of the events.
-    fn begin(&mut self, response: ResponseId, format: AudioFormat) -> Result<(), LineError>;
+    /// A response begins to have audio; `format` holds where audio is part of the events.
+    fn begin_audio(&mut self, response: ResponseId, format: AudioFormat) -> Result<(), TransportError>;
 
-    /// Takes sound of an answer at the model's output rate. A line without a clock returns what to send as a delta.
-    fn speak(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, LineError>;
+    /// Takes samples of a response at the model's output rate. A transport without a playout clock returns the bytes of a delta.
+    fn push_audio(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, TransportError>;
 
-    /// An answer has no more sound; returns the last delta, if the line sends deltas.
-    fn speech_end(&mut self, response: ResponseId) -> Result<Vec<u8>, LineError>;
+    /// A response has no more audio; returns the bytes of the last delta, if the transport sends deltas.
+    fn end_audio(&mut self, response: ResponseId) -> Result<Vec<u8>, TransportError>;
 
-    /// What the sound taken last became, where sound goes out beside the events: one binary message each.
-    fn packets(&mut self) -> Vec<Bytes> {
+    /// Opus packets of the audio pushed last, where audio goes out as binary messages: one message each.
+    fn take_packets(&mut self) -> Vec<Bytes> {
         Vec::new()
     }
 
-    /// Drops sound that was not played yet.
-    fn clear(&mut self);
+    /// Drops audio that was not played yet.
+    fn clear_audio(&mut self);
 
-    /// Whether it takes more sound now.
+    /// Whether it takes more audio now.
     fn has_room(&self) -> bool;
 
-    /// What the caller has heard of the answer being played.
+    /// How much of the response being played has reached the ear, by estimate.
     fn heard(&self) -> Option<(ResponseId, Duration)>;
 }
 
-/// A defect of ours in the handling of sound.
+/// An internal error in the handling of audio.
 #[derive(Debug, thiserror::Error)]
-pub enum LineError {
+pub enum TransportError {
     /// The resampler refused.
     #[error(transparent)]
     Resample(#[from] repartee_media::resample::ResampleError),
@@ -59,31 +59,31 @@ pub enum LineError {
     Playout(#[from] repartee_media::playout::PushError),
 }
 
-/// What a line brings.
+/// What a transport reports.
 #[derive(Debug)]
-pub enum Heard {
-    /// An event as text.
+pub enum TransportEvent {
+    /// A client event as text.
     Event(String),
-    /// A message that cannot be an event.
-    Refused(ErrorBody),
-    /// A message so large that nothing can be read behind it.
-    Overflow(ErrorBody),
-    /// Sound of the caller as one Opus packet.
-    Packet(Bytes),
-    /// Sound of the caller.
-    Sound {
+    /// A message that cannot be a client event.
+    Invalid(ErrorBody),
+    /// A message so large that nothing can be read after it.
+    TooLarge(ErrorBody),
+    /// Input audio as one Opus packet.
+    OpusPacket(Bytes),
+    /// Input audio, decoded.
+    Audio {
         /// Mono samples in -1..1.
         samples: Vec<f32>,
-        /// How many a second.
+        /// Samples a second.
         rate: u32,
     },
-    /// News from the playout clock.
+    /// A report of the playout clock.
     Playout(PlayoutReport),
-    /// The first sound of an answer above the threshold of hearing left.
-    Audible {
-        /// Whose.
+    /// The first audible packet of a response was sent.
+    FirstAudible {
+        /// The response.
         response: ResponseId,
-        /// When.
+        /// When the packet was sent.
         at: Instant,
     },
     /// The playout clock found nothing to play.
@@ -92,15 +92,15 @@ pub enum Heard {
     Closed,
 }
 
-/// What goes to the caller beside sound.
+/// A message to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Outgoing {
-    /// An event as text.
+pub enum OutboundMessage {
+    /// A server event as text.
     Event(String),
-    /// Sound as one Opus packet.
-    Packet(Bytes),
-    /// Asks whether the caller is still there.
+    /// Output audio as one Opus packet.
+    OpusPacket(Bytes),
+    /// A websocket ping.
     Ping,
-    /// The end, with a websocket close code and a reason for a person.
+    /// The end: a websocket close code and a reason for a person.
     Close(u16, &'static str),
 }
