@@ -148,8 +148,8 @@ impl Talk {
                     _ => {}
                 }
             }
-            if inputs.is_empty() && self.core.has_released() {
-                inputs.push(Input::Release);
+            if inputs.is_empty() && self.core.has_pending_event() {
+                inputs.push(Input::PendingEvent);
             }
         }
     }

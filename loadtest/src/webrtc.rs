@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
 use repartee::transport::webrtc::{Call, PeerEvent, WebRtcSettings, offer};
-use repartee_media::jitter::{JitterBuffer, Play};
+use repartee_media::jitter::{Action, JitterBuffer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use tokio::time::{Instant as Tick, interval, timeout};
 
@@ -159,11 +159,11 @@ impl AudioReceiver {
         self.jitter.push(sequence, timestamp, payload, arrival);
         loop {
             let samples = match self.jitter.pop(arrival) {
-                Play::Packet { payload, .. } => self.decoder.decode(&payload)?,
-                Play::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration)?,
-                Play::Conceal { duration, .. } => self.decoder.conceal(duration)?,
-                Play::Silence { .. } => continue,
-                Play::Wait { .. } => return Ok(()),
+                Action::Packet { payload, .. } => self.decoder.decode(&payload)?,
+                Action::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration)?,
+                Action::Conceal { duration, .. } => self.decoder.conceal(duration)?,
+                Action::Silence { .. } => continue,
+                Action::Wait { .. } => return Ok(()),
             };
             turn.playback.push(&samples, arrival);
         }

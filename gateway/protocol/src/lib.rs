@@ -1,17 +1,19 @@
-//! The OpenAI Realtime GA wire: every event that Repartee takes or sends, typed both ways, one file per family.
+//! The OpenAI Realtime GA wire: every event that Repartee accepts or sends, typed both ways, one file per event family.
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `client` | [`ClientEvent`]: everything a client may send, and its parser |
+//! | `server` | [`ServerEvent`]: everything the server may send |
 //! | [`session`] | `session.*` and the session's configuration |
 //! | [`input_audio`] | `input_audio_buffer.*` |
-//! | [`output_audio`] | `output_audio_buffer.*`, which only callers with a server-side playout clock see |
+//! | [`output_audio`] | `output_audio_buffer.*`, sent only where the server owns the playout clock |
 //! | [`item`] | `conversation.item.*` and the items themselves |
 //! | [`response`] | `response.*` |
 //! | [`rate_limits`] | `rate_limits.updated` |
-//! | [`error`] | `error`, and the same body in HTTP answers |
+//! | [`error`] | `error`, and the same body in HTTP responses |
 //! | [`merge`] | what an absent field and a `null` mean in an update |
 //!
-//! Nothing here knows what an event does: that is the crate `repartee-realtime`.
+//! What an event does is decided in the crate `repartee-realtime`.
 
 pub mod error;
 pub mod input_audio;

@@ -92,9 +92,9 @@ impl InputPipeline {
         self.at < self.pending.len()
     }
 
-    /// Tells what the next samples could interrupt; see [`TurnDetector::guard`].
-    pub fn guard(&mut self, own: Option<f32>) {
-        self.detector.guard(own);
+    /// Sets the playback level for the next samples; see [`TurnDetector::set_playback_level`].
+    pub fn set_playback_level(&mut self, level: Option<f32>) {
+        self.detector.set_playback_level(level);
     }
 
     /// Processes one piece of what was pushed.

@@ -25,12 +25,12 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt as _;
 use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine_api::{Command, SessionHandle, SubmitError};
+use repartee_media::echo_guard::EchoGuard;
 use repartee_media::level::is_audible;
-use repartee_media::own_voice::OwnVoice;
-use repartee_protocol::response::{Delta, PartName};
+use repartee_protocol::response::{Delta, PartRef};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
-use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, sound};
+use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, audio};
 
 use crate::metrics::Metrics;
 use input_pipeline::InputPipeline;
@@ -72,14 +72,14 @@ pub async fn run<T: Transport>(
     let outbound = transport.outbound();
     let input_pipeline = InputPipeline::new(setup.model.input_rate);
     let timing = ResponseTiming::new(metrics.clone());
-    let own_voice = OwnVoice::new(setup.model.output_rate);
+    let echo_guard = EchoGuard::new(setup.model.output_rate);
     let packet_decoder = PacketDecoder::new(setup.model.input_rate);
     let (core, effects) = Core::new(setup);
     let mut call = Call {
         core,
         input_pipeline,
         packet_decoder,
-        own_voice,
+        echo_guard,
         timing,
         metrics,
         input_format: AudioFormat::default(),
@@ -118,11 +118,11 @@ pub async fn run<T: Transport>(
             },
             () = outbound.closed() => break CallEnd::Unreachable,
             _ = &mut submitting, if !submitting.is_terminated() => {}
-            event = session.next_event(), if room && call.core.wants_engine() => {
+            event = session.next_event(), if room && call.core.wants_engine_events() => {
                 let news = event.map_or(Input::EngineEnded, Input::Engine);
                 call.input(news, &mut transport);
             }
-            () = std::future::ready(()), if room && call.core.has_released() => call.input(Input::Release, &mut transport),
+            () = std::future::ready(()), if room && call.core.has_pending_event() => call.input(Input::PendingEvent, &mut transport),
             () = until(call.core.deadline()), if open => call.input(Input::Time, &mut transport),
             event = transport.next(accept_input) => {
                 if matches!(event, TransportEvent::Closed) {
@@ -156,8 +156,8 @@ struct Call {
     input_pipeline: InputPipeline,
     /// Decodes Opus packets that come over a websocket.
     packet_decoder: PacketDecoder,
-    /// How loud our own voice may be in the input.
-    own_voice: OwnVoice,
+    /// Recent levels of our playback.
+    echo_guard: EchoGuard,
     timing: ResponseTiming,
     metrics: Arc<Metrics>,
     /// The format of the caller's audio.
@@ -217,28 +217,28 @@ impl Call {
 
     fn decode(&mut self, audio: &str) -> Result<(Vec<f32>, u32), ErrorBody> {
         match self.input_format {
-            AudioFormat::Opus => self.packet_decoder.decode(AudioFormat::Opus, &sound::bytes(audio)?),
-            format => Ok((sound::decode(audio, format)?, format.rate())),
+            AudioFormat::Opus => self.packet_decoder.decode(AudioFormat::Opus, &audio::bytes(audio)?),
+            format => Ok((audio::decode(audio, format)?, format.rate())),
         }
     }
 
     fn push_audio<T: Transport>(&mut self, samples: Vec<f32>, rate: u32, transport: &mut T) {
-        self.guard();
+        self.set_playback_level();
         match self.input_pipeline.push(samples, rate) {
             Ok(inputs) => self.inputs(inputs, transport),
             Err(error) => self.fail(&error.into()),
         }
     }
 
-    /// Tells the turn detector how loud our own voice may be in the input.
-    fn guard(&mut self) {
-        let own = self.own_voice.level(now());
-        self.input_pipeline.guard(own.or(self.core.is_answering().then_some(0.0)));
+    /// Tells the turn detector how loud our playback is.
+    fn set_playback_level(&mut self) {
+        let level = self.echo_guard.playback_level(now());
+        self.input_pipeline.set_playback_level(level.or(self.core.is_responding().then_some(0.0)));
     }
 
     /// Processes one piece of the input.
     fn process_input<T: Transport>(&mut self, transport: &mut T) {
-        self.guard();
+        self.set_playback_level();
         match self.input_pipeline.process() {
             Ok(inputs) => self.inputs(inputs, transport),
             Err(error) => self.fail(&error.into()),
@@ -272,41 +272,41 @@ impl Call {
             match effect {
                 Effect::Send(message) => self.send(&message),
                 Effect::Engine(command) => self.command(command),
-                Effect::Configure(wiring) => {
-                    self.input_format = wiring.input;
-                    self.input_pipeline.configure(wiring.turns);
+                Effect::Configure(settings) => {
+                    self.input_format = settings.input;
+                    self.input_pipeline.configure(settings.turns);
                 }
                 Effect::EndTurn => self.input_pipeline.end_turn(),
-                Effect::Asked { response, since } => self.timing.requested(response, since),
-                Effect::Stamped { response, stamps } => self.timing.stamped(response, stamps),
-                Effect::Begin { response, format } => {
+                Effect::ResponseRequested { response, since } => self.timing.requested(response, since),
+                Effect::Stamps { response, stamps } => self.timing.stamped(response, stamps),
+                Effect::AudioStart { response, format } => {
                     if let Err(error) = transport.begin_audio(response, format) {
                         self.fail(&error);
                     }
                 }
-                Effect::Speak { event_id, response, name, samples } => {
+                Effect::Audio { event_id, response, part, samples } => {
                     let now = now();
-                    self.own_voice.speak(&samples, now);
+                    self.echo_guard.push(&samples, now);
                     let encoded = transport.push_audio(response, &samples);
-                    self.send_audio(event_id, name, encoded, transport);
+                    self.send_audio(event_id, part, encoded, transport);
                     if T::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
                         self.timing.audible(response, now);
                     }
                 }
-                Effect::SpeechEnd { event_id, response, name } => {
+                Effect::AudioEnd { event_id, response, part } => {
                     let encoded = transport.end_audio(response);
-                    self.send_audio(event_id, name, encoded, transport);
+                    self.send_audio(event_id, part, encoded, transport);
                 }
                 Effect::ClearPlayout => {
-                    self.own_voice.clear(now());
+                    self.echo_guard.clear(now());
                     transport.clear_audio();
                 }
-                Effect::Answered(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
-                Effect::Suspected(right) => {
-                    let outcome = if right { "committed" } else { "aborted" };
+                Effect::CountResponse(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
+                Effect::CountSpeculation { committed } => {
+                    let outcome = if committed { "committed" } else { "aborted" };
                     self.metrics.speculations.with_label_values(&[outcome]).inc();
                 }
-                Effect::Erred(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
+                Effect::CountError(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
                 Effect::Close => self.close(),
             }
         }
@@ -327,13 +327,13 @@ impl Call {
     fn send_audio<T: Transport>(
         &mut self,
         event_id: String,
-        name: PartName,
+        part: PartRef,
         encoded: Result<Vec<u8>, TransportError>,
         transport: &mut T,
     ) {
         match encoded {
             Ok(bytes) if !bytes.is_empty() => {
-                let event = ServerEvent::AudioDelta(Delta { name, delta: STANDARD.encode(bytes) });
+                let event = ServerEvent::AudioDelta(Delta { at: part, delta: STANDARD.encode(bytes) });
                 self.send(&ServerMessage { event_id, event });
             }
             Ok(_) => self.outbound.extend(transport.take_packets().into_iter().map(OutboundMessage::OpusPacket)),

@@ -6,7 +6,7 @@ use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
-use repartee_protocol::error::Report;
+use repartee_protocol::error::ErrorEvent;
 use repartee_protocol::{ErrorBody, ErrorKind};
 
 /// An error as an HTTP response.
@@ -52,7 +52,7 @@ impl ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = (self.status, Json(Report { error: *self.error })).into_response();
+        let mut response = (self.status, Json(ErrorEvent { error: *self.error })).into_response();
         let headers = response.headers_mut();
         if let Some(after) = self.retry_after {
             // Whole seconds, and never too early.

@@ -18,7 +18,7 @@ use futures_util::stream::SplitSink;
 use futures_util::{SinkExt as _, StreamExt as _};
 use repartee_protocol::merge::merge;
 use repartee_protocol::{ErrorBody, ErrorKind};
-use repartee_realtime::{Delivery, configured};
+use repartee_realtime::{Delivery, initial_session};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -99,7 +99,7 @@ pub(super) async fn create(
     }
     let setup = app.setup(Delivery::Paced, &caller)?;
     if let Some(patch) = &setup.configuration {
-        configured(&setup.session_id, &setup.model, patch)
+        initial_session(&setup.session_id, &setup.model, patch)
             .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, error))?;
     }
     let (answer, call) = answer(&offer.sdp, &app.udp_mux).await.map_err(|error| match error {

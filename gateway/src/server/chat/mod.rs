@@ -22,7 +22,7 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use repartee_engine_api::{Event, SessionError};
-use repartee_protocol::error::Report;
+use repartee_protocol::error::ErrorEvent;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::engine_error;
 
@@ -167,7 +167,7 @@ fn send(chunk: &ChatCompletionChunk, text: &mut String) {
 }
 
 fn send_error(refusal: ApiError, text: &mut String) {
-    if let Ok(json) = serde_json::to_string(&Report { error: refusal.into_error() }) {
+    if let Ok(json) = serde_json::to_string(&ErrorEvent { error: refusal.into_error() }) {
         text.push_str(&format!("data: {json}\n\n"));
     }
 }

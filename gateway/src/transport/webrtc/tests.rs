@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::Bytes;
-use repartee_media::jitter::{JitterBuffer, Play};
+use repartee_media::jitter::{Action, JitterBuffer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee_testkit::signal::{dominant_frequency, level_db, sine};
 
@@ -75,11 +75,11 @@ async fn listen(call: &mut Call) -> Vec<f32> {
         jitter.push(sequence, timestamp, payload, arrival);
         loop {
             heard.extend(match jitter.pop(Instant::now()) {
-                Play::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
-                Play::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
-                Play::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
-                Play::Silence { .. } => continue,
-                Play::Wait { .. } => break,
+                Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
+                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
+                Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
+                Action::Silence { .. } => continue,
+                Action::Wait { .. } => break,
             });
         }
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_engine_api::ResponseId;
-use repartee_media::jitter::{JitterBuffer, JitterStats, Play};
+use repartee_media::jitter::{Action, JitterBuffer, JitterStats};
 use repartee_media::level::is_audible;
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder, OpusError, RATES};
 use repartee_media::playout::{Frame, Output, Playout, PushError};
@@ -226,13 +226,13 @@ impl WebRtcTransport {
     fn decode(&mut self, now: Instant) {
         loop {
             let decoded = match self.jitter.pop(now) {
-                Play::Packet { payload, .. } => self.decoder.decode(&payload),
-                Play::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration),
-                Play::Conceal { duration, .. } => self.decoder.conceal(duration),
-                Play::Silence { duration } => {
+                Action::Packet { payload, .. } => self.decoder.decode(&payload),
+                Action::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration),
+                Action::Conceal { duration, .. } => self.decoder.conceal(duration),
+                Action::Silence { duration } => {
                     Ok(vec![0.0; (duration.as_secs_f64() * f64::from(self.decode_rate)).round() as usize])
                 }
-                Play::Wait { until } => {
+                Action::Wait { until } => {
                     self.jitter_due = until;
                     return;
                 }

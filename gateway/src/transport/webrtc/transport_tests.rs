@@ -150,11 +150,11 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
         }
         loop {
             let samples = match jitter.pop(now()) {
-                Play::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
-                Play::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
-                Play::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
-                Play::Silence { .. } => continue,
-                Play::Wait { .. } => break,
+                Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
+                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
+                Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
+                Action::Silence { .. } => continue,
+                Action::Wait { .. } => break,
             };
             report.heard += samples.chunks(320).filter(|frame| is_audible(frame)).count();
         }

@@ -1,4 +1,4 @@
-//! Sound inside of events: base64 in the session's input format.
+//! Audio inside events: base64 in the session's input format.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -7,10 +7,10 @@ use repartee_media::resample::{ResampleError, Resampler};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ErrorBody, ErrorKind};
 
-/// The longest sound of one item that a client writes, in seconds. Models take less and say so; this bounds the memory.
+/// The longest audio of an item that a client creates, in seconds. Models accept less; this bounds the memory.
 const MAX_ITEM_S: u64 = 60;
 
-/// Samples in -1..1 at the format's rate.
+/// Decodes base64 audio to samples in -1..1 at the format's rate.
 pub fn decode(audio: &str, format: AudioFormat) -> Result<Vec<f32>, ErrorBody> {
     let bytes = bytes(audio)?;
     match format {
@@ -21,19 +21,19 @@ pub fn decode(audio: &str, format: AudioFormat) -> Result<Vec<f32>, ErrorBody> {
     }
 }
 
-/// The bytes inside of base64.
+/// Decodes base64 audio to its bytes.
 pub fn bytes(audio: &str) -> Result<Vec<u8>, ErrorBody> {
     STANDARD.decode(audio).map_err(|error| refuse(format!("`audio` is not base64: {error}")))
 }
 
-/// All of a sound at the model's rate, for an item.
-pub(super) fn whole(audio: &str, format: AudioFormat, rate: u32) -> Result<Vec<f32>, ErrorBody> {
+/// Decodes the audio of an item to samples at the model's rate.
+pub(super) fn item_audio(audio: &str, format: AudioFormat, rate: u32) -> Result<Vec<f32>, ErrorBody> {
     let samples = decode(audio, format)?;
     if samples.is_empty() {
-        return Err(refuse("there is no sound in it".into()));
+        return Err(refuse("`audio` is empty".into()));
     }
     if samples.len() as u64 > MAX_ITEM_S * u64::from(format.rate()) {
-        let message = format!("an item holds at most {MAX_ITEM_S} s of sound");
+        let message = format!("an item holds at most {MAX_ITEM_S} s of audio");
         return Err(ErrorBody::invalid(ErrorKind::AudioTooLong, message).at("audio"));
     }
     let convert = || -> Result<Vec<f32>, ResampleError> {

@@ -1,69 +1,69 @@
-//! One answer while it is being made, and how it looks on the wire.
+//! One response while it is active, and its form on the wire.
 
 use repartee_engine_api::{FinishReason, ItemId, ResponseId, Usage as EngineUsage};
 use repartee_protocol::item::{Content, FunctionCall, Item, ItemObject, Message, Role, Status as ItemStatus};
 use repartee_protocol::response::{
-    CallName, InputTokens, OutputTokens, Part, PartName, Reason, Response, ResponseAudio, ResponseObject,
+    CallRef, InputTokens, OutputTokens, Part, PartRef, Reason, Response as WireResponse, ResponseAudio, ResponseObject,
     ResponseOutput, Status, StatusDetails, Usage,
 };
 use repartee_protocol::session::{MaxTokens, Modality};
 use serde_json::{Map, Value};
 
-/// One answer while it is being made.
+/// An active response.
 #[derive(Debug)]
-pub(super) struct Answer {
-    /// Its name in the engine.
-    pub response: ResponseId,
-    /// Its name on the wire.
+pub(super) struct Response {
+    /// The engine's id of it.
+    pub engine_id: ResponseId,
+    /// Its id on the wire.
     pub id: String,
-    /// The engine's name of its item.
+    /// The engine's id of its item.
     pub item: ItemId,
-    /// The conversation that it belongs to; `None` if it leaves nothing behind.
+    /// The conversation that it belongs to; `None` for an out-of-band response.
     pub conversation_id: Option<String>,
-    /// The conversation's last item when it was begun (`root` if there was none), behind which its own come.
-    pub follows: String,
-    /// Whether no other answer can be spoken beside it.
+    /// The conversation's last item when it began (`root` if there was none): its own items follow that one.
+    pub previous_item_id: String,
+    /// Whether it must not overlap with another exclusive response.
     pub exclusive: bool,
-    /// Sound with a transcript, or text.
+    /// Audio with a transcript, or text.
     pub modality: Modality,
     /// Upper bound of text tokens.
     pub max_tokens: MaxTokens,
-    /// How its sound is written.
+    /// Format and voice of its audio.
     pub output: ResponseOutput,
-    /// As the client gave it.
+    /// As given in `response.create`.
     pub metadata: Option<Map<String, Value>>,
-    /// The items that the client knows of, in their order.
+    /// The items that the client was told of, in order.
     pub outputs: Vec<Output>,
-    /// Samples that were handed on to be played or sent.
+    /// Samples handed on to be played or sent.
     pub samples: u64,
-    /// Why it is being stopped; the engine has not confirmed yet.
+    /// Why it is being stopped, until the engine confirms.
     pub stopping: Option<Reason>,
-    /// How much of it was heard, in ms, if its item is to be cut there at the end.
+    /// Where its item is to be truncated at the end: how much of it was heard, in ms.
     pub truncate_at: Option<u64>,
-    /// The position that the client named for that.
-    pub truncate_asked: Option<u64>,
-    /// Its item was deleted: the engine is to forget it at the end.
+    /// The position that the client gave for that.
+    pub truncate_requested: Option<u64>,
+    /// Its item was deleted: the engine's is to be deleted at the end.
     pub deleted: bool,
 }
 
-/// One item of an answer.
+/// One item of a response.
 #[derive(Debug)]
 pub(super) struct Output {
-    /// Its name on the wire.
+    /// Its id on the wire.
     pub id: String,
     pub body: Body,
-    /// How far it is.
+    /// Its state.
     pub status: ItemStatus,
 }
 
-/// What an item of an answer holds so far.
+/// Content of an item so far.
 #[derive(Debug)]
 pub(super) enum Body {
-    /// What is said.
-    Said(String),
-    /// A function that is called.
+    /// Text, or the transcript of audio.
+    Message(String),
+    /// A function call.
     Call {
-        /// Which call of the answer.
+        /// Index of the call in the response.
         call: u32,
         call_id: String,
         name: String,
@@ -71,50 +71,50 @@ pub(super) enum Body {
     },
 }
 
-impl Answer {
-    /// Whether its items are entries of the conversation.
-    pub fn is_remembered(&self) -> bool {
+impl Response {
+    /// Whether its items belong to the conversation.
+    pub fn in_conversation(&self) -> bool {
         self.conversation_id.is_some()
     }
 
-    /// Whether the item `id` of the conversation is one of its own.
+    /// Whether the conversation's item `id` is one of its own.
     pub fn owns(&self, id: &str) -> bool {
-        self.is_remembered() && self.outputs.iter().any(|output| output.id == id)
+        self.in_conversation() && self.outputs.iter().any(|output| output.id == id)
     }
 
-    /// How much sound was handed on.
-    pub fn made_ms(&self, rate: u32) -> u64 {
+    /// Duration of the audio handed on, in ms.
+    pub fn audio_ms(&self, rate: u32) -> u64 {
         self.samples * 1_000 / u64::from(rate)
     }
 
-    /// What is said, if anything was said yet, and its place among the items.
-    pub fn said(&self) -> Option<(usize, &Output)> {
-        self.outputs.iter().enumerate().find(|(_, output)| matches!(output.body, Body::Said(_)))
+    /// Its message and its index among the items, if there is one yet.
+    pub fn message(&self) -> Option<(usize, &Output)> {
+        self.outputs.iter().enumerate().find(|(_, output)| matches!(output.body, Body::Message(_)))
     }
 
-    /// All that was said so far.
+    /// Text of its message so far.
     pub fn text(&self) -> &str {
-        match self.said() {
-            Some((_, Output { body: Body::Said(text), .. })) => text,
+        match self.message() {
+            Some((_, Output { body: Body::Message(text), .. })) => text,
             _ => "",
         }
     }
 
-    /// Where what is said stands.
-    pub fn part_name(&self) -> Option<PartName> {
-        let (index, output) = self.said()?;
+    /// Address of its message's content part.
+    pub fn part_ref(&self) -> Option<PartRef> {
+        let (index, output) = self.message()?;
         let (response_id, item_id) = (self.id.clone(), output.id.clone());
-        Some(PartName { response_id, item_id, output_index: index as u32, content_index: 0 })
+        Some(PartRef { response_id, item_id, output_index: index as u32, content_index: 0 })
     }
 
-    /// Where the function call `index` stands.
-    pub fn call_name(&self, index: usize) -> Option<CallName> {
+    /// Address of the function call at `index`.
+    pub fn call_ref(&self, index: usize) -> Option<CallRef> {
         let Output { id, body: Body::Call { call_id, .. }, .. } = self.outputs.get(index)? else { return None };
         let (response_id, item_id, call_id) = (self.id.clone(), id.clone(), call_id.clone());
-        Some(CallName { response_id, item_id, output_index: index as u32, call_id })
+        Some(CallRef { response_id, item_id, output_index: index as u32, call_id })
     }
 
-    /// What is said as a content part.
+    /// Its message as a content part.
     pub fn part(&self) -> Part {
         let text = self.text().to_owned();
         match self.modality {
@@ -123,16 +123,16 @@ impl Answer {
         }
     }
 
-    /// An item as the wire shows it.
+    /// An item in its form on the wire.
     pub fn output_item(&self, output: &Output) -> Item {
         let (id, object, status) = (Some(output.id.clone()), ItemObject::Value, output.status);
         match &output.body {
-            Body::Said(text) => {
+            Body::Message(text) => {
                 let content = match self.modality {
                     Modality::Audio => Content::OutputAudio { transcript: Some(text.clone()) },
                     Modality::Text => Content::OutputText { text: text.clone() },
                 };
-                // An item that is still being made has no parts yet: they are announced one by one.
+                // The parts of an item in progress are announced one by one.
                 let content = if status == ItemStatus::InProgress { Vec::new() } else { vec![content] };
                 Item::Message(Message { id, object, status, role: Role::Assistant, content })
             }
@@ -147,14 +147,14 @@ impl Answer {
         }
     }
 
-    /// The response as the wire shows it.
-    pub fn wire(&self, end: Option<(StatusDetails, Usage)>) -> Response {
+    /// The response in its form on the wire; `end` once it has ended.
+    pub fn to_wire(&self, end: Option<(StatusDetails, Usage)>) -> WireResponse {
         let (status_details, usage) = end.unzip();
         let output = match &status_details {
             Some(_) => self.outputs.iter().map(|output| self.output_item(output)).collect(),
             None => Vec::new(),
         };
-        Response {
+        WireResponse {
             object: ResponseObject::Value,
             id: self.id.clone(),
             status: status_details.as_ref().map_or(Status::InProgress, |details| details.kind),
@@ -169,10 +169,10 @@ impl Answer {
         }
     }
 
-    /// Why it ended, given what the engine says.
-    pub fn end(&self, reason: FinishReason) -> StatusDetails {
+    /// Why it ended, given the engine's reason.
+    pub fn status_details(&self, reason: FinishReason) -> StatusDetails {
         let (kind, reason) = match (self.stopping, reason) {
-            // What came after the stop was not sent, so the answer counts as stopped even if it was complete.
+            // What came after the stop was not sent, so it counts as cancelled even if the engine had completed it.
             (Some(reason), _) => (Status::Cancelled, Some(reason)),
             (None, FinishReason::Stop) => (Status::Completed, None),
             (None, FinishReason::Length) => (Status::Incomplete, Some(Reason::MaxOutputTokens)),
@@ -182,7 +182,7 @@ impl Answer {
     }
 }
 
-/// The engine's count under the wire's names.
+/// The engine's usage in its form on the wire.
 pub(super) fn usage(engine: &EngineUsage) -> Usage {
     let input_tokens = engine.input_text_tokens + engine.input_audio_tokens;
     let output_tokens = engine.output_text_tokens + engine.output_audio_frames;
