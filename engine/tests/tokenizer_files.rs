@@ -6,8 +6,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use repartee_engine::checkpoint::{Checkpoint, CheckpointError, Source};
-use repartee_engine::text::Tokenizer;
+use repartee_engine::internals::{Checkpoint, Tokenizer};
+use repartee_engine::{CheckpointError, Source};
 use serde_json::Value;
 use tempfile::TempDir;
 

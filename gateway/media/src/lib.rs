@@ -27,5 +27,7 @@ pub mod opus;
 pub mod pcm;
 pub mod playout;
 pub mod resample;
+#[cfg(test)]
+mod testdata;
 pub mod vad;
 pub mod wav;

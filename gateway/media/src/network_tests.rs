@@ -9,10 +9,10 @@ use repartee_testkit::signal::level_db;
 
 use super::jitter::{Action, JitterBuffer, JitterStats};
 use super::opus::{FRAME, OpusDecoder, OpusEncoder};
-use super::resample::Resampler;
+use super::{testdata, vad};
 
 /// Sample rate of sender and receiver.
-const RATE: u32 = 16_000;
+const RATE: u32 = vad::RATE;
 /// A frame quieter than this is not counted.
 const AUDIBLE_DB: f32 = -45.0;
 /// A frame that is so much quieter than the reference is a gap.
@@ -64,13 +64,7 @@ fn speech(seconds: usize) -> Vec<Bytes> {
     let mut samples = Vec::new();
     while samples.len() < seconds * RATE as usize {
         for name in ["sentence", "question"] {
-            let path = format!("{}/testdata/{name}.wav", env!("CARGO_MANIFEST_DIR"));
-            let mut reader = hound::WavReader::open(path).unwrap();
-            let rate = reader.spec().sample_rate;
-            let voice: Vec<f32> = reader.samples::<i16>().map(|sample| f32::from(sample.unwrap()) / 32_768.0).collect();
-            let mut filter = Resampler::new(rate, RATE).unwrap();
-            samples.extend(filter.push(&voice).unwrap());
-            samples.extend(filter.flush().unwrap());
+            samples.extend(testdata::speech(name));
         }
     }
     let mut encoder = OpusEncoder::new(RATE).unwrap();

@@ -5,6 +5,7 @@ use repartee_testkit::random::Random;
 use repartee_testkit::signal::level_db;
 
 use super::*;
+use crate::testdata::speech;
 
 /// Probabilities from a script, one a frame of 16 ms.
 struct Scripted(Box<dyn FnMut(usize) -> f32>, usize);
@@ -29,14 +30,6 @@ fn scripted<const N: usize>(voice: [std::ops::Range<usize>; N]) -> TurnDetector<
 
 fn silence(ms: usize) -> Vec<f32> {
     vec![0.0; ms * 16]
-}
-
-/// Two utterances of a synthetic voice (espeak-ng), 16 kHz.
-fn speech(name: &str) -> Vec<f32> {
-    let path = format!("{}/testdata/{name}.wav", env!("CARGO_MANIFEST_DIR"));
-    let mut reader = hound::WavReader::open(path).unwrap();
-    assert_eq!(reader.spec().sample_rate, RATE);
-    reader.samples::<i16>().map(|sample| f32::from(sample.unwrap()) / 32768.0).collect()
 }
 
 fn started(event: TurnEvent) -> u64 {

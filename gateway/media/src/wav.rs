@@ -93,6 +93,8 @@ pub fn encode(samples: &[f32], rate: u32) -> Result<Vec<u8>, hound::Error> {
 
 #[cfg(test)]
 mod tests {
+    use repartee_testkit::random::Random;
+
     use super::*;
 
     #[test]
@@ -106,18 +108,19 @@ mod tests {
     /// Mutated wav files: each is read or refused.
     #[test]
     fn broken_files_never_panic() {
-        let mut random = Seeded(1);
+        let mut random = Random::new(1);
+        let mut below = |limit: usize| (random.unit() * limit as f64) as usize;
         let longest = Duration::from_secs(5);
         let seeds = [encode(&[0.5; 300], 8_000), encode(&[0.5; 300], 48_000)].map(Result::unwrap);
         let (mut taken, mut refused) = (0, 0);
         for round in 0..10_000 {
             let mut bytes = seeds[round % seeds.len()].clone();
-            for _ in 0..1 + random.below(4) {
+            for _ in 0..1 + below(4) {
                 // Mostly in the header.
-                let at = if random.below(4) > 0 { random.below(44) } else { random.below(bytes.len()) };
-                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, random.below(256) as u8][random.below(6)];
+                let at = if below(4) > 0 { below(44) } else { below(bytes.len()) };
+                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, below(256) as u8][below(6)];
             }
-            bytes.truncate(bytes.len() - if random.below(3) == 0 { random.below(bytes.len()) } else { 0 });
+            bytes.truncate(bytes.len() - if below(3) == 0 { below(bytes.len()) } else { 0 });
             match read(&bytes[..], 16_000, longest) {
                 Ok(samples) => {
                     assert!(samples.len() <= 16_000 * 6, "no more than the longest");
@@ -127,18 +130,6 @@ mod tests {
             }
         }
         assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
-    }
-
-    /// Numbers that are the same in every run (an xorshift).
-    struct Seeded(u64);
-
-    impl Seeded {
-        fn below(&mut self, limit: usize) -> usize {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 % limit as u64) as usize
-        }
     }
 
     #[test]

@@ -31,15 +31,15 @@ use webrtc::peer_connection::{
     configure_rtcp_reports,
 };
 
-use super::call::CallEvent;
-use super::reports::{Reports, Watch};
-use super::seats::Place;
-use super::view::PlaceRuntime;
-use super::{CHANNEL, VANISHED, WebRtcSettings};
+use super::call::PeerEvent;
+use super::demux::MuxedSocket;
+use super::muxed_runtime::MuxedRuntime;
+use super::reports::{ReceiverReports, RtcpObserver};
+use super::{DATA_CHANNEL_LABEL, PEER_TIMEOUT, WebRtcSettings};
 
-/// Events that wait for the owner of a call.
+/// Events that may wait for the owner of a call.
 const EVENT_QUEUE: usize = 256;
-/// Of these, places that audio leaves free, so that a flood of it never holds a message up.
+/// Of these, how many are not for audio, so that a flood of it never delays a message.
 const RESERVED: usize = 64;
 /// Bytes that wait to be sent over the data channel; a sender then waits.
 const SEND_BUFFER: usize = 1 << 20;
@@ -47,21 +47,21 @@ const SEND_BUFFER: usize = 1 << 20;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_CHECKS: u16 = 70;
 const KEEPALIVE: Duration = Duration::from_secs(2);
-/// What the last messages may take to arrive when we end a call: a lost packet is sent again after a second.
-const DRAIN: Duration = Duration::from_secs(2);
-/// How often their arrival is looked at.
-const DRAIN_STEP: Duration = Duration::from_millis(5);
-/// What the peer's last messages may take to be read; also the scale of what the closing of the data channel is given.
-const FAREWELL: Duration = Duration::from_millis(200);
-/// A caller that is silent for longer than [`KEEPALIVE`] is looked after this often.
-const LOOK: Duration = Duration::from_millis(250);
+/// How long the last messages may take to arrive when we end a call: a lost packet is sent again after a second.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between looks at whether they have arrived.
+const DRAIN_POLL: Duration = Duration::from_millis(5);
+/// How long the peer's last messages may take to be read; also the scale of how long the data channel may take to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Pause between liveness checks of a caller that is silent for longer than [`KEEPALIVE`].
+const LIVENESS_POLL: Duration = Duration::from_millis(250);
 /// Opus in RTP is always announced so (RFC 7587), and we ask the peer for error correction.
 const OPUS_CHANNELS: u16 = 2;
 const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
 /// The payload type that we propose; the peer's own is used in an answer.
 const OPUS_PAYLOAD_TYPE: u8 = 111;
 
-/// Where a call is in its life.
+/// Phase of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Connecting,
@@ -71,7 +71,7 @@ enum Phase {
 
 /// What the callbacks, the tasks and the owner of a call share. Does not hold the connection, which holds it.
 pub(super) struct Shared {
-    events: mpsc::Sender<CallEvent>,
+    events: mpsc::Sender<PeerEvent>,
     phase: watch::Sender<Phase>,
     gathered: Notify,
     /// The data channel is closed on both sides, or was never there.
@@ -79,7 +79,7 @@ pub(super) struct Shared {
     /// The open data channel. It holds the connection: taken out at the end to free both.
     channel: Mutex<Option<Arc<dyn DataChannel>>>,
     dropped_audio: AtomicU64,
-    /// It was us who ended the call.
+    /// Whether we have ended the call.
     hung_up: AtomicBool,
 }
 
@@ -122,12 +122,12 @@ impl Shared {
         });
         if first {
             // Nothing else is reported before this, so there is room.
-            let _ = self.events.try_send(CallEvent::Connected);
+            let _ = self.events.try_send(PeerEvent::Connected);
         }
     }
 
     /// Audio that finds the queue full is dropped and counted: its owner has not read for seconds.
-    fn audio(&self, event: CallEvent) {
+    fn audio(&self, event: PeerEvent) {
         if self.events.capacity() <= RESERVED || self.events.try_send(event).is_err() {
             self.dropped_audio.fetch_add(1, Ordering::Relaxed);
         }
@@ -140,12 +140,12 @@ pub(super) struct Connection {
     pub track: Arc<TrackLocalStaticRTP>,
     pub ssrc: u32,
     pub shared: Arc<Shared>,
-    /// What the peer reports of our sound.
-    pub reports: Arc<Reports>,
-    /// The call's place at the shared port, if it has one.
-    pub place: Option<Arc<Place>>,
-    /// Taken by the owner of the call.
-    pub events: Option<mpsc::Receiver<CallEvent>>,
+    /// The peer's reports of our audio.
+    pub reports: Arc<ReceiverReports>,
+    /// The call's socket at the mux, if it has one.
+    pub socket: Option<Arc<MuxedSocket>>,
+    /// Taken by the [`Call`](super::Call).
+    pub events: Option<mpsc::Receiver<PeerEvent>>,
     supervisor: Option<JoinHandle<()>>,
     /// Closed once everything is freed.
     freed: watch::Receiver<()>,
@@ -158,8 +158,8 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    /// A connection that can carry one call: at its place of the shared port, or on a socket of its own.
-    pub(super) async fn new(settings: &WebRtcSettings, place: Option<Arc<Place>>) -> Result<Self> {
+    /// A connection for one call: over its socket at the mux, or over a UDP socket of its own.
+    pub(super) async fn new(settings: &WebRtcSettings, socket: Option<Arc<MuxedSocket>>) -> Result<Self> {
         let (events, receiver) = mpsc::channel(EVENT_QUEUE);
         let (phase, watched) = watch::channel(Phase::Connecting);
         let shared = Arc::new(Shared {
@@ -172,28 +172,28 @@ impl Connection {
             hung_up: AtomicBool::new(false),
         });
         let ssrc = getrandom::u32().map_err(|error| Error::Other(error.to_string()))?;
-        let reports = Arc::new(Reports::new(ssrc));
-        let pc = build(settings, place.clone(), reports.clone(), Callbacks(Arc::clone(&shared))).await?;
+        let reports = Arc::new(ReceiverReports::new(ssrc));
+        let pc = build(settings, socket.clone(), reports.clone(), Callbacks(Arc::clone(&shared))).await?;
         let within = settings.connect_within;
         let (free, freed) = watch::channel(());
-        let life = supervise(Arc::clone(&pc), Arc::clone(&shared), place.clone(), watched, within);
+        let life = supervise(Arc::clone(&pc), Arc::clone(&shared), socket.clone(), watched, within);
         let supervisor = tokio::spawn(async move {
             life.await;
             drop(free);
         });
-        let track = Arc::new(TrackLocalStaticRTP::new(voice_track(ssrc)));
+        let track = Arc::new(TrackLocalStaticRTP::new(audio_track(ssrc)));
         let (events, supervisor) = (Some(receiver), Some(supervisor));
-        Ok(Self { pc, track, ssrc, shared, reports, place, events, supervisor, freed })
+        Ok(Self { pc, track, ssrc, shared, reports, socket, events, supervisor, freed })
     }
 
-    /// Adds our voice.
+    /// Adds our audio track.
     pub(super) async fn add_track(&self) -> Result<()> {
         self.pc.add_track(Arc::clone(&self.track) as Arc<dyn TrackLocal>).await.map(drop)
     }
 
     /// Opens the data channel, as the calling side does.
     pub(super) async fn open_channel(&self) -> Result<()> {
-        let channel = self.pc.create_data_channel(CHANNEL, None).await?;
+        let channel = self.pc.create_data_channel(DATA_CHANNEL_LABEL, None).await?;
         tokio::spawn(read_channel(channel, Arc::clone(&self.shared)));
         Ok(())
     }
@@ -228,42 +228,42 @@ impl Drop for Connection {
     }
 }
 
-/// Every choice about sockets, codecs and timing.
+/// Builds the peer connection: every choice about sockets, codecs and timing.
 async fn build(
     settings: &WebRtcSettings,
-    place: Option<Arc<Place>>,
-    reports: Arc<Reports>,
+    socket: Option<Arc<MuxedSocket>>,
+    reports: Arc<ReceiverReports>,
     callbacks: Callbacks,
 ) -> Result<Arc<dyn PeerConnection>> {
     let mut media_engine = MediaEngine::default();
     let codec = RTCRtpCodecParameters { rtp_codec: opus(), payload_type: OPUS_PAYLOAD_TYPE };
     media_engine.register_codec(codec, RtpCodecKind::Audio)?;
-    let bind = match place {
-        // Closed again at once, see `view`.
+    let bind = match socket {
+        // Closed again at once, see `muxed_runtime`.
         Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         None => SocketAddr::new(settings.udp.ip(), 0),
     };
-    let registry = configure_rtcp_reports(Registry::new()).with(Watch::SLOT, Watch::new(reports));
+    let registry = configure_rtcp_reports(Registry::new()).with(RtcpObserver::SLOT, RtcpObserver::new(reports));
     let builder = PeerConnectionBuilder::new()
         .with_configuration(RTCConfigurationBuilder::new().build())
         .with_media_engine(media_engine)
-        .with_setting_engine(setting_engine(settings, bind, place.as_deref()))
+        .with_setting_engine(setting_engine(settings, bind, socket.as_deref()))
         .with_interceptor_registry(registry)
         .with_handler(Arc::new(callbacks))
         .with_udp_addrs(vec![bind])
         .with_data_channel_send_buffer_limit(SEND_BUFFER);
-    let builder = match place {
-        Some(place) => builder.with_runtime(Arc::new(PlaceRuntime(place))),
+    let builder = match socket {
+        Some(socket) => builder.with_runtime(Arc::new(MuxedRuntime(socket))),
         None => builder,
     };
     Ok(Arc::new(builder.build().await?))
 }
 
-fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, place: Option<&Place>) -> SettingEngine {
-    // At the shared port we look ourselves whether a caller is still there: the library counts STUN alone.
-    let vanished = if place.is_some() { Duration::ZERO } else { VANISHED };
+fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, socket: Option<&MuxedSocket>) -> SettingEngine {
+    // At the mux we check ourselves whether a caller is still there: the library counts STUN alone.
+    let timeout = if socket.is_some() { Duration::ZERO } else { PEER_TIMEOUT };
     let builder = SettingEngineBuilder::new()
-        .with_ice_timeouts(Some(vanished), Some(vanished), Some(KEEPALIVE))
+        .with_ice_timeouts(Some(timeout), Some(timeout), Some(KEEPALIVE))
         .with_ice_connection_attempts(Some(CHECK_INTERVAL), Some(MAX_CHECKS))
         // The peer then starts the handshake, right after the check that connects it.
         .with_answering_dtls_role(RTCDtlsRole::Server)
@@ -271,10 +271,8 @@ fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, place: Option<&Pl
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
         .with_include_loopback_candidate(bind.ip().is_loopback())
         .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(settings.max_message_size));
-    match place.map(Place::credentials) {
-        Some(ours) => {
-            builder.with_lite(true).with_ice_credentials(ours.fragment.clone(), ours.password.clone()).build()
-        }
+    match socket.map(MuxedSocket::credentials) {
+        Some(ours) => builder.with_lite(true).with_ice_credentials(ours.ufrag.clone(), ours.password.clone()).build(),
         None => builder.build(),
     }
 }
@@ -289,7 +287,7 @@ fn opus() -> RTCRtpCodec {
     }
 }
 
-fn voice_track(ssrc: u32) -> MediaStreamTrack {
+fn audio_track(ssrc: u32) -> MediaStreamTrack {
     let encoding = RTCRtpEncodingParameters {
         rtp_coding_parameters: RTCRtpCodingParameters { ssrc: Some(ssrc), ..Default::default() },
         codec: opus(),
@@ -303,66 +301,66 @@ fn voice_track(ssrc: u32) -> MediaStreamTrack {
 async fn supervise(
     pc: Arc<dyn PeerConnection>,
     shared: Arc<Shared>,
-    place: Option<Arc<Place>>,
+    socket: Option<Arc<MuxedSocket>>,
     mut phase: watch::Receiver<Phase>,
     connect_within: Duration,
 ) {
-    let taken_up = phase.wait_for(|phase| *phase != Phase::Connecting);
-    let taken_up = tokio::time::timeout(connect_within, taken_up).await.is_ok();
-    if taken_up {
+    let connected = phase.wait_for(|phase| *phase != Phase::Connecting);
+    let connected = tokio::time::timeout(connect_within, connected).await.is_ok();
+    if connected {
         tokio::select! {
             // Cannot fail: the sender lives in `shared`.
             _ = phase.wait_for(|phase| *phase == Phase::Ended) => {}
-            () = vanished(place.as_deref()) => {}
+            () = peer_timeout(socket.as_deref()) => {}
         }
     }
     shared.end();
     let channel = shared.lock_channel().take();
     if let Some(channel) = channel {
         if shared.hung_up.load(Ordering::Relaxed) {
-            let _ = tokio::time::timeout(DRAIN, drained(&channel)).await;
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained(&channel)).await;
             // Browsers report an error if the association ends while the channel is open, and nobody says when the peer has
             // closed it: it takes a round trip each way.
             if channel.close().await.is_ok() {
-                let round_trip = place.as_ref().and_then(|place| place.round_trip()).unwrap_or_default();
-                tokio::time::sleep((round_trip * 3).clamp(FAREWELL / 2, FAREWELL * 4)).await;
+                let round_trip = socket.as_ref().and_then(|socket| socket.round_trip()).unwrap_or_default();
+                tokio::time::sleep((round_trip * 3).clamp(CLOSE_TIMEOUT / 2, CLOSE_TIMEOUT * 4)).await;
             }
         } else {
             // What the peer said before the end is read first. Longer than this, and it is out of reach.
-            let _ = tokio::time::timeout(FAREWELL, shared.channel_closed.notified()).await;
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, shared.channel_closed.notified()).await;
         }
     }
-    let told = shared.events.try_send(CallEvent::Closed).is_ok();
+    let told = shared.events.try_send(PeerEvent::Closed).is_ok();
     if let Err(error) = pc.close().await {
         tracing::debug!(%error, "closing a peer connection");
     }
     drop(pc);
     if !told {
         // The queue was full: the owner finds this behind the rest, or has dropped the queue.
-        let _ = shared.events.send(CallEvent::Closed).await;
+        let _ = shared.events.send(PeerEvent::Closed).await;
     }
 }
 
-/// Returns once nothing has come from the caller for [`VANISHED`], although it was asked. Never for a connection with a
-/// socket of its own, whose agent sees to it.
-async fn vanished(place: Option<&Place>) {
-    let Some(place) = place else { return std::future::pending().await };
+/// Returns once nothing has come from the caller for [`PEER_TIMEOUT`], although checks were sent. Never for a connection
+/// with a UDP socket of its own, whose ICE agent does this.
+async fn peer_timeout(socket: Option<&MuxedSocket>) {
+    let Some(socket) = socket else { return std::future::pending().await };
     loop {
-        let silence = place.silence().unwrap_or_default();
-        if silence >= VANISHED {
+        let silence = socket.silence().unwrap_or_default();
+        if silence >= PEER_TIMEOUT {
             return;
         }
         if silence >= KEEPALIVE {
-            place.ask_silent();
+            socket.check_liveness();
         }
-        tokio::time::sleep(KEEPALIVE.saturating_sub(silence).max(LOOK)).await;
+        tokio::time::sleep(KEEPALIVE.saturating_sub(silence).max(LIVENESS_POLL)).await;
     }
 }
 
 /// Returns once the peer has all that was sent over the channel.
 async fn drained(channel: &Arc<dyn DataChannel>) {
     while channel.outstanding_bytes().await.is_ok_and(|bytes| bytes > 0) {
-        tokio::time::sleep(DRAIN_STEP).await;
+        tokio::time::sleep(DRAIN_POLL).await;
     }
 }
 
@@ -409,7 +407,7 @@ async fn read_track(track: Arc<dyn TrackRemote>, shared: Arc<Shared>) {
     }
     while let Some(event) = track.poll().await {
         if let TrackRemoteEvent::OnRtpPacket(packet) = event {
-            shared.audio(CallEvent::Audio {
+            shared.audio(PeerEvent::Audio {
                 sequence: packet.header.sequence_number,
                 timestamp: packet.header.timestamp,
                 marker: packet.header.marker,
@@ -422,7 +420,7 @@ async fn read_track(track: Arc<dyn TrackRemote>, shared: Arc<Shared>) {
 
 /// A channel that the peer has opened: only the one for events is read.
 async fn read_remote_channel(channel: Arc<dyn DataChannel>, shared: Arc<Shared>) {
-    if channel.label().await.is_ok_and(|label| label == CHANNEL) {
+    if channel.label().await.is_ok_and(|label| label == DATA_CHANNEL_LABEL) {
         read_channel(channel, shared).await;
     }
 }
@@ -437,11 +435,11 @@ async fn read_channel(channel: Arc<dyn DataChannel>, shared: Arc<Shared>) {
                     break;
                 }
                 *shared.lock_channel() = Some(Arc::clone(&channel));
-                CallEvent::ChannelOpen
+                PeerEvent::ChannelOpen
             }
             DataChannelEvent::OnMessage(message) if message.is_string => {
                 match String::from_utf8(message.data.to_vec()) {
-                    Ok(text) => CallEvent::Message(text),
+                    Ok(text) => PeerEvent::Message(text),
                     Err(_) => continue,
                 }
             }

@@ -1,4 +1,4 @@
-//! One answer's sound on its way into messages: to the format's rate, then PCM, G.711 or Opus.
+//! Encoder of one response's audio over a websocket: resampling, then PCM, G.711 or Opus.
 
 use bytes::Bytes;
 use repartee_media::opus::{OpusEncoder, RATES};
@@ -6,15 +6,15 @@ use repartee_media::pcm;
 use repartee_media::resample::Resampler;
 use repartee_protocol::session::AudioFormat;
 
-use crate::call::LineError;
+use crate::call::TransportError;
 
-/// Rate for voices that Opus cannot take as they are.
+/// Encoding rate for models whose output rate is none of Opus's, in Hz.
 const FALLBACK_RATE: u32 = 48_000;
 
-/// One answer's sound.
+/// Encodes the audio of one response.
 #[derive(Debug)]
-pub(super) struct Voice {
-    filter: Resampler,
+pub(super) struct ResponseEncoder {
+    resampler: Resampler,
     format: AudioFormat,
     opus: Option<Opus>,
 }
@@ -26,8 +26,8 @@ struct Opus {
     pending: Vec<f32>,
 }
 
-impl Voice {
-    pub fn new(model_rate: u32, format: AudioFormat) -> Result<Self, LineError> {
+impl ResponseEncoder {
+    pub fn new(model_rate: u32, format: AudioFormat) -> Result<Self, TransportError> {
         let (rate, opus) = match format {
             AudioFormat::Opus => {
                 let rate = if RATES.contains(&model_rate) { model_rate } else { FALLBACK_RATE };
@@ -35,28 +35,28 @@ impl Voice {
             }
             format => (format.rate(), None),
         };
-        Ok(Self { filter: Resampler::new(model_rate, rate)?, format, opus })
+        Ok(Self { resampler: Resampler::new(model_rate, rate)?, format, opus })
     }
 
-    /// Takes samples at the model's rate; returns the bytes of a delta, or adds to `packets`.
-    pub fn write(&mut self, samples: &[f32], packets: &mut Vec<Bytes>) -> Result<Vec<u8>, LineError> {
-        let samples = self.filter.push(samples)?;
-        self.encode(&samples, packets)
+    /// Takes samples at the model's rate; returns the bytes of a delta, or adds Opus packets to `packets`.
+    pub fn encode(&mut self, samples: &[f32], packets: &mut Vec<Bytes>) -> Result<Vec<u8>, TransportError> {
+        let samples = self.resampler.push(samples)?;
+        self.encode_resampled(&samples, packets)
     }
 
-    /// What is still inside.
-    pub fn end(mut self, packets: &mut Vec<Bytes>) -> Result<Vec<u8>, LineError> {
-        let mut samples = self.filter.flush()?;
+    /// Flushes what the resampler and the last packet still hold.
+    pub fn finish(mut self, packets: &mut Vec<Bytes>) -> Result<Vec<u8>, TransportError> {
+        let mut samples = self.resampler.flush()?;
         if let Some(opus) = &self.opus {
             // The last packet is filled up with silence.
             let frame = opus.encoder.frame_samples();
             let length = (opus.pending.len() + samples.len()).next_multiple_of(frame) - opus.pending.len();
             samples.resize(length, 0.0);
         }
-        self.encode(&samples, packets)
+        self.encode_resampled(&samples, packets)
     }
 
-    fn encode(&mut self, samples: &[f32], packets: &mut Vec<Bytes>) -> Result<Vec<u8>, LineError> {
+    fn encode_resampled(&mut self, samples: &[f32], packets: &mut Vec<Bytes>) -> Result<Vec<u8>, TransportError> {
         Ok(match (&mut self.opus, self.format) {
             (Some(opus), _) => {
                 opus.pending.extend_from_slice(samples);

@@ -1,10 +1,10 @@
-//! The one UDP socket of all calls.
+//! The UDP mux: one socket for all calls.
 //!
 //! A datagram belongs to the call that its STUN request names, else to the call that knows its source address, else to
-//! the call whose voice has its SSRC; anything else is dropped and counted. See `seats` for the tables, and `view` for the
+//! the call that has its SSRC; anything else is dropped and counted. `demux` holds the tables, `muxed_runtime` is the
 //! call's side.
 //!
-//! Overflow: a full queue drops the newest datagram, and a socket that takes nothing at the moment drops what is sent, as
+//! Overflow: a full queue drops the newest datagram, and a socket that accepts nothing at the moment drops what is sent, as
 //! the network does; both are counted.
 
 use std::io::{self, IoSliceMut};
@@ -21,22 +21,22 @@ use webrtc::runtime::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use super::WebRtcSettings;
 use super::addresses::interfaces;
+use super::demux::{DemuxTable, MuxEntry, MuxedSocket};
 use super::ice::{Credentials, LiteAgent, Output, Route};
-use super::seats::{Place, Seat, Seats};
 use super::stun;
 
 /// A coalesced read holds up to 64 datagrams of one Ethernet frame each.
 const READ_BUFFER: usize = 64 * 1_500;
 /// What the system is asked to hold for the socket, each way.
 const SOCKET_BUFFER: usize = 4 << 20;
-/// Addresses that an answer names at most.
+/// Candidates that an answer lists at most.
 const MAX_CANDIDATES: usize = 16;
-/// Between two tries to read from a socket that is broken.
-const BROKEN_PAUSE: Duration = Duration::from_millis(100);
+/// Pause after a read error.
+const READ_RETRY: Duration = Duration::from_millis(100);
 
 /// The UDP socket of all calls. Dropping it closes the socket once the last call has ended.
 #[derive(Debug)]
-pub struct Port {
+pub struct UdpMux {
     shared: Arc<Shared>,
     settings: WebRtcSettings,
     reader: JoinHandle<()>,
@@ -59,7 +59,7 @@ pub(super) struct Shared {
     system: UdpSocketState,
     address: SocketAddr,
     crypto: Arc<dyn RTCCryptoProvider>,
-    seats: Mutex<Seats>,
+    demux: Mutex<DemuxTable>,
     strangers: AtomicU64,
     pub(super) unread: AtomicU64,
     unsent: AtomicU64,
@@ -71,7 +71,7 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-impl Port {
+impl UdpMux {
     /// Binds the socket. Must be called within a runtime.
     pub fn bind(settings: WebRtcSettings) -> io::Result<Self> {
         let socket = std::net::UdpSocket::bind(settings.udp)?;
@@ -79,14 +79,14 @@ impl Port {
         socket.set_nonblocking(true)?;
         let socket = UdpSocket::from_std(socket)?;
         let system = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        enlarge(&system, &socket);
+        enlarge_buffers(&system, &socket);
         let crypto = default_provider().map_err(io::Error::other)?;
         let shared = Arc::new(Shared {
             socket,
             system,
             address,
             crypto,
-            seats: Mutex::default(),
+            demux: Mutex::default(),
             strangers: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
@@ -100,26 +100,26 @@ impl Port {
         self.shared.address
     }
 
-    /// What the calls at this port go by.
+    /// The settings of calls at this mux.
     pub fn settings(&self) -> &WebRtcSettings {
         &self.settings
     }
 
-    /// How many calls have a place here.
+    /// Number of calls.
     pub fn calls(&self) -> usize {
-        self.shared.seats().calls()
+        self.shared.demux().calls()
     }
 
-    /// Takes a datagram as if it had come from the network.
+    /// Handles a datagram as if it had come from the network.
     #[cfg(test)]
     pub(super) fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
         self.shared.receive(route, datagram, now);
     }
 
-    /// How many addresses and SSRCs belong to calls.
+    /// Numbers of addresses and of SSRCs that belong to calls.
     #[cfg(test)]
     pub(super) fn routes(&self) -> (usize, usize) {
-        self.shared.seats().routes()
+        self.shared.demux().routes()
     }
 
     /// What was dropped so far.
@@ -132,7 +132,7 @@ impl Port {
         }
     }
 
-    /// The addresses under which callers find the port, the best one first.
+    /// Our ICE candidates, the preferred one first.
     pub(super) fn candidates(&self) -> Vec<SocketAddr> {
         let own = self.shared.address;
         let mut addresses = self.settings.advertised.clone();
@@ -143,52 +143,52 @@ impl Port {
         addresses.into_iter().map(|address| SocketAddr::new(address, own.port())).collect()
     }
 
-    /// A place for a call whose caller is known by `theirs` and has announced the SSRCs `voices`.
-    pub(super) fn take_seat(&self, theirs: Credentials, voices: Vec<u32>) -> Result<Place, getrandom::Error> {
-        let ours = Credentials { fragment: random_text(12)?, password: random_text(28)? };
-        let agent = LiteAgent::new(ours.clone(), theirs, voices, self.shared.crypto.clone());
-        let seat = Arc::new(Seat::new(ours.fragment.clone(), agent));
-        self.shared.seats().add(&seat);
-        Ok(Place::new(self.shared.clone(), seat, ours))
+    /// A socket for a call whose caller has the ICE credentials `theirs` and announces `ssrcs`.
+    pub(super) fn open_socket(&self, theirs: Credentials, ssrcs: Vec<u32>) -> Result<MuxedSocket, getrandom::Error> {
+        let ours = Credentials { ufrag: random_text(12)?, password: random_text(28)? };
+        let agent = LiteAgent::new(ours.clone(), theirs, ssrcs, self.shared.crypto.clone());
+        let entry = Arc::new(MuxEntry::new(ours.ufrag.clone(), agent));
+        self.shared.demux().add(&entry);
+        Ok(MuxedSocket::new(self.shared.clone(), entry, ours))
     }
 }
 
-impl Drop for Port {
+impl Drop for UdpMux {
     fn drop(&mut self) {
-        // Calls that are still there keep the socket, but nobody hears them any more.
+        // Calls that are still there keep the socket, but nothing is read from it any more.
         self.reader.abort();
     }
 }
 
 impl Shared {
-    pub(super) fn seats(&self) -> MutexGuard<'_, Seats> {
+    pub(super) fn demux(&self) -> MutexGuard<'_, DemuxTable> {
         // Insertions and removals leave nothing half done.
-        self.seats.lock().unwrap_or_else(PoisonError::into_inner)
+        self.demux.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes one datagram from the network.
+    /// Handles one datagram from the network.
     pub(super) fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
-        let voice = voice(datagram);
-        let Some(seat) = self.seats().owner(route, datagram, voice) else {
+        let ssrc = rtp_ssrc(datagram);
+        let Some(entry) = self.demux().owner(route, datagram, ssrc) else {
             self.strangers.fetch_add(1, Ordering::Relaxed);
             return;
         };
         let outputs = if stun::is_stun(datagram) {
-            seat.agent().stun(route, datagram, now)
+            entry.agent().stun(route, datagram, now)
         } else {
-            seat.agent().media(route, datagram, voice, now)
+            entry.agent().media(route, datagram, ssrc, now)
         };
         for output in outputs {
             match output {
                 Output::Send(route, datagram) => self.send(route, &datagram),
                 Output::Deliver(datagram) => {
-                    if !seat.deliver(datagram) {
+                    if !entry.deliver(datagram) {
                         self.unread.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                Output::Learn(route) => self.seats().learn(route, &seat),
-                Output::Forget(route) => self.seats().forget(route, &seat),
-                Output::Voice(voice) => self.seats().recognise(voice, &seat),
+                Output::AddRoute(route) => self.demux().add_route(route, &entry),
+                Output::RemoveRoute(route) => self.demux().remove_route(route, &entry),
+                Output::AddSsrc(ssrc) => self.demux().add_ssrc(ssrc, &entry),
             }
         }
     }
@@ -209,7 +209,7 @@ impl Shared {
 }
 
 /// The SSRC of an RTP packet. RTCP shares the port and its types lie between 192 and 223 (RFC 5761).
-pub(super) fn voice(datagram: &[u8]) -> Option<u32> {
+pub(super) fn rtp_ssrc(datagram: &[u8]) -> Option<u32> {
     let is_rtp = datagram.len() >= 12 && datagram[0] >> 6 == 2 && !(192..=223).contains(&datagram[1]);
     is_rtp.then(|| u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]))
 }
@@ -232,21 +232,21 @@ async fn read(shared: Arc<Shared>) {
                     shared.receive(route, datagram, now);
                 }
             }
-            // A caller's machine may say that its port is closed; that is its own affair.
+            // ICMP errors of a caller's machine concern that caller alone.
             Err(error) if is_remote(&error) => {}
             Err(error) => {
-                tracing::error!(%error, "the UDP port of the calls cannot be read");
-                tokio::time::sleep(BROKEN_PAUSE).await;
+                tracing::error!(%error, "cannot read the UDP socket of the calls");
+                tokio::time::sleep(READ_RETRY).await;
             }
         }
     }
 }
 
-/// Bursts of many calls arrive faster than they are read; the system may grant less than this.
-fn enlarge(system: &UdpSocketState, socket: &UdpSocket) {
+/// Asks the system for larger socket buffers, because bursts of many calls arrive faster than they are read.
+fn enlarge_buffers(system: &UdpSocketState, socket: &UdpSocket) {
     for set in [UdpSocketState::set_recv_buffer_size, UdpSocketState::set_send_buffer_size] {
         if let Err(error) = set(system, UdpSockRef::from(socket), SOCKET_BUFFER) {
-            tracing::debug!(%error, "the UDP port keeps its usual buffers");
+            tracing::debug!(%error, "the UDP socket keeps the default buffer sizes");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a caller hears of one answer: when it began, and whether it ran dry.
+//! Playback of one response at the receiver: time of the first audible packet, and underruns.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use crate::speech::RATE;
 const AUDIBLE_DB: f32 = -45.0;
 /// The level is measured in pieces as long as the shortest packet.
 const WINDOW: usize = RATE as usize / 100;
-/// A sender that pauses (DTX) does so only after at least this much silence; a gap sooner is one that is heard.
-const PAUSES_AFTER: Duration = Duration::from_millis(100);
+/// A sender uses DTX only after at least this much silence; a gap sooner is an underrun.
+const DTX_AFTER: Duration = Duration::from_millis(100);
 
-/// The ear of one turn.
+/// Simulated receiver of one response.
 #[derive(Debug)]
-pub struct Ear {
-    /// What the receiver keeps before it begins to play.
+pub struct PlaybackMeter {
+    /// The receiver's jitter buffer.
     buffer: Duration,
     first_sound: Option<Instant>,
     last_sound: Option<Instant>,
@@ -25,14 +25,14 @@ pub struct Ear {
     underruns: u64,
 }
 
-impl Ear {
-    /// An ear behind a receiver that buffers `buffer`.
+impl PlaybackMeter {
+    /// A meter behind a jitter buffer of `buffer`.
     pub fn new(buffer: Duration) -> Self {
         Self { buffer, first_sound: None, last_sound: None, played_until: None, quiet: Duration::ZERO, underruns: 0 }
     }
 
-    /// Sound that arrived at `arrival`, at [`RATE`]. Silence before the first sound is not part of the answer.
-    pub fn hear(&mut self, samples: &[f32], arrival: Instant) {
+    /// Adds audio that arrived at `arrival`, at [`RATE`]. Silence before the first audible packet is ignored.
+    pub fn push(&mut self, samples: &[f32], arrival: Instant) {
         if self.first_sound.is_none() {
             if !is_voiced(samples) {
                 return;
@@ -45,7 +45,7 @@ impl Ear {
         let begin = match self.played_until {
             Some(until) if arrival <= until => until,
             Some(_) => {
-                if self.quiet < PAUSES_AFTER {
+                if self.quiet < DTX_AFTER {
                     self.underruns += 1;
                 }
                 arrival + self.buffer
@@ -68,7 +68,7 @@ impl Ear {
         self.last_sound
     }
 
-    /// How often the next sound came after all before it had been played.
+    /// How often audio arrived after all before it had been played.
     pub fn underruns(&self) -> u64 {
         self.underruns
     }
@@ -95,40 +95,40 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn the_answer_begins_with_its_first_audible_packet() {
+    fn the_first_audible_packet_is_noted() {
         let start = Instant::now();
-        let mut ear = Ear::new(Duration::ZERO);
-        ear.hear(&[0.003; 480], start);
-        assert_eq!(ear.first_sound(), None);
+        let mut meter = PlaybackMeter::new(Duration::ZERO);
+        meter.push(&[0.003; 480], start);
+        assert_eq!(meter.first_sound(), None);
         let mut packet = vec![0.0; 480];
         packet[240..].fill(0.01);
-        ear.hear(&packet, start + 20 * MS);
-        assert_eq!(ear.first_sound(), Some(start + 20 * MS));
+        meter.push(&packet, start + 20 * MS);
+        assert_eq!(meter.first_sound(), Some(start + 20 * MS));
     }
 
     #[test]
-    fn sound_that_comes_too_late_for_its_place_is_an_underrun() {
+    fn late_audio_is_an_underrun() {
         let start = Instant::now();
         for (buffer, expected) in [(0, 1), (60, 0)] {
-            let mut ear = Ear::new(buffer * MS);
+            let mut meter = PlaybackMeter::new(buffer * MS);
             for arrival in [0, 20, 40, 90, 91, 92, 100, 120, 140] {
-                ear.hear(&[0.1; 480], start + arrival * MS);
+                meter.push(&[0.1; 480], start + arrival * MS);
             }
-            assert_eq!(ear.underruns(), expected, "buffer of {buffer} ms");
+            assert_eq!(meter.underruns(), expected, "buffer of {buffer} ms");
         }
     }
 
     #[test]
-    fn a_pause_after_silence_is_none() {
+    fn a_gap_after_silence_is_no_underrun() {
         let start = Instant::now();
-        let mut ear = Ear::new(Duration::ZERO);
-        ear.hear(&[0.1; 480], start);
+        let mut meter = PlaybackMeter::new(Duration::ZERO);
+        meter.push(&[0.1; 480], start);
         for i in 1..=5 {
-            ear.hear(&[0.0; 480], start + i * 20 * MS);
+            meter.push(&[0.0; 480], start + i * 20 * MS);
         }
-        ear.hear(&[0.1; 480], start + 900 * MS);
-        assert_eq!(ear.underruns(), 0);
-        ear.hear(&[0.1; 480], start + 990 * MS);
-        assert_eq!(ear.underruns(), 1);
+        meter.push(&[0.1; 480], start + 900 * MS);
+        assert_eq!(meter.underruns(), 0);
+        meter.push(&[0.1; 480], start + 990 * MS);
+        assert_eq!(meter.underruns(), 1);
     }
 }

@@ -1,18 +1,18 @@
-//! The engine's side of a completion: everything is handed over in order while events are read.
+//! The engine session of a completion: commands are submitted in order while events are read.
 
 use std::collections::VecDeque;
 
 use repartee_engine_api::{Command, Event, SessionHandle, SubmitError};
 
-/// A session that is asked one thing. Dropping it frees it.
+/// A session for one response. Dropping it frees it.
 #[derive(Debug)]
-pub(super) struct Answering {
+pub(super) struct EngineSession {
     session: SessionHandle,
-    /// What was not handed over yet.
+    /// Commands that were not submitted yet.
     commands: VecDeque<Command>,
 }
 
-impl Answering {
+impl EngineSession {
     pub fn new(session: SessionHandle, commands: Vec<Command>) -> Self {
         Self { session, commands: commands.into() }
     }
@@ -20,8 +20,8 @@ impl Answering {
     /// The next event; `None` once the session has ended. Cancel safe.
     pub async fn next(&mut self) -> Option<Event> {
         loop {
-            // As much as there is room for. A refusal of the engine must be heard before everything is handed over, so
-            // waiting for room and for events goes on at once.
+            // As many as there is room for. An error of the engine must be seen before all commands are submitted, so this
+            // waits for room and for events at once.
             while let Some(command) = self.commands.pop_front() {
                 match self.session.submit(command) {
                     Ok(()) => {}

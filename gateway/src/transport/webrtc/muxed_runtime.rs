@@ -1,7 +1,7 @@
-//! A call's place at the shared port, as the library wants to see it: a runtime whose UDP sockets are all that place.
+//! A runtime for the WebRTC library whose UDP sockets are all the call's [`MuxedSocket`].
 //!
-//! The library binds a socket of its own for each connection; it is closed at once, and only its address stays as a name
-//! for "here". Every peer is called by the same name, wherever it is: the place knows (see `ice`).
+//! The library binds a socket of its own for each connection; it is closed at once, and only its address stays as the local
+//! address. Every peer has the same made-up address: the muxed socket knows the real one (see `ice`).
 
 use std::io::{self, IoSliceMut};
 use std::net::SocketAddr;
@@ -15,24 +15,24 @@ use webrtc::runtime::{
     Transmit,
 };
 
-use super::seats::Place;
+use super::demux::MuxedSocket;
 
-/// The library's name for the caller.
+/// The library's address of the caller.
 fn peer() -> SocketAddr {
     SocketAddr::from(([127, 0, 0, 1], 9))
 }
 
-/// Tokio, but for sockets.
+/// Tokio, except for UDP sockets.
 #[derive(Debug)]
-pub(super) struct PlaceRuntime(pub Arc<Place>);
+pub(super) struct MuxedRuntime(pub Arc<MuxedSocket>);
 
-impl Runtime for PlaceRuntime {
+impl Runtime for MuxedRuntime {
     fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) -> Box<dyn JoinHandle> {
         TokioRuntime.spawn(future)
     }
 
     fn wrap_udp_socket(&self, socket: std::net::UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {
-        Ok(Arc::new(View { place: self.0.clone(), name: socket.local_addr()? }))
+        Ok(Arc::new(MuxedUdpSocket { socket: self.0.clone(), name: socket.local_addr()? }))
     }
 
     fn wrap_tcp_listener(&self, listener: std::net::TcpListener) -> io::Result<Arc<dyn AsyncTcpListener>> {
@@ -70,19 +70,20 @@ impl Runtime for PlaceRuntime {
     }
 }
 
+/// A [`MuxedSocket`] behind the library's socket trait.
 #[derive(Debug)]
-struct View {
-    place: Arc<Place>,
+struct MuxedUdpSocket {
+    socket: Arc<MuxedSocket>,
     name: SocketAddr,
 }
 
-impl AsyncUdpSocket for View {
+impl AsyncUdpSocket for MuxedUdpSocket {
     fn local_addr(&self) -> io::Result<SocketAddr> {
         Ok(self.name)
     }
 
     fn poll_send(&self, _: &mut Context<'_>, transmit: &Transmit<'_>) -> Poll<io::Result<usize>> {
-        self.place.send(transmit.contents);
+        self.socket.send(transmit.contents);
         Poll::Ready(Ok(transmit.contents.len()))
     }
 
@@ -95,8 +96,8 @@ impl AsyncUdpSocket for View {
         let (Some(buffer), Some(meta)) = (buffers.first_mut(), meta.first_mut()) else {
             return Poll::Ready(Ok(0));
         };
-        let Poll::Ready(datagram) = self.place.poll_receive(cx) else { return Poll::Pending };
-        // What does not fit is cut off, as a socket does; nothing that a peer of ours sends is so long.
+        let Poll::Ready(datagram) = self.socket.poll_recv(cx) else { return Poll::Pending };
+        // What does not fit is cut off, as a socket does; no peer of ours sends such datagrams.
         let length = datagram.len().min(buffer.len());
         buffer[..length].copy_from_slice(&datagram[..length]);
         *meta = RecvMeta::default();

@@ -1,4 +1,4 @@
-//! Whole conversations over simulated networks: caller, network, line, conversation and a scripted engine, without
+//! Whole conversations over simulated networks: caller, network, transport, realtime session and a scripted engine, without
 //! sockets and on a clock that stands still while anybody is busy.
 
 use repartee_engine_api::SpeechEngine as _;
@@ -14,7 +14,7 @@ use super::*;
 /// Longer, in virtual time, than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A packet with its place in the stream.
+/// A packet with its sequence number and timestamp.
 #[derive(Debug, Clone)]
 struct Numbered {
     sequence: u16,
@@ -22,7 +22,7 @@ struct Numbered {
     payload: Bytes,
 }
 
-/// What a caller said and heard.
+/// What a caller sent and received.
 #[derive(Debug, Default)]
 struct Report {
     events: Vec<Value>,
@@ -49,10 +49,10 @@ fn question() -> Vec<Vec<f32>> {
     samples.chunks_exact(320).map(<[f32]>::to_vec).collect()
 }
 
-/// What a line of these tests goes by.
-const SETTINGS: LineSettings = LineSettings {
-    hears: INPUT_RATE,
-    speaks: OUTPUT_RATE,
+/// Transport settings of these tests.
+const SETTINGS: TransportSettings = TransportSettings {
+    input_rate: INPUT_RATE,
+    output_rate: OUTPUT_RATE,
     stalled_after: Duration::from_secs(10),
     receiver_buffer: Duration::from_millis(60),
 };
@@ -69,12 +69,12 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
         delivery: Delivery::Paced,
         configuration: None,
     };
-    let (to_line, events) = mpsc::channel(256);
-    let (packets, mut from_line) = mpsc::channel(PACKET_QUEUE);
+    let (to_transport, events) = mpsc::channel(256);
+    let (packets, mut from_transport) = mpsc::channel(PACKET_QUEUE);
     let (sent_events, mut told) = mpsc::channel(1_024);
-    let line = WebRtcLine::over(events, packets, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
+    let transport = WebRtcTransport::over(events, packets, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
         tokio::spawn(async move {
-            while let Some(Outgoing::Event(text)) = queue.recv().await {
+            while let Some(OutboundMessage::Event(text)) = queue.recv().await {
                 publisher.publish(&text);
                 sent_events.send(serde_json::from_str::<Value>(&text).unwrap()).await.unwrap();
             }
@@ -83,7 +83,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
     .unwrap();
     let session = engine.open().unwrap();
     let never = std::future::pending::<()>();
-    let call = tokio::spawn(crate::call::run(line, session, setup, metrics, never, std::future::pending()));
+    let call = tokio::spawn(crate::call::run(transport, session, setup, metrics, never, std::future::pending()));
 
     let mut report = Report::default();
     let (mut up, mut down) = (Link::new(network, seed), Link::new(network, seed + 1));
@@ -91,7 +91,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
     let (mut jitter, mut decoder) = (JitterBuffer::new(), OpusDecoder::new(INPUT_RATE).unwrap());
     let frames = question();
     let silence = vec![0.0; 320];
-    let (mut number, mut tick_count, mut place) = (60_000_u16, 0_u32, 0_usize);
+    let (mut number, mut tick_count, mut position) = (60_000_u16, 0_u32, 0_usize);
     let (mut down_number, mut down_ticks) = (0_u16, 0_u32);
     let mut questions = 0;
     let mut clock = tokio::time::interval(FRAME);
@@ -113,14 +113,14 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
                 assert_ne!(event["type"], "error", "{event}");
                 if event["type"] == "output_audio_buffer.stopped" {
                     questions += 1;
-                    place = 0;
+                    position = 0;
                     if questions == 2 {
                         rest = Some(now() + Duration::from_millis(500));
                     }
                 }
                 report.events.push(event);
             }
-            Some(packet) = from_line.recv() => {
+            Some(packet) = from_transport.recv() => {
                 let Packet { payload, gap } = packet;
                 down_ticks = down_ticks.wrapping_add((gap.as_micros() * 48 / 1_000) as u32);
                 down.send(Numbered { sequence: down_number, timestamp: down_ticks, payload }, now());
@@ -130,16 +130,16 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
             () = arrival => {
                 while let Some((arrival, packet)) = up.receive(now()) {
                     let Numbered { sequence, timestamp, payload } = packet;
-                    to_line.try_send(CallEvent::Audio { sequence, timestamp, marker: false, payload, arrival }).unwrap();
+                    to_transport.try_send(PeerEvent::Audio { sequence, timestamp, marker: false, payload, arrival }).unwrap();
                 }
                 while let Some((arrival, packet)) = down.receive(now()) {
                     jitter.push(packet.sequence, packet.timestamp, packet.payload, arrival);
                 }
             }
             _ = clock.tick() => {
-                let frame = frames.get(place).unwrap_or(&silence);
+                let frame = frames.get(position).unwrap_or(&silence);
                 // The next question only when the answer to the one before has been played.
-                place += 1;
+                position += 1;
                 let packet = encoder.encode(frame).unwrap();
                 if !(pauses && packet.silent) {
                     up.send(Numbered { sequence: number, timestamp: tick_count, payload: packet.payload }, now());
@@ -160,15 +160,15 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
         }
     }
     report.lost = up.lost + down.lost;
-    drop(to_line);
-    assert_eq!(call.await.unwrap(), crate::call::Ended::Hangup);
+    drop(to_transport);
+    assert_eq!(call.await.unwrap(), crate::call::CallEnd::Hangup);
     let mut open = engine.open_sessions();
     tokio::time::timeout(PATIENCE, open.wait_for(|open| *open == 0)).await.expect("the session is freed").unwrap();
     report
 }
 
 #[tokio::test(start_paused = true)]
-async fn perfect_network_delivers_every_frame() {
+async fn a_perfect_network_delivers_every_frame() {
     let report = converse(Network::PERFECT, false, 1).await;
     assert_eq!(report.count("response.done"), 2);
     assert_eq!(report.count("input_audio_buffer.speech_started"), 2);
@@ -177,7 +177,7 @@ async fn perfect_network_delivers_every_frame() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn caller_with_dtx_gets_both_responses() {
+async fn a_caller_with_dtx_is_answered() {
     let report = converse(Network::PERFECT, true, 2).await;
     assert_eq!(report.count("response.done"), 2);
     assert!((198..=204).contains(&report.heard), "{} of {}", report.heard, report.sent);
@@ -203,24 +203,24 @@ async fn conversations_survive_loss_reordering_jitter_and_duplicates() {
     }
 }
 
-/// Has a line say `samples`, looked after at these milliseconds only. Returns the gaps before the packets, in milliseconds.
-async fn gaps(samples: &[f32], looked_after: impl IntoIterator<Item = u64>) -> Vec<u128> {
+/// Plays `samples`, polled at these milliseconds only. Returns the gaps before the packets, in milliseconds.
+async fn gaps(samples: &[f32], polled: impl IntoIterator<Item = u64>) -> Vec<u128> {
     let (packets, mut sent) = mpsc::channel(PACKET_QUEUE);
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-    let mut line = WebRtcLine::over(mpsc::channel(1).1, packets, SETTINGS, metrics, |_, _, _| {}).unwrap();
-    line.speak(1, samples).unwrap();
-    line.speech_end(1).unwrap();
+    let mut transport = WebRtcTransport::over(mpsc::channel(1).1, packets, SETTINGS, metrics, |_, _, _| {}).unwrap();
+    transport.push_audio(1, samples).unwrap();
+    transport.end_audio(1).unwrap();
     let begin = now();
     let mut gaps = Vec::new();
-    for ms in looked_after {
-        line.play(begin + Duration::from_millis(ms));
+    for ms in polled {
+        transport.play(begin + Duration::from_millis(ms));
         gaps.extend(std::iter::from_fn(|| sent.try_recv().ok()).map(|packet| packet.gap.as_millis()));
     }
     gaps
 }
 
 #[tokio::test]
-async fn late_packets_follow_without_a_gap() {
+async fn late_packets_leave_no_gap_in_timestamps() {
     let sound = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize);
     // The machine was busy elsewhere for 57, 90 and 199 ms, and then for longer than is made up for.
     let timely = (0..200).step_by(20);
@@ -230,7 +230,7 @@ async fn late_packets_follow_without_a_gap() {
 }
 
 #[tokio::test]
-async fn pause_in_a_response_keeps_its_length() {
+async fn pauses_keep_their_length() {
     let tone = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize / 5);
     let sound = [&tone[..], &vec![0.0; OUTPUT_RATE as usize], &tone].concat();
     // Timers are some milliseconds late, each time differently.

@@ -1,5 +1,5 @@
-//! What stands before every route that does something: who asks ([`Caller`]), whether it has a key, and whether its page may
-//! ask at all (CORS).
+//! Middleware of every `/v1` route and `/metrics`: checks the origin (CORS) and the key, and adds the [`Caller`] to the
+//! request.
 
 use std::sync::{Arc, PoisonError, RwLockReadGuard};
 use std::time::Instant;
@@ -18,56 +18,56 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
 use super::App;
-use super::reply::Refusal;
-use super::via::{Peer, Via};
-use crate::admission::Asker;
-use crate::auth::{KeySet, Presented};
+use super::api_error::ApiError;
+use super::client_addr::{ClientAddr, Peer};
+use crate::admission::Client;
+use crate::auth::{KeySet, KeyStatus};
 
-/// How a browser, which cannot set headers on a websocket, names its key.
+/// Subprotocol that carries a key: a browser cannot set headers on a websocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
-/// What a page may read of an answer.
+/// Response headers that a page may read.
 const EXPOSED: &str = "Location, Retry-After, WWW-Authenticate";
-/// How long a browser may remember what it was allowed, in seconds.
+/// How long a browser may cache a preflight, in seconds.
 const MAX_AGE: &str = "600";
 
-/// Who asks. An extractor of every route behind the gate.
+/// The client of a request: an extractor of every route behind this middleware.
 #[derive(Debug, Clone)]
 pub(crate) struct Caller {
-    /// Whose limits count.
-    pub asker: Asker,
-    /// The configuration that its ephemeral key stands for: a `session.update` patch.
+    /// Key and address that limits apply to.
+    pub client: Client,
+    /// The session configuration of its ephemeral key: a `session.update` patch.
     pub session: Option<Arc<Value>>,
 }
 
 impl<S: Sync> FromRequestParts<S> for Caller {
-    type Rejection = Refusal;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
-        let missing = || Refusal::internal("a route without a gate asks who calls");
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let missing = || ApiError::internal("a route without the auth middleware extracts the caller");
         parts.extensions.get::<Self>().cloned().ok_or_else(missing)
     }
 }
 
-/// Lets in who may ask, and says who it is.
-pub(super) async fn gate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+/// Refuses requests of other origins or without a valid key; the others get their [`Caller`].
+pub(super) async fn authenticate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
-        return Refusal::internal("a connection without a peer").into_response();
+        return ApiError::internal("a connection without a peer").into_response();
     };
     let headers = request.headers();
-    let via = Via::of(peer, headers, &app.config.proxy.trusted);
+    let client_addr = ClientAddr::new(peer, headers, &app.config.proxy.trusted);
     let origin = headers.get(ORIGIN).cloned();
     if let Some(origin) = &origin
-        && !origin.to_str().is_ok_and(|origin| app.origins.allow(origin, &via))
+        && !origin.to_str().is_ok_and(|origin| app.origins.allow(origin, &client_addr))
     {
         let message = "pages of this origin may not call this server: list it under browser.origins";
-        return Refusal::new(StatusCode::FORBIDDEN, ErrorBody::invalid(ErrorKind::ForeignOrigin, message))
+        return ApiError::new(StatusCode::FORBIDDEN, ErrorBody::invalid(ErrorKind::ForeignOrigin, message))
             .into_response();
     }
     let mut response = if request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
-        // Asked before the real request, and without its key.
+        // A preflight comes without the key.
         preflight(headers)
     } else {
-        match app.identify(request.uri().path(), headers, &via) {
+        match app.identify(request.uri().path(), headers, &client_addr) {
             Ok(caller) => {
                 request.extensions_mut().insert(caller);
                 next.run(request).await
@@ -87,34 +87,34 @@ pub(super) async fn gate(State(app): State<Arc<App>>, mut request: Request, next
     response
 }
 
-/// What a page may send: anything, for its origin is known. Stock clients add headers of their own.
+/// Allows every header, because the origin is known and stock clients add headers of their own.
 fn preflight(headers: &HeaderMap) -> Response {
-    let asked = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+    let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
     let mut response = StatusCode::NO_CONTENT.into_response();
     let headers = response.headers_mut();
     headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
     headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
-    if let Some(asked) = asked {
-        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, asked);
+    if let Some(requested) = requested {
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested);
     }
     response
 }
 
 impl App {
-    fn identify(&self, path: &str, headers: &HeaderMap, via: &Via) -> Result<Caller, Refusal> {
-        let known = |key, session| Ok(Caller { asker: Asker { address: via.address, key }, session });
-        let Some(key) = presented(headers) else {
+    fn identify(&self, path: &str, headers: &HeaderMap, client_addr: &ClientAddr) -> Result<Caller, ApiError> {
+        let known = |key, session| Ok(Caller { client: Client { address: client_addr.address, key }, session });
+        let Some(key) = request_key(headers) else {
             return if !self.needs_key(path) { known(None, None) } else { Err(unauthorized(ErrorKind::MissingKey)) };
         };
         match self.ephemeral.look_up(key, Instant::now()) {
-            Presented::Valid { session, owner } if opens_calls(path) => known(owner, Some(session)),
-            Presented::Valid { .. } => {
+            KeyStatus::Valid { session, owner } if opens_calls(path) => known(owner, Some(session)),
+            KeyStatus::Valid { .. } => {
                 let message = "an ephemeral key opens calls and nothing else: use an API key for this";
                 let error = ErrorBody::invalid(ErrorKind::KeyInsufficient, message);
-                Err(Refusal::new(StatusCode::FORBIDDEN, error))
+                Err(ApiError::new(StatusCode::FORBIDDEN, error))
             }
-            Presented::Expired => Err(unauthorized(ErrorKind::ExpiredKey)),
-            Presented::Foreign => match self.keys().find(key) {
+            KeyStatus::Expired => Err(unauthorized(ErrorKind::ExpiredKey)),
+            KeyStatus::NotEphemeral => match self.keys().find(key) {
                 Some(key) => known(Some(key), None),
                 // Stock clients always send something.
                 None if !self.needs_key(path) => known(None, None),
@@ -124,7 +124,7 @@ impl App {
     }
 
     fn keys(&self) -> RwLockReadGuard<'_, KeySet> {
-        // They are replaced whole, so nothing is ever half done.
+        // The set is replaced whole, so a panic leaves nothing half done.
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -133,13 +133,13 @@ impl App {
     }
 }
 
-/// Whether an ephemeral key is good for this.
+/// Whether an ephemeral key may be used for this path.
 fn opens_calls(path: &str) -> bool {
     path.starts_with("/v1/realtime") && path != super::client_secrets::PATH
 }
 
-/// The key that came along. Never from the URL, which ends up in logs.
-fn presented(headers: &HeaderMap) -> Option<&str> {
+/// The key of a request. Never from the URL, which ends up in logs.
+fn request_key(headers: &HeaderMap) -> Option<&str> {
     let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
         let (scheme, key) = value.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
@@ -150,14 +150,14 @@ fn presented(headers: &HeaderMap) -> Option<&str> {
     })
 }
 
-fn unauthorized(kind: ErrorKind) -> Refusal {
+fn unauthorized(kind: ErrorKind) -> ApiError {
     let message = match kind {
         ErrorKind::MissingKey => {
             "this server needs a key: send `Authorization: Bearer KEY`, or from a browser's websocket the subprotocol \
              `openai-insecure-api-key.KEY`"
         }
-        ErrorKind::ExpiredKey => "this ephemeral key is over, or was never given out: ask for another",
-        _ => "this is none of this server's keys",
+        ErrorKind::ExpiredKey => "this ephemeral key has expired, or was never issued: request another",
+        _ => "the server does not know this key",
     };
-    Refusal::new(StatusCode::UNAUTHORIZED, ErrorBody::invalid(kind, message))
+    ApiError::new(StatusCode::UNAUTHORIZED, ErrorBody::invalid(kind, message))
 }

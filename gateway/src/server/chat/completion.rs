@@ -1,4 +1,4 @@
-//! What a completion answers: whole ([`Completion`]) or piece by piece ([`Deltas`]).
+//! The body of a completion: whole ([`CompletionBuilder`]) or in chunks ([`ChunkBuilder`]).
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -12,18 +12,18 @@ use super::request::Format;
 /// Samples a second of `pcm16`.
 const PCM_RATE: u32 = 24_000;
 
-/// Names of one answer.
+/// Id, time, model and warnings of one completion.
 #[derive(Debug, Clone)]
-pub(super) struct Label {
+pub(super) struct Metadata {
     pub id: String,
     /// In seconds since 1970.
     pub created: u64,
     pub model: String,
-    /// What is served differently from what was asked.
+    /// What is served differently from what was requested.
     pub warnings: Vec<String>,
 }
 
-impl Label {
+impl Metadata {
     fn audio_id(&self) -> String {
         self.id.replacen("chatcmpl", "audio", 1)
     }
@@ -87,12 +87,12 @@ impl From<&EngineUsage> for Usage {
 fn finish_reason(reason: FinishReason) -> &'static str {
     match reason {
         FinishReason::Length => "length",
-        // Nobody cancels a completion but by going away.
+        // A completion is cancelled only when its client disconnects.
         FinishReason::Stop | FinishReason::Cancelled => "stop",
     }
 }
 
-/// Why an answer cannot be written: a defect of ours.
+/// Why a completion cannot be encoded: an internal error.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     #[error(transparent)]
@@ -101,19 +101,19 @@ pub(super) enum WriteError {
     Resample(#[from] ResampleError),
 }
 
-/// An answer that is sent when it is whole.
+/// Builds a completion that is sent whole.
 #[derive(Debug)]
-pub(super) struct Completion {
-    label: Label,
+pub(super) struct CompletionBuilder {
+    metadata: Metadata,
     rate: u32,
-    sound: Option<Format>,
+    format: Option<Format>,
     text: String,
     samples: Vec<f32>,
 }
 
-/// The whole answer on the wire.
+/// A completion on the wire.
 #[derive(Debug, Serialize)]
-pub(super) struct Whole {
+pub(super) struct ChatCompletion {
     id: String,
     object: &'static str,
     created: u64,
@@ -135,7 +135,7 @@ struct Choice {
 #[derive(Debug, Serialize)]
 struct Message {
     role: &'static str,
-    /// `null` for an answer with sound, which has a transcript.
+    /// `null` for a response with audio, which has a transcript.
     content: Option<String>,
     refusal: Option<()>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -147,16 +147,16 @@ struct Audio {
     id: String,
     data: String,
     transcript: String,
-    /// At once: the sound is not kept.
+    /// At once: the audio is not kept.
     expires_at: u64,
 }
 
-impl Completion {
-    pub fn new(label: Label, rate: u32, sound: Option<Format>) -> Self {
-        Self { label, rate, sound, text: String::new(), samples: Vec::new() }
+impl CompletionBuilder {
+    pub fn new(metadata: Metadata, rate: u32, format: Option<Format>) -> Self {
+        Self { metadata, rate, format, text: String::new(), samples: Vec::new() }
     }
 
-    /// Takes what the engine says.
+    /// Takes an event of the engine.
     pub fn add(&mut self, event: Event) {
         match event {
             Event::Text { text, .. } => self.text.push_str(&text),
@@ -166,48 +166,48 @@ impl Completion {
         }
     }
 
-    /// The answer, now that it is whole.
-    pub fn finish(self, reason: FinishReason, usage: &EngineUsage) -> Result<Whole, WriteError> {
-        let Self { label, rate, sound, text, samples } = self;
-        let (content, audio) = match sound {
+    /// The completion, once the response has finished.
+    pub fn finish(self, reason: FinishReason, usage: &EngineUsage) -> Result<ChatCompletion, WriteError> {
+        let Self { metadata, rate, format, text, samples } = self;
+        let (content, audio) = match format {
             None => (Some(text), None),
             Some(format) => {
                 let bytes = match format {
                     Format::Wav => repartee_media::wav::encode(&samples, rate)?,
                     Format::Pcm16 => {
-                        let mut filter = Resampler::new(rate, PCM_RATE)?;
-                        let mut sound = filter.push(&samples)?;
-                        sound.extend(filter.flush()?);
-                        pcm::encode_i16le(&sound)
+                        let mut resampler = Resampler::new(rate, PCM_RATE)?;
+                        let mut audio = resampler.push(&samples)?;
+                        audio.extend(resampler.flush()?);
+                        pcm::encode_i16le(&audio)
                     }
                 };
                 let data = STANDARD.encode(bytes);
-                (None, Some(Audio { id: label.audio_id(), data, transcript: text, expires_at: label.created }))
+                (None, Some(Audio { id: metadata.audio_id(), data, transcript: text, expires_at: metadata.created }))
             }
         };
-        let repartee = label.extension();
+        let repartee = metadata.extension();
         let message = Message { role: "assistant", content, refusal: None, audio };
         let choice = Choice { index: 0, message, finish_reason: finish_reason(reason), logprobs: None };
-        let Label { id, created, model, .. } = label;
+        let Metadata { id, created, model, .. } = metadata;
         let usage = usage.into();
-        Ok(Whole { id, object: "chat.completion", created, model, choices: [choice], usage, repartee })
+        Ok(ChatCompletion { id, object: "chat.completion", created, model, choices: [choice], usage, repartee })
     }
 }
 
-/// An answer that is sent as it is made.
+/// Builds the chunks of a completion that is sent as it is generated.
 #[derive(Debug)]
-pub(super) struct Deltas {
-    label: Label,
-    /// Brings the model's sound to the rate of `pcm16`.
-    filter: Option<Resampler>,
+pub(super) struct ChunkBuilder {
+    metadata: Metadata,
+    /// From the model's output rate to that of `pcm16`; `None` for text alone.
+    resampler: Option<Resampler>,
     include_usage: bool,
-    /// Whether the first chunk is out.
+    /// Whether the first chunk was built.
     begun: bool,
 }
 
-/// One piece on the wire.
+/// One chunk on the wire.
 #[derive(Debug, Serialize)]
-pub(super) struct Chunk {
+pub(super) struct ChatCompletionChunk {
     id: String,
     object: &'static str,
     created: u64,
@@ -248,23 +248,23 @@ struct AudioDelta {
     expires_at: Option<u64>,
 }
 
-impl Deltas {
-    pub fn new(label: Label, rate: u32, spoken: bool, include_usage: bool) -> Result<Self, ResampleError> {
-        let filter = if spoken { Some(Resampler::new(rate, PCM_RATE)?) } else { None };
-        Ok(Self { label, filter, include_usage, begun: false })
+impl ChunkBuilder {
+    pub fn new(metadata: Metadata, rate: u32, spoken: bool, include_usage: bool) -> Result<Self, ResampleError> {
+        let resampler = if spoken { Some(Resampler::new(rate, PCM_RATE)?) } else { None };
+        Ok(Self { metadata, resampler, include_usage, begun: false })
     }
 
-    /// What to send for an event of the engine.
-    pub fn add(&mut self, event: Event) -> Result<Vec<Chunk>, WriteError> {
+    /// The chunks for an event of the engine.
+    pub fn add(&mut self, event: Event) -> Result<Vec<ChatCompletionChunk>, WriteError> {
         Ok(match event {
-            Event::Text { text, .. } if self.filter.is_some() => {
+            Event::Text { text, .. } if self.resampler.is_some() => {
                 vec![self.audio(|audio| audio.transcript = Some(text))]
             }
             Event::Text { text, .. } => vec![self.chunk(Delta { content: Some(text), ..Delta::default() })],
-            Event::Audio { samples, .. } => match &mut self.filter {
-                Some(filter) => {
-                    let sound = filter.push(&samples)?;
-                    self.sound(&sound).into_iter().collect()
+            Event::Audio { samples, .. } => match &mut self.resampler {
+                Some(resampler) => {
+                    let sound = resampler.push(&samples)?;
+                    self.audio_data(&sound).into_iter().collect()
                 }
                 None => Vec::new(),
             },
@@ -273,12 +273,16 @@ impl Deltas {
     }
 
     /// The last chunks.
-    pub fn finish(&mut self, reason: FinishReason, usage: &EngineUsage) -> Result<Vec<Chunk>, WriteError> {
+    pub fn finish(
+        &mut self,
+        reason: FinishReason,
+        usage: &EngineUsage,
+    ) -> Result<Vec<ChatCompletionChunk>, WriteError> {
         let mut chunks = Vec::new();
-        if let Some(filter) = &mut self.filter {
-            let rest = filter.flush()?;
-            chunks.extend(self.sound(&rest));
-            let expires_at = Some(self.label.created);
+        if let Some(resampler) = &mut self.resampler {
+            let rest = resampler.flush()?;
+            chunks.extend(self.audio_data(&rest));
+            let expires_at = Some(self.metadata.created);
             chunks.push(self.audio(|audio| audio.expires_at = expires_at));
         }
         let mut last = self.chunk(Delta::default());
@@ -295,23 +299,23 @@ impl Deltas {
         Ok(chunks)
     }
 
-    fn sound(&mut self, samples: &[f32]) -> Option<Chunk> {
+    fn audio_data(&mut self, samples: &[f32]) -> Option<ChatCompletionChunk> {
         let data = STANDARD.encode(pcm::encode_i16le(samples));
         (!data.is_empty()).then(|| self.audio(|audio| audio.data = Some(data)))
     }
 
-    fn audio(&mut self, fill: impl FnOnce(&mut AudioDelta)) -> Chunk {
-        let mut audio = AudioDelta { id: self.label.audio_id(), ..AudioDelta::default() };
+    fn audio(&mut self, fill: impl FnOnce(&mut AudioDelta)) -> ChatCompletionChunk {
+        let mut audio = AudioDelta { id: self.metadata.audio_id(), ..AudioDelta::default() };
         fill(&mut audio);
         self.chunk(Delta { audio: Some(audio), ..Delta::default() })
     }
 
-    fn chunk(&mut self, mut delta: Delta) -> Chunk {
+    fn chunk(&mut self, mut delta: Delta) -> ChatCompletionChunk {
         let first = !std::mem::replace(&mut self.begun, true);
         delta.role = first.then_some("assistant");
-        let Label { id, created, model, .. } = self.label.clone();
+        let Metadata { id, created, model, .. } = self.metadata.clone();
         let choices = vec![ChunkChoice { index: 0, delta, finish_reason: None, logprobs: None }];
-        let repartee = if first { self.label.extension() } else { None };
-        Chunk { id, object: "chat.completion.chunk", created, model, choices, usage: None, repartee }
+        let repartee = if first { self.metadata.extension() } else { None };
+        ChatCompletionChunk { id, object: "chat.completion.chunk", created, model, choices, usage: None, repartee }
     }
 }

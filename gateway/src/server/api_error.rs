@@ -1,4 +1,4 @@
-//! Errors as HTTP answers, in the shape that clients of the OpenAI API know.
+//! Errors as HTTP responses, in the shape of the OpenAI API.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use axum::response::{IntoResponse, Response};
 use repartee_protocol::error::ErrorEvent;
 use repartee_protocol::{ErrorBody, ErrorKind};
 
-/// A request that is not served.
+/// An error as an HTTP response.
 #[derive(Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct ApiError {
     status: StatusCode,
     error: Box<ErrorBody>,
-    /// When it makes sense to ask again.
+    /// `Retry-After`.
     retry_after: Option<Duration>,
 }
 
-impl Refusal {
+impl ApiError {
     pub fn new(status: StatusCode, error: ErrorBody) -> Self {
         Self { status, error: Box::new(error), retry_after: None }
     }
@@ -31,32 +31,32 @@ impl Refusal {
         Self::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::NotFound, message))
     }
 
-    /// A failure of ours; `message` goes to the log alone.
+    /// An internal error; `message` goes to the log alone.
     pub fn internal(message: &str) -> Self {
         tracing::error!(message, "a request failed");
         let body = ErrorBody::server(ErrorKind::Internal, "the server could not do this");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, body)
     }
 
-    /// The error alone, where the answer has begun already.
+    /// The error's body, for a response that has begun already.
     pub fn into_error(self) -> ErrorBody {
         *self.error
     }
 
-    /// Asking again makes sense after this.
-    pub fn again_after(mut self, wait: Duration) -> Self {
-        self.retry_after = Some(wait);
+    /// Sets `Retry-After`.
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
         self
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status, Json(ErrorEvent { error: *self.error })).into_response();
         let headers = response.headers_mut();
-        if let Some(wait) = self.retry_after {
+        if let Some(after) = self.retry_after {
             // Whole seconds, and never too early.
-            headers.insert(RETRY_AFTER, HeaderValue::from(wait.as_secs() + u64::from(wait.subsec_nanos() > 0)));
+            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs() + u64::from(after.subsec_nanos() > 0)));
         }
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));

@@ -1,0 +1,411 @@
+//! The [`Transport`] of a WebRTC call: RTP in through the jitter buffer, audio out at the pace of the playout clock, events
+//! over the data channel. Nothing here waits for the network: two tasks of their own do.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use repartee_engine_api::ResponseId;
+use repartee_media::jitter::{Action, JitterBuffer, JitterStats};
+use repartee_media::level::is_audible;
+use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder, OpusError, RATES};
+use repartee_media::playout::{Frame, Output, Playout, PushError};
+use repartee_media::resample::Resampler;
+use repartee_protocol::session::AudioFormat;
+use repartee_realtime::{Delivery, PlayoutReport};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep_until, timeout};
+
+use super::{Call, PeerEvent, Quality, SendError};
+use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
+use crate::metrics::Metrics;
+use crate::transport::sideband::{Commands, Publisher, Sidebands, sidebands};
+
+/// Events that may wait for the data channel.
+const EVENT_QUEUE: usize = 32;
+/// Packets of 20 ms that may wait for the socket; more means that it is stalled, and late audio is worthless.
+const PACKET_QUEUE: usize = 16;
+/// Codec rate for models whose rate is none of Opus's, in Hz.
+const FALLBACK_RATE: u32 = 48_000;
+
+/// Rates and limits of a call's transport.
+#[derive(Debug, Clone, Copy)]
+pub struct TransportSettings {
+    /// The model's input rate, in Hz.
+    pub input_rate: u32,
+    /// The model's output rate, in Hz.
+    pub output_rate: u32,
+    /// A data channel that accepts nothing for so long ends the call.
+    pub stalled_after: Duration,
+    /// The jitter buffer that the receiver is assumed to have.
+    pub receiver_buffer: Duration,
+}
+
+/// The transport of a call over WebRTC.
+#[derive(Debug)]
+pub struct WebRtcTransport {
+    /// The connection; `None` in tests that have none.
+    call: Option<Arc<Call>>,
+    metrics: Arc<Metrics>,
+    sidebands: Sidebands,
+    commands: Commands,
+    receiver_buffer: Duration,
+    /// Statistics of the caller's packets, and the number of its reports, that are in the metrics already.
+    counted: (JitterStats, u64),
+    events: mpsc::Receiver<PeerEvent>,
+    outbound: mpsc::Sender<OutboundMessage>,
+    packets: mpsc::Sender<Packet>,
+    /// Whether the data channel is open.
+    open: watch::Sender<bool>,
+    /// A message that waits until the call accepts input. No event is read after it.
+    pending_message: Option<String>,
+    /// Events that [`Transport::next`] returns first.
+    ready: VecDeque<TransportEvent>,
+    // Input audio.
+    jitter: JitterBuffer,
+    decoder: OpusDecoder,
+    decode_rate: u32,
+    /// When the jitter buffer has output without a further packet.
+    jitter_due: Option<Instant>,
+    // Output audio.
+    encoder: OpusEncoder,
+    playout: Playout,
+    output_rate: u32,
+    encode_rate: u32,
+    /// From the model's output rate to the encoder's; made when a response begins to have audio.
+    resampler: Option<Resampler>,
+    /// Until when audio was sent: the RTP timestamp has to skip the gap after it.
+    sent_until: Option<Instant>,
+    /// The newest response of which something audible was sent.
+    audible: Option<ResponseId>,
+    underruns: u64,
+}
+
+/// One packet of output audio.
+#[derive(Debug)]
+struct Packet {
+    payload: Bytes,
+    /// Silence before it, which the RTP timestamp skips.
+    gap: Duration,
+}
+
+impl WebRtcTransport {
+    /// The transport over `call`. Must be called within a runtime.
+    pub fn new(mut call: Call, settings: TransportSettings, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
+        let events = std::mem::replace(&mut call.events, mpsc::channel(1).1);
+        let (packets, queue) = mpsc::channel(PACKET_QUEUE);
+        let call = Arc::new(call);
+        let mut transport = Self::over(events, packets, settings, metrics, |queue, opened, publisher| {
+            tokio::spawn(send_messages(call.clone(), queue, opened, publisher, settings.stalled_after));
+        })?;
+        // Both tasks end when the transport is dropped, and the call with them.
+        tokio::spawn(send_packets(call.clone(), queue));
+        transport.call = Some(call);
+        Ok(transport)
+    }
+
+    /// A transport whose packets come and go through queues; `write` gets the other ends of its events.
+    fn over(
+        events: mpsc::Receiver<PeerEvent>,
+        packets: mpsc::Sender<Packet>,
+        settings: TransportSettings,
+        metrics: Arc<Metrics>,
+        write: impl FnOnce(mpsc::Receiver<OutboundMessage>, watch::Receiver<bool>, Publisher),
+    ) -> Result<Self, OpusError> {
+        let rate = |rate| if RATES.contains(&rate) { rate } else { FALLBACK_RATE };
+        let (decode_rate, encode_rate) = (rate(settings.input_rate), rate(settings.output_rate));
+        let (encoder, decoder) = (OpusEncoder::new(encode_rate)?, OpusDecoder::new(decode_rate)?);
+        let (outbound, queue) = mpsc::channel(EVENT_QUEUE);
+        let (open, opened) = watch::channel(false);
+        let (sidebands, publisher, commands) = sidebands();
+        write(queue, opened, publisher);
+        Ok(Self {
+            call: None,
+            metrics,
+            sidebands,
+            commands,
+            receiver_buffer: settings.receiver_buffer,
+            counted: (JitterStats::default(), 0),
+            events,
+            outbound,
+            packets,
+            open,
+            pending_message: None,
+            ready: VecDeque::new(),
+            jitter: JitterBuffer::new(),
+            decoder,
+            decode_rate,
+            jitter_due: None,
+            encoder,
+            playout: Playout::new(encode_rate),
+            output_rate: settings.output_rate,
+            encode_rate,
+            resampler: None,
+            sent_until: None,
+            audible: None,
+            underruns: 0,
+        })
+    }
+
+    /// Where sideband clients attach to the call.
+    pub fn sidebands(&self) -> Sidebands {
+        self.sidebands.clone()
+    }
+
+    fn quality(&self) -> Quality {
+        self.call.as_ref().map(|call| call.quality()).unwrap_or_default()
+    }
+
+    /// Adds the caller's packets since the last time to the metrics.
+    fn count_received(&mut self) {
+        let stats = self.jitter.stats();
+        self.metrics.network.received(&self.counted.0, &stats);
+        self.counted.0 = stats;
+    }
+
+    /// Adds a new RTCP report of the caller to the metrics, and adapts the encoder to its loss.
+    fn count_report(&mut self) {
+        let Quality { round_trip, jitter, loss, reports } = self.quality();
+        if reports > self.counted.1 {
+            self.counted.1 = reports;
+            self.metrics.network.reported(round_trip, jitter, loss);
+            self.count_received();
+            if let Some(Err(error)) = loss.map(|share| self.encoder.expect_loss(share)) {
+                tracing::error!(%error, "the encoder cannot adapt to the loss");
+            }
+        }
+    }
+
+    /// Plays what is due by `now`.
+    fn play(&mut self, now: Instant) {
+        while let Some(output) = self.playout.poll(now) {
+            match output {
+                Output::Frame(frame) => self.send(&frame, now),
+                Output::Drained { generation: response } => {
+                    self.ready.push_back(TransportEvent::Playout(PlayoutReport::Drained { response }));
+                }
+            }
+        }
+        self.count_report();
+        if self.playout.underruns() > self.underruns {
+            self.underruns = self.playout.underruns();
+            self.ready.push_back(TransportEvent::Underrun);
+        }
+    }
+
+    fn send(&mut self, frame: &Frame, now: Instant) {
+        let response = frame.generation;
+        if frame.first {
+            self.ready.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
+        }
+        match self.encoder.encode(&frame.samples) {
+            // DTX: the receiver fills silence by itself.
+            Ok(packet) if packet.silent => {}
+            Ok(packet) => {
+                // By the playout grid: a frame that leaves late follows the one before all the same; a gap in the timestamps
+                // would be a hole in a word.
+                let gap = self.sent_until.map_or(Duration::ZERO, |until| frame.due.saturating_duration_since(until));
+                // After an underrun of less than a frame, audio that is late sounds better than a gap.
+                let gap = if gap < FRAME { Duration::ZERO } else { gap };
+                let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(frame.due);
+                self.sent_until = Some(until + FRAME);
+                if self.packets.try_send(Packet { payload: packet.payload, gap }).is_err() {
+                    tracing::debug!("the socket is stalled: an audio packet was dropped");
+                }
+            }
+            Err(error) => tracing::error!(%error, "an audio frame could not be encoded"),
+        }
+        if self.audible < Some(response) && is_audible(&frame.samples) {
+            self.audible = Some(response);
+            self.ready.push_back(TransportEvent::FirstAudible { response, at: now });
+        }
+    }
+
+    /// Decodes what is due of the input audio.
+    fn decode(&mut self, now: Instant) {
+        loop {
+            let decoded = match self.jitter.pop(now) {
+                Action::Packet { payload, .. } => self.decoder.decode(&payload),
+                Action::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration),
+                Action::Conceal { duration, .. } => self.decoder.conceal(duration),
+                Action::Silence { duration } => {
+                    Ok(vec![0.0; (duration.as_secs_f64() * f64::from(self.decode_rate)).round() as usize])
+                }
+                Action::Wait { until } => {
+                    self.jitter_due = until;
+                    return;
+                }
+            };
+            match decoded {
+                Ok(samples) => self.ready.push_back(TransportEvent::Audio { samples, rate: self.decode_rate }),
+                // The other packets are decoded all the same.
+                Err(error) => tracing::debug!(%error, "an input packet could not be decoded"),
+            }
+        }
+    }
+
+    /// Handles an event of the connection; returns what the call has to know.
+    fn on_peer_event(&mut self, event: Option<PeerEvent>) -> Option<TransportEvent> {
+        match event {
+            Some(PeerEvent::Connected) => None,
+            Some(PeerEvent::ChannelOpen) => {
+                self.open.send_replace(true);
+                None
+            }
+            Some(PeerEvent::Audio { sequence, timestamp, payload, arrival, .. }) => {
+                self.jitter.push(sequence, timestamp, payload, arrival);
+                None
+            }
+            Some(PeerEvent::Message(text)) => {
+                self.pending_message = Some(text);
+                None
+            }
+            Some(PeerEvent::Closed) | None => Some(TransportEvent::Closed),
+        }
+    }
+
+    fn push(&mut self, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
+        match self.playout.push(response, response, samples) {
+            // Cleared in the meantime.
+            Ok(()) | Err(PushError::Stale) => Ok(()),
+            Err(error @ PushError::Full) => Err(error.into()),
+        }
+    }
+}
+
+impl Transport for WebRtcTransport {
+    const DELIVERY: Delivery = Delivery::Paced;
+
+    async fn next(&mut self, accept_input: bool) -> TransportEvent {
+        loop {
+            let now = now();
+            self.play(now);
+            if accept_input {
+                self.decode(now);
+            }
+            let withheld = |event: &TransportEvent| !accept_input && matches!(event, TransportEvent::Audio { .. });
+            if self.ready.front().is_some_and(|event| !withheld(event))
+                && let Some(event) = self.ready.pop_front()
+            {
+                return event;
+            }
+            if accept_input && let Some(text) = self.pending_message.take() {
+                return TransportEvent::Event(text);
+            }
+            let due =
+                [self.playout.next_deadline(), self.jitter_due.filter(|_| accept_input)].into_iter().flatten().min();
+            let clock = async {
+                match due {
+                    Some(due) => sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                event = self.events.recv(), if self.pending_message.is_none() => event,
+                command = self.commands.next(), if self.pending_message.is_none() => Some(PeerEvent::Message(command)),
+                () = clock => continue,
+            };
+            if let Some(event) = self.on_peer_event(event) {
+                return event;
+            }
+        }
+    }
+
+    fn outbound(&self) -> mpsc::Sender<OutboundMessage> {
+        self.outbound.clone()
+    }
+
+    fn begin_audio(&mut self, _: ResponseId, _: AudioFormat) -> Result<(), TransportError> {
+        // Formats belong to websockets: here it is Opus.
+        Ok(())
+    }
+
+    fn push_audio(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, TransportError> {
+        let resampler = match &mut self.resampler {
+            Some(resampler) => resampler,
+            None => self.resampler.insert(Resampler::new(self.output_rate, self.encode_rate)?),
+        };
+        let samples = resampler.push(samples)?;
+        self.push(response, &samples)?;
+        Ok(Vec::new())
+    }
+
+    fn end_audio(&mut self, response: ResponseId) -> Result<Vec<u8>, TransportError> {
+        if let Some(mut resampler) = self.resampler.take() {
+            let rest = resampler.flush()?;
+            self.push(response, &rest)?;
+        }
+        self.playout.end(response);
+        Ok(Vec::new())
+    }
+
+    fn clear_audio(&mut self) {
+        self.playout.clear();
+        self.resampler = None;
+    }
+
+    fn has_room(&self) -> bool {
+        !self.playout.is_full()
+    }
+
+    /// The sent cursor minus what is in flight or in the receiver's buffer.
+    fn heard(&self) -> Option<(ResponseId, Duration)> {
+        let (response, _, sent) = self.playout.current()?;
+        let in_flight = self.quality().round_trip.unwrap_or_default() / 2;
+        Some((response, sent.saturating_sub(in_flight + self.receiver_buffer)))
+    }
+}
+
+impl Drop for WebRtcTransport {
+    fn drop(&mut self) {
+        self.count_received();
+        self.metrics.network.address_changes.inc_by(self.call.as_ref().map_or(0, |call| call.address_changes()));
+    }
+}
+
+/// The time, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Publishes events to sidebands, and sends them once the data channel is open, if there is one.
+async fn send_messages(
+    call: Arc<Call>,
+    mut queue: mpsc::Receiver<OutboundMessage>,
+    mut opened: watch::Receiver<bool>,
+    publisher: Publisher,
+    stalled_after: Duration,
+) {
+    while let Some(OutboundMessage::Event(text)) = queue.recv().await {
+        publisher.publish(&text);
+        if !call.has_channel() {
+            continue;
+        }
+        if opened.wait_for(|open| *open).await.is_err() {
+            return;
+        }
+        match timeout(stalled_after, call.send_message(&text)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error @ SendError::TooLarge { .. })) => tracing::warn!(%error, "an event was not sent"),
+            Ok(Err(SendError::NotOpen | SendError::Closed)) => return,
+            Err(_) => return tracing::info!(?stalled_after, "closed a stalled data channel"),
+        }
+    }
+}
+
+/// Sends audio packets.
+async fn send_packets(call: Arc<Call>, mut packets: mpsc::Receiver<Packet>) {
+    while let Some(Packet { payload, gap }) = packets.recv().await {
+        if !gap.is_zero() {
+            call.skip_audio(gap);
+        }
+        if call.send_audio(payload, FRAME).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "transport_tests.rs"]
+mod tests;
