@@ -14,6 +14,35 @@
 //! | [`wav`] | wav files |
 //!
 //! Samples are mono `f32` in -1..1 everywhere.
+//!
+//! Encoded packets that arrive in the wrong order are decoded in the right one:
+//!
+//! ```
+//! use std::time::Instant;
+//!
+//! use repartee_media::jitter::{Action, JitterBuffer};
+//! use repartee_media::opus::{OpusDecoder, OpusEncoder};
+//!
+//! let mut encoder = OpusEncoder::new(24_000)?;
+//! let packets: Vec<_> = (0..3).map(|_| encoder.encode(&[0.1; 480])).collect::<Result<_, _>>()?;
+//!
+//! let now = Instant::now();
+//! let mut jitter = JitterBuffer::new();
+//! for index in [0, 2, 1] {
+//!     let (sequence, timestamp) = (100 + index as u16, 960 * index as u32);
+//!     jitter.push(sequence, timestamp, packets[index].payload.clone(), now);
+//! }
+//!
+//! let mut decoder = OpusDecoder::new(16_000)?;
+//! let (mut order, mut samples) = (Vec::new(), Vec::new());
+//! while let Action::Packet { sequence, payload } = jitter.pop(now) {
+//!     order.push(sequence as u16);
+//!     samples.extend(decoder.decode(&payload)?);
+//! }
+//! assert_eq!(order, [100, 101, 102]);
+//! assert_eq!(samples.len(), 3 * 320);
+//! # Ok::<(), repartee_media::opus::OpusError>(())
+//! ```
 
 pub mod echo_guard;
 pub mod endpointing;

@@ -197,3 +197,11 @@ impl ErrorBody {
         if param.is_empty() { body } else { body.at(param) }
     }
 }
+
+impl std::fmt::Display for ErrorBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ErrorBody {}

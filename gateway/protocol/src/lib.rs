@@ -14,6 +14,28 @@
 //! | [`merge`] | what an absent field and a `null` mean in an update |
 //!
 //! What an event does is decided in the crate `repartee-realtime`.
+//!
+//! ```
+//! use repartee_protocol::input_audio::Committed;
+//! use repartee_protocol::{ClientEvent, ClientMessage, ServerEvent, ServerMessage};
+//!
+//! let message = ClientMessage::parse(r#"{"type": "input_audio_buffer.commit", "event_id": "mine"}"#)?;
+//! assert_eq!(message.event, ClientEvent::InputCommit);
+//! assert_eq!(message.event_id.as_deref(), Some("mine"));
+//!
+//! // An error is the body of the `error` event that the client gets.
+//! let error = ClientMessage::parse(r#"{"type": "input_audio_buffer.append"}"#).unwrap_err();
+//! assert_eq!(error.code.as_deref(), Some("missing_required_parameter"));
+//! assert_eq!(error.param.as_deref(), Some("audio"));
+//!
+//! let event = ServerEvent::InputCommitted(Committed { previous_item_id: None, item_id: "item_1".into() });
+//! let text = serde_json::to_string(&ServerMessage { event_id: "event_1".into(), event })?;
+//! assert_eq!(
+//!     text,
+//!     r#"{"event_id":"event_1","type":"input_audio_buffer.committed","previous_item_id":null,"item_id":"item_1"}"#
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 pub mod error;
 pub mod input_audio;

@@ -64,6 +64,58 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 }
 
 /// One realtime session.
+///
+/// A turn of text, with this code as both the client and the engine:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use repartee_engine_api::{Command, Event, FinishReason, ModelInfo, Usage};
+/// use repartee_protocol::{ClientMessage, ServerEvent};
+/// use repartee_realtime::{Core, Delivery, Effect, Input, Setup};
+///
+/// let model = ModelInfo {
+///     name: "demo".into(),
+///     voices: vec!["ada".into()],
+///     default_voice: "ada".into(),
+///     input_rate: 16_000,
+///     output_rate: 24_000,
+///     frame: Duration::from_millis(80),
+///     context_tokens: 4_096,
+///     tools: false,
+/// };
+/// let (mut core, effects) = Core::new(Setup {
+///     session_id: "sess_1".into(),
+///     stem: "1".into(),
+///     seed: 0,
+///     model,
+///     delivery: Delivery::Unpaced,
+///     configuration: None,
+/// });
+/// assert!(matches!(&effects[1], Effect::Send(message) if message.event.kind() == "session.created"));
+///
+/// let now = Instant::now();
+/// let create = r#"{"type": "response.create", "response": {"output_modalities": ["text"]}}"#;
+/// let effects = core.handle(Input::Client(ClientMessage::parse(create)?), now);
+/// let Effect::Engine(Command::Respond(respond)) = &effects[0] else { panic!("{effects:?}") };
+///
+/// let (response, reason, usage) = (respond.response, FinishReason::Stop, Usage::default());
+/// let mut effects = core.handle(Input::Engine(Event::Text { response, text: "Hello.".into() }), now);
+/// effects.extend(core.handle(Input::Engine(Event::SegmentFinished { response, reason, usage }), now));
+/// let texts: Vec<&str> = effects
+///     .iter()
+///     .filter_map(|effect| match effect {
+///         Effect::Send(message) => match &message.event {
+///             ServerEvent::TextDone(done) => Some(done.text.as_str()),
+///             _ => None,
+///         },
+///         _ => None,
+///     })
+///     .collect();
+/// assert_eq!(texts, ["Hello."]);
+/// assert!(core.is_idle());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Core {
     setup: Setup,
