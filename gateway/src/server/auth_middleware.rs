@@ -133,9 +133,10 @@ impl App {
     }
 }
 
-/// Whether an ephemeral key may be used for this path.
+/// Whether an ephemeral key may be used for this path: it opens calls, and nothing else.
 fn opens_calls(path: &str) -> bool {
-    path.starts_with("/v1/realtime") && path != super::client_secrets::PATH
+    matches!(path, "/v1/realtime" | "/v1/realtime/calls" | "/v1/realtime/ice_servers")
+        || path.starts_with("/v1/realtime/calls/")
 }
 
 /// The key of a request. Never from the URL, which ends up in logs.

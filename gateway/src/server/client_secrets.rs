@@ -19,8 +19,6 @@ use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use crate::auth::IssueError;
 
-/// Path of the route.
-pub(super) const PATH: &str = "/v1/realtime/client_secrets";
 /// The largest request, in bytes: instructions and tools may be long.
 pub(super) const MAX_BODY: usize = 1 << 20;
 /// Lifetimes of a key, in seconds.

@@ -221,7 +221,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(offer::MAX_BODY)))
         .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
         .route(
-            client_secrets::PATH,
+            "/v1/realtime/client_secrets",
             post(client_secrets::create).layer(DefaultBodyLimit::max(client_secrets::MAX_BODY)),
         )
         .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))

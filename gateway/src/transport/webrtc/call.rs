@@ -1,7 +1,7 @@
 //! One WebRTC call: its events, its data channel and its audio track.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use rtc::rtp;
@@ -10,39 +10,11 @@ use tokio::sync::mpsc;
 use webrtc::media_stream::track_local::TrackLocal as _;
 
 use super::connection::Connection;
+use super::event::PeerEvent;
 use super::reports::Quality;
 
 /// RTP ticks a second; Opus always counts 48 kHz.
 const CLOCK: u128 = 48_000;
-
-/// What a peer connection reports.
-///
-/// The queue is bounded. Messages are never dropped: while it is full, the peer's window closes. Audio packets are
-/// dropped and counted ([`Call::dropped_audio`]) when the owner has not read for seconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PeerEvent {
-    /// The peer is connected and encrypted.
-    Connected,
-    /// The data channel is open: messages may be sent.
-    ChannelOpen,
-    /// An RTP packet of the peer's audio, as it arrived; see [`repartee_media::jitter`].
-    Audio {
-        /// RTP sequence number.
-        sequence: u16,
-        /// RTP timestamp, 48 kHz.
-        timestamp: u32,
-        /// RTP marker: the first packet after silence.
-        marker: bool,
-        /// One Opus packet.
-        payload: Bytes,
-        /// When it was read from the socket.
-        arrival: Instant,
-    },
-    /// A text message of the peer.
-    Message(String),
-    /// The call is over; the last event.
-    Closed,
-}
 
 /// Why something was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -115,7 +87,7 @@ impl Call {
 
     /// Audio packets of the peer that were dropped because nobody read them.
     pub fn dropped_audio(&self) -> u64 {
-        self.connection.shared.dropped_audio()
+        self.connection.state.dropped_audio()
     }
 
     /// Sends a text message, in order. Waits while 1 MiB is unsent: give it a time limit. Cancel safe: a message whose
@@ -124,16 +96,16 @@ impl Call {
         if text.len() > self.max_message_size {
             return Err(SendError::TooLarge { size: text.len(), limit: self.max_message_size });
         }
-        if self.connection.shared.has_ended() {
+        if self.connection.state.has_ended() {
             return Err(SendError::Closed);
         }
-        let channel = self.connection.shared.channel().ok_or(SendError::NotOpen)?;
+        let channel = self.connection.state.channel().ok_or(SendError::NotOpen)?;
         channel.send_text(text).await.map_err(|_| SendError::Closed)
     }
 
     /// Sends one Opus packet that lasts `duration`. Pacing is the caller's: the packet leaves at once.
     pub async fn send_audio(&self, payload: Bytes, duration: Duration) -> Result<(), SendError> {
-        if self.connection.shared.has_ended() {
+        if self.connection.state.has_ended() {
             return Err(SendError::Closed);
         }
         let header = {

@@ -4,16 +4,13 @@
 //! Locks: an entry's lock may be taken while the table's is held, never the other way round.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant};
 
 use futures_util::task::AtomicWaker;
 
-use super::ice::{Credentials, LiteAgent, Output, Route};
+use super::ice::{LiteAgent, Route};
 use super::stun::{self, Binding, Kind};
-use super::udp_mux::Shared;
 
 /// Datagrams that may wait for one call.
 const INBOX: usize = 512;
@@ -86,7 +83,8 @@ impl DemuxTable {
         self.by_ufrag.get(&entry.ufrag).is_some_and(|owner| Arc::ptr_eq(owner, entry))
     }
 
-    fn remove(&mut self, entry: &Arc<MuxEntry>) {
+    /// Removes a call with all its routes and SSRCs.
+    pub fn remove(&mut self, entry: &Arc<MuxEntry>) {
         self.by_ufrag.remove(&entry.ufrag);
         let agent = entry.agent();
         for route in agent.routes() {
@@ -134,95 +132,19 @@ impl MuxEntry {
         self.waker.wake();
         room
     }
-}
-
-/// One call's socket on the shared UDP socket. Dropping it removes the call from the mux.
-pub(super) struct MuxedSocket {
-    shared: Arc<Shared>,
-    entry: Arc<MuxEntry>,
-    ours: Credentials,
-}
-
-impl std::fmt::Debug for MuxedSocket {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MuxedSocket").field("agent", &*self.entry.agent()).finish_non_exhaustive()
-    }
-}
-
-impl MuxedSocket {
-    pub fn new(shared: Arc<Shared>, entry: Arc<MuxEntry>, ours: Credentials) -> Self {
-        Self { shared, entry, ours }
-    }
-
-    /// Our ICE credentials, for the answer.
-    pub fn credentials(&self) -> &Credentials {
-        &self.ours
-    }
-
-    /// The round trip to the caller, as STUN measures it.
-    pub fn round_trip(&self) -> Option<Duration> {
-        self.entry.agent().round_trip()
-    }
-
-    /// How often the caller's address has changed.
-    pub fn address_changes(&self) -> u64 {
-        self.entry.agent().address_changes()
-    }
-
-    /// For how long nothing has come from the caller; `None` before the call has begun.
-    pub fn silence(&self) -> Option<Duration> {
-        self.entry.agent().silence(Instant::now())
-    }
-
-    /// Sends a connectivity check to a silent caller.
-    pub fn check_liveness(&self) {
-        let outputs = self.entry.agent().check_liveness(Instant::now());
-        for output in outputs {
-            if let Output::Send(route, datagram) = output {
-                self.shared.send(route, &datagram);
-            }
-        }
-    }
-
-    /// Sends a datagram of the call's connection to the caller's present address.
-    pub fn send(&self, datagram: &[u8]) {
-        if stun::is_stun(datagram) {
-            let replies = self.entry.agent().on_library_stun(datagram);
-            for reply in replies {
-                self.deliver(reply);
-            }
-            return;
-        }
-        let active = self.entry.agent().active();
-        if let Some(route) = active {
-            self.shared.send(route, datagram);
-        }
-    }
 
     /// The next datagram for the call's connection.
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
-        if let Some(datagram) = self.entry.inbox().pop_front() {
+        if let Some(datagram) = self.inbox().pop_front() {
             return Poll::Ready(datagram);
         }
         // A probe with a no-op waker must not replace the real one.
         if !cx.waker().will_wake(Waker::noop()) {
-            self.entry.waker.register(cx.waker());
+            self.waker.register(cx.waker());
         }
-        match self.entry.inbox().pop_front() {
+        match self.inbox().pop_front() {
             Some(datagram) => Poll::Ready(datagram),
             None => Poll::Pending,
         }
-    }
-
-    fn deliver(&self, datagram: Vec<u8>) {
-        if !self.entry.deliver(datagram) {
-            self.shared.unread.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Drop for MuxedSocket {
-    fn drop(&mut self) {
-        self.shared.demux().remove(&self.entry);
     }
 }

@@ -8,15 +8,21 @@
 //! | file | what it does |
 //! |---|---|
 //! | `call` | [`Call`]: what its owner reads and sends |
-//! | `connection` | the peer connection under it: building, callbacks, the end |
+//! | `event` | [`PeerEvent`]: what a peer connection reports |
+//! | `connection` | the peer connection under a call |
+//! | `peer_connection`, `callbacks`, `supervisor` | how it is built, what it reports, how it ends |
+//! | `call_state` | the state that these share |
 //! | `ice` | our ICE agent: which of the caller's addresses is in use, also when it changes |
 //! | `stun` | the messages of ICE |
 //! | `udp_mux` | [`UdpMux`]: one UDP socket for all calls |
 //! | `demux` | which datagram belongs to which call |
+//! | `muxed_socket` | one call's socket on the mux |
 //! | `muxed_runtime` | the library's runtime over that socket |
 //! | `addresses` | the addresses of this machine |
 //! | `reports` | RTCP: loss, jitter and round trip of our audio |
-//! | `transport` | [`WebRtcTransport`]: jitter buffer, playout clock and data channel as the call's task sees them |
+//! | `transport` | [`WebRtcTransport`]: the connection as the call's task sees it |
+//! | `input_audio` | jitter buffer and decoder |
+//! | `output_audio` | playout clock and encoder |
 //! | `sdp` | what an offer must contain, and the typed errors if it does not |
 //! | `settings` | addresses and limits |
 //!
@@ -27,14 +33,22 @@
 
 mod addresses;
 mod call;
+mod call_state;
+mod callbacks;
 mod connection;
 mod demux;
+mod event;
 mod ice;
+mod input_audio;
 mod muxed_runtime;
+mod muxed_socket;
+mod output_audio;
+mod peer_connection;
 mod reports;
 mod sdp;
 mod settings;
 mod stun;
+mod supervisor;
 mod transport;
 mod udp_mux;
 
@@ -44,13 +58,15 @@ use std::time::Duration;
 use thiserror::Error;
 use webrtc::peer_connection::RTCSessionDescription;
 
-pub use call::{Call, PeerEvent, SendError};
+pub use call::{Call, SendError};
+pub use event::PeerEvent;
 pub use reports::Quality;
 pub use settings::WebRtcSettings;
 pub use transport::{TransportSettings, WebRtcTransport};
 pub use udp_mux::{Dropped, UdpMux};
 
 use connection::Connection;
+use muxed_socket::MuxedSocket;
 
 /// Label of the data channel that carries the protocol's events.
 pub const DATA_CHANNEL_LABEL: &str = "oai-events";
@@ -87,8 +103,7 @@ pub async fn answer(offer: &str, udp_mux: &UdpMux) -> Result<(String, Call), Ans
     let remote = sdp::read_offer(offer)?;
     let offer = remote.without_candidates;
     let (settings, candidates) = (udp_mux.settings().clone(), udp_mux.candidates());
-    let socket = udp_mux
-        .open_socket(remote.credentials, remote.ssrcs)
+    let socket = MuxedSocket::open(udp_mux, remote.credentials, remote.ssrcs)
         .map_err(|error| AnswerError::Internal(error.to_string()))?;
     uncancelled(async move {
         let connection = Connection::new(&settings, Some(Arc::new(socket))).await.map_err(internal)?;

@@ -15,7 +15,7 @@ use webrtc::runtime::{
     Transmit,
 };
 
-use super::demux::MuxedSocket;
+use super::muxed_socket::MuxedSocket;
 
 /// The library's address of the caller.
 fn peer() -> SocketAddr {

@@ -5,18 +5,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use repartee_engine_api::ResponseId;
-use repartee_media::jitter::{Action, JitterBuffer, JitterStats};
-use repartee_media::level::is_audible;
-use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder, OpusError, RATES};
-use repartee_media::playout::{Frame, Output, Playout, PushError};
-use repartee_media::resample::Resampler;
+use repartee_media::opus::{FRAME, OpusError, RATES};
 use repartee_protocol::session::AudioFormat;
-use repartee_realtime::{Delivery, PlayoutReport};
+use repartee_realtime::Delivery;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 
+use super::input_audio::InputAudio;
+use super::output_audio::{OutputAudio, Packet};
 use super::{Call, PeerEvent, Quality, SendError};
 use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::Metrics;
@@ -51,43 +48,18 @@ pub struct WebRtcTransport {
     sidebands: Sidebands,
     commands: Commands,
     receiver_buffer: Duration,
-    /// Statistics of the caller's packets, and the number of its reports, that are in the metrics already.
-    counted: (JitterStats, u64),
+    /// Reports of the caller that are in the metrics already.
+    counted_reports: u64,
     events: mpsc::Receiver<PeerEvent>,
     outbound: mpsc::Sender<OutboundMessage>,
-    packets: mpsc::Sender<Packet>,
     /// Whether the data channel is open.
     open: watch::Sender<bool>,
     /// A message that waits until the call accepts input. No event is read after it.
     pending_message: Option<String>,
     /// Events that [`Transport::next`] returns first.
     ready: VecDeque<TransportEvent>,
-    // Input audio.
-    jitter: JitterBuffer,
-    decoder: OpusDecoder,
-    decode_rate: u32,
-    /// When the jitter buffer has output without a further packet.
-    jitter_due: Option<Instant>,
-    // Output audio.
-    encoder: OpusEncoder,
-    playout: Playout,
-    output_rate: u32,
-    encode_rate: u32,
-    /// From the model's output rate to the encoder's; made when a response begins to have audio.
-    resampler: Option<Resampler>,
-    /// Until when audio was sent: the RTP timestamp has to skip the gap after it.
-    sent_until: Option<Instant>,
-    /// The newest response of which something audible was sent.
-    audible: Option<ResponseId>,
-    underruns: u64,
-}
-
-/// One packet of output audio.
-#[derive(Debug)]
-struct Packet {
-    payload: Bytes,
-    /// Silence before it, which the RTP timestamp skips.
-    gap: Duration,
+    input: InputAudio,
+    output: OutputAudio,
 }
 
 impl WebRtcTransport {
@@ -115,7 +87,8 @@ impl WebRtcTransport {
     ) -> Result<Self, OpusError> {
         let rate = |rate| if RATES.contains(&rate) { rate } else { FALLBACK_RATE };
         let (decode_rate, encode_rate) = (rate(settings.input_rate), rate(settings.output_rate));
-        let (encoder, decoder) = (OpusEncoder::new(encode_rate)?, OpusDecoder::new(decode_rate)?);
+        let input = InputAudio::new(decode_rate, metrics.clone())?;
+        let output = OutputAudio::new(settings.output_rate, encode_rate, packets)?;
         let (outbound, queue) = mpsc::channel(EVENT_QUEUE);
         let (open, opened) = watch::channel(false);
         let (sidebands, publisher, commands) = sidebands();
@@ -126,25 +99,14 @@ impl WebRtcTransport {
             sidebands,
             commands,
             receiver_buffer: settings.receiver_buffer,
-            counted: (JitterStats::default(), 0),
+            counted_reports: 0,
             events,
             outbound,
-            packets,
             open,
             pending_message: None,
             ready: VecDeque::new(),
-            jitter: JitterBuffer::new(),
-            decoder,
-            decode_rate,
-            jitter_due: None,
-            encoder,
-            playout: Playout::new(encode_rate),
-            output_rate: settings.output_rate,
-            encode_rate,
-            resampler: None,
-            sent_until: None,
-            audible: None,
-            underruns: 0,
+            input,
+            output,
         })
     }
 
@@ -157,21 +119,14 @@ impl WebRtcTransport {
         self.call.as_ref().map(|call| call.quality()).unwrap_or_default()
     }
 
-    /// Adds the caller's packets since the last time to the metrics.
-    fn count_received(&mut self) {
-        let stats = self.jitter.stats();
-        self.metrics.network.received(&self.counted.0, &stats);
-        self.counted.0 = stats;
-    }
-
     /// Adds a new RTCP report of the caller to the metrics, and adapts the encoder to its loss.
     fn count_report(&mut self) {
         let Quality { round_trip, jitter, loss, reports } = self.quality();
-        if reports > self.counted.1 {
-            self.counted.1 = reports;
+        if reports > self.counted_reports {
+            self.counted_reports = reports;
             self.metrics.network.reported(round_trip, jitter, loss);
-            self.count_received();
-            if let Some(Err(error)) = loss.map(|share| self.encoder.expect_loss(share)) {
+            self.input.count();
+            if let Some(Err(error)) = loss.map(|share| self.output.expect_loss(share)) {
                 tracing::error!(%error, "the encoder cannot adapt to the loss");
             }
         }
@@ -179,70 +134,8 @@ impl WebRtcTransport {
 
     /// Plays what is due by `now`.
     fn play(&mut self, now: Instant) {
-        while let Some(output) = self.playout.poll(now) {
-            match output {
-                Output::Frame(frame) => self.send(&frame, now),
-                Output::Drained { generation: response } => {
-                    self.ready.push_back(TransportEvent::Playout(PlayoutReport::Drained { response }));
-                }
-            }
-        }
+        self.output.play(now, &mut self.ready);
         self.count_report();
-        if self.playout.underruns() > self.underruns {
-            self.underruns = self.playout.underruns();
-            self.ready.push_back(TransportEvent::Underrun);
-        }
-    }
-
-    fn send(&mut self, frame: &Frame, now: Instant) {
-        let response = frame.generation;
-        if frame.first {
-            self.ready.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
-        }
-        match self.encoder.encode(&frame.samples) {
-            // DTX: the receiver fills silence by itself.
-            Ok(packet) if packet.silent => {}
-            Ok(packet) => {
-                // By the playout grid: a frame that leaves late follows the one before all the same; a gap in the timestamps
-                // would be a hole in a word.
-                let gap = self.sent_until.map_or(Duration::ZERO, |until| frame.due.saturating_duration_since(until));
-                // After an underrun of less than a frame, audio that is late sounds better than a gap.
-                let gap = if gap < FRAME { Duration::ZERO } else { gap };
-                let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(frame.due);
-                self.sent_until = Some(until + FRAME);
-                if self.packets.try_send(Packet { payload: packet.payload, gap }).is_err() {
-                    tracing::debug!("the socket is stalled: an audio packet was dropped");
-                }
-            }
-            Err(error) => tracing::error!(%error, "an audio frame could not be encoded"),
-        }
-        if self.audible < Some(response) && is_audible(&frame.samples) {
-            self.audible = Some(response);
-            self.ready.push_back(TransportEvent::FirstAudible { response, at: now });
-        }
-    }
-
-    /// Decodes what is due of the input audio.
-    fn decode(&mut self, now: Instant) {
-        loop {
-            let decoded = match self.jitter.pop(now) {
-                Action::Packet { payload, .. } => self.decoder.decode(&payload),
-                Action::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration),
-                Action::Conceal { duration, .. } => self.decoder.conceal(duration),
-                Action::Silence { duration } => {
-                    Ok(vec![0.0; (duration.as_secs_f64() * f64::from(self.decode_rate)).round() as usize])
-                }
-                Action::Wait { until } => {
-                    self.jitter_due = until;
-                    return;
-                }
-            };
-            match decoded {
-                Ok(samples) => self.ready.push_back(TransportEvent::Audio { samples, rate: self.decode_rate }),
-                // The other packets are decoded all the same.
-                Err(error) => tracing::debug!(%error, "an input packet could not be decoded"),
-            }
-        }
     }
 
     /// Handles an event of the connection; returns what the call has to know.
@@ -254,7 +147,7 @@ impl WebRtcTransport {
                 None
             }
             Some(PeerEvent::Audio { sequence, timestamp, payload, arrival, .. }) => {
-                self.jitter.push(sequence, timestamp, payload, arrival);
+                self.input.push(sequence, timestamp, payload, arrival);
                 None
             }
             Some(PeerEvent::Message(text)) => {
@@ -262,14 +155,6 @@ impl WebRtcTransport {
                 None
             }
             Some(PeerEvent::Closed) | None => Some(TransportEvent::Closed),
-        }
-    }
-
-    fn push(&mut self, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
-        match self.playout.push(response, response, samples) {
-            // Cleared in the meantime.
-            Ok(()) | Err(PushError::Stale) => Ok(()),
-            Err(error @ PushError::Full) => Err(error.into()),
         }
     }
 }
@@ -282,7 +167,7 @@ impl Transport for WebRtcTransport {
             let now = now();
             self.play(now);
             if accept_input {
-                self.decode(now);
+                self.input.decode(now, &mut self.ready);
             }
             let withheld = |event: &TransportEvent| !accept_input && matches!(event, TransportEvent::Audio { .. });
             if self.ready.front().is_some_and(|event| !withheld(event))
@@ -294,7 +179,7 @@ impl Transport for WebRtcTransport {
                 return TransportEvent::Event(text);
             }
             let due =
-                [self.playout.next_deadline(), self.jitter_due.filter(|_| accept_input)].into_iter().flatten().min();
+                [self.output.next_deadline(), self.input.due().filter(|_| accept_input)].into_iter().flatten().min();
             let clock = async {
                 match due {
                     Some(due) => sleep_until(due.into()).await,
@@ -322,36 +207,26 @@ impl Transport for WebRtcTransport {
     }
 
     fn push_audio(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, TransportError> {
-        let resampler = match &mut self.resampler {
-            Some(resampler) => resampler,
-            None => self.resampler.insert(Resampler::new(self.output_rate, self.encode_rate)?),
-        };
-        let samples = resampler.push(samples)?;
-        self.push(response, &samples)?;
+        self.output.push(response, samples)?;
         Ok(Vec::new())
     }
 
     fn end_audio(&mut self, response: ResponseId) -> Result<Vec<u8>, TransportError> {
-        if let Some(mut resampler) = self.resampler.take() {
-            let rest = resampler.flush()?;
-            self.push(response, &rest)?;
-        }
-        self.playout.end(response);
+        self.output.end(response)?;
         Ok(Vec::new())
     }
 
     fn clear_audio(&mut self) {
-        self.playout.clear();
-        self.resampler = None;
+        self.output.clear();
     }
 
     fn has_room(&self) -> bool {
-        !self.playout.is_full()
+        !self.output.is_full()
     }
 
     /// The sent cursor minus what is in flight or in the receiver's buffer.
     fn heard(&self) -> Option<(ResponseId, Duration)> {
-        let (response, _, sent) = self.playout.current()?;
+        let (response, sent) = self.output.sent()?;
         let in_flight = self.quality().round_trip.unwrap_or_default() / 2;
         Some((response, sent.saturating_sub(in_flight + self.receiver_buffer)))
     }
@@ -359,7 +234,7 @@ impl Transport for WebRtcTransport {
 
 impl Drop for WebRtcTransport {
     fn drop(&mut self) {
-        self.count_received();
+        self.input.count();
         self.metrics.network.address_changes.inc_by(self.call.as_ref().map_or(0, |call| call.address_changes()));
     }
 }

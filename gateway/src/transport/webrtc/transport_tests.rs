@@ -1,7 +1,11 @@
 //! Whole conversations over simulated networks: caller, network, transport, realtime session and a scripted engine, without
 //! sockets and on a clock that stands still while anybody is busy.
 
+use bytes::Bytes;
 use repartee_engine_api::SpeechEngine as _;
+use repartee_media::jitter::{Action, JitterBuffer};
+use repartee_media::level::is_audible;
+use repartee_media::opus::{OpusDecoder, OpusEncoder};
 use repartee_media::wav;
 use repartee_realtime::Setup;
 use repartee_testkit::network::{Link, Network};

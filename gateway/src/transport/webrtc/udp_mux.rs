@@ -21,8 +21,8 @@ use webrtc::runtime::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use super::WebRtcSettings;
 use super::addresses::interfaces;
-use super::demux::{DemuxTable, MuxEntry, MuxedSocket};
-use super::ice::{Credentials, LiteAgent, Output, Route};
+use super::demux::{DemuxTable, MuxEntry};
+use super::ice::{Output, Route};
 use super::stun;
 
 /// A coalesced read holds up to 64 datagrams of one Ethernet frame each.
@@ -53,6 +53,7 @@ pub struct Dropped {
     pub unsent: u64,
 }
 
+/// The socket with its demux table and counters, which calls keep alive.
 pub(super) struct Shared {
     socket: UdpSocket,
     /// Knows what the system offers: several datagrams a read, and the address at which each arrived.
@@ -61,7 +62,7 @@ pub(super) struct Shared {
     crypto: Arc<dyn RTCCryptoProvider>,
     demux: Mutex<DemuxTable>,
     strangers: AtomicU64,
-    pub(super) unread: AtomicU64,
+    unread: AtomicU64,
     unsent: AtomicU64,
 }
 
@@ -143,13 +144,9 @@ impl UdpMux {
         addresses.into_iter().map(|address| SocketAddr::new(address, own.port())).collect()
     }
 
-    /// A socket for a call whose caller has the ICE credentials `theirs` and announces `ssrcs`.
-    pub(super) fn open_socket(&self, theirs: Credentials, ssrcs: Vec<u32>) -> Result<MuxedSocket, getrandom::Error> {
-        let ours = Credentials { ufrag: random_text(12)?, password: random_text(28)? };
-        let agent = LiteAgent::new(ours.clone(), theirs, ssrcs, self.shared.crypto.clone());
-        let entry = Arc::new(MuxEntry::new(ours.ufrag.clone(), agent));
-        self.shared.demux().add(&entry);
-        Ok(MuxedSocket::new(self.shared.clone(), entry, ours))
+    /// What the sockets of the calls share.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
     }
 }
 
@@ -161,13 +158,18 @@ impl Drop for UdpMux {
 }
 
 impl Shared {
+    /// The cryptography of the calls.
+    pub(super) fn crypto(&self) -> Arc<dyn RTCCryptoProvider> {
+        self.crypto.clone()
+    }
+
     pub(super) fn demux(&self) -> MutexGuard<'_, DemuxTable> {
         // Insertions and removals leave nothing half done.
         self.demux.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Handles one datagram from the network.
-    pub(super) fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
+    fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
         let ssrc = rtp_ssrc(datagram);
         let Some(entry) = self.demux().owner(route, datagram, ssrc) else {
             self.strangers.fetch_add(1, Ordering::Relaxed);
@@ -181,11 +183,7 @@ impl Shared {
         for output in outputs {
             match output {
                 Output::Send(route, datagram) => self.send(route, &datagram),
-                Output::Deliver(datagram) => {
-                    if !entry.deliver(datagram) {
-                        self.unread.fetch_add(1, Ordering::Relaxed);
-                    }
-                }
+                Output::Deliver(datagram) => self.deliver(&entry, datagram),
                 Output::AddRoute(route) => self.demux().add_route(route, &entry),
                 Output::RemoveRoute(route) => self.demux().remove_route(route, &entry),
                 Output::AddSsrc(ssrc) => self.demux().add_ssrc(ssrc, &entry),
@@ -193,6 +191,14 @@ impl Shared {
         }
     }
 
+    /// Queues a datagram for a call's connection, or counts it as unread.
+    pub(super) fn deliver(&self, entry: &MuxEntry, datagram: Vec<u8>) {
+        if !entry.deliver(datagram) {
+            self.unread.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends a datagram, or counts it as unsent.
     pub(super) fn send(&self, route: Route, datagram: &[u8]) {
         let transmit = Transmit {
             destination: route.remote,
@@ -209,7 +215,7 @@ impl Shared {
 }
 
 /// The SSRC of an RTP packet. RTCP shares the port and its types lie between 192 and 223 (RFC 5761).
-pub(super) fn rtp_ssrc(datagram: &[u8]) -> Option<u32> {
+fn rtp_ssrc(datagram: &[u8]) -> Option<u32> {
     let is_rtp = datagram.len() >= 12 && datagram[0] >> 6 == 2 && !(192..=223).contains(&datagram[1]);
     is_rtp.then(|| u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]))
 }
@@ -254,12 +260,4 @@ fn enlarge_buffers(system: &UdpSocketState, socket: &UdpSocket) {
 fn is_remote(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable};
     matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | Interrupted | NetworkUnreachable)
-}
-
-/// Random characters that ICE allows, six bits each.
-fn random_text(length: usize) -> Result<String, getrandom::Error> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = vec![0; length];
-    getrandom::fill(&mut bytes)?;
-    Ok(bytes.into_iter().map(|byte| char::from(ALPHABET[usize::from(byte & 63)])).collect())
 }
