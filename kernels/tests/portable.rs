@@ -10,7 +10,7 @@ use std::process::Command;
 fn tests_pass_with_simd_switched_off() {
     let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
     let output = Command::new(env!("CARGO"))
-        .args(["test", "--release", "--no-default-features", "--manifest-path", manifest])
+        .args(["test", "--release", "--no-default-features", "--lib", "--test", "levels", "--manifest-path", manifest])
         .output()
         .unwrap();
     let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
