@@ -1,16 +1,16 @@
-// The demo page: one button, the conversation as it happens, how fast it was.
+// The demo page: one button, the conversation's transcript, the time to first sound.
 
 import { Call, CallError, iceServers, openMicrophone } from "./call.js";
 import { remember } from "./key.js";
 import { Memory } from "./memory.js";
-import { Ear } from "./sound.js";
+import { LevelMeter } from "./sound.js";
 import { Turn } from "./turns.js";
 
 const $ = (id) => document.getElementById(id);
-/** How often levels and onset are read; well within what an Ear looks back. */
+/** How often levels and onset are read; well within what a LevelMeter looks back. */
 const READ_EVERY_MS = 20;
-/** The meters tell a screen reader their value this often. */
-const TELL_EVERY_MS = 1000;
+/** The meters report their value to a screen reader this often. */
+const REPORT_EVERY_MS = 1000;
 /** A lost connection is called again for so long, with growing pauses. */
 const REDIAL_FOR_MS = 30000;
 const FIRST_PAUSE_MS = 500;
@@ -27,23 +27,23 @@ const WORDS = {
 };
 
 /** The conversation in progress, or null. */
-let talk = null;
+let conversation = null;
 
-/** Everything that lives for one conversation: mostly one call, more if connections are lost. */
-class Talk {
+/** One conversation: mostly one call, more if connections are lost. */
+class Conversation {
   #context;
   #call = null;
   #microphone = null;
   /** When the connection was lost, until there is a new one; on the clock of performance.now(). */
   #lostAt = null;
   #memory = new Memory();
-  #ears = [];
+  #meters = [];
   #reader = 0;
-  #told = 0;
+  #reportedAt = 0;
   /** The turn that is being spoken or answered. */
   #turn = null;
   /** Response id -> its turn. */
-  #answers = new Map();
+  #responseTurns = new Map();
   /** When the last turn was committed, until its first sound is heard; on the clock of performance.now(). */
   #committedAt = null;
   #speechStartMs = 0;
@@ -61,17 +61,17 @@ class Talk {
 
   async start() {
     show("connecting");
-    // First, because a server that wants a key says so here, before anything is asked of the person.
+    // First, because a server that needs a key refuses here, before the browser asks for the microphone.
     const relays = await iceServers();
     const microphone = await openMicrophone();
     this.#microphone = microphone;
-    if (this.#over) return this.#letGo();
+    if (this.#over) return this.#releaseMicrophone();
     for (const track of microphone.getAudioTracks()) {
       track.addEventListener("ended", () => {
         if (!this.#over) end(new CallError("The microphone went away, so the call was ended."));
       });
     }
-    this.#ears = [new Ear(this.#context, microphone)];
+    this.#meters = [new LevelMeter(this.#context, microphone)];
     this.#reader = setInterval(() => this.#read(), READ_EVERY_MS);
     await this.#dial(relays);
   }
@@ -90,19 +90,19 @@ class Talk {
     if (this.#lostAt !== null) {
       this.#lostAt = null;
       alertText("");
-      // A model that does not follow a conversation needs none of it.
+      // A model that does not use the history needs none of it.
       if (this.#remembers) for (const event of this.#memory.events()) this.#call.send(event);
     }
     show("listening");
   }
 
-  /** Calls again after the connection was lost for a reason that may pass; ends if it does not. */
+  /** Calls again after a retryable loss of the connection; gives up after a while. */
   async #redial(problem) {
     this.#lostAt ??= performance.now();
     this.#turn?.finish("The connection was lost.");
     this.#turn = null;
     this.#committedAt = null;
-    this.#answers.clear();
+    this.#responseTurns.clear();
     this.#items = [];
     show("redialling");
     for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
@@ -112,13 +112,13 @@ class Talk {
         return await this.#dial(await iceServers());
       } catch (error) {
         if (this.#over) return;
-        if (!error.passing) return end(error);
+        if (!error.retryable) return end(error);
         if (performance.now() - this.#lostAt > REDIAL_FOR_MS) return end(problem);
       }
     }
   }
 
-  #letGo() {
+  #releaseMicrophone() {
     for (const track of this.#microphone?.getTracks() ?? []) track.stop();
   }
 
@@ -126,9 +126,9 @@ class Talk {
     this.#over = true;
     clearInterval(this.#reader);
     this.#call?.hangUp();
-    this.#letGo();
+    this.#releaseMicrophone();
     this.#turn?.finish();
-    for (const ear of this.#ears) ear.close();
+    for (const meter of this.#meters) meter.close();
     this.#context.close();
     $("voice").srcObject = null;
     setLevel($("you"), 0, true);
@@ -139,17 +139,17 @@ class Talk {
     // The element first: without it some browsers give an analyser nothing.
     $("voice").srcObject = stream;
     $("voice").play().catch(() => alertText("The browser blocked the sound: tap the button twice to start again."));
-    this.#ears[1]?.close();
-    this.#ears[1] = new Ear(this.#context, stream);
+    this.#meters[1]?.close();
+    this.#meters[1] = new LevelMeter(this.#context, stream);
   }
 
   #read() {
-    const tell = performance.now() - this.#told > TELL_EVERY_MS;
-    if (tell) this.#told = performance.now();
-    const [you, it] = this.#ears;
-    setLevel($("you"), you.level(), tell);
+    const report = performance.now() - this.#reportedAt > REPORT_EVERY_MS;
+    if (report) this.#reportedAt = performance.now();
+    const [you, it] = this.#meters;
+    setLevel($("you"), you.level(), report);
     if (!it) return;
-    setLevel($("it"), it.level(), tell);
+    setLevel($("it"), it.level(), report);
     if (this.#committedAt === null) return;
     const onset = it.onsetAfter(this.#committedAt);
     if (onset === null) return;
@@ -159,14 +159,14 @@ class Talk {
     this.#turn?.firstSound(text);
   }
 
-  /** One server event. Types that the page has no use for are passed over. */
+  /** Handles one server event; types that the page does not use are ignored. */
   #handle(event) {
     switch (event.type) {
       case "session.created":
         $("model").textContent ||= event.session?.model ?? "";
         break;
       case "input_audio_buffer.speech_started":
-        // From here on the conversation needs the room.
+        // The hints make room for the conversation.
         $("hints").open = false;
         this.#speechStartMs = event.audio_start_ms;
         show("hearing");
@@ -182,29 +182,29 @@ class Talk {
         break;
       case "conversation.item.input_audio_transcription.completed":
         this.#turn?.said(event.transcript);
-        this.#memory.heard(event.transcript);
+        this.#memory.transcribed(event.transcript);
         break;
       case "conversation.item.done":
         this.#items.push(event.item.id);
         break;
       case "response.created":
         this.#turn ??= new Turn($("turns"));
-        this.#answers.set(event.response.id, this.#turn);
+        this.#responseTurns.set(event.response.id, this.#turn);
         this.#memory.answers(event.response.id);
         break;
       case "response.output_audio_transcript.delta":
       case "response.output_text.delta":
-        this.#answers.get(event.response_id)?.add(event.delta);
+        this.#responseTurns.get(event.response_id)?.add(event.delta);
         this.#memory.add(event.response_id, event.delta);
         break;
       case "response.done":
-        this.#answered(event.response);
+        this.#responseDone(event.response);
         break;
       case "output_audio_buffer.started":
         show("speaking");
         break;
       case "output_audio_buffer.cleared":
-        this.#answers.get(event.response_id)?.interrupted();
+        this.#responseTurns.get(event.response_id)?.interrupted();
         this.#played(event.response_id);
         break;
       case "output_audio_buffer.stopped":
@@ -217,8 +217,8 @@ class Talk {
     }
   }
 
-  #answered({ id, status, status_details: details, output = [] }) {
-    const turn = this.#answers.get(id);
+  #responseDone({ id, status, status_details: details, output = [] }) {
+    const turn = this.#responseTurns.get(id);
     if (status === "failed") turn?.finish(details?.error?.message ?? "The answer failed.");
     else if (status === "incomplete") turn?.finish("The answer was cut off at its limit.");
     else turn?.finish();
@@ -228,9 +228,9 @@ class Talk {
     if (!spoken && status !== "cancelled") show("listening");
   }
 
-  /** An answer was heard to its end, or to where the caller spoke over it. */
+  /** A response was played to its end, or up to the barge-in. */
   #played(response) {
-    this.#answers.delete(response);
+    this.#responseTurns.delete(response);
     if (this.#remembers) return;
     for (const id of this.#items.splice(0)) this.#call.send({ type: "conversation.item.delete", item_id: id });
   }
@@ -242,9 +242,9 @@ function show(state) {
   $("call-label").textContent = state === "idle" ? "Start talking" : "Hang up";
 }
 
-function setLevel(bar, level, tell) {
+function setLevel(bar, level, report) {
   bar.style.setProperty("--level", level.toFixed(3));
-  if (tell) bar.setAttribute("aria-valuenow", Math.round(level * 100));
+  if (report) bar.setAttribute("aria-valuenow", Math.round(level * 100));
 }
 
 function alertText(text) {
@@ -253,15 +253,15 @@ function alertText(text) {
 }
 
 function end(problem) {
-  talk?.end();
-  talk = null;
+  conversation?.end();
+  conversation = null;
   show("idle");
   $("key-form").hidden = !problem?.needsKey;
   if (problem?.needsKey) $("key").focus();
   if (problem) alertText(problem instanceof CallError ? problem.message : `Something went wrong: ${problem.message}`);
 }
 
-/** What the served checkpoint says of itself; every field may be missing. */
+/** The served checkpoint's card; every field may be missing. */
 const about = fetch("model.json")
   .then((reply) => (reply.ok ? reply.json() : {}))
   .catch(() => ({}));
@@ -281,15 +281,15 @@ $("key-form").addEventListener("submit", (event) => {
   $("call").click();
 });
 $("call").addEventListener("click", async () => {
-  if (talk) return end();
+  if (conversation) return end();
   alertText("");
   $("key-form").hidden = true;
-  const mine = new Talk(remembers);
-  talk = mine;
+  const mine = new Conversation(remembers);
+  conversation = mine;
   try {
     await mine.start();
   } catch (error) {
-    if (talk === mine) end(error);
+    if (conversation === mine) end(error);
   }
 });
 window.addEventListener("pagehide", () => end());

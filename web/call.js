@@ -1,4 +1,4 @@
-// One call over WebRTC, as the Realtime wire has it: an offer posted to /v1/realtime/calls, sound on the peer connection,
+// One call over WebRTC, with the Realtime API: an offer posted to /v1/realtime/calls, sound on the peer connection,
 // events on its data channel. Knows nothing of the page.
 
 import { authorization } from "./key.js";
@@ -10,30 +10,30 @@ const LOST_AFTER_MS = 5000;
 
 /** Why a call could not be made or went on no longer; `message` is written for the person who called. */
 export class CallError extends Error {
-  /** Whether it may pass by itself, so that calling again makes sense. */
-  passing = false;
+  /** Whether calling again may succeed. */
+  retryable = false;
   /** Whether a key would help. */
   needsKey = false;
 
-  static passing(message) {
-    return Object.assign(new CallError(message), { passing: true });
+  static retryable(message) {
+    return Object.assign(new CallError(message), { retryable: true });
   }
 }
 
 /** Relays for callers that no direct path reaches, as the server names them. Throws a CallError if it does not let this page in. */
 export async function iceServers() {
-  const reply = await ask(ICE_SERVERS);
+  const reply = await request(ICE_SERVERS);
   if (reply.status === 401 || reply.status === 403) throw await refusal(reply);
   if (!reply.ok) return [];
   return (await reply.json().catch(() => ({}))).ice_servers ?? [];
 }
 
 /** A request to the server, with the key if there is one. */
-async function ask(path, { headers, ...options } = {}) {
+async function request(path, { headers, ...options } = {}) {
   try {
     return await fetch(path, { ...options, headers: { ...headers, ...authorization() } });
   } catch {
-    throw CallError.passing("The server does not answer. Is it still running?");
+    throw CallError.retryable("The server does not answer. Is it still running?");
   }
 }
 
@@ -74,7 +74,7 @@ function microphoneProblem(error) {
  * - `event`: detail is one server event, parsed;
  * - `sound`: detail is the remote MediaStream, once;
  * - `open`: events can be sent;
- * - `lost`: the call ended without hangUp(); detail is a CallError that may pass.
+ * - `lost`: the call ended without hangUp(); detail is a retryable CallError.
  */
 export class Call extends EventTarget {
   #peer;
@@ -112,7 +112,7 @@ export class Call extends EventTarget {
       if (this.#over) return this.#tellServer();
       await this.#peer.setRemoteDescription({ type: "answer", sdp: answer });
     } catch (error) {
-      this.#takeDown();
+      this.#close();
       throw error instanceof CallError ? error : new CallError(`The call could not be set up (${error.message}).`);
     }
   }
@@ -126,11 +126,11 @@ export class Call extends EventTarget {
   hangUp() {
     if (this.#over) return;
     this.#tellServer();
-    this.#takeDown();
+    this.#close();
   }
 
   async #exchange(offer) {
-    const reply = await ask(CALLS, { method: "POST", headers: { "Content-Type": "application/sdp" }, body: offer });
+    const reply = await request(CALLS, { method: "POST", headers: { "Content-Type": "application/sdp" }, body: offer });
     if (!reply.ok) throw await refusal(reply);
     this.#location = reply.headers.get("Location");
     return reply.text();
@@ -148,18 +148,18 @@ export class Call extends EventTarget {
   #lose(message) {
     if (this.#over) return;
     this.#tellServer();
-    this.#takeDown();
-    this.dispatchEvent(new CustomEvent("lost", { detail: CallError.passing(message) }));
+    this.#close();
+    this.dispatchEvent(new CustomEvent("lost", { detail: CallError.retryable(message) }));
   }
 
   #tellServer() {
     if (!this.#location) return;
     // The page may be closing: keepalive lets the request outlive it. A server that is gone needs no hang-up.
-    ask(`${this.#location}/hangup`, { method: "POST", keepalive: true }).catch(() => {});
+    request(`${this.#location}/hangup`, { method: "POST", keepalive: true }).catch(() => {});
     this.#location = null;
   }
 
-  #takeDown() {
+  #close() {
     this.#over = true;
     clearTimeout(this.#lostTimer);
     this.#channel.close();
@@ -180,12 +180,12 @@ async function refusal(reply) {
     case 403:
       return new CallError(`The server did not let this page in${because}`);
     case 429:
-      return CallError.passing(`The server takes no more calls from here at the moment${because}`);
+      return CallError.retryable(`The server takes no more calls from here at the moment${because}`);
     case 503:
-      return CallError.passing("The server is busy: every place is taken. Try again in a moment.");
+      return CallError.retryable("The server is busy: every place is taken. Try again in a moment.");
     default: {
       const error = new CallError(`The server refused the call${said ? because : ` (status ${reply.status}).`}`);
-      error.passing = reply.status >= 500;
+      error.retryable = reply.status >= 500;
       return error;
     }
   }

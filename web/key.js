@@ -1,5 +1,5 @@
-// The key of a server that wants one: typed in, or brought along in the page's address after `#key=`, which no server ever sees
-// and which is taken out at once. Kept for as long as this tab is open.
+// The API key, if the server needs one: typed in, or given in the page's address after `#key=`, which browsers never send and
+// which is removed at once. Kept for as long as this tab is open.
 
 const NAME = "repartee.key";
 
@@ -29,7 +29,7 @@ export function remember(text) {
   }
 }
 
-/** Headers that show the key, if there is one. */
+/** Headers with the key, if there is one. */
 export function authorization() {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }

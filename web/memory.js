@@ -1,43 +1,44 @@
-// What was said so far, as text: what a new call is told when the old one was lost. The server itself forgets with the call.
+// The transcript so far: sent to the new call after the old one was lost, because the server keeps a session no longer than
+// its call.
 
-/** Stands for a question that nobody wrote down: most models hear without writing. */
-const UNWRITTEN = "(A spoken question; its words were not kept.)";
-/** A conversation that is longer than this loses its beginning. */
-const MOST_TURNS = 100;
+/** Stands for a question without a transcript: most models make none. */
+const NO_TRANSCRIPT = "(A spoken question; its words were not kept.)";
+/** Turns kept; the oldest are dropped beyond. */
+const MAX_TURNS = 100;
 
 export class Memory {
-  /** { question: what the caller said, if it was written down, answer: what was answered so far } */
+  /** { question: the caller's words or null, answer: the answer so far } */
   #turns = [];
   /** Response id -> its turn. */
-  #answers = new Map();
+  #responseTurns = new Map();
 
   /** The caller's turn ended. */
   asked() {
     this.#turns.push({ question: null, answer: "" });
-    if (this.#turns.length > MOST_TURNS) this.#turns.shift();
+    if (this.#turns.length > MAX_TURNS) this.#turns.shift();
   }
 
-  /** What the caller said in the last turn. */
-  heard(text) {
+  /** The transcript of the caller's last turn. */
+  transcribed(text) {
     const turn = this.#turns.at(-1);
     if (turn) turn.question = text;
   }
 
-  /** An answer begins: to the last turn. */
+  /** A response to the last turn begins. */
   answers(response) {
     const turn = this.#turns.at(-1);
-    if (turn) this.#answers.set(response, turn);
+    if (turn) this.#responseTurns.set(response, turn);
   }
 
   /** More of an answer. */
   add(response, text) {
-    const turn = this.#answers.get(response);
+    const turn = this.#responseTurns.get(response);
     if (turn) turn.answer += text;
   }
 
-  /** The client events that tell a new call all of it. Answers of the old call are not continued. */
+  /** The client events that give a new call the transcript. Responses of the old call are not continued. */
   events() {
-    this.#answers.clear();
+    this.#responseTurns.clear();
     const message = (role, type, text) => ({
       type: "conversation.item.create",
       item: { type: "message", role, content: [{ type, text }] },
@@ -45,7 +46,7 @@ export class Memory {
     return this.#turns
       .filter(({ answer }) => answer)
       .flatMap(({ question, answer }) => [
-        message("user", "input_text", question ?? UNWRITTEN),
+        message("user", "input_text", question ?? NO_TRANSCRIPT),
         message("assistant", "output_text", answer),
       ]);
   }

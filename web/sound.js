@@ -1,16 +1,16 @@
-// What the page hears: the level of a stream, and when sound began on it.
+// Measures a stream: its level, and when sound began on it.
 
-/** Sound above this counts as heard: the same bar as the server's own time to first packet. */
-const HEARD_DBFS = -45;
+/** Sound above this is audible: the same threshold as in the server's time to first packet. */
+const AUDIBLE_DBFS = -45;
 /** The meters show this much below full scale. */
 const FLOOR_DBFS = -60;
-/** Samples looked back at; 85 ms at 48 kHz, so a reader that comes every 20 ms misses nothing. */
+/** Samples of one reading; 85 ms at 48 kHz, so a reader that comes every 20 ms misses nothing. */
 const LOOK_BACK = 4096;
-/** The stretch over which loudness is taken. */
+/** Window of one loudness value. */
 const WINDOW_MS = 10;
 
-/** Listens to a stream without playing it. */
-export class Ear {
+/** Measures a stream without playing it. */
+export class LevelMeter {
   #context;
   #analyser;
   #source;
@@ -43,7 +43,7 @@ export class Ear {
 
   /**
    * When sound began after `since`, both on the clock of performance.now(); null when there was none.
-   * To be asked again within the 85 ms that it looks back.
+   * Call it again within the 85 ms that it looks back.
    */
   onsetAfter(since) {
     this.#analyser.getFloatTimeDomainData(this.#samples);
@@ -52,7 +52,7 @@ export class Ear {
     const window = Math.round(WINDOW_MS * perMs);
     for (let start = LOOK_BACK % window; start + window <= LOOK_BACK; start += window) {
       const at = now - (LOOK_BACK - start) / perMs;
-      if (at >= since && decibels(this.#samples, start, start + window) > HEARD_DBFS) return at;
+      if (at >= since && decibels(this.#samples, start, start + window) > AUDIBLE_DBFS) return at;
     }
     return null;
   }

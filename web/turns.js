@@ -1,4 +1,4 @@
-// The list of turns: what was asked (as far as the server tells), what was answered, how long the first sound took.
+// The list of turns: the question (if the server transcribes it), the answer, the time to first sound.
 
 /** One question and its answer, as a list item. */
 export class Turn {
@@ -22,12 +22,12 @@ export class Turn {
     this.#item.scrollIntoView({ block: "nearest" });
   }
 
-  /** How long the caller's turn was, in milliseconds; with the silence that ended it. */
+  /** Duration of the caller's turn in milliseconds, with the silence that ended it. */
   lasted(ms) {
     this.#asked.textContent = `Your turn, ${(ms / 1000).toFixed(1)} s`;
   }
 
-  /** What the caller said, if the server writes it down. */
+  /** The caller's words, if the server transcribes them. */
   said(text) {
     this.#asked.textContent = `You: ${text}`;
   }
@@ -43,7 +43,7 @@ export class Turn {
     this.#time.textContent = `first sound ${text}`;
   }
 
-  /** The caller spoke over the answer. */
+  /** The caller barged in. */
   interrupted() {
     this.#item.classList.add("interrupted");
     this.#foot.textContent = "interrupted";

@@ -1,4 +1,6 @@
-//! Text to token ids and back: tokenizer.json, and a decoder that follows a stream of ids.
+//! Text to token ids and back: tokenizer.json, or the files of a known tokenizer class; and a decoder that follows a stream of ids.
+
+mod qwen2;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,10 +34,16 @@ struct Inner {
 }
 
 impl Tokenizer {
-    /// Reads tokenizer.json for a model with `rows` rows of embedding, which no id may exceed.
+    /// Reads tokenizer.json, or vocab.json with merges.txt and tokenizer_config.json where there is none, for a model with `rows`
+    /// rows of embedding, which no id may exceed.
     pub fn load(checkpoint: &Checkpoint, rows: usize) -> Result<Self, CheckpointError> {
-        let file = checkpoint.label(FILE);
-        let tokenizer = match Self::from_bytes(&checkpoint.bytes(FILE)?) {
+        let from_class = !checkpoint.has_file(FILE) && qwen2::is_present(checkpoint);
+        let (file, bytes) = if from_class {
+            (checkpoint.label("vocab.json"), qwen2::tokenizer_json(checkpoint)?.into())
+        } else {
+            (checkpoint.label(FILE), checkpoint.bytes(FILE)?)
+        };
+        let tokenizer = match Self::from_bytes(&bytes) {
             Ok(tokenizer) => tokenizer,
             Err(error) => return Err(CheckpointError::NotATokenizer { file, message: error.to_string() }),
         };

@@ -1,4 +1,4 @@
-//! API keys and ephemeral keys. Only SHA-256 hashes are kept; a key itself is seen while a request is read and never again.
+//! API keys and ephemeral keys. Only SHA-256 hashes are kept.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,16 +10,16 @@ use serde_json::Value;
 use subtle::{Choice, ConstantTimeEq as _};
 use thiserror::Error;
 
-/// The shortest key that is taken, in characters.
+/// The shortest key that is accepted, in characters.
 pub const MIN_KEY: usize = 16;
 /// The longest key that is looked at, in bytes.
 const MAX_KEY: usize = 512;
-/// How every ephemeral key begins.
+/// Prefix of every ephemeral key.
 const EPHEMERAL: &str = "ek_";
 /// Ephemeral keys that may be valid at once.
 const MAX_EPHEMERAL: usize = 4_096;
-/// What the session configurations of all ephemeral keys may hold together, in bytes.
-const MAX_BOUND: usize = 16 << 20;
+/// Bound of the session configurations of all ephemeral keys together, in bytes.
+const MAX_SESSION_BYTES: usize = 16 << 20;
 
 type Hash = [u8; digest::SHA256_OUTPUT_LEN];
 
@@ -29,7 +29,7 @@ fn hash(key: &str) -> Hash {
     hash
 }
 
-/// Which of the server's keys: part of its hash, so that a key is the same after the others have changed.
+/// Identity of an API key: part of its hash, so that it stays the same when other keys change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct KeyId(u64);
 
@@ -44,7 +44,7 @@ impl KeyId {
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct KeySet(Vec<Hash>);
 
-/// A line that holds no key. It says which line, never what is in it.
+/// A line of a key file that holds no key. The text names the line, never its contents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum KeyError {
     /// A key that could be guessed.
@@ -89,22 +89,22 @@ impl KeySet {
         Ok(Self(keys))
     }
 
-    /// Adds keys.
+    /// Adds the keys of another set.
     pub fn extend(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
-    /// How many there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none: then nobody needs one.
+    /// Whether there are no keys: then no request needs one.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Which key this is. Takes the same time whichever it is, and if it is none.
+    /// The key's identity; `None` if it is not in the set. Takes constant time.
     pub fn find(&self, presented: &str) -> Option<KeyId> {
         if presented.len() > MAX_KEY {
             return None;
@@ -132,69 +132,69 @@ fn from_hex(text: &str) -> Option<Hash> {
     Some(hash)
 }
 
-/// Keys for one client, for minutes: what a page may hold. They open calls and nothing else.
+/// Ephemeral keys: valid for minutes, for a page to hold. They open calls and nothing else.
 #[derive(Debug)]
 pub struct EphemeralKeys {
-    /// Tells our keys from other servers': `ek_<tag>_`.
+    /// `ek_<tag>_`: tells our keys from other servers'.
     prefix: String,
-    valid: Mutex<HashMap<Hash, Bound>>,
+    valid: Mutex<HashMap<Hash, Grant>>,
 }
 
 /// What an ephemeral key stands for.
 #[derive(Clone)]
-struct Bound {
+struct Grant {
     until: Instant,
-    /// What calls with it are configured with.
+    /// The session configuration of calls with it.
     session: Arc<Value>,
-    /// Size of the configuration.
+    /// Size of the configuration, in bytes.
     bytes: usize,
-    /// Who asked for it.
+    /// The API key that issued it.
     owner: Option<KeyId>,
 }
 
-impl fmt::Debug for Bound {
+impl fmt::Debug for Grant {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bound").field("until", &self.until).finish_non_exhaustive()
+        f.debug_struct("Grant").field("until", &self.until).finish_non_exhaustive()
     }
 }
 
 /// Why there is no ephemeral key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum IssueError {
-    /// The bound is reached; it says when the first of them ends.
+    /// There are too many; a key expires after `retry_after`.
     #[error("too many ephemeral keys are valid at the moment")]
     Full {
         /// When there is room again, at the latest.
         retry_after: Duration,
     },
-    /// The system has no random numbers.
+    /// The operating system has no random numbers.
     #[error("no random numbers: {0}")]
     Random(getrandom::Error),
 }
 
-/// What a presented key is worth.
+/// Result of looking an ephemeral key up.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Presented {
-    /// Not one of our ephemeral keys.
-    Foreign,
-    /// One of ours, but over, or never given out.
+pub enum KeyStatus {
+    /// Not one of our ephemeral keys; perhaps an API key.
+    NotEphemeral,
+    /// One of ours, but expired, or never issued.
     Expired,
-    /// Opens calls with this configuration, for whoever asked for the key.
+    /// Valid: opens calls.
     Valid {
         /// A `session.update` patch.
         session: Arc<Value>,
-        /// Whose limits count.
+        /// The API key whose limits apply.
         owner: Option<KeyId>,
     },
 }
 
 impl EphemeralKeys {
-    /// None yet; `tag` is the process's own.
+    /// An empty set; `tag` is the process's own.
     pub fn new(tag: &str) -> Self {
         Self { prefix: format!("{EPHEMERAL}{tag}_"), valid: Mutex::default() }
     }
 
-    /// A new key that is valid for `lifetime`.
+    /// Issues a key that is valid for `lifetime`.
     pub fn issue(
         &self,
         now: Instant,
@@ -209,26 +209,26 @@ impl EphemeralKeys {
         let mut valid = self.valid();
         valid.retain(|_, bound| bound.until > now);
         let held: usize = valid.values().map(|bound| bound.bytes).sum();
-        if valid.len() >= MAX_EPHEMERAL || held + bytes > MAX_BOUND {
+        if valid.len() >= MAX_EPHEMERAL || held + bytes > MAX_SESSION_BYTES {
             let first = valid.values().map(|bound| bound.until).min().unwrap_or(now);
             return Err(IssueError::Full { retry_after: first.saturating_duration_since(now) });
         }
-        valid.insert(hash(&key), Bound { until: now + lifetime, session, bytes, owner });
+        valid.insert(hash(&key), Grant { until: now + lifetime, session, bytes, owner });
         Ok(key)
     }
 
-    /// What `key` is worth at `now`. Found by its hash, so the time that takes tells nothing about the keys that there are.
-    pub fn look_up(&self, key: &str, now: Instant) -> Presented {
+    /// Looks `key` up at `now`. By its hash, so the time that this takes tells nothing about existing keys.
+    pub fn look_up(&self, key: &str, now: Instant) -> KeyStatus {
         if !key.starts_with(&self.prefix) || key.len() > MAX_KEY {
-            return Presented::Foreign;
+            return KeyStatus::NotEphemeral;
         }
         match self.valid().get(&hash(key)) {
-            Some(bound) if bound.until > now => Presented::Valid { session: bound.session.clone(), owner: bound.owner },
-            _ => Presented::Expired,
+            Some(bound) if bound.until > now => KeyStatus::Valid { session: bound.session.clone(), owner: bound.owner },
+            _ => KeyStatus::Expired,
         }
     }
 
-    fn valid(&self) -> MutexGuard<'_, HashMap<Hash, Bound>> {
+    fn valid(&self) -> MutexGuard<'_, HashMap<Hash, Grant>> {
         // Insertions and removals leave nothing half done.
         self.valid.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -257,14 +257,14 @@ mod tests {
     }
 
     #[test]
-    fn a_hash_stands_for_a_key_that_is_not_written_down() {
+    fn a_key_may_be_given_by_its_hash() {
         let hashed = format!("sha256:{}", crate::ids::hex(&hash(KEY)));
         assert_eq!(KeySet::parse(&hashed).unwrap().find(KEY), KeySet::parse(KEY).unwrap().find(KEY));
         assert_eq!(KeySet::parse(&hashed).unwrap().find(&hashed), None);
     }
 
     #[test]
-    fn what_is_no_key_is_refused_by_its_line_and_never_repeated() {
+    fn bad_keys_are_refused_by_line_number() {
         for (text, error) in [
             ("short", KeyError::Short { line: 1 }),
             ("\na b c-is-a-key-of-some-length", KeyError::Words { line: 2 }),
@@ -278,23 +278,23 @@ mod tests {
     }
 
     #[test]
-    fn an_ephemeral_key_is_good_for_its_time_and_its_session() {
+    fn an_ephemeral_key_expires_with_its_session() {
         let keys = EphemeralKeys::new("0a1b");
         let start = Instant::now();
         let session = Arc::new(json!({"instructions": "secret"}));
         let owner = Some(KeyId(3));
         let key = keys.issue(start, Duration::from_secs(10), session.clone(), owner).unwrap();
         assert!(key.starts_with("ek_0a1b_"));
-        let valid = Presented::Valid { session, owner };
+        let valid = KeyStatus::Valid { session, owner };
         assert_eq!(keys.look_up(&key, start + Duration::from_secs(9)), valid);
-        assert_eq!(keys.look_up(&key, start + Duration::from_secs(10)), Presented::Expired);
-        assert_eq!(keys.look_up("ek_0a1b_0000", start), Presented::Expired);
-        assert_eq!(keys.look_up("ek_of_another_server", start), Presented::Foreign);
+        assert_eq!(keys.look_up(&key, start + Duration::from_secs(10)), KeyStatus::Expired);
+        assert_eq!(keys.look_up("ek_0a1b_0000", start), KeyStatus::Expired);
+        assert_eq!(keys.look_up("ek_of_another_server", start), KeyStatus::NotEphemeral);
         assert!(!format!("{keys:?}").contains("secret"));
     }
 
     #[test]
-    fn ephemeral_keys_are_bounded_in_number_and_size_and_make_room_when_they_end() {
+    fn ephemeral_keys_are_bounded_in_number_and_bytes() {
         let keys = EphemeralKeys::new("t");
         let start = Instant::now();
         let issue = |now, session: &Arc<Value>| keys.issue(now, Duration::from_secs(60), session.clone(), None);
@@ -304,7 +304,7 @@ mod tests {
         }
         let later = start + Duration::from_secs(20);
         assert_eq!(issue(later, &empty), Err(IssueError::Full { retry_after: Duration::from_secs(40) }));
-        let large = Arc::new(json!({"instructions": "x".repeat(MAX_BOUND / 2)}));
+        let large = Arc::new(json!({"instructions": "x".repeat(MAX_SESSION_BYTES / 2)}));
         let over = start + Duration::from_secs(60);
         issue(over, &large).unwrap();
         assert!(matches!(issue(over, &large), Err(IssueError::Full { .. })));

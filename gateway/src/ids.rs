@@ -1,6 +1,6 @@
-//! Names of sessions and calls. They say which process owns them, by a tag that is drawn at its start: never an address.
+//! Ids of sessions and calls. They hold a random tag of the process that owns them, never an address.
 
-/// Makes the names of one process.
+/// Makes the ids of one process.
 #[derive(Debug, Clone)]
 pub struct Ids {
     tag: String,
@@ -14,36 +14,36 @@ impl Ids {
         Ok(Self { tag: hex(&tag) })
     }
 
-    /// What tells this process from others.
+    /// The tag of this process.
     pub fn tag(&self) -> &str {
         &self.tag
     }
 
     /// `sess_<tag>_<128 random bits>`.
     pub fn session(&self) -> Result<String, getrandom::Error> {
-        self.name("sess")
+        self.id("sess")
     }
 
     /// `rtc_<tag>_<128 random bits>`.
     pub fn call(&self) -> Result<String, getrandom::Error> {
-        self.name("rtc")
+        self.id("rtc")
     }
 
-    /// `chatcmpl-<128 random bits>`. A completion belongs to nobody once it is answered.
+    /// `chatcmpl-<128 random bits>`. A completion has no owner once it is answered.
     pub fn completion(&self) -> Result<String, getrandom::Error> {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
         Ok(format!("chatcmpl-{}", hex(&random)))
     }
 
-    fn name(&self, kind: &str) -> Result<String, getrandom::Error> {
+    fn id(&self, kind: &str) -> Result<String, getrandom::Error> {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;
         Ok(format!("{kind}_{}_{}", self.tag, hex(&random)))
     }
 }
 
-/// Two digits a byte.
+/// Lower-case hex, two digits a byte.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_share_the_tag_and_nothing_else() {
+    fn ids_share_the_tag_alone() {
         let ids = Ids::new().unwrap();
         let (a, b) = (ids.session().unwrap(), ids.call().unwrap());
         let parts = |name: &str| name.split('_').map(str::to_owned).collect::<Vec<_>>();

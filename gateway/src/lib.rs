@@ -1,11 +1,11 @@
 //! The realtime voice gateway.
 //!
-//! - [`transport`]: websocket and WebRTC lines
-//! - [`call`]: the task of one call, between a line, the realtime session and the engine
+//! - [`transport`]: websocket and WebRTC
+//! - [`call`]: the task of one call, between a transport, the realtime session and the engine
 //! - [`server`]: HTTP routes, admission, health, shutdown
-//! - [`auth`], [`admission`]: keys, and how much each caller may have
+//! - [`auth`], [`admission`]: keys, and limits of each caller
 //! - [`model`]: starts the engine with the embedded or a named checkpoint
-//! - [`config`], [`metrics`], [`ids`]: settings, what is counted, names
+//! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`cli`]: what the binary does besides serving
 //!
 //! Crates of their own: `repartee-protocol` (the wire), `repartee-realtime` (the realtime session as a state machine) and

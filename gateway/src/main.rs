@@ -17,8 +17,8 @@ use repartee::server::{BindError, Reloader, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-/// Exit code for what the person at the terminal can put right: a checkpoint, an address, a setting, an argument.
-const USAGE: u8 = 2;
+/// Exit code for errors of the user: a checkpoint, an address, a setting, an argument.
+const USER_ERROR: u8 = 2;
 
 /// Realtime voice gateway with its speech engine in the same process.
 #[derive(Debug, Parser)]
@@ -34,7 +34,7 @@ struct Cli {
 enum Action {
     /// Answer calls (what `repartee` alone does)
     Serve(Serve),
-    /// Say what is wrong with the settings, or print those that hold in the end
+    /// Check the settings, and print the effective ones
     Check(Serve),
     /// Put one spoken question to the model, without a server
     Ask(Ask),
@@ -81,12 +81,12 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 impl Settings {
-    /// What holds in the end; `listen` is from the command line.
+    /// The effective settings; `listen` is from the command line.
     fn load(&self, listen: Option<&str>) -> anyhow::Result<Config> {
         let mut set = self.set.clone();
         set.extend(listen.map(|listen| ("listen".to_owned(), listen.to_owned())));
         let config = load(self.config.as_deref(), |name| std::env::var(name).ok(), &set);
-        let mut config = config.map_err(|error| Correctable(error.into()))?;
+        let mut config = config.map_err(|error| UserError(error.into()))?;
         // Paths need not be text, settings are.
         config.model = self.model.clone().or(config.model);
         Ok(config)
@@ -94,10 +94,10 @@ impl Settings {
 }
 
 impl Serve {
-    /// The settings, and the key that `--lan` made.
+    /// The effective settings, and the key that `--lan` has generated.
     fn load(&self) -> anyhow::Result<(Config, Option<String>)> {
         let mut config = self.settings.load(self.listen.as_deref())?;
-        let mut made = None;
+        let mut generated = None;
         if self.lan {
             if config.listen.ip().is_loopback() {
                 config.listen.set_ip(Ipv4Addr::UNSPECIFIED.into());
@@ -106,18 +106,18 @@ impl Serve {
             if config.api_keys.is_empty() {
                 let key = lan::new_key().context("no random numbers")?;
                 config.api_keys = KeySet::parse(&key)?;
-                made = Some(key);
+                generated = Some(key);
             }
         }
-        config.check().map_err(|error| Correctable(error.into()))?;
-        Ok((config, made))
+        config.check().map_err(|error| UserError(error.into()))?;
+        Ok((config, generated))
     }
 }
 
-/// A failure that ends the command with [`USAGE`].
+/// An error of the user: ends the command with [`USER_ERROR`].
 #[derive(Debug, thiserror::Error)]
 #[error("{0:#}")]
-struct Correctable(anyhow::Error);
+struct UserError(anyhow::Error);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -132,7 +132,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("repartee: {error:#}");
-            if error.is::<Correctable>() { ExitCode::from(USAGE) } else { ExitCode::FAILURE }
+            if error.is::<UserError>() { ExitCode::from(USER_ERROR) } else { ExitCode::FAILURE }
         }
     }
 }
@@ -147,30 +147,30 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     let model = start_model(&config)?;
     config.card = model.card;
     let https = config.is_https();
-    if config.is_bare() {
+    if config.is_unencrypted() {
         tracing::warn!(
             "keys and speech cross the network unencrypted: set [tls], or listen for a proxy on this machine"
         );
     }
     let server = Server::bind(config, model.engine).await.map_err(|error| match error {
-        BindError::Config(_) | BindError::Listen { .. } | BindError::Tls(_) => Correctable(error.into()).into(),
+        BindError::Config(_) | BindError::Listen { .. } | BindError::Tls(_) => UserError(error.into()).into(),
         other => anyhow::Error::from(other),
     })?;
-    // Handlers first: a signal that comes while the URL is printed must find them.
+    // Handlers first, for signals that come while the URL is printed.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::spawn(reload(signal(SignalKind::hangup())?, serve.clone(), server.reloader()));
-    welcome(server.local_addr(), https, key.as_deref());
+    print_addresses(server.local_addr(), https, key.as_deref());
     let shutdown = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
             _ = terminate.recv() => {}
         }
-        tracing::info!("going down");
+        tracing::info!("shutting down");
     };
     server.run(shutdown).await.context("the server failed")
 }
 
-/// On each SIGHUP reads the settings again and takes their keys and certificate.
+/// On each SIGHUP reads the settings again and applies their keys and certificate.
 async fn reload(mut hangup: Signal, serve: Serve, reloader: Reloader) {
     while hangup.recv().await.is_some() {
         // With `--lan` keys and certificate are this start's own.
@@ -182,8 +182,8 @@ async fn reload(mut hangup: Signal, serve: Serve, reloader: Reloader) {
     }
 }
 
-/// Says where to call, and with which key if this start made it.
-fn welcome(listen: SocketAddr, https: bool, key: Option<&str>) {
+/// Prints where to call, and the key if this start has generated one.
+fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>) {
     let scheme = if https { "https" } else { "http" };
     let mut reached = lan::reached_at(listen);
     if reached.is_empty() {
@@ -201,7 +201,7 @@ fn welcome(listen: SocketAddr, https: bool, key: Option<&str>) {
 }
 
 fn start_model(config: &Config) -> anyhow::Result<model::Model> {
-    model::start(config.model.as_deref(), &config.engine).map_err(|error| Correctable(error.into()).into())
+    model::start(config.model.as_deref(), &config.engine).map_err(|error| UserError(error.into()).into())
 }
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
@@ -209,7 +209,7 @@ async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     let answered = ask(&*model.engine, &arguments.question, &arguments.answer, &mut out)
         .await
-        .map_err(|error| Correctable(error.into()))?;
+        .map_err(|error| UserError(error.into()))?;
     let Some((first_sound, rtf)) = answered.first_sound.zip(answered.rtf()) else {
         println!("The answer has no sound.");
         return Ok(());

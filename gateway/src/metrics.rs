@@ -1,4 +1,4 @@
-//! What the server counts, in the Prometheus text format. Times are in seconds; no label names a session.
+//! Metrics in the Prometheus text format. Times are in seconds; no label names a session.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use prometheus::{
 };
 use repartee_media::jitter::JitterStats;
 
-/// The parts of the time to the first sound, in their order.
+/// Parts of the time to first packet, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
     /// From the last voice to the end of the turn.
     Endpointing,
-    /// From the end of the turn until the engine took up the answer.
+    /// From the end of the turn until the engine accepted the response.
     Prefill,
     /// Until the first text token.
     FirstToken,
@@ -44,28 +44,28 @@ pub struct Metrics {
     registry: Registry,
     /// Calls that are running.
     pub active: IntGauge,
-    /// Time from the end of the caller's turn to the first audible sound of the answer.
+    /// Time from the end of the caller's turn to the first audible packet of the response.
     pub ttfp: Histogram,
     stages: HistogramVec,
-    /// Answers by how they ended.
+    /// Responses by how they ended.
     pub turns: IntCounterVec,
-    /// Answers begun in a pause, by what the pause was: `confirmed` (the turn's end) or `taken_back`.
-    pub suspected: IntCounterVec,
+    /// Speculations by outcome: `committed` or `aborted`.
+    pub speculations: IntCounterVec,
     /// Errors sent to clients, by code.
     pub errors: IntCounterVec,
-    /// Times that the playout clock found nothing to play within an answer.
+    /// Times that the playout clock found nothing to play within a response.
     pub underruns: IntCounter,
-    /// Requests for calls that were refused, by reason: `full`, `key`, `address`, `pace`, `unauthorized`, `draining`.
+    /// Requests for calls that were refused, by reason: `full`, `key`, `address`, `rate`, `unauthorized`, `draining`.
     pub refused: IntCounterVec,
     /// Connections that are open, websockets not included.
     pub connections: IntGauge,
     /// Sessions that the engine has room for.
     pub slots: IntGauge,
-    /// What happens between callers and us over WebRTC.
+    /// Network quality of WebRTC calls.
     pub network: Network,
 }
 
-/// What happens between callers and us over WebRTC.
+/// Network quality of WebRTC calls.
 #[derive(Debug)]
 pub struct Network {
     round_trip: Histogram,
@@ -74,7 +74,7 @@ pub struct Network {
     packets: IntCounterVec,
     dropped: IntCounterVec,
     /// Times that a caller's address changed within a call.
-    pub moves: IntCounter,
+    pub address_changes: IntCounter,
 }
 
 impl Network {
@@ -88,14 +88,14 @@ impl Network {
             "Share of our packets that a caller missed between two of its reports",
         );
         let dropped = Opts::new("repartee_udp_dropped_total", "Datagrams of calls that were dropped, by reason");
-        let packets = Opts::new("repartee_rtp_packets_total", "Packets of callers' voices by what became of them");
+        let packets = Opts::new("repartee_rtp_packets_total", "Audio packets of callers by what became of them");
         Ok(Self {
             round_trip: seconds("repartee_round_trip_seconds", "Round trip to callers, at each of their reports")?,
             jitter: seconds("repartee_rtp_jitter_seconds", "Jitter of our packets that callers report")?,
             loss: Histogram::with_opts(loss.buckets(vec![0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5]))?,
             packets: IntCounterVec::new(packets, &["fate"])?,
             dropped: IntCounterVec::new(dropped, &["reason"])?,
-            moves: IntCounter::new(
+            address_changes: IntCounter::new(
                 "repartee_address_changes_total",
                 "Times that a caller's address changed within a call",
             )?,
@@ -108,7 +108,7 @@ impl Network {
         registry.register(Box::new(self.loss.clone()))?;
         registry.register(Box::new(self.packets.clone()))?;
         registry.register(Box::new(self.dropped.clone()))?;
-        registry.register(Box::new(self.moves.clone()))
+        registry.register(Box::new(self.address_changes.clone()))
     }
 
     /// Counts what a caller's report says; the loss is a share, 0 to 1.
@@ -123,13 +123,13 @@ impl Network {
         observe(&self.loss, loss);
     }
 
-    /// So many datagrams were dropped for this reason since the start.
+    /// Sets the number of datagrams dropped for this reason since the start.
     pub fn dropped(&self, reason: &str, total: u64) {
         let counter = self.dropped.with_label_values(&[reason]);
         counter.inc_by(total.saturating_sub(counter.get()));
     }
 
-    /// Counts packets of a caller's voice since `before`.
+    /// Counts a caller's audio packets since `before`.
     pub fn received(&self, before: &JitterStats, now: &JitterStats) {
         for (fate, before, now) in [
             ("played", before.released, now.released),
@@ -147,33 +147,30 @@ impl Network {
 }
 
 impl Metrics {
-    /// Buckets are multiples of the model's codec `frame`, for that is the grain of everything here.
+    /// New metrics; histogram buckets are multiples of the duration of a codec frame.
     pub fn new(frame: Duration) -> Result<Self, prometheus::Error> {
         let frame = frame.as_secs_f64();
         let buckets: Vec<f64> =
             [0.125, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0].map(|n| n * frame).to_vec();
         let ttfp = HistogramOpts::new(
             "repartee_ttfp_seconds",
-            "Time from the end of the caller's turn to the first audible sound of the answer",
+            "Time from the end of the caller's turn to the first audible packet of the response",
         );
-        let stages = HistogramOpts::new("repartee_stage_seconds", "Parts of the time to the first sound");
+        let stages = HistogramOpts::new("repartee_stage_seconds", "Parts of the time to first packet");
         let metrics = Self {
             registry: Registry::new(),
             active: IntGauge::new("repartee_active_sessions", "Calls that are running")?,
             ttfp: Histogram::with_opts(ttfp.buckets(buckets.clone()))?,
             stages: HistogramVec::new(stages.buckets(buckets), &["stage"])?,
-            turns: IntCounterVec::new(Opts::new("repartee_turns_total", "Answers by how they ended"), &["status"])?,
-            suspected: IntCounterVec::new(
-                Opts::new(
-                    "repartee_suspected_ends_total",
-                    "Answers begun in a pause, by whether it was the turn's end",
-                ),
+            turns: IntCounterVec::new(Opts::new("repartee_turns_total", "Responses by how they ended"), &["status"])?,
+            speculations: IntCounterVec::new(
+                Opts::new("repartee_speculations_total", "Speculations by outcome: committed or aborted"),
                 &["outcome"],
             )?,
             errors: IntCounterVec::new(Opts::new("repartee_errors_total", "Errors sent to clients"), &["code"])?,
             underruns: IntCounter::new(
                 "repartee_underruns_total",
-                "Times that the playout clock found nothing to play within an answer",
+                "Times that the playout clock found nothing to play within a response",
             )?,
             refused: IntCounterVec::new(
                 Opts::new("repartee_refused_total", "Requests for calls that were refused"),
@@ -187,7 +184,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.ttfp.clone()))?;
         metrics.registry.register(Box::new(metrics.stages.clone()))?;
         metrics.registry.register(Box::new(metrics.turns.clone()))?;
-        metrics.registry.register(Box::new(metrics.suspected.clone()))?;
+        metrics.registry.register(Box::new(metrics.speculations.clone()))?;
         metrics.registry.register(Box::new(metrics.errors.clone()))?;
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
         metrics.registry.register(Box::new(metrics.refused.clone()))?;
@@ -197,12 +194,12 @@ impl Metrics {
         Ok(metrics)
     }
 
-    /// Counts one part of a time to the first sound.
+    /// Counts one part of a time to first packet.
     pub fn stage(&self, stage: Stage, duration: Duration) {
         self.stages.with_label_values(&[stage.label()]).observe(duration.as_secs_f64());
     }
 
-    /// All of it as text.
+    /// All metrics as text.
     pub fn render(&self) -> Result<String, prometheus::Error> {
         let mut text = Vec::new();
         TextEncoder::new().encode(&self.registry.gather(), &mut text)?;

@@ -1,4 +1,4 @@
-//! Which checkpoint is served: a folder, or the demo that is part of the binary.
+//! Loads the served checkpoint: a folder, or the embedded demo.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use repartee_engine::{Engine, EngineConfig, Source, StartError};
 use repartee_engine_api::SpeechEngine;
 
-/// The file in which a checkpoint says, as JSON, what people may ask of it: `name`, `ask` (questions), `note`, and
-/// `remembers` (whether it was trained on more than one turn). Every field may be missing, and so may the file.
+/// File name of a checkpoint's card: JSON with `name`, `ask` (questions), `note`, and `remembers` (whether it was trained on
+/// more than one turn). Every field may be missing, and so may the file.
 pub const CARD: &str = "repartee.json";
 
 macro_rules! demo_files {
@@ -27,11 +27,11 @@ static DEMO: &[(&str, &[u8])] = demo_files![
 ];
 static DEMO_CARD: &str = include_str!("../../models/demo/repartee.json");
 
-/// A model that is ready to answer.
+/// A model that is loaded and warm.
 pub struct Model {
     /// The engine that runs it.
     pub engine: Arc<dyn SpeechEngine>,
-    /// What it says of itself; see [`CARD`].
+    /// Its card, see [`CARD`].
     pub card: Option<String>,
 }
 
@@ -45,7 +45,7 @@ pub fn start(folder: Option<&Path>, config: &EngineConfig) -> Result<Model, Star
     Ok(Model { engine: Arc::new(engine), card })
 }
 
-/// The card of a checkpoint, unless there is none. A broken one is no reason not to serve the model.
+/// The card of a checkpoint; `None` if there is none or it is not JSON.
 fn read_card(folder: &Path) -> Option<String> {
     let path = folder.join(CARD);
     let card = std::fs::read_to_string(&path).ok()?;

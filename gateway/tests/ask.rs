@@ -25,7 +25,7 @@ fn write(path: &std::path::Path, spec: hound::WavSpec, frames: usize) {
 }
 
 #[tokio::test]
-async fn a_wav_of_any_kind_is_answered_with_one_that_plays() {
+async fn any_wav_gets_a_playable_answer() {
     let folder = tempfile::tempdir().unwrap();
     let (question, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
     let int = hound::SampleFormat::Int;
@@ -55,7 +55,7 @@ async fn a_wav_of_any_kind_is_answered_with_one_that_plays() {
 }
 
 #[tokio::test]
-async fn what_is_no_question_is_said() {
+async fn a_bad_question_is_a_typed_error() {
     let folder = tempfile::tempdir().unwrap();
     let (question, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
     let engine = ScriptedEngine::new(Script::default());

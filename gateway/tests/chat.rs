@@ -61,7 +61,7 @@ fn assert_tone(samples: &[f32]) {
 }
 
 #[tokio::test]
-async fn a_spoken_question_is_answered_with_a_wav_file() {
+async fn a_spoken_question_gets_a_wav_answer() {
     let server = Running::start(Script::default()).await;
     for format in [Some("wav"), None] {
         let reply = complete(&server, &spoken(format)).await;
@@ -87,7 +87,7 @@ async fn a_spoken_question_is_answered_with_a_wav_file() {
 }
 
 #[tokio::test]
-async fn an_answer_is_streamed_as_it_is_made() {
+async fn a_response_is_streamed_in_chunks() {
     let server = Running::start(Script::default()).await;
     let mut request = spoken(Some("pcm16"));
     request["stream"] = json!(true);
@@ -110,7 +110,7 @@ async fn an_answer_is_streamed_as_it_is_made() {
 }
 
 #[tokio::test]
-async fn text_is_answered_with_text_and_the_conversation_so_far_is_told() {
+async fn text_gets_text_with_the_whole_history() {
     let server = Running::start(Script::default()).await;
     let mut request = json!({
         "model": "scripted", "temperature": 0, "seed": 5, "max_completion_tokens": 9, "tools": [], "user": "me",
@@ -141,7 +141,7 @@ async fn text_is_answered_with_text_and_the_conversation_so_far_is_told() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_served_is_refused_by_its_field_and_takes_no_place() {
+async fn bad_requests_are_refused_without_a_slot() {
     let server = Running::start(Script::default()).await;
     let user = |content: Value| json!([{"role": "user", "content": content}]);
     let sound = |data: &str, format: &str| {
@@ -175,7 +175,7 @@ async fn what_cannot_be_served_is_refused_by_its_field_and_takes_no_place() {
 }
 
 #[tokio::test]
-async fn a_full_server_and_a_missing_key_are_said_before_anything_is_read() {
+async fn capacity_and_key_are_checked_first() {
     let server = Running::start(Script { slots: 0, ..Script::default() }).await;
     let reply = complete(&server, &json!({})).await;
     assert_eq!((reply.status, &*reply.code()), (503, "session_limit_reached"));
@@ -187,7 +187,7 @@ async fn a_full_server_and_a_missing_key_are_said_before_anything_is_read() {
 }
 
 #[tokio::test]
-async fn a_failure_of_the_engine_is_an_error_whole_or_streamed() {
+async fn an_engine_failure_is_an_error() {
     let failure = Some(SessionError::NotFinite { stage: "talker" });
     let server = Running::start(Script { failure, ..Script::default() }).await;
     let mut request = spoken(None);
@@ -201,7 +201,7 @@ async fn a_failure_of_the_engine_is_an_error_whole_or_streamed() {
 }
 
 #[tokio::test]
-async fn whoever_goes_away_frees_the_session() {
+async fn a_disconnect_frees_the_session() {
     let gate = Some(Arc::new(Semaphore::new(1)));
     let server = Running::start(Script { gate, ..Script::default() }).await;
     for stream in [false, true] {
@@ -222,7 +222,7 @@ async fn whoever_goes_away_frees_the_session() {
 }
 
 #[tokio::test]
-async fn whoever_stops_reading_is_closed_and_freed() {
+async fn a_stalled_reader_is_closed() {
     // More sound than any socket buffer holds.
     let script = Script { frames: 20_000, ..Script::default() };
     let server = Running::start_with(script, |config| config.stalled_after = Duration::from_millis(200)).await;
@@ -238,7 +238,7 @@ async fn whoever_stops_reading_is_closed_and_freed() {
 
 /// Every command is taken in order, also when there are far more than the session's queue holds.
 #[tokio::test]
-async fn a_long_conversation_is_told_whole() {
+async fn a_long_history_is_submitted_whole() {
     let server = Running::start(Script::default()).await;
     let messages: Vec<_> = (0..1_000).map(|n| json!({"role": "user", "content": format!("{n}")})).collect();
     let answer = complete(&server, &json!({"messages": messages})).await.json();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use repartee::transport::webrtc::{Call, CallEvent, WebRtcSettings, offer};
+use repartee::transport::webrtc::{Call, PeerEvent, WebRtcSettings, offer};
 use repartee_media::opus::FRAME;
 use repartee_testkit::scripted::Script;
 use serde_json::json;
@@ -50,14 +50,14 @@ async fn dial(server: &Running) -> (Call, String) {
     (dialing.accept(body).await.unwrap(), location)
 }
 
-async fn until(call: &mut Call, wanted: impl Fn(&CallEvent) -> bool) {
+async fn until(call: &mut Call, wanted: impl Fn(&PeerEvent) -> bool) {
     let found = async { while !call.events.recv().await.is_some_and(|event| wanted(&event)) {} };
     timeout(PATIENCE, found).await.expect("in time");
 }
 
 /// Comes, gets as far as `stage`, and vanishes.
 async fn visit(server: &Running, stage: usize) {
-    let is_open = |event: &CallEvent| *event == CallEvent::ChannelOpen;
+    let is_open = |event: &PeerEvent| *event == PeerEvent::ChannelOpen;
     match stage {
         // Half a request.
         0 => {
@@ -92,7 +92,7 @@ async fn visit(server: &Running, stage: usize) {
                 call.send_audio(Bytes::from_static(&[0x08, 1, 2, 3]), FRAME).await.unwrap();
             }
             call.send_message(r#"{"type": "response.create"}"#).await.unwrap();
-            until(&mut call, |event| matches!(event, CallEvent::Audio { .. })).await;
+            until(&mut call, |event| matches!(event, PeerEvent::Audio { .. })).await;
         }
         8 => {
             let (mut call, location) = dial(server).await;
@@ -104,7 +104,7 @@ async fn visit(server: &Running, stage: usize) {
             let (mut call, location) = dial(server).await;
             until(&mut call, is_open).await;
             assert_eq!(post(server, &format!("{location}/hangup"), "").await.0, 200);
-            until(&mut call, |event| *event == CallEvent::Closed).await;
+            until(&mut call, |event| *event == PeerEvent::Closed).await;
         }
     }
 }
@@ -177,12 +177,12 @@ async fn settle(sockets_at_most: usize, tasks_at_most: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn callers_who_vanish_at_any_stage_leave_nothing_behind() {
+async fn vanishing_callers_leave_nothing_behind() {
     churn(50).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes minutes: for the long suite"]
-async fn five_hundred_callers_who_vanish_at_any_stage_leave_nothing_behind() {
+async fn five_hundred_vanishing_callers_leave_nothing_behind() {
     churn(500).await;
 }

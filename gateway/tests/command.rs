@@ -25,25 +25,25 @@ fn a_public_address_is_refused() {
 }
 
 #[test]
-fn what_is_no_checkpoint_is_refused_by_name() {
+fn a_missing_checkpoint_is_named() {
     refused(&["serve", "--model", "/no/such/folder"], &["/no/such/folder"]);
     refused(&["ask", "a.wav", "b.wav", "--model", "/no/such/folder"], &["/no/such/folder"]);
 }
 
 #[test]
-fn a_question_that_is_not_there_is_said() {
+fn a_missing_question_is_named() {
     refused(&["ask", "/no/such/question.wav", "answer.wav"], &["/no/such/question.wav"]);
 }
 
 #[test]
-fn an_address_in_use_is_said() {
+fn an_address_in_use_is_named() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     refused(&["--listen", &address], &[&address]);
 }
 
 #[test]
-fn check_prints_the_settings_that_hold_in_the_end() {
+fn check_prints_the_effective_settings() {
     let output = repartee(&["check", "--set", "limits.calls_per_key=7", "--listen", "127.0.0.1:9999"]);
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{said}");
@@ -53,7 +53,7 @@ fn check_prints_the_settings_that_hold_in_the_end() {
 }
 
 #[test]
-fn check_refuses_what_the_server_would_refuse() {
+fn check_refuses_bad_settings() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("repartee.toml");
     let path = file.to_str().unwrap();
@@ -67,7 +67,7 @@ fn check_refuses_what_the_server_would_refuse() {
 }
 
 #[test]
-fn for_the_local_network_it_makes_a_key_and_a_certificate_and_a_code_to_scan() {
+fn lan_prints_key_and_qr_code() {
     let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))
         .args(["--lan", "--listen", "127.0.0.1:0"])
         .stdout(Stdio::piped())
@@ -85,7 +85,7 @@ fn for_the_local_network_it_makes_a_key_and_a_certificate_and_a_code_to_scan() {
 }
 
 #[test]
-fn told_to_it_reads_its_keys_again() {
+fn sighup_reloads_the_keys() {
     let folder = tempfile::tempdir().unwrap();
     let keys = folder.path().join("keys");
     std::fs::write(&keys, "the-first-of-the-keys\n").unwrap();
@@ -111,7 +111,7 @@ fn told_to_it_reads_its_keys_again() {
 }
 
 #[test]
-fn it_prints_its_address_and_ends_well_when_told_to() {
+fn signals_end_it_cleanly() {
     for signal in ["-TERM", "-INT"] {
         let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))
             .args(["--listen", "127.0.0.1:0"])

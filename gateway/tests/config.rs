@@ -75,7 +75,7 @@ fn the_example_has_every_setting_with_its_default() {
 }
 
 #[test]
-fn the_environment_is_above_the_file_and_the_command_line_above_both() {
+fn environment_overrides_file_and_arguments_override_both() {
     let file = file("drain_s = 1\nping_every_s = 1\nstalled_after_s = 1\n[limits]\ncalls_per_key = 1\n");
     let environment = |name: &str| match name {
         "REPARTEE_PING_EVERY_S" => Some("2.5".into()),
@@ -98,7 +98,7 @@ fn the_environment_is_above_the_file_and_the_command_line_above_both() {
 }
 
 #[test]
-fn what_does_not_fit_is_said_by_its_path_and_source() {
+fn bad_settings_name_path_and_source() {
     let wrong = |text: &str| load(Some(&file(text).path), nothing, &[]).unwrap_err().to_string();
     for (text, words) in [
         ("lisen = \"127.0.0.1:1\"", vec!["repartee.toml", "lisen"]),
@@ -128,7 +128,7 @@ fn what_does_not_fit_is_said_by_its_path_and_source() {
 }
 
 #[test]
-fn keys_come_from_a_file_and_the_environment_and_are_never_shown() {
+fn keys_are_loaded_and_never_printed() {
     let keys = file("# ours\nphone key-of-the-phone-1\n");
     let settings = file(&format!("[keys]\nfile = {:?}\n", keys.path));
     let environment = |name: &str| match name {
@@ -150,7 +150,7 @@ fn keys_come_from_a_file_and_the_environment_and_are_never_shown() {
 }
 
 #[test]
-fn what_is_printed_can_be_read_again() {
+fn printed_settings_load_again() {
     let text =
         "[limits]\ncalls_per_key = 9\n[browser]\norigins = [\"https://a.example\"]\n[webrtc]\nreceiver_buffer_s = 0.08";
     let config = load(Some(&file(text).path), nothing, &[]).unwrap();
@@ -158,7 +158,7 @@ fn what_is_printed_can_be_read_again() {
 }
 
 #[test]
-fn settings_that_contradict_each_other_are_refused() {
+fn contradictory_settings_are_refused() {
     let refused = |text: &str| load(Some(&file(text).path), nothing, &[]).unwrap().check().unwrap_err();
     for (text, path) in [
         ("ping_every_s = 0", "ping_every_s"),

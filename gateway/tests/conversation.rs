@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use common::{Running, find, kinds, question, silence};
 
 #[tokio::test]
-async fn a_function_is_called_and_its_result_is_spoken() {
+async fn a_function_result_is_spoken() {
     let call = Some(("weather".to_owned(), vec!["{\"city\": ".to_owned(), "\"Oslo\"}".to_owned()]));
     let server = Running::start(Script { call, ..Script::default() }).await;
     let mut client = server.connect().await;
@@ -37,7 +37,7 @@ async fn a_function_is_called_and_its_result_is_spoken() {
 }
 
 #[tokio::test]
-async fn an_answer_outside_of_the_conversation_comes_beside_the_one_being_made() {
+async fn an_out_of_band_response_runs_in_parallel() {
     let gate = Arc::new(Semaphore::new(1));
     let server = Running::start(Script { gate: Some(gate.clone()), ..Script::default() }).await;
     let mut client = server.connect().await;
@@ -61,7 +61,7 @@ async fn an_answer_outside_of_the_conversation_comes_beside_the_one_being_made()
 }
 
 #[tokio::test]
-async fn an_answer_begun_in_a_pause_is_taken_back_when_the_caller_goes_on() {
+async fn a_speculation_is_aborted_when_speech_resumes() {
     let answers =
         ["First.", "Second."].map(|text| Scripted { text: Some(text.into()), frames: 2, hold: None }).to_vec();
     let server = Running::start(Script { answers, ..Script::default() }).await;
@@ -85,7 +85,7 @@ async fn an_answer_begun_in_a_pause_is_taken_back_when_the_caller_goes_on() {
     assert_eq!(count(|command| matches!(command, Command::CommitSpeculation { .. })), 1);
     assert_eq!(count(|command| matches!(command, Command::Respond(_))), 0);
     let (_, metrics) = server.get("/metrics").await;
-    assert!(metrics.contains("repartee_suspected_ends_total{outcome=\"confirmed\"} 1"), "{metrics}");
+    assert!(metrics.contains("repartee_speculations_total{outcome=\"committed\"} 1"), "{metrics}");
     // The same sound without suspicion has one answer, too, to the same turn.
     let (start, end) =
         (find(&events, "input_audio_buffer.speech_started"), find(&events, "input_audio_buffer.speech_stopped"));
@@ -99,7 +99,7 @@ async fn an_answer_begun_in_a_pause_is_taken_back_when_the_caller_goes_on() {
 }
 
 #[tokio::test]
-async fn semantic_turn_detection_waits_as_eagerly_as_it_is_told() {
+async fn eagerness_sets_the_endpointing_delay() {
     let server = Running::start(Script::default()).await;
     let mut ends = Vec::new();
     for eagerness in ["high", "medium", "low"] {
@@ -117,7 +117,7 @@ async fn semantic_turn_detection_waits_as_eagerly_as_it_is_told() {
 }
 
 #[tokio::test]
-async fn a_caller_who_says_nothing_is_spoken_to() {
+async fn the_idle_timeout_triggers_a_response() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     let detection = json!({"type": "server_vad", "idle_timeout_ms": 5_000});

@@ -124,7 +124,7 @@ async fn opus_goes_both_ways_in_binary_messages() {
 }
 
 #[tokio::test]
-async fn an_answer_may_be_written_in_a_format_of_its_own() {
+async fn a_response_may_set_its_own_format() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     let output = json!({"format": {"type": "audio/pcmu"}});

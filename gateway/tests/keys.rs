@@ -47,7 +47,7 @@ fn refusal<T>(dialled: Result<T, Error>) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn without_the_key_nothing_is_done() {
+async fn every_route_needs_the_key() {
     let server = guarded().await;
     for path in ["/v1/models", "/metrics", "/v1/realtime"] {
         let reply = get(&server, path, None).await;
@@ -70,7 +70,7 @@ async fn without_the_key_nothing_is_done() {
 }
 
 #[tokio::test]
-async fn the_key_opens_the_server_as_a_header_or_as_a_browsers_subprotocol() {
+async fn keys_come_as_header_or_subprotocol() {
     let server = guarded().await;
     assert_eq!(get(&server, "/v1/models", Some(KEY)).await.status, 200);
     assert_eq!(get(&server, "/metrics", Some(KEY)).await.status, 200);
@@ -84,7 +84,7 @@ async fn the_key_opens_the_server_as_a_header_or_as_a_browsers_subprotocol() {
 }
 
 #[tokio::test]
-async fn keys_change_while_calls_go_on() {
+async fn keys_are_replaced_during_calls() {
     let server = guarded().await;
     let mut call = server.dial_with(&[("authorization", &bearer(KEY))]).await.unwrap();
     call.expect("session.created").await;
@@ -112,7 +112,7 @@ async fn metrics_can_be_left_open() {
 }
 
 #[tokio::test]
-async fn an_ephemeral_key_opens_calls_with_its_configuration_and_nothing_else() {
+async fn an_ephemeral_key_opens_configured_calls_alone() {
     let server = guarded().await;
     let session = json!({
         "type": "realtime", "instructions": "Answer like a pirate.", "audio": {"output": {"voice": "bob"}},
@@ -144,7 +144,7 @@ async fn an_ephemeral_key_opens_calls_with_its_configuration_and_nothing_else() 
 }
 
 #[tokio::test]
-async fn calls_with_an_ephemeral_key_count_for_the_key_that_asked_for_it() {
+async fn ephemeral_calls_count_for_the_issuing_key() {
     let server = Running::start_with(Script::default(), |config| {
         keyed(config);
         config.limits.calls_per_key = 1;
@@ -163,7 +163,7 @@ async fn calls_with_an_ephemeral_key_count_for_the_key_that_asked_for_it() {
 }
 
 #[tokio::test]
-async fn an_ephemeral_key_that_was_never_given_out_is_refused_even_where_no_key_is_needed() {
+async fn a_forged_ephemeral_key_is_always_refused() {
     let server = Running::start(Script::default()).await;
     let reply = client_secret(&server, "anything", &json!({})).await;
     let value = reply.json()["value"].as_str().unwrap().to_owned();
@@ -177,7 +177,7 @@ async fn an_ephemeral_key_that_was_never_given_out_is_refused_even_where_no_key_
 }
 
 #[tokio::test]
-async fn a_client_secret_that_makes_no_sense_is_refused_by_its_field() {
+async fn a_bad_client_secret_is_refused_by_field() {
     let server = guarded().await;
     for (body, param) in [
         (json!({"expires_after": {"seconds": 9}}), "expires_after.seconds"),
@@ -200,7 +200,7 @@ async fn a_client_secret_that_makes_no_sense_is_refused_by_its_field() {
 }
 
 #[tokio::test]
-async fn models_that_clients_ask_for_are_listed_or_named_as_missing() {
+async fn models_are_listed_or_named_as_missing() {
     let server = Running::start(Script::default()).await;
     let list = get(&server, "/v1/models", None).await.json();
     assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("scripted")));
@@ -225,7 +225,7 @@ async fn preflight(server: &Running, path: &str, origin: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn listed_pages_and_those_of_the_callers_machine_may_call_and_read_the_location() {
+async fn listed_and_loopback_origins_may_call() {
     let server = Running::start_with(Script::default(), |config| {
         keyed(config);
         config.browser.origins = vec!["https://app.example".into()];
@@ -249,7 +249,7 @@ async fn listed_pages_and_those_of_the_callers_machine_may_call_and_read_the_loc
 }
 
 #[tokio::test]
-async fn pages_of_other_sites_may_not_call() {
+async fn other_origins_may_not_call() {
     let server = Running::start(Script::default()).await;
     for path in [CALLS, "/v1/realtime/client_secrets", "/v1/models"] {
         let reply = preflight(&server, path, "https://evil.example").await;
@@ -265,7 +265,7 @@ async fn pages_of_other_sites_may_not_call() {
 }
 
 #[tokio::test]
-async fn the_servers_own_page_may_call() {
+async fn the_servers_own_origin_may_call() {
     let server = Running::start(Script::default()).await;
     let own = format!("http://{}", server.address);
     let mut client = server.dial_with(&[("origin", &own)]).await.unwrap();

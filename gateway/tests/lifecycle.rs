@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use repartee::config::{Config, ConfigError};
 use repartee::server::{BindError, Server};
-use repartee::transport::webrtc::{CallEvent, WebRtcSettings, offer};
+use repartee::transport::webrtc::{PeerEvent, WebRtcSettings, offer};
 use repartee_media::opus::OpusDecoder;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
@@ -19,7 +19,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 use common::{Running, find, question};
 
 #[tokio::test]
-async fn a_full_server_says_so_at_once() {
+async fn a_full_server_refuses_at_once() {
     let server = Running::start(Script { slots: 1, ..Script::default() }).await;
     let first = server.connect().await;
     let Err(Error::Http(response)) = server.dial().await else { panic!("a full server lets nobody in") };
@@ -33,7 +33,7 @@ async fn a_full_server_says_so_at_once() {
 }
 
 #[tokio::test]
-async fn a_caller_who_vanishes_in_the_middle_of_an_answer_frees_everything() {
+async fn vanishing_within_a_response_frees_everything() {
     let gate = Arc::new(Semaphore::new(1));
     let server = Running::start(Script { gate: Some(gate), ..Script::default() }).await;
     let mut client = server.connect().await;
@@ -46,7 +46,7 @@ async fn a_caller_who_vanishes_in_the_middle_of_an_answer_frees_everything() {
 }
 
 #[tokio::test]
-async fn a_caller_who_hangs_up_frees_everything() {
+async fn hanging_up_frees_everything() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     client.socket.close(None).await.unwrap();
@@ -55,7 +55,7 @@ async fn a_caller_who_hangs_up_frees_everything() {
 }
 
 #[tokio::test]
-async fn a_caller_who_stops_reading_is_closed_and_freed() {
+async fn a_stalled_caller_is_closed() {
     // More sound than any socket buffer holds, for a client that never reads it.
     let script = Script { frames: 20_000, ..Script::default() };
     let server = Running::start_with(script, |config| config.stalled_after = Duration::from_millis(300)).await;
@@ -72,7 +72,7 @@ async fn a_caller_who_stops_reading_is_closed_and_freed() {
 }
 
 #[tokio::test]
-async fn a_session_whose_engine_fails_is_closed_and_others_are_not() {
+async fn an_engine_failure_closes_one_session() {
     let failure = repartee_engine_api::SessionError::NotFinite { stage: "talker" };
     let server = Running::start(Script { failure: Some(failure), ..Script::default() }).await;
     let mut client = server.connect().await;
@@ -88,7 +88,7 @@ async fn a_session_whose_engine_fails_is_closed_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn going_down_says_good_bye() {
+async fn shutdown_closes_every_call() {
     let mut server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     server.stop();
@@ -110,7 +110,7 @@ async fn in_the_middle_of_an_answer(drain: Duration) -> (Running, common::Client
 }
 
 #[tokio::test]
-async fn going_down_lets_a_turn_end_and_nothing_new_begin() {
+async fn draining_ends_turns_and_refuses_calls() {
     let (mut server, mut client, gate) = in_the_middle_of_an_answer(common::PATIENCE).await;
     let mut idle = server.connect().await;
     server.stop();
@@ -133,7 +133,7 @@ async fn going_down_lets_a_turn_end_and_nothing_new_begin() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn going_down_lets_an_answer_be_heard_to_its_end() {
+async fn draining_plays_a_response_out() {
     let mut server = Running::start(Script::default()).await;
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let headers = [("content-type", "application/sdp")];
@@ -145,12 +145,12 @@ async fn going_down_lets_an_answer_be_heard_to_its_end() {
     loop {
         let event = tokio::time::timeout(common::PATIENCE, call.events.recv()).await.expect("an event in time");
         let event: Value = match event.unwrap() {
-            CallEvent::Message(text) => serde_json::from_str(&text).unwrap(),
-            CallEvent::Audio { payload, .. } => {
+            PeerEvent::Message(text) => serde_json::from_str(&text).unwrap(),
+            PeerEvent::Audio { payload, .. } => {
                 heard.extend(decoder.decode(&payload).unwrap());
                 continue;
             }
-            CallEvent::Closed => break,
+            PeerEvent::Closed => break,
             _ => continue,
         };
         match event["type"].as_str().unwrap() {
@@ -173,7 +173,7 @@ async fn going_down_lets_an_answer_be_heard_to_its_end() {
 }
 
 #[tokio::test]
-async fn a_turn_that_does_not_end_does_not_keep_the_server_from_ending() {
+async fn draining_has_a_deadline() {
     let (mut server, mut client, _gate) = in_the_middle_of_an_answer(Duration::from_millis(100)).await;
     server.stop();
     let farewell = loop {

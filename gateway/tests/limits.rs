@@ -26,7 +26,7 @@ fn refusal<T>(dialled: Result<T, Error>) -> (u16, String, u64) {
 }
 
 #[tokio::test]
-async fn one_caller_cannot_take_every_slot() {
+async fn calls_per_address_are_limited() {
     let server = Running::start_with(Script::default(), |config| config.limits.calls_per_address = 2).await;
     let first = server.dial_with(&PHONE).await.unwrap();
     let _second = server.dial_with(&PHONE).await.unwrap();
@@ -43,7 +43,7 @@ async fn one_caller_cannot_take_every_slot() {
 }
 
 #[tokio::test]
-async fn asking_too_fast_is_refused_with_the_time_to_wait() {
+async fn the_rate_limit_gives_retry_after() {
     let server = Running::start_with(Script::default(), |config| config.limits.opens_per_minute = 3).await;
     let secret = async || send(server.address, "POST", "/v1/realtime/client_secrets", &PHONE, b"").await;
     for _ in 0..3 {
@@ -67,7 +67,7 @@ async fn a_full_server_says_when_to_try_again() {
 }
 
 #[tokio::test]
-async fn a_request_that_never_ends_is_given_up() {
+async fn unfinished_requests_time_out() {
     let patience = Duration::from_millis(200);
     let server = Running::start_with(Script::default(), |config| config.limits.request = patience).await;
     // A head that stops in the middle: the connection is closed.
@@ -85,7 +85,7 @@ async fn a_request_that_never_ends_is_given_up() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait_for_room() {
+async fn excess_connections_wait() {
     let server = Running::start_with(Script::default(), |config| {
         config.limits.connections = 1;
         config.limits.request = Duration::from_millis(300);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use repartee::auth::KeySet;
 use repartee::config::{Config, Secret};
-use repartee::transport::webrtc::{Call, CallEvent, WebRtcSettings, offer};
+use repartee::transport::webrtc::{Call, PeerEvent, WebRtcSettings, offer};
 use repartee_engine_api::SessionError;
 use repartee_testkit::scripted::Script;
 use serde_json::json;
@@ -108,8 +108,8 @@ async fn webrtc(server: &Running) -> Vec<String> {
 async fn until(call: &mut Call, kind: &str) {
     loop {
         match tokio::time::timeout(PATIENCE, call.events.recv()).await.expect("an event in time").unwrap() {
-            CallEvent::Message(text) if text.contains(kind) => return,
-            CallEvent::Closed => panic!("closed before {kind}"),
+            PeerEvent::Message(text) if text.contains(kind) => return,
+            PeerEvent::Closed => panic!("closed before {kind}"),
             _ => {}
         }
     }
@@ -125,7 +125,7 @@ fn secrets_of(sdp: &str) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn planted_secrets_are_not_in_the_log() {
+async fn planted_secrets_are_not_logged() {
     let log = Log::default();
     let filter = EnvFilter::new("warn,repartee=trace,repartee_engine=trace");
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(log.clone()).with_ansi(false).init();

@@ -120,7 +120,7 @@ async fn keyed() -> Running {
 }
 
 #[tokio::test]
-async fn a_turn_over_a_websocket_from_the_proxys_own_page() {
+async fn a_websocket_turn_works_through_the_proxy() {
     let proxied = Proxied::start(keyed().await).await;
     let mut request = format!("wss://{NAME}/v1/realtime").into_client_request().unwrap();
     let protocols = format!("realtime, openai-insecure-api-key.{KEY}");
@@ -145,7 +145,7 @@ async fn a_turn_over_a_websocket_from_the_proxys_own_page() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_scheme_or_name_may_not_call() {
+async fn other_origins_are_refused_behind_the_proxy() {
     let proxied = Proxied::start(keyed().await).await;
     for (origin, status) in [("https://voice.example", 200), ("http://voice.example", 403), ("https://a.example", 403)]
     {
@@ -155,7 +155,7 @@ async fn a_page_of_another_scheme_or_name_may_not_call() {
 }
 
 #[tokio::test]
-async fn limits_count_the_caller_and_not_the_proxy() {
+async fn limits_count_clients_behind_the_proxy() {
     let server = Running::start_with(Script::default(), |config| config.limits.opens_per_minute = 1).await;
     let proxied = Proxied::start(server).await;
     let asked = async |caller: &str| {
@@ -168,7 +168,7 @@ async fn limits_count_the_caller_and_not_the_proxy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_offer_is_answered_with_a_location_that_needs_no_host() {
+async fn the_location_of_a_call_is_relative() {
     let proxied = Proxied::start(keyed().await).await;
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let headers = [BEARER, ("content-type", "application/sdp")];
@@ -181,7 +181,7 @@ async fn an_offer_is_answered_with_a_location_that_needs_no_host() {
 }
 
 #[tokio::test]
-async fn a_streamed_answer_comes_as_it_is_made() {
+async fn a_streamed_response_is_not_buffered() {
     let gate = Arc::new(tokio::sync::Semaphore::new(1));
     let server = Running::start(Script { gate: Some(gate.clone()), ..Script::default() }).await;
     let proxied = Proxied::start(server).await;

@@ -16,7 +16,7 @@ async fn lives(client: &mut Client) {
 }
 
 #[tokio::test]
-async fn malformed_events_are_errors_and_the_connection_lives_on() {
+async fn malformed_events_keep_the_connection() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     for (text, code, param) in [
@@ -52,7 +52,7 @@ async fn an_error_names_the_event_that_caused_it() {
 }
 
 #[tokio::test]
-async fn an_oversized_event_is_an_error_and_the_connection_lives_on() {
+async fn an_oversized_event_keeps_the_connection() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     let audio = "A".repeat(16 << 20);
@@ -62,7 +62,7 @@ async fn an_oversized_event_is_an_error_and_the_connection_lives_on() {
 }
 
 #[tokio::test]
-async fn an_event_too_large_to_skip_is_an_error_and_ends_the_connection() {
+async fn an_event_too_large_to_skip_disconnects() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     let text = "x".repeat(31 << 20);
@@ -89,7 +89,7 @@ async fn a_second_commit_finds_the_buffer_empty() {
 }
 
 #[tokio::test]
-async fn binary_messages_are_refused_where_sound_is_not_opus() {
+async fn binary_messages_need_opus_input() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     client.socket.send(Message::binary(vec![1, 2, 3])).await.unwrap();
@@ -98,7 +98,7 @@ async fn binary_messages_are_refused_where_sound_is_not_opus() {
 }
 
 #[tokio::test]
-async fn the_errors_of_one_caller_do_not_reach_another() {
+async fn errors_stay_with_their_caller() {
     let server = Running::start(Script::default()).await;
     let (mut clumsy, mut other) = (server.connect().await, server.connect().await);
     other.speak(&question()[..40_000], 480).await;
@@ -113,7 +113,7 @@ async fn the_errors_of_one_caller_do_not_reach_another() {
 }
 
 #[tokio::test]
-async fn what_stock_clients_ask_for_is_accepted_and_said() {
+async fn settings_of_stock_clients_give_warnings() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     let session = client

@@ -59,7 +59,7 @@ async fn own(change: impl FnOnce(&mut Config)) -> Own {
 }
 
 #[tokio::test]
-async fn a_renewed_certificate_is_taken_without_a_new_start() {
+async fn reload_takes_a_renewed_certificate() {
     let Own { server, connector, config, folder } = own(|_| {}).await;
     let Certificate { certificate, key } = development_certificate(vec!["localhost".into()]).unwrap();
     std::fs::write(folder.path().join("cert.pem"), &certificate).unwrap();
@@ -89,7 +89,7 @@ async fn pages_and_websockets_are_served_over_https() {
 }
 
 #[tokio::test]
-async fn a_client_that_trusts_somebody_else_is_not_fooled() {
+async fn a_client_of_another_certificate_refuses() {
     let Own { server, .. } = own(|_| {}).await;
     let other = development_certificate(vec!["localhost".into()]).unwrap();
     connect(&server, &trusting(&other.certificate)).await.unwrap_err();
@@ -98,7 +98,7 @@ async fn a_client_that_trusts_somebody_else_is_not_fooled() {
 }
 
 #[tokio::test]
-async fn plain_http_is_answered_for_this_machine_and_sent_on_for_others() {
+async fn plain_http_is_redirected_except_from_loopback() {
     let Own { server, .. } = own(|_| {}).await;
     assert_eq!(server.get("/readyz").await.0, 200);
     // Only a machine with another address of its own can play the stranger.
@@ -114,7 +114,7 @@ async fn plain_http_is_answered_for_this_machine_and_sent_on_for_others() {
 }
 
 #[tokio::test]
-async fn a_certificate_for_development_is_made_at_start() {
+async fn development_makes_a_certificate() {
     let server = Running::start_with(Script::default(), |config| config.tls.development = true).await;
     // Nobody vouches for it, so a client that checks refuses; one that only looks sees HTTPS.
     let stranger = development_certificate(vec!["localhost".into()]).unwrap();
@@ -123,7 +123,7 @@ async fn a_certificate_for_development_is_made_at_start() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_cannot_be_used_is_said_by_its_file() {
+async fn an_unusable_certificate_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
     let made = development_certificate(vec!["localhost".into()]).unwrap();
     let other = development_certificate(vec!["localhost".into()]).unwrap();

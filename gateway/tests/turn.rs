@@ -79,7 +79,7 @@ async fn a_spoken_question_is_answered_aloud() {
 }
 
 #[tokio::test]
-async fn any_split_of_the_same_sound_gives_the_same_turn() {
+async fn any_split_gives_the_same_turn() {
     let server = Running::start(Script::default()).await;
     let mut turns = Vec::new();
     for piece in [100, 480, 7_001, 200_000] {
@@ -94,7 +94,7 @@ async fn any_split_of_the_same_sound_gives_the_same_turn() {
 }
 
 #[tokio::test]
-async fn every_event_has_a_name_of_its_own() {
+async fn event_ids_are_unique() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     let mut names: Vec<_> = Vec::new();
@@ -141,7 +141,7 @@ async fn push_to_talk_waits_for_the_client() {
 }
 
 #[tokio::test]
-async fn a_written_question_can_be_answered_in_writing() {
+async fn text_can_be_answered_with_text() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     client.update(json!({"output_modalities": ["text"]})).await;
@@ -172,7 +172,7 @@ async fn a_written_question_can_be_answered_in_writing() {
 }
 
 #[tokio::test]
-async fn speaking_stops_the_answer_being_made() {
+async fn speech_cancels_the_response() {
     let gate = Arc::new(Semaphore::new(2));
     let server = Running::start(Script { frames: 50, gate: Some(gate), ..Script::default() }).await;
     let mut client = server.connect().await;
@@ -198,7 +198,7 @@ async fn speaking_stops_the_answer_being_made() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_long_answer_is_lost() {
+async fn a_long_response_is_complete() {
     // 80 s of speech, made far faster than the client reads.
     let server = Running::start(Script { frames: 1_000, ..Script::default() }).await;
     let mut client = server.connect().await;
@@ -208,7 +208,7 @@ async fn nothing_of_a_long_answer_is_lost() {
 }
 
 #[tokio::test]
-async fn silence_is_not_sent_to_the_engine() {
+async fn silence_is_not_submitted() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     client.speak(&silence(3_000), 480).await;
@@ -217,7 +217,7 @@ async fn silence_is_not_sent_to_the_engine() {
 }
 
 #[tokio::test]
-async fn telephone_sound_goes_both_ways() {
+async fn g711_goes_both_ways() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     let format = json!({"type": "audio/pcmu"});

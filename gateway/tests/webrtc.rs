@@ -6,7 +6,7 @@ mod common;
 use std::time::{Duration, Instant};
 
 use repartee::config::{Secret, Turn};
-use repartee::transport::webrtc::{Call, CallEvent, Dialing, WebRtcSettings, offer};
+use repartee::transport::webrtc::{Call, PeerEvent, PendingOffer, WebRtcSettings, offer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee_testkit::scripted::Script;
 use serde_json::{Value, json};
@@ -35,7 +35,7 @@ impl Caller {
     }
 
     /// The same with this body.
-    async fn dial_with(server: &Running, kind: &str, body: &str, dialing: Dialing) -> Self {
+    async fn dial_with(server: &Running, kind: &str, body: &str, dialing: PendingOffer) -> Self {
         let (status, answer) = post(server, "/v1/realtime/calls", kind, body).await;
         assert_eq!(status, 201, "{answer}");
         let (head, body) = answer.split_once("\r\n\r\n").unwrap();
@@ -71,10 +71,10 @@ impl Caller {
         loop {
             let event = timeout(PATIENCE, self.call.events.recv()).await;
             match event.unwrap_or_else(|_| panic!("{kind} in time after {:?}", kinds(&events))).unwrap() {
-                CallEvent::Message(text) => events.push(serde_json::from_str::<Value>(&text).unwrap()),
-                CallEvent::Audio { payload, .. } => self.heard.extend(self.decoder.decode(&payload).unwrap()),
-                CallEvent::Connected | CallEvent::ChannelOpen => continue,
-                CallEvent::Closed => panic!("closed before {kind}, after {:?}", kinds(&events)),
+                PeerEvent::Message(text) => events.push(serde_json::from_str::<Value>(&text).unwrap()),
+                PeerEvent::Audio { payload, .. } => self.heard.extend(self.decoder.decode(&payload).unwrap()),
+                PeerEvent::Connected | PeerEvent::ChannelOpen => continue,
+                PeerEvent::Closed => panic!("closed before {kind}, after {:?}", kinds(&events)),
             }
             if events.last().is_some_and(|event| event["type"] == kind) {
                 return events;
@@ -84,7 +84,7 @@ impl Caller {
 
     /// Waits for the end of the call.
     async fn closed(&mut self) {
-        while timeout(PATIENCE, self.call.events.recv()).await.expect("an end in time") != Some(CallEvent::Closed) {}
+        while timeout(PATIENCE, self.call.events.recv()).await.expect("an end in time") != Some(PeerEvent::Closed) {}
     }
 }
 
@@ -96,7 +96,7 @@ async fn post(server: &Running, path: &str, kind: &str, body: &str) -> (u16, Str
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_is_answered_aloud_and_the_clock_reports() {
+async fn a_spoken_question_is_answered_with_playout_events() {
     let server = Running::start(Script::default()).await;
     let mut caller = Caller::dial(&server).await;
     caller.speak(&question()).await;
@@ -119,7 +119,7 @@ async fn a_call_is_answered_aloud_and_the_clock_reports() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn speech_clears_what_was_made_but_not_played() {
+async fn speech_clears_unplayed_audio() {
     // Four seconds, made at once.
     let server = Running::start(Script { frames: 50, ..Script::default() }).await;
     let mut caller = Caller::dial(&server).await;
@@ -157,7 +157,7 @@ async fn a_call_is_hung_up_by_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hanging_up_a_call_that_its_caller_has_ended_is_no_error() {
+async fn hanging_up_an_ended_call_is_no_error() {
     let server = Running::start(Script::default()).await;
     let caller = Caller::dial(&server).await;
     let path = format!("{}/hangup", caller.location);
@@ -175,7 +175,7 @@ fn form(parts: &[(&str, &str, &str)]) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_offer_in_a_form_brings_the_sessions_configuration_along() {
+async fn a_form_configures_the_session() {
     let server = Running::start(Script::default()).await;
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let session = json!({"type": "realtime", "instructions": "Be brief.", "model": "gpt-realtime"}).to_string();
@@ -187,7 +187,7 @@ async fn an_offer_in_a_form_brings_the_sessions_configuration_along() {
 }
 
 #[tokio::test]
-async fn a_form_that_cannot_be_used_is_refused_with_the_field() {
+async fn a_bad_form_is_refused_by_field() {
     let server = Running::start(Script::default()).await;
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let offer = ("sdp", "application/sdp", &*sdp);
@@ -214,7 +214,7 @@ async fn a_form_that_cannot_be_used_is_refused_with_the_field() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_sideband_hears_the_call_steers_it_and_leaves_without_ending_it() {
+async fn a_sideband_receives_controls_and_leaves() {
     let server = Running::start(Script::default()).await;
     let mut caller = Caller::dial(&server).await;
     let id = caller.location.rsplit('/').next().unwrap().to_owned();
@@ -249,7 +249,7 @@ async fn a_sideband_hears_the_call_steers_it_and_leaves_without_ending_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_without_a_data_channel_is_steered_from_the_side() {
+async fn a_sideband_controls_a_call_without_data_channel() {
     let server = Running::start(Script::default()).await;
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let sdp = sdp[..sdp.find("m=application").unwrap()].replace("a=group:BUNDLE 0 1", "a=group:BUNDLE 0");
@@ -265,7 +265,7 @@ async fn a_call_without_a_data_channel_is_steered_from_the_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sidebands_of_unknown_calls_and_too_many_are_refused() {
+async fn unknown_calls_and_excess_sidebands_are_refused() {
     let server = Running::start(Script::default()).await;
     let refused = async |id: &str| match server.attach(id).await.unwrap_err() {
         Error::Http(response) => response.status().as_u16(),
@@ -285,7 +285,7 @@ async fn sidebands_of_unknown_calls_and_too_many_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_call_that_nobody_takes_up_is_freed_and_its_place_given_to_others() {
+async fn an_unconnected_call_frees_its_slot() {
     let server = Running::start_with(Script { slots: 1, ..Script::default() }, |config| {
         config.webrtc.connect_within = Duration::from_millis(300);
     })
@@ -297,7 +297,7 @@ async fn a_call_that_nobody_takes_up_is_freed_and_its_place_given_to_others() {
 }
 
 #[tokio::test]
-async fn ice_servers_are_those_of_the_settings_with_fresh_credentials() {
+async fn ice_servers_have_fresh_credentials() {
     let server = Running::start(Script::default()).await;
     let (status, reply) = server.get("/v1/realtime/ice_servers").await;
     assert_eq!(status, 200);
@@ -322,7 +322,7 @@ async fn ice_servers_are_those_of_the_settings_with_fresh_credentials() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_who_hangs_up_frees_everything() {
+async fn hanging_up_frees_everything() {
     let server = Running::start(Script::default()).await;
     let caller = Caller::dial(&server).await;
     caller.call.close().await;
@@ -330,7 +330,7 @@ async fn a_caller_who_hangs_up_frees_everything() {
 }
 
 #[tokio::test]
-async fn what_is_no_offer_is_refused() {
+async fn bad_offers_are_refused() {
     let server = Running::start(Script::default()).await;
     let without_audio = "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\n";
     for (kind, body, status) in [

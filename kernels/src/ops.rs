@@ -63,8 +63,11 @@ pub enum Layout {
         /// Output rows for each input row.
         stride: usize,
     },
-    /// `[out, in, 3, 3]`: convolution with stride 2 and padding 1 over both axes.
-    Conv2d,
+    /// `[out, in, 3, 3]`: convolution with padding 1 over both axes.
+    Conv2d {
+        /// Distance between outputs, over both axes.
+        stride: usize,
+    },
 }
 
 /// Why a device cannot do what it is asked.
@@ -285,7 +288,7 @@ pub trait Ops {
     ) -> Self::T;
 
     /// Convolution of `images` pictures `[height, width]` (row-major, `in` channels innermost: `x` has one row for each
-    /// pixel) with stride 2 and padding 1; gives `[ceil(height / 2), ceil(width / 2)]` each.
+    /// pixel) by a [`Layout::Conv2d`]; gives `[ceil(height / stride), ceil(width / stride)]` each.
     fn conv2d(
         &self,
         x: &Self::T,

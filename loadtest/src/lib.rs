@@ -1,20 +1,20 @@
-//! Synthetic callers: they call, speak a wav, listen to the answer, and time it.
+//! Synthetic callers: they call, send a wav, receive the response, and time it.
 //!
 //! The load is open loop: call `n` begins at `n` times the arrival interval, however the calls before it fare, so a
 //! slow server is not spared. Within a call turns follow each other as they do between people.
 //!
 //! | file | what it does |
 //! |---|---|
-//! | `speech` | what is said: wav files as 20 ms frames |
-//! | `ear` | what is heard: first sound, underruns |
+//! | `speech` | wav files as 20 ms frames |
+//! | `playback_meter` | first audible packet and underruns of a response |
 //! | `turn` | one turn's times, and how they become errors |
-//! | `interruption` | a turn in which the caller speaks into the answer |
+//! | `barge_in` | a turn in which the caller speaks into the response |
 //! | `webrtc`, `websocket` | a caller over one transport |
 //! | `wire` | the protocol as an independent client sees it |
 //! | `report` | percentiles, the table, the JSON file |
 
-mod ear;
-mod interruption;
+mod barge_in;
+mod playback_meter;
 pub mod report;
 mod speech;
 pub mod turn;
@@ -77,7 +77,7 @@ pub enum Transport {
     Websocket,
 }
 
-/// What a caller does.
+/// What every caller does.
 #[derive(Debug)]
 pub(crate) struct Plan {
     server: wire::Server,

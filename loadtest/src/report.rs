@@ -94,7 +94,7 @@ fn rows(title: &str, log: &CallLog) -> Vec<Row> {
     let series: [(&str, Vec<Duration>); 5] = [
         ("TTFP, commit to first sound", log.turns.iter().map(|turn| turn.from_commit).collect()),
         ("end of speech to first sound", log.turns.iter().map(|turn| turn.from_speech_end).collect()),
-        ("barge-in, first voice to silence on the wire", log.interruptions.clone()),
+        ("barge-in, first voice to silence on the wire", log.barge_ins.clone()),
         ("call to open line", log.setup.clone()),
         ("lateness of our own frames", log.lateness.clone()),
     ];
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_names_what_went_wrong_beside_what_was_measured() {
+    fn a_report_lists_errors_and_measures() {
         let mut log = CallLog::default();
         log.turns.push(TurnTimes { from_commit: 80 * MS, from_speech_end: 580 * MS, underruns: 2 });
         log.error("refused");

@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_no_wav_is_named_in_the_error() {
+    fn a_bad_wav_is_named_in_the_error() {
         let error = Utterance::load(Path::new("Cargo.toml")).unwrap_err();
         assert!(format!("{error:#}").starts_with("Cargo.toml: "), "{error:#}");
     }

@@ -10,7 +10,7 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee::transport::webrtc::{Call, CallEvent, Port, WebRtcSettings, answer};
+use repartee::transport::webrtc::{Call, PeerEvent, UdpMux, WebRtcSettings, answer};
 use repartee_media::opus::{FRAME, OpusEncoder};
 use repartee_media::pcm;
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ async fn serve_call(mut call: Call) {
     let mut decoder = repartee_media::opus::OpusDecoder::new(RATE).unwrap();
     let mut last_voice = None::<Instant>;
     while let Some(event) = call.events.recv().await {
-        let CallEvent::Audio { payload, arrival, .. } = event else { continue };
+        let PeerEvent::Audio { payload, arrival, .. } = event else { continue };
         if decoder.decode(&payload).unwrap().iter().any(|sample| sample.abs() > 0.05) {
             last_voice = Some(arrival);
         }
@@ -136,7 +136,7 @@ async fn serve_call(mut call: Call) {
 
 #[tokio::test]
 async fn a_webrtc_caller_measures_from_the_servers_commit() {
-    let port = Arc::new(Port::bind(WebRtcSettings::default()).unwrap());
+    let port = Arc::new(UdpMux::bind(WebRtcSettings::default()).unwrap());
     let route = post(move |offer: String| async move {
         let (sdp, call) = answer(&offer, &port).await.unwrap();
         tokio::spawn(serve_call(call));
@@ -168,7 +168,7 @@ async fn serve_patient_call(mut call: Call) {
             },
             event = call.events.recv() => {
                 let Some(event) = event else { return };
-                let CallEvent::Audio { payload, arrival, .. } = event else { continue };
+                let PeerEvent::Audio { payload, arrival, .. } = event else { continue };
                 if decoder.decode(&payload).unwrap().iter().any(|sample| sample.abs() > 0.05) {
                     last_voice = Some(arrival);
                     if std::mem::take(&mut speaking) {
@@ -189,8 +189,8 @@ async fn serve_patient_call(mut call: Call) {
 }
 
 #[tokio::test]
-async fn a_caller_who_interrupts_measures_how_long_the_answer_goes_on() {
-    let port = Arc::new(Port::bind(WebRtcSettings::default()).unwrap());
+async fn barge_in_measures_time_to_silence() {
+    let port = Arc::new(UdpMux::bind(WebRtcSettings::default()).unwrap());
     let route = post(move |offer: String| async move {
         let (sdp, call) = answer(&offer, &port).await.unwrap();
         tokio::spawn(serve_patient_call(call));
@@ -201,8 +201,8 @@ async fn a_caller_who_interrupts_measures_how_long_the_answer_goes_on() {
     let mut log = CallLog::default();
     webrtc::call(&plan, 0, &mut log).await.unwrap();
     assert_eq!(log.errors.len(), 0, "{:?}", log.errors);
-    assert_eq!((log.turns.len(), log.interruptions.len()), (2, 2));
-    assert!(log.interruptions.iter().all(|after| *after < SLACK), "{:?}", log.interruptions);
+    assert_eq!((log.turns.len(), log.barge_ins.len()), (2, 2));
+    assert!(log.barge_ins.iter().all(|after| *after < SLACK), "{:?}", log.barge_ins);
 }
 
 #[tokio::test]

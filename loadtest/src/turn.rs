@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::ear::Ear;
+use crate::playback_meter::PlaybackMeter;
 
-/// Sound and events come by different ways: an answer that was ready may overtake the news of the turn's end by so much.
-const RACE: Duration = Duration::from_millis(40);
+/// Audio and events take different paths: the first packet of a speculation may arrive this long before the commit event.
+const MAX_OVERTAKING: Duration = Duration::from_millis(40);
 
 /// What is known of the turn in progress.
 #[derive(Debug)]
@@ -15,14 +15,14 @@ pub struct Turn {
     pub speech_end: Option<Instant>,
     /// When the turn was committed: by us over the websocket, as the server tells over WebRTC.
     pub committed: Option<Instant>,
-    /// The answer.
-    pub ear: Ear,
+    /// Playback of the response.
+    pub playback: PlaybackMeter,
 }
 
 impl Turn {
-    /// A turn of which nothing was said yet.
+    /// A turn that has not begun.
     pub fn new(buffer: Duration) -> Self {
-        Self { speech_end: None, committed: None, ear: Ear::new(buffer) }
+        Self { speech_end: None, committed: None, playback: PlaybackMeter::new(buffer) }
     }
 
     /// The turn's times, or why it does not count.
@@ -32,14 +32,14 @@ impl Turn {
         if committed < speech_end {
             return Err("the turn was cut off within the question");
         }
-        let first_sound = self.ear.first_sound().ok_or("the answer has no sound")?;
-        if first_sound + RACE < committed {
+        let first_sound = self.playback.first_sound().ok_or("the answer has no sound")?;
+        if first_sound + MAX_OVERTAKING < committed {
             return Err("the answer began before the turn was committed");
         }
         Ok(TurnTimes {
             from_commit: first_sound.saturating_duration_since(committed),
             from_speech_end: first_sound - speech_end,
-            underruns: self.ear.underruns(),
+            underruns: self.playback.underruns(),
         })
     }
 }
@@ -51,22 +51,22 @@ pub struct TurnTimes {
     pub from_commit: Duration,
     /// End of the caller's last sample to first audible packet.
     pub from_speech_end: Duration,
-    /// Of the answer.
+    /// Underruns of the response.
     pub underruns: u64,
 }
 
 /// What happened in a call, or in many.
 #[derive(Debug, Default)]
 pub struct CallLog {
-    /// Call to open line.
+    /// From dialling to the open data channel, or to the configured session.
     pub setup: Vec<Duration>,
     /// Answered turns.
     pub turns: Vec<TurnTimes>,
-    /// From the first voiced frame of an interruption to the last audible packet of the answer.
-    pub interruptions: Vec<Duration>,
+    /// From the first voiced frame of a barge-in to the last audible packet of the response.
+    pub barge_ins: Vec<Duration>,
     /// What went wrong, and how often.
     pub errors: BTreeMap<String, u64>,
-    /// How late our own frames left: above some ms this machine, not the server, is the limit.
+    /// How late our own frames left: above some ms this machine is the limit, not the server.
     pub lateness: Vec<Duration>,
 }
 
@@ -76,7 +76,7 @@ impl CallLog {
         *self.errors.entry(error.into()).or_default() += 1;
     }
 
-    /// Books a finished turn.
+    /// Adds a finished turn.
     pub fn turn(&mut self, turn: &Turn) {
         match turn.finish() {
             Ok(times) => self.turns.push(times),
@@ -88,7 +88,7 @@ impl CallLog {
     pub fn merge(&mut self, other: Self) {
         self.setup.extend(other.setup);
         self.turns.extend(other.turns);
-        self.interruptions.extend(other.interruptions);
+        self.barge_ins.extend(other.barge_ins);
         self.lateness.extend(other.lateness);
         for (error, count) in other.errors {
             *self.errors.entry(error).or_default() += count;
@@ -103,11 +103,11 @@ mod tests {
     const MS: Duration = Duration::from_millis(1);
 
     #[test]
-    fn times_are_taken_from_the_end_of_speech_and_from_the_commit() {
+    fn times_begin_at_speech_end_and_commit() {
         let start = Instant::now();
         let mut turn = Turn::new(Duration::ZERO);
         (turn.speech_end, turn.committed) = (Some(start), Some(start + 500 * MS));
-        turn.ear.hear(&[0.1; 480], start + 620 * MS);
+        turn.playback.push(&[0.1; 480], start + 620 * MS);
         let times = turn.finish().unwrap();
         assert_eq!((times.from_commit, times.from_speech_end, times.underruns), (120 * MS, 620 * MS, 0));
     }
@@ -123,7 +123,7 @@ mod tests {
         assert!(turn.finish().unwrap_err().contains("cut off"));
         turn.committed = Some(start + 10 * MS);
         assert!(turn.finish().unwrap_err().contains("no sound"));
-        turn.ear.hear(&[0.1; 480], start);
+        turn.playback.push(&[0.1; 480], start);
         assert_eq!(turn.finish().unwrap().from_commit, Duration::ZERO, "overtaken");
         turn.committed = Some(start + 50 * MS);
         assert!(turn.finish().unwrap_err().contains("began before"));

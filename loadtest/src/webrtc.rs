@@ -1,11 +1,11 @@
-//! A caller over WebRTC. The server finds the turn's end; times after the commit begin when it says so.
+//! A caller over WebRTC. The server detects the end of the turn; times after the commit begin with its event.
 
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 use bytes::Bytes;
-use repartee::transport::webrtc::{Call, CallEvent, WebRtcSettings, offer};
-use repartee_media::jitter::{JitterBuffer, Play};
+use repartee::transport::webrtc::{Call, PeerEvent, WebRtcSettings, offer};
+use repartee_media::jitter::{Action, JitterBuffer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use tokio::time::{Instant as Tick, interval, timeout};
 
@@ -14,27 +14,27 @@ use crate::speech::{FRAME_SAMPLES, RATE};
 use crate::turn::{CallLog, Turn};
 use crate::wire::Event;
 
-/// A browser keeps about this much before it plays.
+/// Jitter buffer of a browser, about.
 pub(crate) const RECEIVE_BUFFER: Duration = Duration::from_millis(60);
 
 /// Makes one call.
 pub async fn call(plan: &Plan, caller: usize, log: &mut CallLog) -> anyhow::Result<()> {
     let begun = Instant::now();
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await?;
-    let mut caller_side = Caller {
+    let mut webrtc_caller = Caller {
         call: dialing.accept(&plan.server.call(sdp).await?).await?,
         encoder: OpusEncoder::new(RATE)?,
-        hearing: Hearing { jitter: JitterBuffer::new(), decoder: OpusDecoder::new(RATE)? },
+        audio_receiver: AudioReceiver { jitter: JitterBuffer::new(), decoder: OpusDecoder::new(RATE)? },
     };
-    timeout(plan.timeout, caller_side.opened()).await.context("the line did not open in time")??;
+    timeout(plan.timeout, webrtc_caller.opened()).await.context("the data channel did not open in time")??;
     log.setup.push(begun.elapsed());
     for turn in 0..plan.turns {
         let frames = &plan.utterance(caller, turn).frames;
-        let interruption = &plan.utterance(caller, turn + 1).frames;
+        let barge_in = &plan.utterance(caller, turn + 1).frames;
         let turned = async {
             match plan.interrupt_after {
-                Some(after) => caller_side.interrupted_turn(frames, interruption, after, log).await,
-                None => caller_side.turn(frames, log).await,
+                Some(after) => webrtc_caller.barge_in_turn(frames, barge_in, after, log).await,
+                None => webrtc_caller.turn(frames, log).await,
             }
         };
         match timeout(plan.timeout, turned).await {
@@ -42,20 +42,22 @@ pub async fn call(plan: &Plan, caller: usize, log: &mut CallLog) -> anyhow::Resu
             Err(_) => bail!("no answer in time"),
         }
         if turn + 1 < plan.turns {
-            caller_side.pause(plan.pause, log).await?;
+            webrtc_caller.pause(plan.pause, log).await?;
         }
     }
-    caller_side.call.close().await;
+    webrtc_caller.call.close().await;
     Ok(())
 }
 
+/// A WebRTC call and its codecs.
 pub(crate) struct Caller {
     pub(crate) call: Call,
     encoder: OpusEncoder,
-    pub(crate) hearing: Hearing,
+    pub(crate) audio_receiver: AudioReceiver,
 }
 
-pub(crate) struct Hearing {
+/// Jitter buffer and decoder of the received audio.
+pub(crate) struct AudioReceiver {
     jitter: JitterBuffer,
     decoder: OpusDecoder,
 }
@@ -71,15 +73,15 @@ impl Caller {
                     self.call.send_audio(packet.payload, FRAME).await?;
                 }
                 event = self.call.events.recv() => match event {
-                    Some(CallEvent::ChannelOpen) => return Ok(()),
-                    Some(CallEvent::Closed) | None => bail!("the line closed before it opened"),
+                    Some(PeerEvent::ChannelOpen) => return Ok(()),
+                    Some(PeerEvent::Closed) | None => bail!("the call closed before its data channel opened"),
                     Some(_) => {}
                 },
             }
         }
     }
 
-    /// Says `frames`, then keeps the line open with silence until the answer was played.
+    /// Sends `frames`, then silence until the response was played.
     async fn turn(&mut self, frames: &[Vec<f32>], log: &mut CallLog) -> anyhow::Result<Turn> {
         let mut turn = Turn::new(RECEIVE_BUFFER);
         let mut frames = frames.iter();
@@ -88,30 +90,30 @@ impl Caller {
             tokio::select! {
                 due = ticks.tick() => {
                     let frame = frames.next();
-                    self.say(frame.map(Vec::as_slice), due, log).await?;
+                    self.send_frame(frame.map(Vec::as_slice), due, log).await?;
                     if frames.len() == 0 && turn.speech_end.is_none() {
                         turn.speech_end = Some(Instant::now());
                     }
                 }
                 event = self.call.events.recv() => match event {
-                    Some(CallEvent::Message(text)) => match Event::read(&text)? {
+                    Some(PeerEvent::Message(text)) => match Event::read(&text)? {
                         Event::Committed => turn.committed = Some(Instant::now()),
                         Event::Error { error } => log.error(format!("error event: {error}")),
                         Event::Done { response } if response.status == "failed" => bail!("the answer failed"),
                         Event::Stopped => return Ok(turn),
                         _ => {}
                     },
-                    Some(CallEvent::Audio { sequence, timestamp, payload, arrival, .. }) => {
-                        self.hearing.hear(sequence, timestamp, payload, arrival, &mut turn)?;
+                    Some(PeerEvent::Audio { sequence, timestamp, payload, arrival, .. }) => {
+                        self.audio_receiver.push(sequence, timestamp, payload, arrival, &mut turn)?;
                     }
-                    Some(CallEvent::Closed) | None => bail!("the server hung up"),
-                    Some(CallEvent::Connected | CallEvent::ChannelOpen) => {}
+                    Some(PeerEvent::Closed) | None => bail!("the server hung up"),
+                    Some(PeerEvent::Connected | PeerEvent::ChannelOpen) => {}
                 },
             }
         }
     }
 
-    /// Says nothing for a while; what is heard meanwhile belongs to no turn.
+    /// Sends silence for a while; audio received meanwhile belongs to no turn.
     async fn pause(&mut self, duration: Duration, log: &mut CallLog) -> anyhow::Result<()> {
         let mut ticks = interval(FRAME);
         let end = Tick::now() + duration;
@@ -121,9 +123,9 @@ impl Caller {
                     if due >= end {
                         return Ok(());
                     }
-                    self.say(None, due, log).await?;
+                    self.send_frame(None, due, log).await?;
                 }
-                event = self.call.events.recv() => if let Some(CallEvent::Closed) | None = event {
+                event = self.call.events.recv() => if let Some(PeerEvent::Closed) | None = event {
                     bail!("the server hung up");
                 },
             }
@@ -131,7 +133,12 @@ impl Caller {
     }
 
     /// Sends one frame, or silence, that was due at `due`.
-    pub(crate) async fn say(&mut self, frame: Option<&[f32]>, due: Tick, log: &mut CallLog) -> anyhow::Result<()> {
+    pub(crate) async fn send_frame(
+        &mut self,
+        frame: Option<&[f32]>,
+        due: Tick,
+        log: &mut CallLog,
+    ) -> anyhow::Result<()> {
         let packet = self.encoder.encode(frame.unwrap_or(&[0.0; FRAME_SAMPLES]))?;
         log.lateness.push(due.elapsed());
         self.call.send_audio(packet.payload, FRAME).await?;
@@ -139,9 +146,9 @@ impl Caller {
     }
 }
 
-impl Hearing {
-    /// Takes a packet, and lets the turn hear all that is in order.
-    pub(crate) fn hear(
+impl AudioReceiver {
+    /// Takes a packet, and adds all audio that is in order to the turn.
+    pub(crate) fn push(
         &mut self,
         sequence: u16,
         timestamp: u32,
@@ -152,13 +159,13 @@ impl Hearing {
         self.jitter.push(sequence, timestamp, payload, arrival);
         loop {
             let samples = match self.jitter.pop(arrival) {
-                Play::Packet { payload, .. } => self.decoder.decode(&payload)?,
-                Play::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration)?,
-                Play::Conceal { duration, .. } => self.decoder.conceal(duration)?,
-                Play::Silence { .. } => continue,
-                Play::Wait { .. } => return Ok(()),
+                Action::Packet { payload, .. } => self.decoder.decode(&payload)?,
+                Action::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration)?,
+                Action::Conceal { duration, .. } => self.decoder.conceal(duration)?,
+                Action::Silence { .. } => continue,
+                Action::Wait { .. } => return Ok(()),
             };
-            turn.ear.hear(&samples, arrival);
+            turn.playback.push(&samples, arrival);
         }
     }
 }

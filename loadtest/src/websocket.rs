@@ -1,4 +1,4 @@
-//! A caller over the websocket who ends its turns itself: the time to first sound is the engine's and the wire's alone.
+//! A caller over the websocket that commits its turns itself: time to first packet without endpointing.
 
 use std::time::{Duration, Instant};
 
@@ -52,7 +52,7 @@ async fn prepare(socket: &mut Socket) -> anyhow::Result<()> {
     }
 }
 
-/// Says `frames` in real time, commits, and hears the answer to its end.
+/// Sends `frames` in real time, commits, and receives the response to its end.
 async fn speak_and_listen(socket: &mut Socket, frames: &[Vec<f32>], log: &mut CallLog) -> anyhow::Result<Turn> {
     let mut turn = Turn::new(Duration::ZERO);
     let mut ticks = interval(FRAME);
@@ -70,7 +70,7 @@ async fn speak_and_listen(socket: &mut Socket, frames: &[Vec<f32>], log: &mut Ca
         match next(socket).await? {
             Event::Audio { delta } => {
                 let arrival = Instant::now();
-                turn.ear.hear(&pcm::decode_i16le(&STANDARD.decode(delta)?)?, arrival);
+                turn.playback.push(&pcm::decode_i16le(&STANDARD.decode(delta)?)?, arrival);
             }
             Event::Done { response } if response.status == "failed" => bail!("the answer failed"),
             Event::Done { .. } => return Ok(turn),

@@ -68,7 +68,7 @@ impl Server {
 fn code(body: &str) -> String {
     #[derive(Deserialize)]
     struct Refusal {
-        error: Fault,
+        error: ErrorDetail,
     }
     serde_json::from_str::<Refusal>(body)
         .map_or_else(|_| "without JSON".to_owned(), |refusal| refusal.error.to_string())
@@ -76,14 +76,14 @@ fn code(body: &str) -> String {
 
 /// The `error` of an event or a refusal.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Fault {
+pub struct ErrorDetail {
     #[serde(default)]
     code: Option<String>,
     #[serde(default)]
     message: String,
 }
 
-impl std::fmt::Display for Fault {
+impl std::fmt::Display for ErrorDetail {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // Errors are counted by their text: the code is the same for all of a kind.
         f.write_str(self.code.as_deref().unwrap_or(&self.message))
@@ -109,32 +109,32 @@ pub enum Event {
         /// 16-bit PCM in base64.
         delta: String,
     },
-    /// An answer was made.
+    /// A response has ended.
     #[serde(rename = "response.done")]
     Done {
-        /// The answer.
-        response: Answer,
+        /// The response.
+        response: Response,
     },
-    /// The rest of an answer was dropped, over WebRTC.
+    /// Unplayed audio was dropped, over WebRTC.
     #[serde(rename = "output_audio_buffer.cleared")]
     Cleared,
-    /// All of an answer was played, over WebRTC.
+    /// A response was played to its end, over WebRTC.
     #[serde(rename = "output_audio_buffer.stopped")]
     Stopped,
     /// Something went wrong.
     #[serde(rename = "error")]
     Error {
         /// What.
-        error: Fault,
+        error: ErrorDetail,
     },
     /// Anything else.
     #[serde(other)]
     Other,
 }
 
-/// How an answer ended.
+/// How a response ended.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-pub struct Answer {
+pub struct Response {
     /// `completed`, `cancelled`, `incomplete` or `failed`.
     pub status: String,
 }
@@ -151,12 +151,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_are_told_apart_by_type_and_unknown_ones_are_none_of_our_business() {
+    fn unknown_events_are_read_as_other() {
         let read = |text| Event::read(text).unwrap();
         assert_eq!(read(r#"{"type": "session.created", "session": {}}"#), Event::Created);
         assert_eq!(read(r#"{"type": "rate_limits.updated", "rate_limits": []}"#), Event::Other);
         let done = read(r#"{"type": "response.done", "response": {"id": "resp_1", "status": "completed"}}"#);
-        assert_eq!(done, Event::Done { response: Answer { status: "completed".into() } });
+        assert_eq!(done, Event::Done { response: Response { status: "completed".into() } });
         let error = r#"{"type": "error", "error": {"type": "invalid_request_error", "code": "x", "message": "y"}}"#;
         assert!(matches!(read(error), Event::Error { error } if error.to_string() == "x"));
         assert!(Event::read("hello").is_err());
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_counted_by_its_code() {
+    fn a_refusal_is_counted_by_code() {
         assert_eq!(
             code(r#"{"error": {"code": "session_limit_reached", "message": "all 4 slots"}}"#),
             "session_limit_reached"

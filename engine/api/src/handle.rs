@@ -39,6 +39,28 @@ impl Wake {
 }
 
 /// Both ends of a new session. `wake` is signalled after every action of the caller.
+///
+/// ```
+/// use repartee_engine_api::{Command, Event, FinishReason, Respond, Usage, Wake, link};
+///
+/// let (wake, woken) = Wake::new();
+/// let (handle, peer) = link(wake);
+///
+/// handle.submit(Command::Respond(Respond::new(7, 1)))?;
+/// assert!(woken.try_recv().is_ok(), "the engine is woken");
+///
+/// // The engine's end.
+/// let Ok(Command::Respond(respond)) = peer.commands.try_recv() else { panic!("no command") };
+/// let response = respond.response;
+/// peer.events.send(Event::Text { response, text: "Hello.".into() })?;
+/// let (reason, usage) = (FinishReason::Stop, Usage::default());
+/// peer.events.send(Event::SegmentFinished { response, reason, usage })?;
+///
+/// assert_eq!(handle.next_event_blocking(), Some(Event::Text { response: 7, text: "Hello.".into() }));
+/// assert!(matches!(handle.try_next_event(), Some(Event::SegmentFinished { response: 7, .. })));
+/// assert_eq!(handle.try_next_event(), None);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn link(wake: Wake) -> (SessionHandle, Peer) {
     let (command_tx, command_rx) = flume::bounded(COMMAND_QUEUE);
     let (event_tx, event_rx) = flume::bounded(EVENT_QUEUE);

@@ -91,6 +91,11 @@ impl Checkpoint {
         self.files.read(file)?.ok_or_else(|| CheckpointError::FileMissing { file: self.label(file) })
     }
 
+    /// Whether there is a file of this name.
+    pub fn has_file(&self, file: &str) -> bool {
+        self.files.has(file)
+    }
+
     /// How `file` is called in errors: its path, or the embedded checkpoint's name and the file's.
     pub fn label(&self, file: &str) -> String {
         self.files.label(file)

@@ -1,4 +1,4 @@
-//! RTP from anybody: no packet makes the jitter buffer or the decoder panic, grow, or make more sound than time has passed.
+//! Fuzzed RTP: no packet makes the jitter buffer or the decoder panic, grow, or produce more audio than time has passed.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use bytes::Bytes;
 use repartee_testkit::fuzz::fuzz;
 use repartee_testkit::signal::sine;
 
-use super::jitter::{CAPACITY, JitterBuffer, Play};
+use super::jitter::{Action, CAPACITY, JitterBuffer};
 use super::opus::{FRAME, OpusDecoder, OpusEncoder};
 
-/// Voice packets of every kind, and some that once were trouble elsewhere: a sequence number, a time stamp and a payload.
+/// Voice packets of every kind, and malformed ones: a sequence number, a timestamp and a payload each.
 fn corpus() -> Vec<Vec<u8>> {
     let mut encoder = OpusEncoder::new(16_000).unwrap();
     let voice = sine(300.0, 16_000, 320 * 20);
@@ -32,11 +32,11 @@ fn corpus() -> Vec<Vec<u8>> {
 fn fuzz_packets(count: usize, seed: u64) {
     let (mut jitter, mut decoder) = (JitterBuffer::new(), OpusDecoder::new(16_000).unwrap());
     let begin = Instant::now();
-    let (mut now, mut packets, mut heard) = (begin, 0_u32, Duration::ZERO);
+    let (mut now, mut packets, mut decoded) = (begin, 0_u32, Duration::ZERO);
     fuzz(&corpus(), count, seed, |input| {
         packets += 1;
         now += FRAME;
-        // The caller's numbers go on, but for what the mutation did to them.
+        // Sequence numbers and timestamps advance, but for what the mutation did to them.
         let field = |from: usize, length: usize| input.get(from..from + length).map(<[u8]>::to_vec);
         let number = field(0, 2).map_or(0, |bytes| u16::from_be_bytes([bytes[0], bytes[1]]));
         let ticks = field(2, 4).map_or(0, |bytes| u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]));
@@ -46,32 +46,32 @@ fn fuzz_packets(count: usize, seed: u64) {
         for step in 0.. {
             assert!(step <= 2 * CAPACITY, "one packet makes this much to do");
             let samples = match jitter.pop(now) {
-                Play::Packet { payload, .. } => decoder.decode(&payload),
-                Play::Fec { next, duration, .. } => decoder.decode_fec(&next, duration),
-                Play::Conceal { duration, .. } => decoder.conceal(duration),
-                Play::Silence { duration } => {
-                    heard += duration;
+                Action::Packet { payload, .. } => decoder.decode(&payload),
+                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration),
+                Action::Conceal { duration, .. } => decoder.conceal(duration),
+                Action::Silence { duration } => {
+                    decoded += duration;
                     continue;
                 }
-                Play::Wait { .. } => break,
+                Action::Wait { .. } => break,
             };
             // What is not Opus after all is an error and nothing else.
             let samples = samples.unwrap_or_default();
             assert!(samples.iter().all(|sample| sample.is_finite()));
-            heard += Duration::from_secs(samples.len() as u64) / 16_000;
+            decoded += Duration::from_secs(samples.len() as u64) / 16_000;
         }
     });
-    // A packet may claim to last six times as long as ours do; beyond that nobody makes us do more work.
-    assert!(heard <= (now - begin) * 7, "{heard:?} of sound in {:?}", now - begin);
+    // A packet may claim six times the duration of ours; beyond that nothing makes us do more work.
+    assert!(decoded <= (now - begin) * 7, "{decoded:?} of audio in {:?}", now - begin);
 }
 
 #[test]
-fn no_packet_makes_the_listener_panic_or_grow() {
+fn fuzzed_packets_neither_panic_nor_grow() {
     fuzz_packets(10_000, 0x5eed);
 }
 
 #[test]
 #[ignore = "takes minutes: for the long suite"]
-fn none_of_a_million_packets_makes_the_listener_panic_or_grow() {
+fn million_packets_neither_panic_nor_grow() {
     fuzz_packets(1_000_000, 0xfeed);
 }

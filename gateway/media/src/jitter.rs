@@ -1,12 +1,12 @@
-//! RTP packets of one Opus stream, in whatever order they arrive -> packets in order, every loss named once.
+//! Jitter buffer for the RTP packets of one Opus stream: packets in any order in, packets in order and named losses out.
 //!
-//! Nobody listens to this stream on a clock: it feeds a turn detector and a model. So a packet that is next in order is
-//! released the moment it arrives, and only a *gap* makes the packets behind it wait: for as long as the measured jitter
-//! makes it likely that the missing one still comes ([`JitterBuffer::patience`]), never longer than [`MAX_PATIENCE`].
-//! Then the loss is recovered from the copy in the packet after it, or concealed.
+//! This stream feeds a turn detector and a model, not a playout clock. So a packet that is next in order is released the
+//! moment it arrives, and only a *gap* makes the packets behind it wait: for as long as the measured jitter makes it likely
+//! that the missing one still comes ([`JitterBuffer::gap_timeout`]), never longer than [`MAX_GAP_TIMEOUT`]. Then the loss is
+//! recovered from the copy in the packet after it (FEC), or concealed.
 //!
-//! A sender may also say nothing: Opus pauses its packets in silence (DTX), and a muted microphone may do the same. When
-//! the stream stops without a gap, time goes on: silence is reported in steps of a packet, so that a turn can end.
+//! A sender may also pause: Opus sends no packets in silence (DTX), and a muted microphone may do the same. When the stream
+//! stops without a gap, silence is reported in steps of a packet, so that a turn can end.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -15,30 +15,30 @@ use bytes::Bytes;
 
 use super::opus::packet_duration;
 
-/// Gaps are waited for at least this long, however regular the stream.
-pub const MIN_PATIENCE: Duration = Duration::from_millis(10);
-/// Gaps are waited for at most this long: the bound of the delay that this buffer adds.
-pub const MAX_PATIENCE: Duration = Duration::from_millis(120);
+/// Shortest wait for a missing packet, however regular the stream.
+pub const MIN_GAP_TIMEOUT: Duration = Duration::from_millis(10);
+/// Longest wait for a missing packet: the bound of the delay that this buffer adds.
+pub const MAX_GAP_TIMEOUT: Duration = Duration::from_millis(120);
 /// A stream without a gap that has been late for this long beyond its jitter has paused.
 pub const PAUSE: Duration = Duration::from_millis(60);
 /// Packets kept behind a gap; when more arrive, the gap is given up at once.
 pub const DEPTH: usize = 32;
-/// Packets kept when nobody asks for them; beyond, the oldest are dropped and count as lost.
+/// Packets kept when nothing is popped; beyond, the oldest are dropped and count as lost.
 pub const CAPACITY: usize = 256;
-/// A loss longer than this is not filled: what follows continues where the sound broke off.
-pub const LONGEST_FILL: Duration = Duration::from_millis(400);
+/// A loss longer than this is skipped: the packet after it follows directly.
+pub const MAX_CONCEALMENT: Duration = Duration::from_millis(400);
 /// A sequence number this far ahead or behind is a stray, or the stream has begun anew (RFC 3550, A.1).
 const MAX_JUMP: u64 = 1_000;
 /// Audio in RTP ticks a second; Opus always counts 48 kHz.
 const CLOCK: u64 = 48_000;
-/// How many mean deviations of the transit time a missing packet is given.
+/// Mean deviations of the transit time that a missing packet is waited for.
 const DEVIATIONS: u32 = 3;
 /// The shortest Opus packet, and so the shortest loss.
 const SHORTEST: Duration = Duration::from_micros(2500);
 
-/// What to do next. Durations are those of the sound to produce.
+/// What the decoder does next. Durations are those of the audio to produce.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Play {
+pub enum Action {
     /// Decode this packet.
     Packet {
         /// Its extended sequence number, strictly increasing.
@@ -46,7 +46,7 @@ pub enum Play {
         /// The RTP payload.
         payload: Bytes,
     },
-    /// This packet is lost; recover it from `next`, which itself follows as [`Play::Packet`].
+    /// This packet is lost; recover it from `next`, which itself follows as [`Action::Packet`].
     Fec {
         /// The lost packet's extended sequence number.
         sequence: u64,
@@ -62,19 +62,19 @@ pub enum Play {
         /// How long the lost packet lasted.
         duration: Duration,
     },
-    /// The sender says nothing (DTX, a muted microphone).
+    /// The sender has paused (DTX, a muted microphone): produce silence.
     Silence {
         /// For how long.
         duration: Duration,
     },
-    /// Nothing is due; ask again then, or after the next packet. `None` before the first packet.
+    /// Nothing is due: pop again at `until`, or after the next packet.
     Wait {
-        /// When a gap will be given up or a pause noticed.
+        /// When a gap times out or a pause is noticed; `None` before the first packet.
         until: Option<Instant>,
     },
 }
 
-/// What happened so far.
+/// Counts since the buffer was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JitterStats {
     /// Packets released.
@@ -85,7 +85,7 @@ pub struct JitterStats {
     pub concealed: u64,
     /// Packets lost in gaps too long to fill.
     pub skipped: u64,
-    /// Packets that came after their place had been filled; dropped.
+    /// Packets that came after they had been given up; dropped.
     pub late: u64,
     /// Packets that came twice; dropped.
     pub duplicate: u64,
@@ -98,14 +98,14 @@ pub struct JitterStats {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Buffered {
     timestamp: u64,
     payload: Bytes,
     duration: Duration,
     arrival: Instant,
 }
 
-/// The place in the stream up to which everything has been released or named.
+/// Position in the stream: everything before it has been released or reported as lost.
 #[derive(Debug, Clone, Copy)]
 struct Cursor {
     /// Extended sequence number of the next packet.
@@ -118,10 +118,10 @@ struct Cursor {
     duration: Duration,
 }
 
-/// The buffer of one stream. See the module's description.
+/// The jitter buffer of one RTP stream.
 #[derive(Debug, Default)]
 pub struct JitterBuffer {
-    waiting: BTreeMap<u64, Waiting>,
+    packets: BTreeMap<u64, Buffered>,
     cursor: Option<Cursor>,
     /// Highest extended sequence number and its timestamp, the reference for extending the next ones.
     newest: Option<(u64, u64)>,
@@ -151,14 +151,14 @@ impl JitterBuffer {
             return;
         };
         let ticks = self.extend_timestamp(timestamp);
-        self.measure(arrival, ticks);
+        self.update_jitter(arrival, ticks);
         let cursor =
             *self.cursor.get_or_insert(Cursor { sequence: extended, timestamp: ticks, due: arrival, duration });
         if extended < cursor.sequence {
             self.stats.late += 1;
             return;
         }
-        if self.waiting.contains_key(&extended) {
+        if self.packets.contains_key(&extended) {
             self.stats.duplicate += 1;
             return;
         }
@@ -166,25 +166,25 @@ impl JitterBuffer {
             Some((newest, _)) if extended < newest => self.stats.reordered += 1,
             _ => self.newest = Some((extended, ticks)),
         }
-        self.waiting.insert(extended, Waiting { timestamp: ticks, payload, duration, arrival });
-        if self.waiting.len() > CAPACITY {
-            self.waiting.pop_first();
+        self.packets.insert(extended, Buffered { timestamp: ticks, payload, duration, arrival });
+        if self.packets.len() > CAPACITY {
+            self.packets.pop_first();
         }
     }
 
-    /// What is due at `now`; call again until it returns [`Play::Wait`].
-    pub fn pop(&mut self, now: Instant) -> Play {
-        let Some(cursor) = self.cursor else { return Play::Wait { until: None } };
-        match self.waiting.first_key_value() {
+    /// What is due at `now`; call again until it returns [`Action::Wait`].
+    pub fn pop(&mut self, now: Instant) -> Action {
+        let Some(cursor) = self.cursor else { return Action::Wait { until: None } };
+        match self.packets.first_key_value() {
             None => self.pause(cursor, now),
             Some((&sequence, _)) if sequence == cursor.sequence => self.release(cursor),
             Some((&sequence, _)) => self.gap(cursor, sequence, now),
         }
     }
 
-    /// How long a missing packet is waited for, once one after it is here.
-    pub fn patience(&self) -> Duration {
-        (self.jitter * DEVIATIONS).clamp(MIN_PATIENCE, MAX_PATIENCE)
+    /// How long a missing packet is waited for once one after it has arrived.
+    pub fn gap_timeout(&self) -> Duration {
+        (self.jitter * DEVIATIONS).clamp(MIN_GAP_TIMEOUT, MAX_GAP_TIMEOUT)
     }
 
     /// Mean deviation of the packets' transit time.
@@ -192,20 +192,20 @@ impl JitterBuffer {
         self.jitter
     }
 
-    /// What happened so far.
+    /// Counts since the buffer was made.
     pub fn stats(&self) -> JitterStats {
         self.stats
     }
 
-    /// The next packet in order is here.
-    fn release(&mut self, cursor: Cursor) -> Play {
+    /// Releases the next packet in order.
+    fn release(&mut self, cursor: Cursor) -> Action {
         // `pop` saw it; the empty case is a pause.
-        let Some((sequence, packet)) = self.waiting.pop_first() else { return Play::Wait { until: None } };
-        // The sender's clock went on without a packet lost: it paused. What our own clock has not reported is due now.
+        let Some((sequence, packet)) = self.packets.pop_first() else { return Action::Wait { until: None } };
+        // The sender's timestamps advanced without a lost packet: it paused. Silence not yet reported is due now.
         let silent = ticks_to_duration(packet.timestamp.saturating_sub(cursor.timestamp));
-        if !silent.is_zero() && silent <= LONGEST_FILL {
+        if !silent.is_zero() && silent <= MAX_CONCEALMENT {
             self.cursor = Some(Cursor { timestamp: packet.timestamp, ..cursor });
-            self.waiting.insert(sequence, packet);
+            self.packets.insert(sequence, packet);
             return self.silence(silent);
         }
         self.cursor = Some(Cursor {
@@ -215,21 +215,21 @@ impl JitterBuffer {
             duration: packet.duration,
         });
         self.stats.released += 1;
-        Play::Packet { sequence, payload: packet.payload }
+        Action::Packet { sequence, payload: packet.payload }
     }
 
-    /// Packets are missing before `available`, the first one here.
-    fn gap(&mut self, cursor: Cursor, available: u64, now: Instant) -> Play {
+    /// Handles a gap before `available`, the first packet that is here.
+    fn gap(&mut self, cursor: Cursor, available: u64, now: Instant) -> Action {
         let missing = available - cursor.sequence;
-        let (deadline, next) = match self.waiting.values().map(|packet| packet.arrival).min() {
-            Some(first) => (first + self.patience(), &self.waiting[&available]),
-            None => return Play::Wait { until: None },
+        let (deadline, next) = match self.packets.values().map(|packet| packet.arrival).min() {
+            Some(first) => (first + self.gap_timeout(), &self.packets[&available]),
+            None => return Action::Wait { until: None },
         };
-        if now < deadline && self.waiting.len() < DEPTH {
-            return Play::Wait { until: Some(deadline) };
+        if now < deadline && self.packets.len() < DEPTH {
+            return Action::Wait { until: Some(deadline) };
         }
         let lost = ticks_to_duration(next.timestamp.saturating_sub(cursor.timestamp));
-        if lost > LONGEST_FILL || missing as u128 > LONGEST_FILL.as_millis() / 10 {
+        if lost > MAX_CONCEALMENT || missing as u128 > MAX_CONCEALMENT.as_millis() / 10 {
             self.stats.skipped += missing;
             self.cursor = Some(Cursor { sequence: available, timestamp: next.timestamp, ..cursor });
             return self.pop(now);
@@ -246,18 +246,18 @@ impl JitterBuffer {
         });
         if missing == 1 {
             self.stats.recovered += 1;
-            Play::Fec { sequence, next: next.payload.clone(), duration }
+            Action::Fec { sequence, next: next.payload.clone(), duration }
         } else {
             self.stats.concealed += 1;
-            Play::Conceal { sequence, duration }
+            Action::Conceal { sequence, duration }
         }
     }
 
-    /// Nothing is here at all.
-    fn pause(&mut self, cursor: Cursor, now: Instant) -> Play {
-        let noticed = cursor.due + self.patience() + PAUSE;
+    /// Handles an empty buffer.
+    fn pause(&mut self, cursor: Cursor, now: Instant) -> Action {
+        let noticed = cursor.due + self.gap_timeout() + PAUSE;
         if now < noticed {
-            return Play::Wait { until: Some(noticed) };
+            return Action::Wait { until: Some(noticed) };
         }
         let step = cursor.duration;
         let timestamp = cursor.timestamp + duration_to_ticks(step);
@@ -265,18 +265,18 @@ impl JitterBuffer {
         self.silence(step)
     }
 
-    fn silence(&mut self, duration: Duration) -> Play {
+    fn silence(&mut self, duration: Duration) -> Action {
         self.stats.silence += duration;
-        Play::Silence { duration }
+        Action::Silence { duration }
     }
 
     /// RFC 3550 6.4.1, in time instead of ticks.
-    fn measure(&mut self, arrival: Instant, ticks: u64) {
+    fn update_jitter(&mut self, arrival: Instant, ticks: u64) {
         if let Some((before, before_ticks)) = self.transit.replace((arrival, ticks)) {
             let (received, sent) = (signed_micros(arrival, before), tick_micros(ticks) - tick_micros(before_ticks));
             let deviation = Duration::from_micros((received - sent).unsigned_abs());
             // A pause or a stall is no jitter.
-            if deviation <= MAX_PATIENCE * 2 {
+            if deviation <= MAX_GAP_TIMEOUT * 2 {
                 self.jitter = (self.jitter * 15 + deviation) / 16;
             }
         }
@@ -295,9 +295,9 @@ impl JitterBuffer {
         if self.probation.replace(sequence.wrapping_add(1)) != Some(sequence) {
             return None;
         }
-        // Two in a row: the stream has begun anew, after everything there was.
+        // Two in a row: the stream was restarted. Numbers continue above the old ones.
         self.probation = None;
-        self.waiting.clear();
+        self.packets.clear();
         (self.newest, self.transit, self.cursor) = (None, None, None);
         let behind = (sequence.wrapping_sub(newest as u16)) as u64;
         Some(newest + if behind == 0 { 1 << 16 } else { behind })

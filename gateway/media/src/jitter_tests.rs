@@ -46,7 +46,7 @@ const PERFECT: Network = Network {
 };
 
 struct Outcome {
-    played: Vec<(Instant, Play)>,
+    actions: Vec<(Instant, Action)>,
     /// When each packet arrived first, if it did.
     arrivals: Vec<Option<Instant>>,
     stats: JitterStats,
@@ -54,24 +54,24 @@ struct Outcome {
 
 impl Outcome {
     fn duration(&self, packet_ms: u64) -> Duration {
-        self.played.iter().map(|(_, play)| length(play, packet_ms)).sum()
+        self.actions.iter().map(|(_, action)| length(action, packet_ms)).sum()
     }
 }
 
-fn length(play: &Play, packet_ms: u64) -> Duration {
-    match play {
-        Play::Packet { .. } => packet_ms as u32 * MS,
-        Play::Fec { duration, .. } | Play::Conceal { duration, .. } | Play::Silence { duration } => *duration,
-        Play::Wait { .. } => panic!("not played"),
+fn length(action: &Action, packet_ms: u64) -> Duration {
+    match action {
+        Action::Packet { .. } => packet_ms as u32 * MS,
+        Action::Fec { duration, .. } | Action::Conceal { duration, .. } | Action::Silence { duration } => *duration,
+        Action::Wait { .. } => panic!("not audio"),
     }
 }
 
 /// Everything due at `now`, and when to ask again.
-fn drain(buffer: &mut JitterBuffer, now: Instant, played: &mut Vec<(Instant, Play)>) -> Option<Instant> {
+fn drain(buffer: &mut JitterBuffer, now: Instant, actions: &mut Vec<(Instant, Action)>) -> Option<Instant> {
     loop {
         match buffer.pop(now) {
-            Play::Wait { until } => return until,
-            play => played.push((now, play)),
+            Action::Wait { until } => return until,
+            action => actions.push((now, action)),
         }
     }
 }
@@ -97,42 +97,42 @@ fn simulate(network: Network, count: u64, seed: u64) -> Outcome {
         }
     }
     events.sort();
-    let (mut buffer, mut played, mut deadline) = (JitterBuffer::new(), Vec::new(), None::<Instant>);
+    let (mut buffer, mut actions, mut deadline) = (JitterBuffer::new(), Vec::new(), None::<Instant>);
     for (arrival, index) in events {
         while let Some(until) = deadline.filter(|until| *until <= arrival) {
-            deadline = drain(&mut buffer, until, &mut played);
+            deadline = drain(&mut buffer, until, &mut actions);
         }
         let ticks = (index * network.packet_ms * 48) as u32;
         let sequence = network.sequence.wrapping_add(index as u16);
         buffer.push(sequence, network.timestamp.wrapping_add(ticks), payload(network.packet_ms, index), arrival);
-        deadline = drain(&mut buffer, arrival, &mut played);
+        deadline = drain(&mut buffer, arrival, &mut actions);
     }
     // Until the last gap is given up, and no further.
-    while let Some(until) = deadline.filter(|_| !buffer.waiting.is_empty()) {
-        deadline = drain(&mut buffer, until, &mut played);
+    while let Some(until) = deadline.filter(|_| !buffer.packets.is_empty()) {
+        deadline = drain(&mut buffer, until, &mut actions);
     }
-    Outcome { played, arrivals, stats: buffer.stats() }
+    Outcome { actions, arrivals, stats: buffer.stats() }
 }
 
 /// What must hold on any network.
 fn check(network: Network, outcome: &Outcome) {
     let mut last = 0;
-    for (when, play) in &outcome.played {
-        let sequence = match play {
-            Play::Packet { sequence, payload } => {
+    for (when, action) in &outcome.actions {
+        let sequence = match action {
+            Action::Packet { sequence, payload } => {
                 let index = index_of(payload);
                 assert_eq!(*sequence as u16, network.sequence.wrapping_add(index as u16), "number and content");
                 let waited = *when - outcome.arrivals[index as usize].unwrap();
-                assert!(waited <= MAX_PATIENCE, "packet {index} waited {waited:?}");
+                assert!(waited <= MAX_GAP_TIMEOUT, "packet {index} waited {waited:?}");
                 *sequence
             }
-            Play::Fec { sequence, next, .. } => {
+            Action::Fec { sequence, next, .. } => {
                 let index = index_of(next);
                 assert_eq!(*sequence as u16, network.sequence.wrapping_add(index as u16).wrapping_sub(1));
                 *sequence
             }
-            Play::Conceal { sequence, .. } => *sequence,
-            Play::Silence { .. } | Play::Wait { .. } => continue,
+            Action::Conceal { sequence, .. } => *sequence,
+            Action::Silence { .. } | Action::Wait { .. } => continue,
         };
         assert!(sequence > last, "{sequence} after {last}");
         last = sequence;
@@ -143,18 +143,18 @@ fn check(network: Network, outcome: &Outcome) {
 }
 
 #[test]
-fn a_perfect_network_is_passed_through_without_any_delay() {
+fn perfect_network_passes_through_without_delay() {
     let outcome = simulate(PERFECT, 3_000, 1);
     check(PERFECT, &outcome);
     assert_eq!(outcome.stats, JitterStats { released: 3_000, ..JitterStats::default() });
-    for (when, play) in &outcome.played {
-        let Play::Packet { payload, .. } = play else { panic!("{play:?}") };
+    for (when, action) in &outcome.actions {
+        let Action::Packet { payload, .. } = action else { panic!("{action:?}") };
         assert_eq!(Some(*when), outcome.arrivals[index_of(payload) as usize]);
     }
 }
 
 #[test]
-fn single_losses_are_recovered_from_the_next_packet() {
+fn single_losses_are_recovered_by_fec() {
     let network = Network { loss: 0.05, ..PERFECT };
     let outcome = simulate(network, 5_000, 2);
     check(network, &outcome);
@@ -165,7 +165,7 @@ fn single_losses_are_recovered_from_the_next_packet() {
 }
 
 #[test]
-fn reordered_packets_are_put_in_order_once_the_jitter_is_known() {
+fn reordered_packets_are_put_in_order() {
     let network = Network { jitter_ms: 60.0, ..PERFECT };
     let outcome = simulate(network, 5_000, 3);
     check(network, &outcome);
@@ -184,7 +184,7 @@ fn duplicates_are_dropped() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
     #[test]
-    fn on_any_network_order_holds_delay_is_bounded_and_every_loss_is_named(
+    fn any_network_keeps_order_and_bounds_delay(
         packet_ms in prop::sample::select(vec![10u64, 20, 40, 60]),
         loss in 0.0..0.2,
         duplicates in 0.0..0.2,
@@ -204,21 +204,21 @@ proptest! {
     }
 
     #[test]
-    fn no_packets_make_it_panic_or_grow(
+    fn arbitrary_packets_neither_panic_nor_grow(
         packets in prop::collection::vec((any::<u16>(), any::<u32>(), 0u64..5_000, prop::sample::select(vec![10u64, 20, 40, 60])), 0..600),
         asked in any::<bool>(),
     ) {
         let start = Instant::now();
-        let (mut buffer, mut now, mut played) = (JitterBuffer::new(), start, Vec::new());
+        let (mut buffer, mut now, mut actions) = (JitterBuffer::new(), start, Vec::new());
         for (sequence, timestamp, later, packet_ms) in packets {
             now += later as u32 * MS / 10;
             buffer.push(sequence, timestamp, payload(packet_ms, 0), now);
             if asked {
-                drain(&mut buffer, now, &mut played);
+                drain(&mut buffer, now, &mut actions);
             }
         }
-        prop_assert!(buffer.waiting.len() <= CAPACITY);
-        drain(&mut buffer, now + 500 * MS, &mut played);
+        prop_assert!(buffer.packets.len() <= CAPACITY);
+        drain(&mut buffer, now + 500 * MS, &mut actions);
     }
 }
 
@@ -228,97 +228,97 @@ fn push(buffer: &mut JitterBuffer, start: Instant, index: u64, timestamp_ms: u64
 }
 
 #[test]
-fn a_stream_that_stops_becomes_silence_that_keeps_up_with_the_clock() {
+fn stopped_stream_becomes_silence_in_real_time() {
     let start = Instant::now();
-    let (mut buffer, mut played) = (JitterBuffer::new(), Vec::new());
-    assert_eq!(buffer.pop(start), Play::Wait { until: None });
+    let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
+    assert_eq!(buffer.pop(start), Action::Wait { until: None });
     push(&mut buffer, start, 0, 0, 0);
     let mut now = start;
     while now < start + 1_000 * MS {
-        now = drain(&mut buffer, now, &mut played).unwrap();
+        now = drain(&mut buffer, now, &mut actions).unwrap();
     }
-    assert!(buffer.stats().silence >= 1_000 * MS - 20 * MS - PAUSE - MIN_PATIENCE - 20 * MS);
+    assert!(buffer.stats().silence >= 1_000 * MS - 20 * MS - PAUSE - MIN_GAP_TIMEOUT - 20 * MS);
     assert!(buffer.stats().silence <= 1_000 * MS);
     // The sender resumes: the remainder of the pause, then its sound, at once.
-    played.clear();
+    actions.clear();
     push(&mut buffer, start, 1, 1_020, 1_020);
-    drain(&mut buffer, start + 1_020 * MS, &mut played);
+    drain(&mut buffer, start + 1_020 * MS, &mut actions);
     let total = 20 * MS + buffer.stats().silence;
     assert_eq!(total, 1_020 * MS, "silence fills exactly what the sender left out");
-    assert!(matches!(played.last(), Some((_, Play::Packet { .. }))));
+    assert!(matches!(actions.last(), Some((_, Action::Packet { .. }))));
 }
 
 #[test]
-fn a_stalled_network_loses_nothing() {
+fn stalled_network_loses_nothing() {
     let start = Instant::now();
-    let (mut buffer, mut played) = (JitterBuffer::new(), Vec::new());
+    let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
     for index in 0..10 {
         push(&mut buffer, start, index, index * 20, index as u32 * 20);
-        drain(&mut buffer, start + index as u32 * 20 * MS, &mut played);
+        drain(&mut buffer, start + index as u32 * 20 * MS, &mut actions);
     }
-    drain(&mut buffer, start + 700 * MS, &mut played);
+    drain(&mut buffer, start + 700 * MS, &mut actions);
     // What was on its way arrives at once.
     for index in 10..40 {
         push(&mut buffer, start, index, index * 20, 700);
-        drain(&mut buffer, start + 700 * MS, &mut played);
+        drain(&mut buffer, start + 700 * MS, &mut actions);
     }
     assert_eq!(buffer.stats().released, 40);
     assert_eq!(buffer.stats().recovered + buffer.stats().concealed + buffer.stats().late, 0);
 }
 
 #[test]
-fn a_long_gap_is_skipped_instead_of_filled() {
+fn long_gap_is_skipped() {
     let start = Instant::now();
     let mut buffer = JitterBuffer::new();
     push(&mut buffer, start, 0, 0, 0);
     push(&mut buffer, start, 500, 10_000, 40);
-    let mut played = Vec::new();
-    drain(&mut buffer, start + 60 * MS, &mut played);
-    assert_eq!(played.len(), 2, "{played:?}");
+    let mut actions = Vec::new();
+    drain(&mut buffer, start + 60 * MS, &mut actions);
+    assert_eq!(actions.len(), 2, "{actions:?}");
     assert_eq!((buffer.stats().skipped, buffer.stats().concealed), (499, 0));
 }
 
 #[test]
-fn a_stream_that_begins_anew_is_followed_and_a_stray_packet_is_not() {
+fn restarted_stream_is_followed_stray_packet_dropped() {
     let start = Instant::now();
-    let (mut buffer, mut played) = (JitterBuffer::new(), Vec::new());
+    let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
     for index in 0..5 {
         push(&mut buffer, start, index, index * 20, index as u32 * 20);
     }
     push(&mut buffer, start, 40_000, 5, 100);
     push(&mut buffer, start, 5, 100, 100);
-    drain(&mut buffer, start + 100 * MS, &mut played);
+    drain(&mut buffer, start + 100 * MS, &mut actions);
     assert_eq!((buffer.stats().released, buffer.stats().invalid), (6, 1));
     for index in 0..5 {
         push(&mut buffer, start, 30_000 + index, 7_000_000 + index * 20, 120 + index as u32 * 20);
-        drain(&mut buffer, start + (120 + index as u32 * 20) * MS, &mut played);
+        drain(&mut buffer, start + (120 + index as u32 * 20) * MS, &mut actions);
     }
     assert_eq!((buffer.stats().released, buffer.stats().invalid), (10, 2), "the first one is the stray that it seemed");
 }
 
 #[test]
-fn what_is_not_opus_is_dropped() {
+fn invalid_opus_is_dropped() {
     let mut buffer = JitterBuffer::new();
     for bad in [&[][..], &[0x03], &[0x1b, 0x3f]] {
         buffer.push(1, 1, Bytes::copy_from_slice(bad), Instant::now());
     }
-    assert_eq!((buffer.stats().invalid, buffer.pop(Instant::now())), (3, Play::Wait { until: None }));
+    assert_eq!((buffer.stats().invalid, buffer.pop(Instant::now())), (3, Action::Wait { until: None }));
 }
 
 #[test]
-fn patience_follows_the_jitter_within_its_bounds() {
+fn gap_timeout_follows_jitter_within_bounds() {
     let start = Instant::now();
     let mut buffer = JitterBuffer::new();
-    assert_eq!(buffer.patience(), MIN_PATIENCE);
+    assert_eq!(buffer.gap_timeout(), MIN_GAP_TIMEOUT);
     let mut random = Random::new(9);
     for index in 0..200 {
         let delay = (random.unit() * 40.0) as u32;
         push(&mut buffer, start, index, index * 20, index as u32 * 20 + delay);
     }
-    assert!((20 * MS..80 * MS).contains(&buffer.patience()), "{:?}", buffer.patience());
+    assert!((20 * MS..80 * MS).contains(&buffer.gap_timeout()), "{:?}", buffer.gap_timeout());
     for index in 200..400 {
         let delay = (random.unit() * 240.0) as u32;
         push(&mut buffer, start, index, index * 20, index as u32 * 20 + delay);
     }
-    assert_eq!(buffer.patience(), MAX_PATIENCE);
+    assert_eq!(buffer.gap_timeout(), MAX_GAP_TIMEOUT);
 }

@@ -1,4 +1,4 @@
-//! Opus for voice: 20 ms packets out; packets of any length, forward error correction and concealment in.
+//! Opus for voice: an encoder of 20 ms packets, and a decoder with forward error correction and concealment.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ const BITRATE: i32 = 32_000;
 const EXPECTED_LOSS: (i32, i32, i32) = (10, 5, 30);
 /// Encoder effort, 0-10: beyond 5 a voice at this bit rate gains nothing that one hears.
 const COMPLEXITY: i32 = 5;
-/// Root mean square below which a frame may become discontinuous, -55 dB of full scale. The library's own judgement takes
+/// Root mean square below which a frame may become discontinuous, -55 dB of full scale. The library's own rule takes
 /// every steady sound for background noise: it would cut off a held note.
 const QUIET: f32 = 1.78e-3;
 /// No packet that we write is larger; it fits one datagram with all headers.
 const MAX_PACKET: usize = 1_000;
 
-/// What can go wrong with a codec.
+/// Why a frame or packet could not be coded.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum OpusError {
     /// Opus knows five rates.
@@ -86,7 +86,7 @@ impl OpusEncoder {
         Ok(Self { encoder, frame_samples: samples_in(FRAME, rate) })
     }
 
-    /// Prepares for this share of packets to be lost, 0 to 1, as the listener reports it.
+    /// Sets the packet loss to prepare for, 0 to 1, as the receiver reports it.
     pub fn expect_loss(&mut self, share: f64) -> Result<(), OpusError> {
         let (_, least, most) = EXPECTED_LOSS;
         let percent = if share.is_finite() { (share * 100.0).ceil() as i32 } else { least };
@@ -111,7 +111,7 @@ impl OpusEncoder {
         Ok(Encoded { payload: Bytes::copy_from_slice(&packet[..length]), silent: length <= 2 })
     }
 
-    /// Forgets the signal so far, as when an answer was cut off.
+    /// Resets the encoder to a new signal, as when a response was cut off.
     pub fn reset(&mut self) -> Result<(), OpusError> {
         Ok(self.encoder.reset_state()?)
     }
@@ -196,12 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_keeps_its_pitch_and_level_from_the_models_rate_to_the_detectors() {
+    fn tone_keeps_pitch_and_level_across_rates() {
         let packets = encode(24_000, &sine(440.0, 24_000, 24_000));
         let mut decoder = OpusDecoder::new(16_000).unwrap();
-        let heard: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
-        assert_eq!(heard.len(), 16_000);
-        let settled = &heard[3_200..];
+        let decoded: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
+        assert_eq!(decoded.len(), 16_000);
+        let settled = &decoded[3_200..];
         assert!((dominant_frequency(settled, 16_000) - 440.0).abs() < 3.0);
         assert!((level_db(settled) - level_db(&sine(440.0, 24_000, 24_000))).abs() < 1.0);
     }
@@ -214,17 +214,17 @@ mod tests {
     }
 
     #[test]
-    fn a_held_note_is_not_taken_for_silence() {
+    fn held_note_is_not_silence() {
         let note = sine(440.0, 24_000, 72_000);
         let packets = encode(24_000, &note);
         assert!(packets.iter().all(|packet| !packet.silent));
         let mut decoder = OpusDecoder::new(24_000).unwrap();
-        let heard: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
-        assert!((level_db(&heard[48_000..]) - level_db(&note)).abs() < 1.0);
+        let decoded: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
+        assert!((level_db(&decoded[48_000..]) - level_db(&note)).abs() < 1.0);
     }
 
     #[test]
-    fn a_lost_packet_is_recovered_from_the_next_one_better_than_by_concealment() {
+    fn fec_beats_concealment() {
         // A tone that jumps in pitch with every packet cannot be guessed from what came before.
         let rate = 24_000;
         let speech: Vec<f32> = (0..50).flat_map(|i| sine(200.0 + 150.0 * f64::from(i % 7), rate, 480)).collect();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn concealment_fills_the_time_that_was_lost_and_fades() {
+    fn concealment_fills_the_loss_and_fades() {
         let mut decoder = OpusDecoder::new(16_000).unwrap();
         for packet in encode(24_000, &sine(440.0, 24_000, 4_800)) {
             decoder.decode(&packet.payload).unwrap();
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_of_every_length_say_how_long_they_are() {
+    fn packet_duration_is_read_from_the_header() {
         // Code 0 (one frame) with the configurations of SILK 10, 20, 40, 60 ms; code 1 (two frames) of 20 ms.
         for (toc, ms) in [(0x00, 10), (0x08, 20), (0x10, 40), (0x18, 60), (0x09, 40)] {
             assert_eq!(packet_duration(&[toc, 0, 0]), Ok(Duration::from_millis(ms)));
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn corrupt_packets_are_errors_and_the_decoder_goes_on() {
+    fn decoder_survives_corrupt_packets() {
         let mut decoder = OpusDecoder::new(16_000).unwrap();
         assert_eq!(decoder.decode(&[]), Err(OpusError::Corrupt));
         // Code 3 without its frame count; more than 120 ms; padding longer than the packet.
@@ -277,12 +277,12 @@ mod tests {
             assert_eq!(decoder.decode(bad), Err(OpusError::Corrupt), "{bad:?}");
         }
         let packets = encode(24_000, &sine(440.0, 24_000, 9_600));
-        let heard: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
-        assert!(level_db(&heard[3_200..]) > -20.0);
+        let decoded: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
+        assert!(level_db(&decoded[3_200..]) > -20.0);
     }
 
     #[test]
-    fn wrong_sizes_and_rates_are_typed_errors() {
+    fn wrong_sizes_and_rates_are_errors() {
         assert_eq!(OpusEncoder::new(44_100).unwrap_err(), OpusError::UnsupportedRate(44_100));
         assert_eq!(OpusDecoder::new(0).unwrap_err(), OpusError::UnsupportedRate(0));
         let error = OpusEncoder::new(24_000).unwrap().encode(&[0.0; 479]).unwrap_err();
@@ -291,7 +291,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_from_the_network_make_it_panic(packets in proptest::collection::vec(proptest::collection::vec(0u8.., 0..80), 1..20)) {
+        fn no_bytes_make_the_decoder_panic(packets in proptest::collection::vec(proptest::collection::vec(0u8.., 0..80), 1..20)) {
             let mut decoder = OpusDecoder::new(16_000).unwrap();
             for packet in packets {
                 if let Ok(samples) = decoder.decode(&packet) {

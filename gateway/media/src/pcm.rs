@@ -14,7 +14,7 @@ pub fn from_i16(value: i16) -> f32 {
     f32::from(value) / SCALE
 }
 
-/// Bytes were given that do not end at a sample's end.
+/// Error: 16-bit audio with half a sample at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("16-bit audio has an even number of bytes, got {0}")]
 pub struct OddLength(pub usize);
@@ -104,13 +104,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sixteen_bit_values_survive_the_round_trip_exactly() {
+    fn i16_survives_the_round_trip_exactly() {
         let bytes: Vec<u8> = (i16::MIN..=i16::MAX).flat_map(i16::to_le_bytes).collect();
         assert_eq!(encode_i16le(&decode_i16le(&bytes).unwrap()), bytes);
     }
 
     #[test]
-    fn what_is_out_of_range_is_clipped_and_nan_is_silence() {
+    fn out_of_range_is_clipped_and_nan_silenced() {
         assert_eq!([2.0, -2.0, f32::NAN, f32::INFINITY].map(to_i16), [i16::MAX, i16::MIN, 0, i16::MAX]);
     }
 
@@ -119,9 +119,9 @@ mod tests {
         assert_eq!(decode_i16le(&[0, 1, 2]), Err(OddLength(3)));
     }
 
-    /// Values of the tables in G.711, scaled to 16 bits.
+    /// Values from the tables of G.711, scaled to 16 bits.
     #[test]
-    fn known_codes_of_both_laws_decode_to_their_published_values() {
+    fn g711_codes_decode_to_published_values() {
         for (byte, value) in [(0x00, -32124), (0x80, 32124), (0xff, 0), (0x7f, 0), (0xf0, 120), (0x8f, 16764)] {
             assert_eq!(mulaw_to_i16(byte), value, "mu-law {byte:#04x}");
         }
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn every_code_of_both_laws_survives_the_round_trip() {
+    fn every_g711_code_survives_the_round_trip() {
         for byte in 0..=u8::MAX {
             // Mu-law has two zeros; the encoder never writes the negative one.
             let expected = if byte == 0x7f { 0xff } else { byte };
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn both_laws_keep_every_value_within_one_step_of_its_segment() {
+    fn g711_error_stays_within_one_step() {
         for value in i16::MIN..=i16::MAX {
             let magnitude = i32::from(value).abs();
             // A step is 1/16 of its segment, and a segment as wide as the value at its beginning.

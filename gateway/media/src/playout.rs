@@ -1,7 +1,7 @@
-//! The playout clock: generated sound in, one 20 ms frame every 20 ms out, and an account of what was played.
+//! The playout clock: generated audio in, one 20 ms frame every 20 ms out, and the sent cursor of each item.
 //!
-//! Answers are made faster than they are heard, so the queue here is what a caller can still interrupt. Sound belongs to
-//! a *generation* (one answer; numbers only grow): [`Playout::clear`] forgets everything, and whatever arrives later of a
+//! Responses are generated faster than they play, so the queue here is what a caller can still interrupt. Audio belongs to a
+//! *generation* (one response; numbers only grow): [`Playout::clear`] drops everything, and whatever arrives later of a
 //! cleared generation is refused. Only an empty queue sends at once; from then on frames follow each other on a grid.
 
 use std::collections::VecDeque;
@@ -11,38 +11,38 @@ use thiserror::Error;
 
 use super::opus::FRAME;
 
-/// Unsent sound beyond which [`Playout::is_full`] holds.
+/// Unsent audio beyond which [`Playout::is_full`] holds.
 pub const LIMIT: Duration = Duration::from_secs(10);
-/// Frames that are overdue by more than this are not made up for in a burst; the grid moves instead.
-const LATEST: Duration = Duration::from_millis(200);
+/// Frames overdue by more than this do not leave in a burst; the grid moves instead.
+const MAX_CATCH_UP: Duration = Duration::from_millis(200);
 
-/// Why sound was refused.
+/// Why audio was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PushError {
     /// More than [`LIMIT`] is unsent; try again after [`Playout::poll`].
-    #[error("more than 10 s of sound are unsent")]
+    #[error("more than 10 s of audio are unsent")]
     Full,
-    /// The generation was cleared or has ended: the sound is not wanted any more.
-    #[error("the answer was cancelled or has ended")]
+    /// The generation was cleared or has ended.
+    #[error("the response was cancelled or has ended")]
     Stale,
 }
 
-/// What is due.
+/// What [`Playout::poll`] returns.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Output {
-    /// 20 ms of sound.
+    /// 20 ms of audio to send.
     Frame(Frame),
     /// The last frame of this generation, if it had any, has been played: it is over.
     Drained {
-        /// The answer.
+        /// The response.
         generation: u64,
     },
 }
 
-/// 20 ms of an answer.
+/// 20 ms of a response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Frame {
-    /// The answer.
+    /// The response.
     pub generation: u64,
     /// The item of the conversation.
     pub item: u64,
@@ -57,7 +57,7 @@ pub struct Frame {
 /// An item that [`Playout::clear`] cut off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cleared {
-    /// The answer.
+    /// The response.
     pub generation: u64,
     /// The item of the conversation.
     pub item: u64,
@@ -67,7 +67,7 @@ pub struct Cleared {
     pub dropped: Duration,
 }
 
-/// One item's sound.
+/// One item's queue.
 #[derive(Debug)]
 struct Track {
     generation: u64,
@@ -79,7 +79,7 @@ struct Track {
     complete: bool,
 }
 
-/// The clock of one caller. See the module's description.
+/// The playout clock of one caller.
 #[derive(Debug)]
 pub struct Playout {
     rate: u32,
@@ -92,7 +92,7 @@ pub struct Playout {
     begun: Option<u64>,
     /// When the frame handed out last is over; `None` before the first.
     busy_until: Option<Instant>,
-    /// The current answer has run dry since its last frame.
+    /// The current response had no frame when one was due.
     starving: bool,
     underruns: u64,
     /// Queued samples of all tracks.
@@ -115,7 +115,7 @@ impl Playout {
         }
     }
 
-    /// Adds sound to an answer's item. Sound of a new item ends the item before.
+    /// Adds audio to an item of a response. Audio of a new item ends the item before.
     pub fn push(&mut self, generation: u64, item: u64, samples: &[f32]) -> Result<(), PushError> {
         let newest = self.tracks.back().map(|track| track.generation);
         if self.closed.is_some_and(|closed| generation <= closed) || newest.is_some_and(|newest| generation < newest) {
@@ -135,8 +135,8 @@ impl Playout {
         Ok(())
     }
 
-    /// Marks the end of an answer: once all of it is played, [`Output::Drained`] is due. An answer without sound is over
-    /// at once and reports nothing.
+    /// Marks the end of a response: once all of it has played, [`Output::Drained`] is due. A response without audio is over at
+    /// once and reports nothing.
     pub fn end(&mut self, generation: u64) {
         if self.tracks.back().is_some_and(|track| track.generation == generation) {
             self.complete_all();
@@ -144,7 +144,7 @@ impl Playout {
         self.closed = self.closed.max(Some(generation));
     }
 
-    /// Forgets everything that was not handed out; what is still to come of these answers is refused.
+    /// Drops everything that was not handed out, and refuses what is still to come of these responses.
     pub fn clear(&mut self) -> Vec<Cleared> {
         self.closed = self.closed.max(self.tracks.back().map(|track| track.generation));
         self.queued = 0;
@@ -175,7 +175,7 @@ impl Playout {
             return if more { self.poll(now) } else { Some(Output::Drained { generation }) };
         }
         if current.queue.len() < frame_samples && !current.complete {
-            // An answer has begun and the frame that is due now does not exist.
+            // A response has begun and the frame that is due now does not exist.
             if self.begun == Some(current.generation) && !self.starving {
                 self.starving = true;
                 self.underruns += 1;
@@ -189,9 +189,9 @@ impl Playout {
         self.queued -= taken;
         let first = self.begun != Some(current.generation);
         self.begun = Some(current.generation);
-        // On the grid while sound follows sound; after a gap, or when nobody has polled for long, from now on.
+        // On the grid while frames follow each other; after a gap or a long time without a poll, from `now` on.
         let due = match self.busy_until {
-            Some(until) if !self.starving && !first && now - until <= LATEST => until,
+            Some(until) if !self.starving && !first && now - until <= MAX_CATCH_UP => until,
             _ => now,
         };
         self.busy_until = Some(due + FRAME);
@@ -214,12 +214,12 @@ impl Playout {
         Some(duration_of(track.sent, self.rate))
     }
 
-    /// The answer and item that are being played or wait for their sound, and the sent cursor.
+    /// The response and item that play or wait for their audio, and the sent cursor.
     pub fn current(&self) -> Option<(u64, u64, Duration)> {
         self.tracks.front().map(|track| (track.generation, track.item, duration_of(track.sent, self.rate)))
     }
 
-    /// Sound that was not handed out yet.
+    /// Audio that was not handed out yet.
     pub fn unsent(&self) -> Duration {
         duration_of(self.queued as u64, self.rate)
     }
@@ -229,7 +229,7 @@ impl Playout {
         self.unsent() > LIMIT
     }
 
-    /// How often an answer, once begun, had no frame when one was due.
+    /// How often a response that had begun had no frame when one was due.
     pub fn underruns(&self) -> u64 {
         self.underruns
     }

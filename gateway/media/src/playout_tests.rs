@@ -3,7 +3,7 @@ use super::*;
 const RATE: u32 = 24_000;
 const MS: Duration = Duration::from_millis(1);
 
-fn sound(ms: usize) -> Vec<f32> {
+fn audio(ms: usize) -> Vec<f32> {
     vec![0.25; ms * RATE as usize / 1_000]
 }
 
@@ -28,10 +28,10 @@ fn times(outputs: &[(u128, Output)]) -> Vec<u128> {
 }
 
 #[test]
-fn the_first_frame_leaves_at_once_and_the_rest_follow_every_20_ms() {
+fn first_frame_leaves_at_once_then_every_20ms() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
-    playout.push(1, 7, &sound(100)).unwrap();
+    playout.push(1, 7, &audio(100)).unwrap();
     playout.end(1);
     let outputs = run(&mut playout, start, start, start + 1_000 * MS);
     assert_eq!(times(&outputs), [0, 20, 40, 60, 80, 100]);
@@ -42,7 +42,7 @@ fn the_first_frame_leaves_at_once_and_the_rest_follow_every_20_ms() {
 }
 
 #[test]
-fn pieces_of_odd_sizes_are_cut_into_frames_and_the_last_one_is_filled_up() {
+fn odd_pieces_become_frames_with_padded_tail() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
     for length in [1365, 1920, 555, 1] {
@@ -50,7 +50,7 @@ fn pieces_of_odd_sizes_are_cut_into_frames_and_the_last_one_is_filled_up() {
     }
     playout.end(1);
     let outputs = run(&mut playout, start, start, start + 1_000 * MS);
-    let heard: Vec<f32> = outputs
+    let played: Vec<f32> = outputs
         .iter()
         .filter_map(|(_, output)| match output {
             Output::Frame(frame) => Some(frame.samples.clone()),
@@ -58,22 +58,22 @@ fn pieces_of_odd_sizes_are_cut_into_frames_and_the_last_one_is_filled_up() {
         })
         .flatten()
         .collect();
-    assert_eq!(heard.len(), 9 * 480);
-    assert_eq!(heard.iter().filter(|&&sample| sample != 0.0).count(), 1365 + 1920 + 555 + 1);
-    assert!(heard[..3841].iter().all(|&sample| sample == 0.25));
+    assert_eq!(played.len(), 9 * 480);
+    assert_eq!(played.iter().filter(|&&sample| sample != 0.0).count(), 1365 + 1920 + 555 + 1);
+    assert!(played[..3841].iter().all(|&sample| sample == 0.25));
 }
 
 #[test]
-fn an_answer_that_runs_dry_is_one_underrun_and_resumes_at_once() {
+fn underrun_counts_once_and_resumes_at_once() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
-    playout.push(1, 7, &sound(40)).unwrap();
+    playout.push(1, 7, &audio(40)).unwrap();
     assert_eq!(times(&run(&mut playout, start, start, start + 300 * MS)), [0, 20]);
     for ms in [60, 80, 100] {
         assert_eq!(playout.poll(start + ms * MS), None);
     }
     assert_eq!(playout.underruns(), 1);
-    playout.push(1, 7, &sound(40)).unwrap();
+    playout.push(1, 7, &audio(40)).unwrap();
     playout.end(1);
     let late = start + 333 * MS;
     assert_eq!(times(&run(&mut playout, start, late, late + 500 * MS)), [333, 353, 373]);
@@ -81,26 +81,26 @@ fn an_answer_that_runs_dry_is_one_underrun_and_resumes_at_once() {
 }
 
 #[test]
-fn waiting_for_an_answers_first_sound_or_between_answers_is_no_underrun() {
+fn waiting_for_first_audio_is_no_underrun() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
     assert_eq!(playout.poll(start), None);
-    playout.push(1, 7, &sound(5)).unwrap();
+    playout.push(1, 7, &audio(5)).unwrap();
     assert_eq!(playout.poll(start + 20 * MS), None);
-    playout.push(1, 7, &sound(15)).unwrap();
+    playout.push(1, 7, &audio(15)).unwrap();
     playout.end(1);
     assert_eq!(times(&run(&mut playout, start, start + 30 * MS, start + 500 * MS)), [30, 50]);
     assert_eq!(playout.poll(start + 400 * MS), None);
-    playout.push(2, 8, &sound(20)).unwrap();
+    playout.push(2, 8, &audio(20)).unwrap();
     assert!(matches!(playout.poll(start + 500 * MS), Some(Output::Frame(frame)) if frame.first));
     assert_eq!(playout.underruns(), 0);
 }
 
 #[test]
-fn a_late_end_mark_drains_at_once() {
+fn late_end_drains_at_once() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
-    playout.push(1, 7, &sound(20)).unwrap();
+    playout.push(1, 7, &audio(20)).unwrap();
     run(&mut playout, start, start, start + 100 * MS);
     playout.end(1);
     assert_eq!(playout.poll(start + 100 * MS), Some(Output::Drained { generation: 1 }));
@@ -108,10 +108,10 @@ fn a_late_end_mark_drains_at_once() {
 }
 
 #[test]
-fn a_slow_poller_gets_a_short_backlog_in_a_burst_and_a_long_one_never() {
+fn late_poll_catches_up_only_a_short_backlog() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
-    playout.push(1, 7, &sound(2_000)).unwrap();
+    playout.push(1, 7, &audio(2_000)).unwrap();
     let mut burst_at = |ms: u32| std::iter::from_fn(|| playout.poll(start + ms * MS)).count();
     assert_eq!(burst_at(0), 1);
     assert_eq!(burst_at(100), 5, "frames of 20, 40, 60, 80 and 100 ms");
@@ -120,11 +120,11 @@ fn a_slow_poller_gets_a_short_backlog_in_a_burst_and_a_long_one_never() {
 }
 
 #[test]
-fn clearing_tells_what_was_played_and_dropped_and_refuses_what_still_comes() {
+fn clear_reports_played_and_refuses_stale_audio() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
-    playout.push(3, 7, &sound(100)).unwrap();
-    playout.push(3, 8, &sound(50)).unwrap();
+    playout.push(3, 7, &audio(100)).unwrap();
+    playout.push(3, 8, &audio(50)).unwrap();
     run(&mut playout, start, start, start + 45 * MS);
     assert_eq!(playout.position(7), Some(60 * MS));
     assert_eq!(playout.current(), Some((3, 7, 60 * MS)));
@@ -136,29 +136,29 @@ fn clearing_tells_what_was_played_and_dropped_and_refuses_what_still_comes() {
         ]
     );
     assert_eq!(playout.poll(start + 100 * MS), None);
-    assert_eq!(playout.push(3, 8, &sound(20)), Err(PushError::Stale));
-    assert_eq!(playout.push(2, 6, &sound(20)), Err(PushError::Stale));
+    assert_eq!(playout.push(3, 8, &audio(20)), Err(PushError::Stale));
+    assert_eq!(playout.push(2, 6, &audio(20)), Err(PushError::Stale));
     assert_eq!((playout.unsent(), playout.position(7)), (Duration::ZERO, None));
-    playout.push(4, 9, &sound(20)).unwrap();
+    playout.push(4, 9, &audio(20)).unwrap();
     assert!(matches!(playout.poll(start + 100 * MS), Some(Output::Frame(frame)) if frame.generation == 4));
 }
 
 #[test]
-fn an_answer_cut_off_while_it_waits_for_sound_still_tells_what_was_played() {
+fn clear_while_starving_reports_what_was_played() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
-    playout.push(1, 7, &sound(20)).unwrap();
+    playout.push(1, 7, &audio(20)).unwrap();
     run(&mut playout, start, start, start + 90 * MS);
     assert_eq!(playout.clear(), [Cleared { generation: 1, item: 7, played: 20 * MS, dropped: Duration::ZERO }]);
 }
 
 #[test]
-fn the_next_answer_waits_until_the_one_before_is_over() {
+fn next_response_waits_for_the_previous() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
-    playout.push(1, 7, &sound(40)).unwrap();
+    playout.push(1, 7, &audio(40)).unwrap();
     playout.end(1);
-    playout.push(2, 8, &sound(20)).unwrap();
+    playout.push(2, 8, &audio(20)).unwrap();
     playout.end(2);
     let outputs = run(&mut playout, start, start, start + 500 * MS);
     assert_eq!(times(&outputs), [0, 20, 40, 40, 60]);
@@ -167,22 +167,22 @@ fn the_next_answer_waits_until_the_one_before_is_over() {
 }
 
 #[test]
-fn more_than_ten_seconds_are_refused_until_some_are_sent() {
+fn full_playout_refuses_until_polled() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);
-    playout.push(1, 7, &sound(10_000)).unwrap();
+    playout.push(1, 7, &audio(10_000)).unwrap();
     assert!(!playout.is_full());
-    playout.push(1, 7, &sound(20)).unwrap();
+    playout.push(1, 7, &audio(20)).unwrap();
     assert!(playout.is_full());
-    assert_eq!(playout.push(1, 7, &sound(1)), Err(PushError::Full));
+    assert_eq!(playout.push(1, 7, &audio(1)), Err(PushError::Full));
     playout.poll(start).unwrap();
-    playout.push(1, 7, &sound(1)).unwrap();
+    playout.push(1, 7, &audio(1)).unwrap();
 }
 
 #[test]
-fn an_answer_without_sound_reports_nothing() {
+fn response_without_audio_reports_nothing() {
     let mut playout = Playout::new(RATE);
     playout.end(1);
     assert_eq!(playout.poll(Instant::now()), None);
-    assert_eq!(playout.push(1, 7, &sound(20)), Err(PushError::Stale));
+    assert_eq!(playout.push(1, 7, &audio(20)), Err(PushError::Stale));
 }

@@ -20,7 +20,7 @@ pub enum ResampleError {
     /// A rate is outside of [`RATES`].
     #[error("sample rates are 8000 to 48000 Hz, got {0}")]
     UnsupportedRate(u32),
-    /// The library refused; a defect on our side.
+    /// The library failed: a bug of ours.
     #[error("resampler: {0}")]
     Library(String),
 }
@@ -44,10 +44,10 @@ struct Filter {
     scratch: Vec<f32>,
     /// Output samples of the filter's delay that are still to be left out.
     delay: usize,
-    /// Samples taken since the last flush.
-    taken: u64,
-    /// Samples given since the last flush.
-    given: u64,
+    /// Input samples since the last flush.
+    input_count: u64,
+    /// Output samples since the last flush.
+    output_count: u64,
 }
 
 impl std::fmt::Debug for Resampler {
@@ -71,11 +71,12 @@ impl Resampler {
         let inner = Async::new_sinc(ratio, 1.0, &parameters, block, 1, FixedAsync::Input)
             .map_err(|error| ResampleError::Library(error.to_string()))?;
         let (delay, scratch) = (inner.output_delay(), vec![0.0; inner.output_frames_max()]);
-        let filter = Filter { inner, ratio, block, pending: Vec::new(), scratch, delay, taken: 0, given: 0 };
+        let filter =
+            Filter { inner, ratio, block, pending: Vec::new(), scratch, delay, input_count: 0, output_count: 0 };
         Ok(Self { filter: Some(filter) })
     }
 
-    /// Takes any number of samples and returns those that are ready.
+    /// Converts any number of samples and returns those that are ready.
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<f32>, ResampleError> {
         match &mut self.filter {
             None => Ok(samples.to_vec()),
@@ -94,7 +95,7 @@ impl Resampler {
 
 impl Filter {
     fn push(&mut self, samples: &[f32]) -> Result<Vec<f32>, ResampleError> {
-        self.taken += samples.len() as u64;
+        self.input_count += samples.len() as u64;
         self.pending.extend_from_slice(samples);
         let mut output = Vec::with_capacity((self.pending.len() as f64 * self.ratio) as usize + self.scratch.len());
         let whole = self.pending.len() / self.block * self.block;
@@ -102,12 +103,13 @@ impl Filter {
         for block in blocks.chunks_exact(self.block) {
             self.convert(block, &mut output)?;
         }
-        self.given += output.len() as u64;
+        self.output_count += output.len() as u64;
         Ok(output)
     }
 
     fn flush(&mut self) -> Result<Vec<f32>, ResampleError> {
-        let missing = ((self.taken as f64 * self.ratio).round() as u64).saturating_sub(self.given) as usize;
+        let missing =
+            ((self.input_count as f64 * self.ratio).round() as u64).saturating_sub(self.output_count) as usize;
         let mut output = Vec::with_capacity(missing + self.scratch.len());
         while output.len() < missing {
             let mut block = std::mem::take(&mut self.pending);
@@ -117,7 +119,7 @@ impl Filter {
         output.truncate(missing);
         self.inner.reset();
         self.pending.clear();
-        (self.delay, self.taken, self.given) = (self.inner.output_delay(), 0, 0);
+        (self.delay, self.input_count, self.output_count) = (self.inner.output_delay(), 0, 0);
         Ok(output)
     }
 
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tone_keeps_its_frequency_and_level_between_all_usual_rates() {
+    fn tone_keeps_frequency_and_level_between_rates() {
         let rates = [8_000, 11_025, 16_000, 22_050, 24_000, 44_100, 48_000];
         for from in rates {
             for to in rates {
@@ -165,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_signal_stays_in_place_to_within_a_sample() {
+    fn signal_shifts_less_than_a_sample() {
         for (from, to) in [(8_000, 16_000), (24_000, 16_000), (44_100, 16_000), (48_000, 8_000), (24_000, 48_000)] {
             let (output, expected) = (whole(from, to, &sine(100.0, from, from as usize)), sine(100.0, to, to as usize));
             let middle = to as usize / 10..to as usize * 9 / 10;
@@ -177,13 +179,13 @@ mod tests {
     }
 
     #[test]
-    fn what_the_lower_rate_cannot_carry_is_removed() {
+    fn frequencies_above_nyquist_are_removed() {
         let output = whole(48_000, 16_000, &sine(11_000.0, 48_000, 48_000));
         assert!(level_db(&output[1_600..14_400]) < -70.0);
     }
 
     #[test]
-    fn little_of_the_signal_is_held_back() {
+    fn little_signal_is_held_back() {
         let mut resampler = Resampler::new(24_000, 16_000).unwrap();
         let ready: usize = (0..50).map(|_| resampler.push(&[0.1; 480]).unwrap().len()).sum();
         assert!(16_000 - ready < 16_000 * 8 / 1_000, "{} samples held back", 16_000 - ready);
@@ -196,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_flushed_resampler_begins_a_new_signal() {
+    fn flush_begins_a_new_signal() {
         let input = sine(300.0, 24_000, 5_000);
         let mut resampler = Resampler::new(24_000, 16_000).unwrap();
         for _ in 0..2 {
@@ -208,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_outside_of_the_range_are_typed_errors() {
+    fn rates_out_of_range_are_errors() {
         assert_eq!(Resampler::new(7_999, 16_000).unwrap_err(), ResampleError::UnsupportedRate(7_999));
         assert_eq!(Resampler::new(16_000, 96_000).unwrap_err(), ResampleError::UnsupportedRate(96_000));
     }

@@ -1,4 +1,4 @@
-//! Who is speaking, and when a turn begins and ends: the semantics of `server_vad`.
+//! Voice activity and turn detection with the semantics of `server_vad`.
 //!
 //! Every offset counts the audio received since the session began, never a wall clock, so that the same audio gives the
 //! same turns however fast it arrives.
@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use earshot::Detector;
 
-use super::end_of_turn::{Eagerness, EndOfTurn, JUDGED_AFTER_MS, WaitingTimes};
-use super::own_voice::is_echo;
+use super::echo_guard::is_echo;
+use super::endpointing::{Eagerness, Endpointer, FixedSilence, MIN_SILENCE_MS};
 
 /// Samples a second that [`TurnDetector`] takes.
 pub const RATE: u32 = 16_000;
@@ -17,7 +17,7 @@ pub const RATE: u32 = 16_000;
 const PER_MS: u64 = (RATE / 1_000) as u64;
 /// Voiced time that a turn needs to begin; a click or a knock is shorter.
 const ONSET: Duration = Duration::from_millis(64);
-/// Voiced time that it takes to interrupt an answer: a cough or an assenting hum is shorter.
+/// Voiced time that it takes to interrupt a response: a cough or an assenting hum is shorter.
 const INTERRUPTION: Duration = Duration::from_millis(120);
 /// A turn also needs one frame that lies this much above the threshold: a voice soon does, while a network that has just
 /// met a fan or a street hovers around the middle for some tenths of a second.
@@ -25,7 +25,7 @@ const CLEAR_VOICE: f32 = 0.2;
 /// Once a turn is open, this much less than the threshold still counts as voice, so that soft endings do not flicker.
 const HYSTERESIS: f32 = 0.15;
 
-/// Tells voice from everything else, frame by frame, at [`RATE`].
+/// Estimates the probability of voice frame by frame, at [`RATE`].
 pub trait VoiceDetector {
     /// Samples of one frame.
     fn frame_len(&self) -> usize;
@@ -70,11 +70,11 @@ pub struct TurnSettings {
     pub threshold: f32,
     /// How much audio before the voice belongs to the turn.
     pub prefix_padding_ms: u64,
-    /// How much silence ends a turn, unless that is judged.
+    /// How much silence ends a turn without `eagerness`.
     pub silence_duration_ms: u64,
-    /// Judge each pause by itself; see [`EndOfTurn`].
+    /// Ask the [`Endpointer`] in each pause; `None` for `silence_duration_ms`.
     pub eagerness: Option<Eagerness>,
-    /// Silence after which the turn's end is suspected ([`TurnEvent::Paused`]); `None` for no suspicions.
+    /// Silence after which [`TurnEvent::Paused`] is reported; `None` for never.
     pub pause_ms: Option<u64>,
 }
 
@@ -129,26 +129,26 @@ pub struct TurnDetector<D = Earshot> {
     settings: TurnSettings,
     /// Samples that do not fill a frame yet.
     pending: Vec<f32>,
-    /// Samples judged so far.
+    /// Samples processed so far.
     position: u64,
     /// Where the last turn ended; the next one cannot begin earlier.
     floor: u64,
     state: State,
-    end_of_turn: Box<dyn EndOfTurn>,
-    /// The latest sound, as much as `end_of_turn` wants to hear.
+    endpointer: Box<dyn Endpointer>,
+    /// The latest audio, as much as `endpointer` is given.
     recent: VecDeque<f32>,
-    /// The loudest that may be heard of our own voice; `None` if there is nothing that the caller could interrupt.
-    own: Option<f32>,
+    /// Level of our playback whose echo may be in the input; `None` while no response plays.
+    playback_level: Option<f32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum State {
-    /// No turn is open. `voiced` samples have been heard since `since`, less those of the silence between, and `peak` was
-    /// the highest probability.
+    /// No turn is open. Since `since` there were `voiced` samples more of voice than of silence, and `peak` was the highest
+    /// probability.
     Quiet { since: u64, voiced: u64, peak: f32 },
-    /// A turn is open; its last voice ended at `voice_end`. Of the pause since then: whether its beginning was reported, and
-    /// how much silence was judged to end the turn, in ms.
-    Speaking { voice_end: u64, paused: bool, patience: Option<u64> },
+    /// A turn is open; its last voice ended at `voice_end`. Of the pause since then: whether it was reported, and how much
+    /// silence ends the turn as the endpointer decided, in ms.
+    Speaking { voice_end: u64, paused: bool, required_ms: Option<u64> },
 }
 
 impl State {
@@ -171,22 +171,22 @@ impl<D: VoiceDetector> TurnDetector<D> {
             position: 0,
             floor: 0,
             state: State::QUIET,
-            end_of_turn: Box::new(WaitingTimes),
+            endpointer: Box::new(FixedSilence),
             recent: VecDeque::new(),
-            own: None,
+            playback_level: None,
         }
     }
 
-    /// Judges pauses with `end_of_turn` from now on.
-    pub fn judging_with(mut self, end_of_turn: Box<dyn EndOfTurn>) -> Self {
-        self.end_of_turn = end_of_turn;
+    /// Sets the endpointer; [`FixedSilence`] by default.
+    pub fn with_endpointer(mut self, endpointer: Box<dyn Endpointer>) -> Self {
+        self.endpointer = endpointer;
         self
     }
 
-    /// Says what the sound that comes next could interrupt: nothing (`None`), or an answer of which the microphone may hear
-    /// this much, as a root mean square. An interruption takes more voice, and an echo is none.
-    pub fn guard(&mut self, own: Option<f32>) {
-        self.own = own;
+    /// Sets the level of our playback whose echo may be in the audio that comes next, as a root mean square; `None` while no
+    /// response plays. While one does, a turn takes more voice to begin, and echo is no voice.
+    pub fn set_playback_level(&mut self, level: Option<f32>) {
+        self.playback_level = level;
     }
 
     /// The settings in force.
@@ -219,7 +219,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
         voice.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor)
     }
 
-    /// Where the voice of the open turn ended so far, in samples: the moment to measure an answer from.
+    /// Where the voice of the open turn ended so far, in samples: the moment from which response times count.
     pub fn voice_end(&self) -> Option<u64> {
         match self.state {
             State::Speaking { voice_end, .. } => Some(voice_end),
@@ -240,14 +240,14 @@ impl<D: VoiceDetector> TurnDetector<D> {
         let frame_len = self.detector.frame_len();
         let whole = self.pending.len() / frame_len * frame_len;
         let frames: Vec<f32> = self.pending.drain(..whole).collect();
-        frames.chunks_exact(frame_len).filter_map(|frame| self.judge(frame)).collect()
+        frames.chunks_exact(frame_len).filter_map(|frame| self.process(frame)).collect()
     }
 
-    fn judge(&mut self, frame: &[f32]) -> Option<TurnEvent> {
-        // The network hears every frame, for it remembers.
-        let heard = self.detector.probability(frame);
-        let probability = if self.own.is_some_and(|own| is_echo(frame, own)) { 0.0 } else { heard };
-        self.remember(frame);
+    fn process(&mut self, frame: &[f32]) -> Option<TurnEvent> {
+        // The network gets every frame, for it has state.
+        let voice = self.detector.probability(frame);
+        let probability = if self.playback_level.is_some_and(|level| is_echo(frame, level)) { 0.0 } else { voice };
+        self.keep_recent(frame);
         let (start, length) = (self.position, frame.len() as u64);
         self.position += length;
         let threshold = self.settings.threshold;
@@ -264,42 +264,42 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 *peak = peak.max(probability);
                 // High thresholds leave less room above.
                 let clear = threshold + CLEAR_VOICE.min((1.0 - threshold) / 2.0);
-                let onset = if self.own.is_some() { INTERRUPTION } else { ONSET };
+                let onset = if self.playback_level.is_some() { INTERRUPTION } else { ONSET };
                 if *voiced < onset.as_millis() as u64 * PER_MS || *peak < clear {
                     return None;
                 }
                 let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
-                self.state = State::Speaking { voice_end: self.position, paused: false, patience: None };
+                self.state = State::Speaking { voice_end: self.position, paused: false, required_ms: None };
                 // Rounded up at the floor, which may lie inside of a millisecond: never into the turn before.
                 Some(TurnEvent::SpeechStarted { audio_start_ms: begin.div_ceil(PER_MS) })
             }
-            State::Speaking { voice_end, paused, patience } => {
+            State::Speaking { voice_end, paused, required_ms } => {
                 if probability >= threshold - HYSTERESIS.min(threshold / 2.0) {
                     *voice_end = self.position;
-                    *patience = None;
+                    *required_ms = None;
                     return std::mem::take(paused).then_some(TurnEvent::Resumed { audio_ms: start / PER_MS });
                 }
                 let silence = self.position - *voice_end;
-                let enough = match self.settings.eagerness {
+                let required = match self.settings.eagerness {
                     None => self.settings.silence_duration_ms,
-                    Some(_) if silence < JUDGED_AFTER_MS * PER_MS => return None,
-                    Some(eagerness) => *patience
-                        .get_or_insert_with(|| self.end_of_turn.patience_ms(eagerness, self.recent.make_contiguous())),
+                    Some(_) if silence < MIN_SILENCE_MS * PER_MS => return None,
+                    Some(eagerness) => *required_ms
+                        .get_or_insert_with(|| self.endpointer.silence_ms(eagerness, self.recent.make_contiguous())),
                 };
-                if silence >= enough * PER_MS {
+                if silence >= required * PER_MS {
                     self.floor = self.position;
                     self.state = State::QUIET;
                     return Some(TurnEvent::SpeechStopped { audio_end_ms: self.position / PER_MS });
                 }
-                let suspected = !*paused && self.settings.pause_ms.is_some_and(|pause| silence >= pause * PER_MS);
-                *paused |= suspected;
-                suspected.then_some(TurnEvent::Paused { audio_end_ms: self.position / PER_MS })
+                let begins = !*paused && self.settings.pause_ms.is_some_and(|pause| silence >= pause * PER_MS);
+                *paused |= begins;
+                begins.then_some(TurnEvent::Paused { audio_end_ms: self.position / PER_MS })
             }
         }
     }
 
-    fn remember(&mut self, frame: &[f32]) {
-        let limit = usize::try_from(self.end_of_turn.memory_ms() * PER_MS).unwrap_or(usize::MAX);
+    fn keep_recent(&mut self, frame: &[f32]) {
+        let limit = usize::try_from(self.endpointer.context_ms() * PER_MS).unwrap_or(usize::MAX);
         if limit > 0 {
             self.recent.extend(frame);
             let excess = self.recent.len().saturating_sub(limit);

@@ -5,8 +5,9 @@ use repartee_testkit::random::Random;
 use repartee_testkit::signal::level_db;
 
 use super::*;
+use crate::testdata::speech;
 
-/// Says what its script says, in frames of 16 ms.
+/// Probabilities from a script, one a frame of 16 ms.
 struct Scripted(Box<dyn FnMut(usize) -> f32>, usize);
 
 impl VoiceDetector for Scripted {
@@ -31,14 +32,6 @@ fn silence(ms: usize) -> Vec<f32> {
     vec![0.0; ms * 16]
 }
 
-/// Two utterances of a synthetic voice (espeak-ng), 16 kHz.
-fn speech(name: &str) -> Vec<f32> {
-    let path = format!("{}/testdata/{name}.wav", env!("CARGO_MANIFEST_DIR"));
-    let mut reader = hound::WavReader::open(path).unwrap();
-    assert_eq!(reader.spec().sample_rate, RATE);
-    reader.samples::<i16>().map(|sample| f32::from(sample.unwrap()) / 32768.0).collect()
-}
-
 fn started(event: TurnEvent) -> u64 {
     match event {
         TurnEvent::SpeechStarted { audio_start_ms } => audio_start_ms,
@@ -54,7 +47,7 @@ fn stopped(event: TurnEvent) -> u64 {
 }
 
 #[test]
-fn a_turn_begins_before_its_voice_and_ends_after_the_configured_silence() {
+fn turn_includes_prefix_padding_and_trailing_silence() {
     let mut turns = scripted([50..100]);
     let events = turns.push(&silence(3_000));
     let voice_end = 100 * 16;
@@ -70,7 +63,7 @@ fn a_turn_begins_before_its_voice_and_ends_after_the_configured_silence() {
 }
 
 #[test]
-fn padding_never_reaches_before_the_session_or_into_the_turn_before() {
+fn prefix_padding_stops_at_the_previous_turn() {
     let mut turns = scripted([5..40, 75..120]);
     let events = turns.push(&silence(4_000));
     assert_eq!(started(events[0]), 0);
@@ -85,7 +78,7 @@ fn clicks_open_no_turn() {
 }
 
 #[test]
-fn a_pause_shorter_than_the_silence_stays_within_the_turn() {
+fn short_pause_stays_within_the_turn() {
     let mut turns = scripted([10..40, 65..80]);
     let events = turns.push(&silence(3_000));
     assert_eq!(events.len(), 2, "{events:?}");
@@ -93,7 +86,7 @@ fn a_pause_shorter_than_the_silence_stays_within_the_turn() {
 }
 
 #[test]
-fn a_pause_is_suspected_once_and_taken_back_if_the_voice_returns() {
+fn each_pause_is_reported_once() {
     let mut turns = scripted([10..40, 60..80]);
     turns.configure(TurnSettings { pause_ms: Some(200), ..turns.settings() });
     let events = turns.push(&silence(3_000));
@@ -113,17 +106,17 @@ fn a_pause_is_suspected_once_and_taken_back_if_the_voice_returns() {
 }
 
 #[test]
-fn each_pause_is_judged_once_by_what_was_said() {
+fn endpointer_is_asked_once_a_pause() {
     /// Waits for the longer the quieter the turn's last 100 ms were; counts questions.
     #[derive(Debug)]
     struct Judge(std::sync::Arc<std::sync::atomic::AtomicUsize>);
 
-    impl EndOfTurn for Judge {
-        fn memory_ms(&self) -> u64 {
+    impl Endpointer for Judge {
+        fn context_ms(&self) -> u64 {
             100
         }
 
-        fn patience_ms(&mut self, eagerness: Eagerness, turn: &[f32]) -> u64 {
+        fn silence_ms(&mut self, eagerness: Eagerness, turn: &[f32]) -> u64 {
             assert_eq!((eagerness, turn.len()), (Eagerness::High, 1_600));
             self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
             if turn.iter().all(|sample| *sample == 0.0) { 800 } else { 300 }
@@ -131,7 +124,7 @@ fn each_pause_is_judged_once_by_what_was_said() {
     }
 
     let asked = std::sync::Arc::default();
-    let mut turns = scripted([10..40, 60..80]).judging_with(Box::new(Judge(std::sync::Arc::clone(&asked))));
+    let mut turns = scripted([10..40, 60..80]).with_endpointer(Box::new(Judge(std::sync::Arc::clone(&asked))));
     turns.configure(TurnSettings { eagerness: Some(Eagerness::High), ..turns.settings() });
     let mut events = turns.push(&silence(80 * 16));
     assert_eq!(events.len(), 1, "800 ms are more than the first pause lasts");
@@ -144,43 +137,43 @@ fn each_pause_is_judged_once_by_what_was_said() {
 fn an_interruption_takes_120_ms_of_voice() {
     for (frames, begins) in [(7, false), (8, true)] {
         let mut turns = scripted([10..10 + frames]);
-        turns.guard(Some(0.0));
+        turns.set_playback_level(Some(0.0));
         assert_eq!(!turns.push(&silence(400)).is_empty(), begins, "{frames} frames");
     }
 }
 
 #[test]
-fn our_own_voice_from_the_callers_loudspeaker_interrupts_nothing() {
+fn echo_of_playback_does_not_interrupt() {
     use std::time::Instant;
 
-    use crate::own_voice::OwnVoice;
+    use crate::echo_guard::EchoGuard;
 
-    let answer: Vec<f32> = speech("sentence").repeat(3);
+    let playback: Vec<f32> = speech("sentence").repeat(3);
     let caller = speech("question");
     // Which of them the microphone hears, and what it makes of it.
-    let listen = |guarded: bool, interrupting: bool| -> Vec<TurnEvent> {
-        let (mut turns, mut own) = (TurnDetector::default(), OwnVoice::new(RATE));
+    let run = |guarded: bool, interrupting: bool| -> Vec<TurnEvent> {
+        let (mut turns, mut guard) = (TurnDetector::default(), EchoGuard::new(RATE));
         let start = Instant::now();
-        own.speak(&answer, start);
+        guard.push(&playback, start);
         let delay = 1_600;
         let mut events = Vec::new();
-        for at in (0..answer.len() + 8_000).step_by(320) {
-            let heard: Vec<f32> = (at..at + 320)
+        for at in (0..playback.len() + 8_000).step_by(320) {
+            let input: Vec<f32> = (at..at + 320)
                 .map(|i| {
-                    let echo = i.checked_sub(delay).and_then(|i| answer.get(i)).map_or(0.0, |sample| sample * 0.1);
+                    let echo = i.checked_sub(delay).and_then(|i| playback.get(i)).map_or(0.0, |sample| sample * 0.1);
                     let voice = i.checked_sub(24_000).and_then(|i| caller.get(i)).filter(|_| interrupting);
                     echo + voice.copied().unwrap_or(0.0)
                 })
                 .collect();
             let now = start + Duration::from_millis(at as u64 / 16);
-            turns.guard(own.level(now).filter(|_| guarded));
-            events.extend(turns.push(&heard));
+            turns.set_playback_level(guard.playback_level(now).filter(|_| guarded));
+            events.extend(turns.push(&input));
         }
         events
     };
-    assert!(!listen(false, false).is_empty(), "without knowing better it is a voice");
-    assert_eq!(listen(true, false), []);
-    let begun = started(listen(true, true)[0]);
+    assert!(!run(false, false).is_empty(), "without knowing better it is a voice");
+    assert_eq!(run(true, false), []);
+    let begun = started(run(true, true)[0]);
     assert!((1_200..2_000).contains(&begun), "the caller speaks from 1500 ms on, less the padding: {begun}");
 }
 
@@ -193,7 +186,7 @@ fn settings_change_while_a_turn_is_open() {
 }
 
 #[test]
-fn a_turn_ended_by_the_client_leaves_no_event_behind_and_floors_the_next() {
+fn next_turn_starts_after_a_client_ended_turn() {
     let mut turns = scripted([10..60, 60..100]);
     turns.push(&silence(60 * 16));
     assert!(turns.is_speaking());
@@ -205,7 +198,7 @@ fn a_turn_ended_by_the_client_leaves_no_event_behind_and_floors_the_next() {
 }
 
 #[test]
-fn no_event_names_audio_that_need_not_have_been_kept() {
+fn events_never_precede_keep_from() {
     let mut turns = scripted([10..14, 20..30, 90..94, 95..120]);
     for _ in 0..1_000 {
         let keep_from = turns.keep_from();
@@ -233,7 +226,7 @@ fn any_split_gives_the_same_turns() {
 }
 
 #[test]
-fn spoken_sentences_are_turns_whose_boundaries_fit_the_sound() {
+fn turn_boundaries_fit_spoken_sentences() {
     for name in ["question", "sentence"] {
         let voice = speech(name);
         let voice_ms = voice.len() as u64 / 16;
@@ -256,7 +249,7 @@ fn spoken_sentences_are_turns_whose_boundaries_fit_the_sound() {
 }
 
 #[test]
-fn a_quiet_voice_and_one_in_noise_are_heard_too() {
+fn quiet_and_noisy_voices_are_detected() {
     let mut random = Random::new(1);
     for (gain, noise) in [(0.05, 0.0), (0.5, 0.01)] {
         let mut audio = silence(1_000);
@@ -271,7 +264,7 @@ fn a_quiet_voice_and_one_in_noise_are_heard_too() {
 }
 
 #[test]
-fn noise_hum_and_clicks_are_no_turns() {
+fn noise_hum_and_clicks_open_no_turn() {
     let mut random = Random::new(2);
     let noise: Vec<f32> = (0..160_000).map(|_| 0.1 * (random.unit() as f32 * 2.0 - 1.0)).collect();
     assert!(level_db(&noise) > -30.0);
@@ -284,7 +277,7 @@ fn noise_hum_and_clicks_are_no_turns() {
 }
 
 #[test]
-fn values_that_are_no_samples_do_not_deafen_it() {
+fn non_finite_samples_leave_the_detector_working() {
     let mut turns = TurnDetector::default();
     turns.push(&[f32::NAN, f32::INFINITY, -1e30].repeat(2_000));
     turns.push(&silence(1_000));

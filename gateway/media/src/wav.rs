@@ -1,4 +1,4 @@
-//! Wav files as mono samples, and back.
+//! Wav files to mono samples and back.
 
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -10,36 +10,36 @@ use thiserror::Error;
 use crate::pcm::to_i16;
 use crate::resample::{RATES, ResampleError, Resampler};
 
-/// Why a wav file is of no use.
+/// Why a wav file could not be read.
 #[derive(Debug, Error)]
 pub enum WavError {
     /// It is not a wav file.
     #[error("this is not a wav file: {0}")]
     Format(#[from] hound::Error),
-    /// A rate that is no sound of speech.
+    /// Its sample rate cannot be resampled.
     #[error(transparent)]
     Rate(#[from] ResampleError),
-    /// There is nothing in it.
-    #[error("it holds no sound")]
+    /// It holds no samples.
+    #[error("it holds no audio")]
     Empty,
-    /// There is too much in it.
-    #[error("it holds {seconds} s of sound; at most {limit} s are taken")]
+    /// It is longer than allowed.
+    #[error("it holds {seconds} s of audio; the limit is {limit} s")]
     TooLong {
-        /// Its length.
+        /// Its length in seconds.
         seconds: u64,
-        /// What is taken.
+        /// The limit in seconds.
         limit: u64,
     },
 }
 
-/// A wav file of any kind, of at most `longest`, as mono samples at `rate`.
-pub fn read(source: impl Read, rate: u32, longest: Duration) -> Result<Vec<f32>, WavError> {
+/// Reads a wav file of any format and at most `max_duration` as mono samples at `rate`.
+pub fn read(source: impl Read, rate: u32, max_duration: Duration) -> Result<Vec<f32>, WavError> {
     let mut reader = hound::WavReader::new(source)?;
     let spec = reader.spec();
     // By its header: what comes after may not fit into memory.
     let seconds = u64::from(reader.duration()) / u64::from(spec.sample_rate.max(1));
-    if seconds > longest.as_secs() {
-        return Err(WavError::TooLong { seconds, limit: longest.as_secs() });
+    if seconds > max_duration.as_secs() {
+        return Err(WavError::TooLong { seconds, limit: max_duration.as_secs() });
     }
     let interleaved: Vec<f32> = match spec.sample_format {
         hound::SampleFormat::Float => reader.samples::<f32>().collect::<Result<_, _>>()?,
@@ -56,11 +56,11 @@ pub fn read(source: impl Read, rate: u32, longest: Duration) -> Result<Vec<f32>,
         return Err(WavError::Empty);
     }
     // Studio rates are brought into range by averaging neighbours: speech has nothing up there that could fold back.
-    let fold = spec.sample_rate.div_ceil(*RATES.end()).max(1);
-    let mut filter = Resampler::new(spec.sample_rate / fold, rate)?;
-    let mut sound = filter.push(&average(&mono, fold as usize))?;
-    sound.extend(filter.flush()?);
-    Ok(sound)
+    let factor = spec.sample_rate.div_ceil(*RATES.end()).max(1);
+    let mut filter = Resampler::new(spec.sample_rate / factor, rate)?;
+    let mut samples = filter.push(&average(&mono, factor as usize))?;
+    samples.extend(filter.flush()?);
+    Ok(samples)
 }
 
 fn average(samples: &[f32], group: usize) -> Vec<f32> {
@@ -93,31 +93,34 @@ pub fn encode(samples: &[f32], rate: u32) -> Result<Vec<u8>, hound::Error> {
 
 #[cfg(test)]
 mod tests {
+    use repartee_testkit::random::Random;
+
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn written_file_reads_back() {
         let samples: Vec<f32> = (0..2_400).map(|n| (n as f32 * 0.05).sin() * 0.5).collect();
         let bytes = encode(&samples, 24_000).unwrap();
         let read = read(&bytes[..], 24_000, Duration::from_secs(1)).unwrap();
         assert!(samples.iter().zip(&read).all(|(a, b)| (a - b).abs() < 1e-4) && read.len() == samples.len());
     }
 
-    /// Files that begin like wav files: whatever they claim, they are read or refused.
+    /// Mutated wav files: each is read or refused.
     #[test]
-    fn broken_files_are_refused_and_nothing_panics() {
-        let mut random = Seeded(1);
+    fn broken_files_never_panic() {
+        let mut random = Random::new(1);
+        let mut below = |limit: usize| (random.unit() * limit as f64) as usize;
         let longest = Duration::from_secs(5);
         let seeds = [encode(&[0.5; 300], 8_000), encode(&[0.5; 300], 48_000)].map(Result::unwrap);
         let (mut taken, mut refused) = (0, 0);
         for round in 0..10_000 {
             let mut bytes = seeds[round % seeds.len()].clone();
-            for _ in 0..1 + random.below(4) {
+            for _ in 0..1 + below(4) {
                 // Mostly in the header.
-                let at = if random.below(4) > 0 { random.below(44) } else { random.below(bytes.len()) };
-                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, random.below(256) as u8][random.below(6)];
+                let at = if below(4) > 0 { below(44) } else { below(bytes.len()) };
+                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, below(256) as u8][below(6)];
             }
-            bytes.truncate(bytes.len() - if random.below(3) == 0 { random.below(bytes.len()) } else { 0 });
+            bytes.truncate(bytes.len() - if below(3) == 0 { below(bytes.len()) } else { 0 });
             match read(&bytes[..], 16_000, longest) {
                 Ok(samples) => {
                     assert!(samples.len() <= 16_000 * 6, "no more than the longest");
@@ -129,20 +132,8 @@ mod tests {
         assert!(taken > 100 && refused > 100, "{taken} taken, {refused} refused");
     }
 
-    /// Numbers that are the same in every run (an xorshift).
-    struct Seeded(u64);
-
-    impl Seeded {
-        fn below(&mut self, limit: usize) -> usize {
-            self.0 ^= self.0 << 13;
-            self.0 ^= self.0 >> 7;
-            self.0 ^= self.0 << 17;
-            (self.0 % limit as u64) as usize
-        }
-    }
-
     #[test]
-    fn a_file_that_is_too_long_is_refused_by_its_header() {
+    fn too_long_file_is_refused_by_its_header() {
         let mut bytes = encode(&[0.0; 48_000], 8_000).unwrap();
         bytes.truncate(100);
         let refused = read(&bytes[..], 16_000, Duration::from_secs(5)).unwrap_err();

@@ -1,4 +1,4 @@
-//! What a client sends: one message is one JSON object with a `type`.
+//! Client events: one message is one JSON object with a `type`.
 
 use std::borrow::Cow;
 
@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use super::error::{ErrorBody, ErrorKind, abbreviate};
 use super::{input_audio, item, response, session};
 
-/// A client event with the name that the client gave it, if it did.
+/// A client event with its optional `event_id`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ClientMessage {
     /// Chosen by the client; an error about this event repeats it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub event_id: Option<String>,
-    /// What is asked.
+    /// The event itself.
     #[serde(flatten)]
     pub event: ClientEvent,
 }
@@ -26,34 +26,34 @@ pub enum ClientEvent {
     /// Change the configuration.
     #[serde(rename = "session.update")]
     SessionUpdate(session::Update),
-    /// More of the caller's sound.
+    /// Append audio to the input buffer.
     #[serde(rename = "input_audio_buffer.append")]
     InputAppend(input_audio::Append),
-    /// End the caller's turn here.
+    /// Commit the input buffer as a user item.
     #[serde(rename = "input_audio_buffer.commit")]
     InputCommit,
-    /// Forget the caller's turn.
+    /// Clear the input buffer.
     #[serde(rename = "input_audio_buffer.clear")]
     InputClear,
-    /// Stop speaking and forget what was not played.
+    /// Stop the response and drop its unplayed audio.
     #[serde(rename = "output_audio_buffer.clear")]
     OutputClear,
-    /// Put an item into the conversation.
+    /// Add an item to the conversation.
     #[serde(rename = "conversation.item.create")]
     ItemCreate(item::Create),
-    /// Take an item out of the conversation.
+    /// Remove an item from the conversation.
     #[serde(rename = "conversation.item.delete")]
-    ItemDelete(item::Name),
-    /// Show an item.
+    ItemDelete(item::ItemRef),
+    /// Ask for an item.
     #[serde(rename = "conversation.item.retrieve")]
-    ItemRetrieve(item::Name),
-    /// Forget the part of an answer that was not heard.
+    ItemRetrieve(item::ItemRef),
+    /// Cut a spoken item where it was heard.
     #[serde(rename = "conversation.item.truncate")]
     ItemTruncate(item::Truncate),
-    /// Answer.
+    /// Start a response.
     #[serde(rename = "response.create")]
     ResponseCreate(response::Create),
-    /// Stop answering.
+    /// Cancel a response.
     #[serde(rename = "response.cancel")]
     ResponseCancel(response::Cancel),
 }
@@ -67,7 +67,7 @@ struct Head<'a> {
 }
 
 impl ClientMessage {
-    /// Reads one message. The error names the field that is wrong and, where it could be read, the event.
+    /// Parses one message. The error names the wrong field and, where it could be read, the `event_id`.
     pub fn parse(text: &str) -> Result<Self, Box<ErrorBody>> {
         let head: Head<'_> = serde_json::from_str(text).map_err(|error| {
             let message = match error.classify() {
@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn an_event_keeps_its_name() {
+    fn event_keeps_its_id() {
         let message = ClientMessage::parse(r#"{"type":"input_audio_buffer.commit","event_id":"e1"}"#).unwrap();
         assert_eq!(message, ClientMessage { event_id: Some("e1".into()), event: ClientEvent::InputCommit });
     }
 
     #[test]
-    fn what_is_not_json_is_an_error_of_its_own() {
+    fn invalid_json_has_its_own_error_code() {
         for text in ["", "{", "hello", "[1,2"] {
             assert_eq!(error(text).code, Some(ErrorKind::InvalidJson.code().into()), "{text}");
         }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_the_event_and_the_field() {
+    fn error_names_the_event_and_the_field() {
         let missing = error(r#"{"type":"input_audio_buffer.append","event_id":"e2"}"#);
         assert_eq!(missing.event_id.as_deref(), Some("e2"));
         assert_eq!(missing.param.as_deref(), Some("audio"));

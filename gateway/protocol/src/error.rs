@@ -1,24 +1,24 @@
-//! `error`: what went wrong, for a program (`code`, `param`) and for a person (`message`). HTTP answers carry the same
-//! body.
+//! `error`: what went wrong, for a program (`code`, `param`) and for a person (`message`). HTTP error responses carry the
+//! same body.
 
 use serde::{Deserialize, Serialize};
 
 /// The `error` event.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Report {
+pub struct ErrorEvent {
     /// What went wrong.
     pub error: ErrorBody,
 }
 
-/// What went wrong.
+/// The body of an error, in events and HTTP responses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
     /// `invalid_request_error` (the client can do something about it) or `server_error`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Stable name of the error; see [`ErrorKind`].
+    /// Stable name of the error: [`ErrorKind::code`].
     pub code: Option<String>,
-    /// For a person.
+    /// Explanation for a person.
     pub message: String,
     /// The field that is wrong, as a dotted path.
     pub param: Option<String>,
@@ -36,13 +36,13 @@ pub enum ErrorKind {
     UnknownEvent,
     /// A field is missing.
     MissingField,
-    /// A field holds something that cannot be served.
+    /// A field holds an unsupported value.
     InvalidValue,
     /// A message over the size limit.
     TooLarge,
-    /// Sound that is not base64 or not whole samples.
+    /// Audio that is not base64 or not whole samples.
     InvalidAudio,
-    /// More sound in one turn than the model takes.
+    /// More audio in one turn than the model takes.
     AudioTooLong,
     /// The conversation is larger than the model or the server takes.
     ConversationTooLarge,
@@ -56,7 +56,7 @@ pub enum ErrorKind {
     DuplicateItem,
     /// No such item to delete.
     DeleteUnknown,
-    /// No such item to show.
+    /// No such item to retrieve.
     RetrieveUnknown,
     /// No such item to truncate, or one without audio.
     TruncateUnknown,
@@ -68,31 +68,31 @@ pub enum ErrorKind {
     CallUnknown,
     /// An offer that cannot be answered.
     InvalidOffer,
-    /// A page of another site asked.
+    /// A web page of an origin that is not allowed.
     ForeignOrigin,
     /// No key where one is needed.
     MissingKey,
-    /// A key that is not ours.
+    /// An unknown key.
     InvalidKey,
-    /// An ephemeral key whose time is over.
+    /// An expired ephemeral key.
     ExpiredKey,
-    /// A key that is not good for this.
+    /// A key without permission for this request.
     KeyInsufficient,
     /// Too many ephemeral keys are valid.
     TooManyKeys,
-    /// One caller has as many calls as it may have.
+    /// One client address has too many calls.
     CallLimit,
-    /// One caller asks too fast.
+    /// One client sends requests too fast.
     RateLimit,
     /// No model of this name.
     UnknownModel,
-    /// An address that is asked with another method.
+    /// An HTTP method that this path does not have.
     WrongMethod,
     /// Not a websocket request, or no such path.
     NotFound,
     /// The server is shutting down.
     ShuttingDown,
-    /// A failure of ours.
+    /// An internal failure.
     Internal,
 }
 
@@ -138,10 +138,10 @@ impl ErrorKind {
 
 /// The longest message, in bytes: it may repeat what the client wrote.
 const MAX_MESSAGE: usize = 600;
-/// The longest path of a field and the longest name of an event that are repeated, in bytes.
+/// The longest field path and the longest `event_id` that are repeated, in bytes.
 const MAX_NAME: usize = 512;
 
-/// `text`, or its beginning.
+/// `text`, cut to `limit` bytes.
 pub(super) fn abbreviate(mut text: String, limit: usize) -> String {
     if text.len() > limit {
         let end = (0..=limit).rev().find(|end| text.is_char_boundary(*end)).unwrap_or(0);
@@ -152,12 +152,12 @@ pub(super) fn abbreviate(mut text: String, limit: usize) -> String {
 }
 
 impl ErrorBody {
-    /// An error that the client can do something about.
+    /// An `invalid_request_error`: the client can do something about it.
     pub fn invalid(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self::new("invalid_request_error", kind, message)
     }
 
-    /// An error that is not the client's.
+    /// A `server_error`.
     pub fn server(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self::new("server_error", kind, message)
     }
@@ -172,19 +172,19 @@ impl ErrorBody {
         }
     }
 
-    /// Names the field that is wrong.
+    /// Sets `param`, the field that is wrong.
     pub fn at(mut self, param: impl Into<String>) -> Self {
         self.param = Some(abbreviate(param.into(), MAX_NAME));
         self
     }
 
-    /// Names the client event that caused it.
+    /// Sets `event_id`, the client event that caused it.
     pub fn about(mut self, event_id: Option<String>) -> Self {
         self.event_id = event_id.map(|event_id| abbreviate(event_id, MAX_NAME));
         self
     }
 
-    /// A field that could not be read; `root` is put before its path.
+    /// The error for a field that could not be deserialized; `root` is put before its path.
     pub fn from_path(error: &serde_path_to_error::Error<serde_json::Error>, root: &str) -> Self {
         let message = error.inner().to_string();
         // serde names a missing field in its message and its parent in the path.
@@ -197,3 +197,11 @@ impl ErrorBody {
         if param.is_empty() { body } else { body.at(param) }
     }
 }
+
+impl std::fmt::Display for ErrorBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ErrorBody {}

@@ -1,11 +1,11 @@
-//! `input_audio_buffer.*`: the caller's sound and the turns found in it. Offsets count audio received in this session.
+//! `input_audio_buffer.*`: the caller's audio and the turns detected in it. Offsets count audio received in this session.
 
 use serde::{Deserialize, Serialize};
 
 /// `input_audio_buffer.append`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Append {
-    /// Base64 of sound in the session's input format.
+    /// Base64 of audio in the session's input format.
     pub audio: String,
 }
 
@@ -36,13 +36,13 @@ pub struct Committed {
     pub item_id: String,
 }
 
-/// `input_audio_buffer.timeout_triggered`: the caller has said nothing since the last answer was over. The silence becomes a
-/// user item and is answered.
+/// `input_audio_buffer.timeout_triggered`: the caller was silent for the idle timeout after the last response. The silence
+/// becomes a user item and gets a response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimeoutTriggered {
-    /// Where the silence begins: the end of the last answer.
+    /// Where the silence begins: the end of the last response.
     pub audio_start_ms: u64,
-    /// Where it ends: now.
+    /// Where it ends.
     pub audio_end_ms: u64,
     /// The user item that it becomes.
     pub item_id: String,

@@ -13,16 +13,16 @@ literal!(
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
-    /// Something said.
+    /// A message of one role.
     Message(Message),
-    /// A function that the model called.
+    /// A function call of the model.
     FunctionCall(FunctionCall),
-    /// What a function answered.
+    /// The result of a function call.
     FunctionCallOutput(FunctionCallOutput),
 }
 
 impl Item {
-    /// Its name, if it has one yet.
+    /// Its id, if it has one yet.
     pub fn id(&self) -> Option<&str> {
         match self {
             Self::Message(message) => message.id.as_deref(),
@@ -31,7 +31,7 @@ impl Item {
         }
     }
 
-    /// Where its name stands.
+    /// Mutable access to its id.
     pub fn id_mut(&mut self) -> &mut Option<String> {
         match self {
             Self::Message(message) => &mut message.id,
@@ -40,7 +40,7 @@ impl Item {
         }
     }
 
-    /// Where its status stands.
+    /// Mutable access to its status.
     pub fn status_mut(&mut self) -> &mut Status {
         match self {
             Self::Message(message) => &mut message.status,
@@ -50,7 +50,7 @@ impl Item {
     }
 }
 
-/// Something said by one side.
+/// A message of one role.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
     /// Unique within the conversation; a client may choose it.
@@ -59,16 +59,16 @@ pub struct Message {
     /// Always `realtime.item`.
     #[serde(default, deserialize_with = "or_default")]
     pub object: ItemObject,
-    /// How far it is.
+    /// Its state.
     #[serde(default, deserialize_with = "or_default")]
     pub status: Status,
-    /// Who says it.
+    /// Who wrote or spoke it.
     pub role: Role,
-    /// What is said.
+    /// Its parts.
     pub content: Vec<Content>,
 }
 
-/// A function that the model called.
+/// A function call of the model.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionCall {
     /// Unique within the conversation; a client may choose it.
@@ -77,10 +77,10 @@ pub struct FunctionCall {
     /// Always `realtime.item`.
     #[serde(default, deserialize_with = "or_default")]
     pub object: ItemObject,
-    /// How far it is.
+    /// Its state.
     #[serde(default, deserialize_with = "or_default")]
     pub status: Status,
-    /// What the answer to it names.
+    /// The id that its `function_call_output` repeats.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_id: Option<String>,
     /// The function.
@@ -89,7 +89,7 @@ pub struct FunctionCall {
     pub arguments: String,
 }
 
-/// What a function answered.
+/// The result of a function call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionCallOutput {
     /// Unique within the conversation; a client may choose it.
@@ -98,34 +98,34 @@ pub struct FunctionCallOutput {
     /// Always `realtime.item`.
     #[serde(default, deserialize_with = "or_default")]
     pub object: ItemObject,
-    /// How far it is.
+    /// Its state.
     #[serde(default, deserialize_with = "or_default")]
     pub status: Status,
-    /// Which call it answers.
+    /// The `call_id` of the call.
     pub call_id: String,
-    /// The answer, as free text.
+    /// The result, as free text.
     pub output: String,
 }
 
-/// Some clients write what they do not choose as `null`.
+/// Reads `null` as the default: some clients write it for fields that they do not set.
 fn or_default<'de, D: serde::Deserializer<'de>, T: Default + Deserialize<'de>>(deserializer: D) -> Result<T, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or_default())
 }
 
-/// How far an item is.
+/// State of an item.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It is still being made.
+    /// Being generated.
     InProgress,
-    /// It is whole.
+    /// Complete.
     #[default]
     Completed,
-    /// It was cut short.
+    /// Cut short.
     Incomplete,
 }
 
-/// Who says a message.
+/// Author of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -143,27 +143,27 @@ pub enum Role {
 pub enum Content {
     /// Text of the caller or the system.
     InputText {
-        /// What is said.
+        /// The text.
         text: String,
     },
-    /// Sound of the caller. Sound itself is never sent back.
+    /// Audio of the caller. The audio itself is never sent back.
     InputAudio {
-        /// Base64 of sound, from a client only.
+        /// Base64 of audio, from a client only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         audio: Option<String>,
-        /// Always there; `null` because the model hears without writing down.
+        /// Always present; `null` because input is not transcribed.
         #[serde(default)]
         transcript: Option<String>,
     },
     /// Text of the model.
     #[serde(alias = "text")]
     OutputText {
-        /// What is said.
+        /// The text.
         text: String,
     },
-    /// Sound of the model. Sound itself is not taken back: the transcript stands for it.
+    /// Audio of the model. The audio itself is not accepted back: the transcript stands for it.
     OutputAudio {
-        /// What it says.
+        /// Its text.
         #[serde(default)]
         transcript: Option<String>,
     },
@@ -181,19 +181,19 @@ pub struct Create {
 
 /// `conversation.item.delete`, `.retrieve` and `.deleted`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Name {
-    /// Which item.
+pub struct ItemRef {
+    /// The item.
     pub item_id: String,
 }
 
 /// `conversation.item.truncate`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truncate {
-    /// Which item.
+    /// The item.
     pub item_id: String,
-    /// Which part of it; always 0.
+    /// The part of it; always 0.
     pub content_index: u32,
-    /// How much of its sound remains. Clients compute it: fractions are cut off, and what is negative is 0.
+    /// How much of its audio remains. Clients compute it: fractions are cut off, and negative values are 0.
     #[serde(deserialize_with = "milliseconds")]
     pub audio_end_ms: u64,
 }
@@ -206,25 +206,25 @@ fn milliseconds<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64
 /// `conversation.item.truncated`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Truncated {
-    /// Which item.
+    /// The item.
     pub item_id: String,
-    /// Which part of it; always 0.
+    /// The part of it; always 0.
     pub content_index: u32,
-    /// How much of its sound remains.
+    /// How much of its audio remains.
     pub audio_end_ms: u64,
-    /// What was done differently from what was asked.
-    #[serde(default, skip_serializing_if = "Remarks::is_empty")]
-    pub repartee: Remarks,
+    /// Repartee's extension of the event.
+    #[serde(default, skip_serializing_if = "Extension::is_empty")]
+    pub repartee: Extension,
 }
 
-/// What Repartee has to say about an event of its own.
+/// What Repartee adds to `conversation.item.truncated`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Remarks {
-    /// For a person.
+pub struct Extension {
+    /// What was done differently from what was asked, for a person.
     pub warnings: Vec<String>,
 }
 
-impl Remarks {
+impl Extension {
     fn is_empty(&self) -> bool {
         self.warnings.is_empty()
     }
@@ -232,7 +232,7 @@ impl Remarks {
 
 /// `conversation.item.added` and `.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Placed {
+pub struct Added {
     /// The item before it, `null` for the first.
     pub previous_item_id: Option<String>,
     /// The item.
@@ -241,7 +241,7 @@ pub struct Placed {
 
 /// `conversation.item.retrieved`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Shown {
+pub struct Retrieved {
     /// The item.
     pub item: Item,
 }
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sound_of_the_caller_carries_a_null_transcript() {
+    fn input_audio_carries_a_null_transcript() {
         let item = Item::Message(Message {
             id: Some("item_1".into()),
             object: ItemObject::Value,
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_may_leave_out_what_it_does_not_choose() {
+    fn optional_item_fields_may_be_absent_or_null() {
         let text = json!({"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]});
         let Item::Message(message) = serde_json::from_value(text).unwrap() else { panic!("a message") };
         assert_eq!(message.id, None);
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_any_number() {
+    fn audio_end_ms_accepts_any_number() {
         for (written, read) in [("0", 0), ("1.9", 1), ("-3", 0), ("1e300", u64::MAX)] {
             let text = format!(r#"{{"item_id": "a", "content_index": 0, "audio_end_ms": {written}}}"#);
             assert_eq!(serde_json::from_str::<Truncate>(&text).unwrap().audio_end_ms, read);

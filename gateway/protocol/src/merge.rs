@@ -36,41 +36,41 @@ pub fn strip_nulls(value: &mut Value) {
     }
 }
 
-/// What of `patch` did not come true in `effective`: one sentence a field, for a person. `root` is put before the
-/// fields' paths. Values longer than a word are not repeated.
-pub fn unmet(patch: &Value, effective: &Value, root: &str) -> Vec<String> {
-    let mut sentences = Vec::new();
-    compare(patch, Some(effective), root, &mut sentences);
-    sentences
+/// Where `effective` differs from what `patch` asked: one warning a field, for a person. `root` is put before the fields'
+/// paths. Long values are not repeated.
+pub fn differences(patch: &Value, effective: &Value, root: &str) -> Vec<String> {
+    let mut warnings = Vec::new();
+    compare(patch, Some(effective), root, &mut warnings);
+    warnings
 }
 
-/// The longest name of a field that is repeated, in bytes. No field that is known has a longer one.
+/// The longest field name that is repeated, in bytes. No known field has a longer one.
 const MAX_KEY: usize = 64;
-/// Sentences that one update may cause.
-const MOST_SENTENCES: usize = 32;
+/// Most warnings for one update.
+const MAX_WARNINGS: usize = 32;
 
-fn compare(patch: &Value, effective: Option<&Value>, path: &str, sentences: &mut Vec<String>) {
-    if sentences.len() >= MOST_SENTENCES || patch.is_null() || Some(patch) == effective {
+fn compare(patch: &Value, effective: Option<&Value>, path: &str, warnings: &mut Vec<String>) {
+    if warnings.len() >= MAX_WARNINGS || patch.is_null() || Some(patch) == effective {
         return;
     }
     match (patch, effective) {
         (Value::Object(fields), Some(Value::Object(served))) => {
             for (key, value) in fields {
                 let key = abbreviate(key.clone(), MAX_KEY);
-                compare(value, served.get(&key), &format!("{path}.{key}"), sentences);
+                compare(value, served.get(&key), &format!("{path}.{key}"), warnings);
             }
         }
-        (_, None) => sentences.push(format!("{path} is not known here and was ignored")),
-        (_, Some(Value::Null)) => sentences.push(format!("{path} is not offered by this model and was ignored")),
+        (_, None) => warnings.push(format!("{path} is not known here and was ignored")),
+        (_, Some(Value::Null)) => warnings.push(format!("{path} is not offered by this model and was ignored")),
         (Value::Number(asked), Some(Value::Number(served))) if asked.as_f64() == served.as_f64() => {}
-        (asked, Some(served)) => sentences.push(match (word(asked), word(served)) {
+        (asked, Some(served)) => warnings.push(match (short(asked), short(served)) {
             (Some(asked), Some(served)) => format!("{path}: `{asked}` is served as `{served}`"),
             _ => format!("{path} is served differently"),
         }),
     }
 }
 
-fn word(value: &Value) -> Option<String> {
+fn short(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if text.len() <= 40 => Some(text.clone()),
         Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
@@ -101,11 +101,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_served_as_asked_is_said() {
+    fn each_difference_is_one_warning() {
         let patch = json!({"model": "gpt-realtime", "x": {"new": 1}, "speed": 1, "noise": {"type": "near_field"}});
         let effective = json!({"model": "demo", "x": {}, "speed": 1.0, "noise": null});
         assert_eq!(
-            unmet(&patch, &effective, "session"),
+            differences(&patch, &effective, "session"),
             [
                 "session.model: `gpt-realtime` is served as `demo`",
                 "session.noise is not offered by this model and was ignored",

@@ -1,10 +1,10 @@
-//! `output_audio_buffer.*`: what the caller hears, sent where the server owns the playout clock.
+//! `output_audio_buffer.*`: playout of responses, sent where the server owns the playout clock.
 
 use serde::{Deserialize, Serialize};
 
-/// `output_audio_buffer.started` (first packet left), `.stopped` (all was played), `.cleared` (the rest was dropped).
+/// Payload of `output_audio_buffer.started` (first packet sent), `.stopped` (all played) and `.cleared` (the rest dropped).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct About {
-    /// Whose sound it is.
+pub struct ResponseRef {
+    /// The response that plays.
     pub response_id: String,
 }

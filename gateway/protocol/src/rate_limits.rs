@@ -15,10 +15,10 @@ pub struct Updated {
 pub struct Limit {
     /// `requests` or `tokens`.
     pub name: String,
-    /// The most there can be.
+    /// The limit.
     pub limit: u64,
-    /// What is left.
+    /// How many are left.
     pub remaining: u64,
-    /// Until it is full again.
+    /// Seconds until the limit is restored.
     pub reset_seconds: f64,
 }

@@ -1,4 +1,4 @@
-//! `response.*`: one answer, its items, parts and pieces.
+//! `response.*`: one response, its items, parts and deltas.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -20,64 +20,64 @@ pub struct Create {
     pub response: Option<Overrides>,
 }
 
-/// What one answer does differently. Absent and `null` both mean "as the session says".
+/// Parameters of one response. Absent and `null` both mean the session's.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Overrides {
     /// `["audio"]` or `["text"]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_modalities: Option<Vec<Modality>>,
-    /// Instructions for this answer alone.
+    /// Instructions for this response alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instructions: Option<String>,
     /// Upper bound of text tokens.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<MaxTokens>,
-    /// `auto`, or `none` for an answer that leaves nothing behind in the conversation.
+    /// `auto`, or `none` for an out-of-band response: it adds no item to the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation: Option<String>,
-    /// What to answer in place of the conversation.
+    /// Input in place of the conversation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Vec<InputItem>>,
-    /// Function tools for this answer alone.
+    /// Function tools for this response alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Value>>,
     /// `auto`, `none`, `required`, or a function's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
-    /// Returned as it came.
+    /// Returned as sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
-    /// The voice.
+    /// Voice and format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audio: Option<OverrideAudio>,
 }
 
-/// One item of an answer's own input.
+/// One item of [`Overrides::input`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum InputItem {
     /// An item of the conversation.
     ItemReference {
-        /// Which.
+        /// Its id.
         id: String,
     },
-    /// Something said.
+    /// A message of one role.
     Message(Message),
-    /// A function that the model called.
+    /// A function call of the model.
     FunctionCall(FunctionCall),
-    /// What a function answered.
+    /// The result of a function call.
     FunctionCallOutput(FunctionCallOutput),
 }
 
-/// See [`Overrides::audio`].
+/// Audio settings of one response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverrideAudio {
-    /// How the answer sounds.
+    /// Settings of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output: Option<OverrideOutput>,
 }
 
-/// See [`Overrides::audio`].
+/// Output audio settings of one response.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverrideOutput {
     /// A voice's name, or an object with its `id`.
@@ -91,7 +91,7 @@ pub struct OverrideOutput {
 /// `response.cancel`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cancel {
-    /// Which one; absent for the active one.
+    /// The response; absent for the active one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response_id: Option<String>,
 }
@@ -99,45 +99,45 @@ pub struct Cancel {
 /// `response.created` and `response.done`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// The answer as it stands.
+    /// The response in its present state.
     pub response: Response,
 }
 
-/// One answer.
+/// One response.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// Always `realtime.response`.
     pub object: ResponseObject,
-    /// Unique.
+    /// Its id, `resp_...`.
     pub id: String,
-    /// How far it is.
+    /// Its state.
     pub status: Status,
-    /// Why it ended, `null` before.
+    /// Why it ended; `null` before its end.
     pub status_details: Option<StatusDetails>,
-    /// What it said.
+    /// Its items; empty before its end.
     pub output: Vec<Item>,
-    /// The conversation that it belongs to, `null` for an answer outside of it.
+    /// The conversation that it belongs to; `null` for an out-of-band response.
     pub conversation_id: Option<String>,
     /// `["audio"]` or `["text"]`.
     pub output_modalities: Vec<Modality>,
     /// Upper bound of text tokens.
     pub max_output_tokens: MaxTokens,
-    /// How it sounds.
+    /// Audio settings in effect.
     pub audio: ResponseAudio,
-    /// What it took, `null` before its end.
+    /// Tokens used; `null` before its end.
     pub usage: Option<Usage>,
-    /// What the client put into `response.create`.
+    /// As given in `response.create`.
     pub metadata: Option<Map<String, Value>>,
 }
 
-/// See [`Response::audio`].
+/// Audio settings in effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResponseAudio {
-    /// How it sounds.
+    /// Settings of the output.
     pub output: ResponseOutput,
 }
 
-/// See [`Response::audio`].
+/// Output audio settings in effect.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ResponseOutput {
     /// The format of the deltas.
@@ -146,24 +146,24 @@ pub struct ResponseOutput {
     pub voice: String,
 }
 
-/// How far an answer is.
+/// State of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Status {
-    /// It is being made.
+    /// Being generated.
     InProgress,
-    /// It is whole.
+    /// Complete.
     Completed,
-    /// It was stopped.
+    /// Cancelled by the client or by barge-in.
     Cancelled,
-    /// It hit a limit.
+    /// Stopped by a limit.
     Incomplete,
-    /// It could not be made.
+    /// Ended by an error.
     Failed,
 }
 
 impl Status {
-    /// The word on the wire.
+    /// The value on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
@@ -175,7 +175,7 @@ impl Status {
     }
 }
 
-/// Why an answer ended as it did.
+/// Why a response ended.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusDetails {
     /// The status again.
@@ -189,42 +189,42 @@ pub struct StatusDetails {
     pub error: Option<Failure>,
 }
 
-/// Why an answer was cut short.
+/// Why a response was cut short.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
     /// The caller began to speak.
     TurnDetected,
-    /// The client asked.
+    /// The client cancelled it.
     ClientCancelled,
     /// The limit of tokens was reached.
     MaxOutputTokens,
 }
 
-/// Why an answer failed.
+/// Error of a failed response.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// `server_error` or `invalid_request_error`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// See [`super::ErrorKind`].
+    /// [`super::ErrorKind::code`].
     pub code: Option<String>,
-    /// For a person.
+    /// Explanation for a person.
     pub message: String,
 }
 
-/// What an answer took. One codec frame counts as one audio token.
+/// Tokens used by a response. One codec frame counts as one audio token.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// All tokens.
     pub total_tokens: u32,
     /// Tokens of the prompt.
     pub input_tokens: u32,
-    /// Tokens of the answer.
+    /// Tokens of the response.
     pub output_tokens: u32,
-    /// The prompt's.
+    /// The prompt's by kind.
     pub input_token_details: InputTokens,
-    /// The answer's.
+    /// The response's by kind.
     pub output_token_details: OutputTokens,
 }
 
@@ -233,13 +233,13 @@ pub struct Usage {
 pub struct InputTokens {
     /// Text.
     pub text_tokens: u32,
-    /// Sound.
+    /// Audio.
     pub audio_tokens: u32,
     /// Of both, those that were in the cache.
     pub cached_tokens: u32,
 }
 
-/// Tokens of the answer by kind.
+/// Tokens of the response by kind.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputTokens {
     /// Text.
@@ -251,7 +251,7 @@ pub struct OutputTokens {
 /// `response.output_item.added` and `.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputItem {
-    /// Whose it is.
+    /// Its response.
     pub response_id: String,
     /// Its place in the response.
     pub output_index: u32,
@@ -259,10 +259,10 @@ pub struct OutputItem {
     pub item: Item,
 }
 
-/// Where a part stands.
+/// Address of a content part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartName {
-    /// Whose it is.
+pub struct PartRef {
+    /// Its response.
     pub response_id: String,
     /// Its item.
     pub item_id: String,
@@ -275,9 +275,9 @@ pub struct PartName {
 /// `response.content_part.added` and `.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContentPart {
-    /// Where it stands.
+    /// Address of the part.
     #[serde(flatten)]
-    pub name: PartName,
+    pub at: PartRef,
     /// The part.
     pub part: Part,
 }
@@ -286,54 +286,54 @@ pub struct ContentPart {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Part {
-    /// Sound; its bytes are in the deltas.
+    /// Audio; its bytes are in the deltas.
     Audio {
-        /// What it says.
+        /// Its text.
         transcript: String,
     },
     /// Text.
     Text {
-        /// What it says.
+        /// The text.
         text: String,
     },
 }
 
-/// A piece of sound (base64) or text.
+/// Payload of the `delta` events of audio (base64), transcript and text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delta {
-    /// Where it belongs.
+    /// Address of the part.
     #[serde(flatten)]
-    pub name: PartName,
-    /// The piece.
+    pub at: PartRef,
+    /// What follows the deltas before.
     pub delta: String,
 }
 
 /// `response.output_audio_transcript.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TranscriptDone {
-    /// Where it belongs.
+    /// Address of the part.
     #[serde(flatten)]
-    pub name: PartName,
-    /// The whole of it.
+    pub at: PartRef,
+    /// The whole transcript.
     pub transcript: String,
 }
 
 /// `response.output_text.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TextDone {
-    /// Where it belongs.
+    /// Address of the part.
     #[serde(flatten)]
-    pub name: PartName,
-    /// The whole of it.
+    pub at: PartRef,
+    /// The whole text.
     pub text: String,
 }
 
 /// `response.function_call_arguments.delta`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgumentsDelta {
-    /// Where it belongs.
+    /// Address of the call.
     #[serde(flatten)]
-    pub name: CallName,
+    pub call: CallRef,
     /// The next piece of the JSON text.
     pub delta: String,
 }
@@ -341,24 +341,24 @@ pub struct ArgumentsDelta {
 /// `response.function_call_arguments.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ArgumentsDone {
-    /// Where it belongs.
+    /// Address of the call.
     #[serde(flatten)]
-    pub call: CallName,
+    pub call: CallRef,
     /// The function.
     pub name: String,
-    /// The whole of it.
+    /// The whole JSON text.
     pub arguments: String,
 }
 
-/// Where a function call stands.
+/// Address of a function call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CallName {
-    /// Whose it is.
+pub struct CallRef {
+    /// Its response.
     pub response_id: String,
     /// Its item.
     pub item_id: String,
     /// The item's place in the response.
     pub output_index: u32,
-    /// What the answer to it will name.
+    /// The id that its `function_call_output` repeats.
     pub call_id: String,
 }

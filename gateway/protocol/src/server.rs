@@ -1,15 +1,15 @@
-//! What the server sends.
+//! Server events.
 
 use serde::{Deserialize, Serialize};
 
 use super::{error, input_audio, item, output_audio, rate_limits, response, session};
 
-/// A server event with its name.
+/// A server event with its `event_id`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ServerMessage {
     /// Unique within the session.
     pub event_id: String,
-    /// What happened.
+    /// The event itself.
     #[serde(flatten)]
     pub event: ServerEvent,
 }
@@ -20,7 +20,7 @@ pub struct ServerMessage {
 #[allow(missing_docs, reason = "each variant is the event of its name; the types are documented")]
 pub enum ServerEvent {
     #[serde(rename = "error")]
-    Error(error::Report),
+    Error(error::ErrorEvent),
     #[serde(rename = "session.created")]
     SessionCreated(session::State),
     #[serde(rename = "session.updated")]
@@ -36,13 +36,13 @@ pub enum ServerEvent {
     #[serde(rename = "input_audio_buffer.timeout_triggered")]
     TimeoutTriggered(input_audio::TimeoutTriggered),
     #[serde(rename = "conversation.item.added")]
-    ItemAdded(item::Placed),
+    ItemAdded(item::Added),
     #[serde(rename = "conversation.item.done")]
-    ItemDone(item::Placed),
+    ItemDone(item::Added),
     #[serde(rename = "conversation.item.deleted")]
-    ItemDeleted(item::Name),
+    ItemDeleted(item::ItemRef),
     #[serde(rename = "conversation.item.retrieved")]
-    ItemRetrieved(item::Shown),
+    ItemRetrieved(item::Retrieved),
     #[serde(rename = "conversation.item.truncated")]
     ItemTruncated(item::Truncated),
     #[serde(rename = "response.created")]
@@ -58,7 +58,7 @@ pub enum ServerEvent {
     #[serde(rename = "response.output_audio.delta")]
     AudioDelta(response::Delta),
     #[serde(rename = "response.output_audio.done")]
-    AudioDone(response::PartName),
+    AudioDone(response::PartRef),
     #[serde(rename = "response.output_audio_transcript.delta")]
     TranscriptDelta(response::Delta),
     #[serde(rename = "response.output_audio_transcript.done")]
@@ -74,17 +74,17 @@ pub enum ServerEvent {
     #[serde(rename = "response.done")]
     ResponseDone(response::State),
     #[serde(rename = "output_audio_buffer.started")]
-    OutputStarted(output_audio::About),
+    OutputStarted(output_audio::ResponseRef),
     #[serde(rename = "output_audio_buffer.stopped")]
-    OutputStopped(output_audio::About),
+    OutputStopped(output_audio::ResponseRef),
     #[serde(rename = "output_audio_buffer.cleared")]
-    OutputCleared(output_audio::About),
+    OutputCleared(output_audio::ResponseRef),
     #[serde(rename = "rate_limits.updated")]
     RateLimitsUpdated(rate_limits::Updated),
 }
 
 impl ServerEvent {
-    /// The event's name on the wire.
+    /// The event's `type` on the wire.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Error(_) => "error",
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_event_is_flat_on_the_wire_and_reads_back() {
+    fn event_is_flat_and_reads_back() {
         let message = ServerMessage {
             event_id: "event_1".into(),
             event: ServerEvent::SpeechStarted(input_audio::SpeechStarted {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_is_the_one_on_the_wire() {
+    fn kind_is_the_type_on_the_wire() {
         for event in [ServerEvent::InputCleared {}, ServerEvent::RateLimitsUpdated(rate_limits::Updated::default())] {
             assert_eq!(serde_json::to_value(&event).unwrap()["type"], event.kind());
         }

@@ -17,7 +17,7 @@ literal!(
 /// `session.update`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Update {
-    /// What changes; see [`super::merge`]. Kept as it came, because absent and `null` differ.
+    /// The changes, applied by [`super::merge`]. Kept as sent, because absent and `null` differ.
     pub session: Value,
 }
 
@@ -37,19 +37,19 @@ pub struct Session {
     pub kind: SessionKind,
     /// Always `realtime.session`.
     pub object: SessionObject,
-    /// The session's name, `sess_...`.
+    /// The session's id, `sess_...`.
     pub id: String,
     /// The model that is served.
     pub model: String,
-    /// `["audio"]` (sound with its transcript) or `["text"]`.
+    /// `["audio"]` (audio with its transcript) or `["text"]`.
     pub output_modalities: Vec<Modality>,
     /// The system message; empty for none.
     pub instructions: String,
-    /// Function tools, as they came. Tools of other kinds are left out.
+    /// Function tools, as sent. Tools of other kinds are left out.
     pub tools: Vec<Value>,
-    /// As it came.
+    /// As sent.
     pub tool_choice: Value,
-    /// Upper bound of an answer's text tokens.
+    /// Upper bound of a response's text tokens.
     pub max_output_tokens: MaxTokens,
     /// Not offered.
     pub tracing: Option<Value>,
@@ -59,9 +59,9 @@ pub struct Session {
     pub truncation: Value,
     /// Not offered.
     pub include: Option<Vec<String>>,
-    /// Sound in and out.
+    /// Input and output audio.
     pub audio: Audio,
-    /// Repartee's own words.
+    /// Repartee's extension.
     #[serde(skip_serializing_if = "Extension::is_empty")]
     pub repartee: Extension,
 }
@@ -92,9 +92,9 @@ impl Default for Session {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Extension {
-    /// What of the last update is served differently from what was asked.
+    /// What the last update asked for and is served differently.
     pub warnings: Vec<String>,
-    /// Whether an answer is begun, unheard, as soon as the caller pauses, and thrown away if the caller goes on.
+    /// Whether a response is begun speculatively as soon as the caller pauses, and aborted if the caller goes on.
     pub speculative_start: bool,
 }
 
@@ -105,17 +105,17 @@ impl Default for Extension {
 }
 
 impl Extension {
-    /// Stock clients need not see what they did not ask for.
+    /// Defaults are left out, so that stock clients do not see the extension.
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }
 
-/// What an answer is made of.
+/// Form of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Modality {
-    /// Sound with its transcript.
+    /// Audio with its transcript.
     Audio,
     /// Text alone.
     Text,
@@ -125,14 +125,14 @@ pub enum Modality {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum MaxTokens {
-    /// At most so many.
+    /// At most this many.
     Count(u32),
     /// The model's own limit.
     Unlimited(Infinite),
 }
 
 literal!(
-    /// The word for no limit.
+    /// `"inf"`: no limit.
     Infinite = "inf"
 );
 
@@ -152,17 +152,17 @@ impl MaxTokens {
     }
 }
 
-/// Sound in and out.
+/// Settings of input and output audio.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Audio {
-    /// The caller's.
+    /// The caller's audio.
     pub input: AudioInput,
-    /// The model's.
+    /// The model's audio.
     pub output: AudioOutput,
 }
 
-/// The caller's sound.
+/// Settings of the caller's audio.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AudioInput {
@@ -170,13 +170,13 @@ pub struct AudioInput {
     pub format: AudioFormat,
     /// Not offered.
     pub noise_reduction: Option<Value>,
-    /// Not offered: the model hears without writing down.
+    /// Not offered: input is not transcribed.
     pub transcription: Option<Value>,
-    /// How turns are found; `null` for push-to-talk.
+    /// Turn detection; `null` for push-to-talk.
     pub turn_detection: Option<TurnDetection>,
 }
 
-/// The model's sound.
+/// Settings of the model's audio.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AudioOutput {
@@ -209,7 +209,7 @@ fn voice_name<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Strin
     })
 }
 
-/// How sound is written on a websocket.
+/// Encoding of audio on a websocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "type")]
 pub enum AudioFormat {
@@ -226,8 +226,8 @@ pub enum AudioFormat {
     /// G.711 A-law at 8 kHz.
     #[serde(rename = "audio/pcma")]
     Pcma,
-    /// An extension: each binary message is one Opus packet, in either direction. What the caller does not say has to be
-    /// sent too, as silence.
+    /// An extension: each binary message is one Opus packet, in either direction. Silence has to be sent
+    /// too.
     #[serde(rename = "audio/opus")]
     Opus,
 }
@@ -244,7 +244,7 @@ impl AudioFormat {
         match self {
             Self::Pcm { rate } => rate,
             Self::Pcmu | Self::Pcma => 8_000,
-            // What the format is defined at; each side may run its codec at another rate.
+            // The rate that RTP counts in; each side may run its codec at another rate.
             Self::Opus => 48_000,
         }
     }
@@ -255,18 +255,18 @@ fn standard_rate() -> u32 {
     24_000
 }
 
-/// How turns are found.
+/// Kind and parameters of turn detection.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TurnDetection {
-    /// By voice and silence.
+    /// By voice activity and a fixed silence.
     ServerVad(ServerVad),
-    /// By voice too; how much silence ends a turn is judged each time.
+    /// By voice activity; the endpointer decides how much silence ends a turn.
     SemanticVad(SemanticVad),
 }
 
 impl TurnDetection {
-    /// Whether the end of a turn asks for an answer.
+    /// Whether the end of a turn starts a response.
     pub fn creates_response(&self) -> bool {
         match self {
             Self::ServerVad(vad) => vad.create_response,
@@ -274,7 +274,7 @@ impl TurnDetection {
         }
     }
 
-    /// Whether the beginning of a turn stops the answer.
+    /// Whether the beginning of a turn cancels the response.
     pub fn interrupts_response(&self) -> bool {
         match self {
             Self::ServerVad(vad) => vad.interrupt_response,
@@ -287,17 +287,17 @@ impl TurnDetection {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ServerVad {
-    /// Voice probability from which sound is speech, 0 to 1.
+    /// Voice probability from which audio is speech, 0 to 1.
     pub threshold: f64,
     /// Audio before the first speech that still belongs to the turn.
     pub prefix_padding_ms: u32,
     /// Silence that ends a turn.
     pub silence_duration_ms: u32,
-    /// Silence after an answer was heard that asks for another one; 5000 to 30000. `null` for never.
+    /// Silence after a response has played that starts another one, 5000 to 30000 ms; `null` for never.
     pub idle_timeout_ms: Option<u32>,
-    /// Whether the end of a turn asks for an answer.
+    /// Whether the end of a turn starts a response.
     pub create_response: bool,
-    /// Whether the beginning of a turn stops the answer.
+    /// Whether the beginning of a turn cancels the response.
     pub interrupt_response: bool,
 }
 
@@ -320,9 +320,9 @@ impl Default for ServerVad {
 pub struct SemanticVad {
     /// How soon to take the turn.
     pub eagerness: Eagerness,
-    /// Whether the end of a turn asks for an answer.
+    /// Whether the end of a turn starts a response.
     pub create_response: bool,
-    /// Whether the beginning of a turn stops the answer.
+    /// Whether the beginning of a turn cancels the response.
     pub interrupt_response: bool,
 }
 
@@ -336,11 +336,11 @@ impl Default for SemanticVad {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Eagerness {
-    /// Let the caller think.
+    /// Leaves the caller time to think.
     Low,
     /// As `auto`.
     Medium,
-    /// Quickly.
+    /// Answers quickly.
     High,
     /// As `medium`.
     #[default]

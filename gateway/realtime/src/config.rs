@@ -1,29 +1,30 @@
-//! Updates of the configuration: what stock clients ask for is accepted, mapped to what the model can do, and said.
+//! `session.update`: what stock clients ask for is accepted and mapped to what the model supports, with a warning for each
+//! difference.
 
 use repartee_engine_api::ModelInfo;
-use repartee_media::end_of_turn;
+use repartee_media::endpointing;
 use repartee_media::{resample, vad::TurnSettings};
-use repartee_protocol::merge::{merge, strip_nulls, unmet};
+use repartee_protocol::merge::{differences, merge, strip_nulls};
 use repartee_protocol::session::{AudioFormat, Eagerness, Modality, ServerVad, Session, TurnDetection};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
 use super::tools;
 
-/// The longest prefix padding, in ms: it is kept in memory while nobody speaks.
+/// The longest prefix padding, in ms: it bounds the preroll.
 const MAX_PREFIX_MS: u32 = 5_000;
 /// The longest silence that ends a turn, in ms.
 const MAX_SILENCE_MS: u32 = 60_000;
 /// The shortest and the longest idle timeout, in ms, as in the published reference.
 const IDLE_MS: std::ops::RangeInclusive<u32> = 5_000..=30_000;
-/// Silence after which an answer is begun on suspicion, in ms.
+/// Silence after which a speculation begins, in ms.
 const PAUSE_MS: u64 = 200;
 /// The longest instructions, in bytes.
 pub(super) const MAX_INSTRUCTIONS: usize = 256 << 10;
-/// The most that the fields which are only repeated to the client (tools and their choice) may hold, in bytes.
+/// Most bytes of the fields that are repeated to the client as sent (`tools` and `tool_choice`).
 const MAX_ECHOED: usize = 256 << 10;
 
-/// The configuration of a new conversation.
+/// The configuration of a new session.
 pub(super) fn initial(id: &str, model: &ModelInfo) -> Session {
     let mut config = Session { id: id.to_owned(), ..Session::default() };
     config.audio.input.turn_detection = Some(TurnDetection::ServerVad(ServerVad::default()));
@@ -31,7 +32,7 @@ pub(super) fn initial(id: &str, model: &ModelInfo) -> Session {
     config
 }
 
-/// `config` with `patch` applied. Only what cannot be served at all is an error, and leaves everything as it was.
+/// `config` with `patch` applied. An error changes nothing.
 pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Result<Session, ErrorBody> {
     if !patch.is_object() {
         return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "`session` is an object").at("session"));
@@ -45,7 +46,7 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
     next.id.clone_from(&config.id);
     next.repartee.warnings.clear();
     serve(&mut next, model);
-    next.repartee.warnings = unmet(patch, &to_value(&next)?, "session");
+    next.repartee.warnings = differences(patch, &to_value(&next)?, "session");
     Ok(next)
 }
 
@@ -53,7 +54,7 @@ fn to_value(config: &Session) -> Result<Value, ErrorBody> {
     serde_json::to_value(config).map_err(|error| ErrorBody::server(ErrorKind::Internal, error.to_string()))
 }
 
-/// Refuses what has no meaning here.
+/// Refuses values that are invalid for any model.
 fn check(config: &Session) -> Result<(), ErrorBody> {
     let refuse = |param: &str, message: String| Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param));
     for (param, format) in [
@@ -78,7 +79,7 @@ fn check(config: &Session) -> Result<(), ErrorBody> {
     tools::functions(&config.tools, "session.tools").map(drop)
 }
 
-/// Refuses rates at which nobody speaks.
+/// Refuses sample rates out of range.
 pub(super) fn check_rate(format: AudioFormat, param: &str) -> Result<(), ErrorBody> {
     if resample::RATES.contains(&format.rate()) {
         return Ok(());
@@ -87,7 +88,7 @@ pub(super) fn check_rate(format: AudioFormat, param: &str) -> Result<(), ErrorBo
     Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
 }
 
-/// Turns what was asked for into what is served.
+/// Replaces what was asked for by what is served.
 fn serve(config: &mut Session, model: &ModelInfo) {
     config.model.clone_from(&model.name);
     config.tracing = None;
@@ -102,7 +103,7 @@ fn serve(config: &mut Session, model: &ModelInfo) {
     if !model.voices.contains(voice) {
         voice.clone_from(&model.default_voice);
     }
-    // Both together mean sound, which has its transcript anyway.
+    // Both together mean audio, which has its transcript anyway.
     let spoken = config.output_modalities.is_empty() || config.output_modalities.contains(&Modality::Audio);
     config.output_modalities = vec![if spoken { Modality::Audio } else { Modality::Text }];
     if let Some(TurnDetection::ServerVad(vad)) = &mut config.audio.input.turn_detection {
@@ -112,7 +113,7 @@ fn serve(config: &mut Session, model: &ModelInfo) {
     }
 }
 
-/// The detector's settings.
+/// The turn detector's settings.
 pub(super) fn turn_settings(detection: &TurnDetection, speculative: bool) -> TurnSettings {
     let settings = match detection {
         TurnDetection::ServerVad(vad) => TurnSettings {
@@ -123,9 +124,9 @@ pub(super) fn turn_settings(detection: &TurnDetection, speculative: bool) -> Tur
         },
         TurnDetection::SemanticVad(vad) => {
             let eagerness = match vad.eagerness {
-                Eagerness::Low => end_of_turn::Eagerness::Low,
-                Eagerness::Medium | Eagerness::Auto => end_of_turn::Eagerness::Medium,
-                Eagerness::High => end_of_turn::Eagerness::High,
+                Eagerness::Low => endpointing::Eagerness::Low,
+                Eagerness::Medium | Eagerness::Auto => endpointing::Eagerness::Medium,
+                Eagerness::High => endpointing::Eagerness::High,
             };
             TurnSettings { eagerness: Some(eagerness), ..TurnSettings::default() }
         }

@@ -1,27 +1,26 @@
-//! Which words of an answer were heard, when its sound was cut short.
+//! Word estimation: which words of a response were heard when its audio was cut short.
 
-/// Finds the words that were heard.
+/// Estimates the words that were heard.
 pub trait WordEstimator: std::fmt::Debug + Send {
-    /// The longest prefix of `text` in whole words that was heard in `heard_ms` of its sound. `made_ms` is how much
-    /// sound was made, which is all of it if `whole`; text is made far ahead of its sound.
-    fn heard<'a>(&self, text: &'a str, heard_ms: u64, made_ms: u64, whole: bool) -> &'a str;
+    /// The longest prefix of `text` in whole words that was heard in `heard_ms` of its audio. `audio_ms` is the duration of the
+    /// audio generated so far, which is all of it if `complete`; text is generated far ahead of its audio.
+    fn heard<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str;
 }
 
-/// Gives every word the time that its letters suggest, and punctuation a pause. Whole sound is shared out in these
-/// proportions, so that a slow or a quick voice makes no difference; while sound is still being made, a common speaker's
-/// pace is assumed.
+/// Estimates by letter count: each word takes a time by its letters, and punctuation a pause. Complete audio is divided in these
+/// proportions, so the voice's pace does not matter; for incomplete audio a common pace is assumed.
 ///
-/// A word is what stands between white space. In a script that writes none, a sentence counts once all of it was heard.
+/// Words are separated by white space. In a script without any, a sentence counts once all of it was heard.
 #[derive(Debug)]
 pub struct SpokenPace;
 
-// A common speaker's times, at some 170 words a minute. `make bench-heard` measures what becomes of them.
+// Durations of a common speaker, at some 170 words a minute. `make bench-heard` measures the estimator's error.
 const BEFORE_FIRST_WORD_MS: u64 = 100;
 const AFTER_LAST_WORD_MS: u64 = 200;
-/// Of any word, however short.
+/// Added to every word.
 const WORD_MS: u64 = 120;
 const LETTER_MS: u64 = 30;
-/// A digit is nearly a word of its own.
+/// Of a digit: nearly a word of its own.
 const DIGIT_MS: u64 = 200;
 /// After a comma and the like.
 const CLAUSE_PAUSE_MS: u64 = 150;
@@ -29,10 +28,10 @@ const CLAUSE_PAUSE_MS: u64 = 150;
 const SENTENCE_PAUSE_MS: u64 = 500;
 
 impl WordEstimator for SpokenPace {
-    fn heard<'a>(&self, text: &'a str, heard_ms: u64, made_ms: u64, whole: bool) -> &'a str {
+    fn heard<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str {
         let words = words(text);
-        let common_ms = BEFORE_FIRST_WORD_MS + words.iter().map(|word| word.spoken_ms + word.rest_ms).sum::<u64>();
-        let total_ms = if whole { made_ms } else { made_ms.max(common_ms) };
+        let common_ms = BEFORE_FIRST_WORD_MS + words.iter().map(|word| word.spoken_ms + word.pause_ms).sum::<u64>();
+        let total_ms = if complete { audio_ms } else { audio_ms.max(common_ms) };
         if heard_ms >= total_ms {
             return text;
         }
@@ -40,24 +39,24 @@ impl WordEstimator for SpokenPace {
         let mut at_ms = BEFORE_FIRST_WORD_MS;
         for word in words {
             at_ms += word.spoken_ms;
-            // A word that was begun was not heard.
+            // A word counts only when all of it was heard.
             if at_ms * total_ms > heard_ms * common_ms {
                 break;
             }
             heard = &text[..word.end];
-            at_ms += word.rest_ms;
+            at_ms += word.pause_ms;
         }
         heard
     }
 }
 
 struct Word {
-    /// Where it ends in its text, in bytes.
+    /// Where it ends in the text, in bytes.
     end: usize,
-    /// How long a common speaker takes over it.
+    /// Duration of the word.
     spoken_ms: u64,
-    /// How long nothing is said after it.
-    rest_ms: u64,
+    /// Duration of the pause after it.
+    pause_ms: u64,
 }
 
 fn words(text: &str) -> Vec<Word> {
@@ -66,12 +65,12 @@ fn words(text: &str) -> Vec<Word> {
     for piece in text.split_inclusive(char::is_whitespace) {
         let word = piece.trim_end();
         if !word.is_empty() {
-            words.push(Word { end: begin + word.len(), spoken_ms: spoken_ms(word), rest_ms: rest_ms(word) });
+            words.push(Word { end: begin + word.len(), spoken_ms: spoken_ms(word), pause_ms: pause_ms(word) });
         }
         begin += piece.len();
     }
     if let Some(last) = words.last_mut() {
-        last.rest_ms = AFTER_LAST_WORD_MS;
+        last.pause_ms = AFTER_LAST_WORD_MS;
     }
     words
 }
@@ -83,7 +82,7 @@ fn spoken_ms(word: &str) -> u64 {
     if sounds_ms == 0 { 0 } else { WORD_MS + sounds_ms }
 }
 
-fn rest_ms(word: &str) -> u64 {
+fn pause_ms(word: &str) -> u64 {
     let bare = word.trim_end_matches(['"', '\'', '”', '’', ')']);
     if bare.ends_with(['.', '!', '?', '…']) {
         SENTENCE_PAUSE_MS
@@ -99,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_words_were_heard() {
+    fn only_whole_words_count() {
         let text = "The sky is blue.";
         // At a common pace the first word takes from 100 to 310 ms, and all of it 1140.
         let heard = |ms| SpokenPace.heard(text, ms, 1_140, true);
@@ -125,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn punctuation_is_a_pause_after_its_word_and_not_a_part_of_it() {
+    fn punctuation_is_a_pause_after_its_word() {
         // 100 ms, "One" 210, a pause of 150, "two" 210, 200 ms.
         let heard = |ms| SpokenPace.heard("One, two", ms, 870, true);
         assert_eq!([309, 310, 460, 669, 670].map(heard), ["", "One,", "One,", "One,", "One, two"]);
@@ -138,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slow_voice_keeps_the_same_words_of_the_same_part_of_its_sound() {
+    fn estimate_does_not_depend_on_pace() {
         let text = "Yes, I am a small voice model that runs on your own machine.";
         for percent in 0..=100 {
             let heard = |total_ms: u64| SpokenPace.heard(text, total_ms * percent / 100, total_ms, true);
@@ -147,14 +146,14 @@ mod tests {
     }
 
     #[test]
-    fn text_ahead_of_its_sound_was_not_heard() {
+    fn text_ahead_of_its_audio_is_unheard() {
         let text = "one two three four five six seven eight nine ten";
         assert_eq!(SpokenPace.heard(text, 400, 400, false), "one");
         assert_eq!(SpokenPace.heard(text, 9_000, 9_000, false), text);
     }
 
     #[test]
-    fn more_sound_never_keeps_less_and_white_space_does_not_count() {
+    fn more_audio_never_keeps_fewer_words() {
         let text = "  One,\n two  three — 4!  ";
         let mut before = "";
         for ms in 0..2_000 {
@@ -167,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_breaks_on_texts_of_several_bytes_or_of_no_words() {
+    fn multibyte_and_empty_texts_are_handled() {
         for text in ["größe über Ähre 日本語 です", "", " ", "…", "— —"] {
             for ms in 0..40 {
                 SpokenPace.heard(text, ms, 40, true);

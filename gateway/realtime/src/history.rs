@@ -1,43 +1,43 @@
-//! The conversation's items as the wire shows them. The engine keeps its own history under [`Entry::engine`].
+//! The conversation's items in their form on the wire. The engine keeps its own history under the ids of [`Entry::engine`].
 
 use repartee_engine_api::{InsertAt, ItemId};
-use repartee_protocol::item::{Content, Item, Placed};
+use repartee_protocol::item::{Added, Content, Item};
 
 /// The most that a conversation may hold, in bytes of text; an item counts for [`ITEM_BYTES`] on top.
 const MAX_BYTES: usize = 4 << 20;
-/// What an item costs beside its text.
+/// What an item costs on top of its text.
 const ITEM_BYTES: usize = 512;
 
 /// The items, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct History {
     entries: Vec<Entry>,
-    /// What they hold, as [`History::has_room`] counts it.
-    held: usize,
+    /// Bytes held, as [`History::has_room`] counts them.
+    bytes: usize,
 }
 
 /// One item.
 #[derive(Debug)]
 pub(super) struct Entry {
-    /// Its name on the wire.
+    /// Its id on the wire.
     pub id: String,
-    /// As the wire shows it: sound itself is left out.
+    /// Its form on the wire, without audio.
     pub item: Item,
-    /// Its names in the engine, in order: a message of several parts has several, a function call shares the name of the
-    /// answer that it is part of, and an item of which nothing is left has none.
+    /// Its ids in the engine, in order: a message of several parts has several, a function call shares the id of the response
+    /// that it is part of, and an item of which nothing is left has none.
     pub engine: Vec<ItemId>,
-    /// How much sound of ours it holds.
+    /// Duration of the response audio that it holds.
     pub audio_ms: u64,
 }
 
 impl Entry {
-    /// An entry for `item`, which gets the name `id`.
+    /// An entry for `item`, which gets the id `id`.
     pub fn new(id: String, mut item: Item, engine: Vec<ItemId>) -> Self {
         *item.id_mut() = Some(id.clone());
         Self { id, item, engine, audio_ms: 0 }
     }
 
-    /// What was said aloud, if the item is an answer that was.
+    /// The transcript, if the item is a spoken response.
     pub fn transcript(&self) -> Option<&str> {
         let Item::Message(message) = &self.item else { return None };
         match message.content.first() {
@@ -47,7 +47,7 @@ impl Entry {
     }
 }
 
-/// What `item` holds in text.
+/// Bytes of text in `item`.
 pub(super) fn text_bytes(item: &Item) -> usize {
     match item {
         Item::Message(message) => message.content.iter().map(content_bytes).sum(),
@@ -74,7 +74,7 @@ fn cost(item: &Item) -> usize {
 impl History {
     /// Whether an item of about this much text still fits.
     pub fn has_room(&self, text: usize) -> bool {
-        self.held + text + ITEM_BYTES <= MAX_BYTES
+        self.bytes + text + ITEM_BYTES <= MAX_BYTES
     }
 
     pub fn push(&mut self, entry: Entry) {
@@ -82,11 +82,11 @@ impl History {
     }
 
     pub fn insert(&mut self, index: usize, entry: Entry) {
-        self.held += cost(&entry.item);
+        self.bytes += cost(&entry.item);
         self.entries.insert(index, entry);
     }
 
-    /// Where an item comes that is put after `previous` (`root` for the beginning, nothing for the end); `None` if there is no such
+    /// Index for an item inserted after `previous` (`root` for the beginning, `None` for the end); `None` if there is no such
     /// item.
     pub fn index_after(&self, previous: Option<&str>) -> Option<usize> {
         match previous {
@@ -96,8 +96,8 @@ impl History {
         }
     }
 
-    /// The same place in the engine's words.
-    pub fn place(&self, index: usize) -> InsertAt {
+    /// Where the engine inserts an item that goes to `index`.
+    pub fn engine_place(&self, index: usize) -> InsertAt {
         if index >= self.entries.len() {
             return InsertAt::End;
         }
@@ -121,26 +121,26 @@ impl History {
     pub fn change(&mut self, id: &str, change: impl FnOnce(&mut Entry)) {
         let Some(index) = self.position(id) else { return };
         let entry = &mut self.entries[index];
-        self.held -= cost(&entry.item);
+        self.bytes -= cost(&entry.item);
         change(entry);
-        self.held += cost(&entry.item);
+        self.bytes += cost(&entry.item);
     }
 
     pub fn remove(&mut self, id: &str) -> Option<Entry> {
         let entry = self.entries.remove(self.position(id)?);
-        self.held -= cost(&entry.item);
+        self.bytes -= cost(&entry.item);
         Some(entry)
     }
 
     /// The item and the one before it, for `conversation.item.added` and `.done`.
-    pub fn placed(&self, id: &str) -> Option<Placed> {
+    pub fn added(&self, id: &str) -> Option<Added> {
         let index = self.position(id)?;
         let previous_item_id = index.checked_sub(1).map(|before| self.entries[before].id.clone());
-        Some(Placed { previous_item_id, item: self.entries[index].item.clone() })
+        Some(Added { previous_item_id, item: self.entries[index].item.clone() })
     }
 
     fn position(&self, id: &str) -> Option<usize> {
-        // What is asked for is mostly new.
+        // Lookups are mostly for recent items.
         self.entries.iter().rposition(|entry| entry.id == id)
     }
 }

@@ -1,161 +1,164 @@
-//! What a conversation takes, and what it wants done.
+//! What goes into a realtime session, and what comes out.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine_api::{Command, Event, ModelInfo, ResponseId, Stamps};
 use repartee_media::vad::{TurnEvent, TurnSettings};
-use repartee_protocol::response::{PartName, Status};
+use repartee_protocol::response::{PartRef, Status};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientMessage, ErrorBody, ServerMessage};
 use serde_json::Value;
 
 #[cfg(doc)]
-use super::{Core, configured};
+use super::{Core, initial_session};
 
-/// What a conversation is told.
+/// What happened, for [`Core::handle`].
 #[derive(Debug)]
 pub enum Input {
-    /// A client event. The sound of `input_audio_buffer.append` comes as [`Input::Audio`] instead.
+    /// A client event. The audio of `input_audio_buffer.append` comes as [`Input::Audio`] instead.
     Client(ClientMessage),
-    /// A message that could not be read, or could not be taken.
+    /// A message that could not be parsed or accepted.
     Refused(ErrorBody),
-    /// Sound of the caller at the model's input rate, in pieces of at most [`PIECE_MS`].
+    /// Audio of the caller at the model's input rate, in pieces of at most [`PIECE_MS`].
     Audio(Vec<f32>),
-    /// A boundary of a turn, found in the sound given so far.
+    /// A boundary of a turn, detected in the audio given so far.
     Turn(TurnEvent),
-    /// News from the engine.
+    /// An event of the engine.
     Engine(Event),
-    /// There is room for news that were kept back; see [`Core::has_released`].
-    Release,
-    /// It is [`Core::deadline`].
+    /// There is room for another pending event; see [`Core::has_pending_event`].
+    PendingEvent,
+    /// [`Core::deadline`] has come.
     Time,
     /// The engine ended the session.
     EngineEnded,
-    /// News from the playout clock.
+    /// A report of the playout clock.
     Playout(PlayoutReport),
 }
 
-/// Longest piece of [`Input::Audio`], in ms: a turn's end can be cut exactly only if its tail was not submitted yet.
+/// Longest piece of [`Input::Audio`] in ms: a turn's end is cut exactly only if its tail was not submitted yet.
 pub const PIECE_MS: u32 = 20;
 
-/// What the playout clock reports of an answer.
+/// Report of the playout clock on a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PlayoutReport {
-    /// Its first sound left.
+    /// Its first audio was sent.
     Started {
-        /// Whose.
+        /// The response.
         response: ResponseId,
     },
-    /// The caller has heard this much of it.
+    /// How much of it has reached the ear, by estimate.
     Position {
-        /// Whose.
+        /// The response.
         response: ResponseId,
-        /// Heard so far.
+        /// Heard so far, in ms.
         heard_ms: u64,
     },
-    /// All of it was played.
+    /// All of it has played.
     Drained {
-        /// Whose.
+        /// The response.
         response: ResponseId,
     },
 }
 
-/// What a conversation wants done, in order.
+/// What to do, in the order given.
 #[derive(Debug, PartialEq)]
 pub enum Effect {
-    /// Send an event.
+    /// Send an event to the client.
     Send(Box<ServerMessage>),
     /// Hand a command to the engine.
     Engine(Command),
     /// Use these settings from now on.
-    Configure(Wiring),
-    /// The turn was ended by other means than the detector, which must forget it.
+    Configure(AudioSettings),
+    /// The turn was ended by the client: reset the turn detector.
     EndTurn,
-    /// An answer was asked for; the caller has waited since `since`.
-    Asked {
-        /// Which.
+    /// A response of the conversation was requested; for the statistics.
+    ResponseRequested {
+        /// The response.
         response: ResponseId,
-        /// When the caller's turn ended.
+        /// When the caller began to wait.
         since: Instant,
     },
-    /// When the parts of an answer's first sound were ready.
-    Stamped {
-        /// Whose.
+    /// Stages of a response's first audio; for the statistics.
+    Stamps {
+        /// The response.
         response: ResponseId,
-        /// When.
+        /// When each stage was ready.
         stamps: Stamps,
     },
-    /// An answer begins to sound; on a websocket it is to be written like this.
-    Begin {
-        /// Whose.
+    /// The audio of a response begins.
+    AudioStart {
+        /// The response.
         response: ResponseId,
-        /// How.
+        /// How it is encoded on a websocket.
         format: AudioFormat,
     },
-    /// Sound of an answer at the model's output rate: play it, or send it as a delta.
-    Speak {
-        /// Name of the event, if it becomes one.
+    /// Audio of a response at the model's output rate: play it, or send it as a delta.
+    Audio {
+        /// Id of the event, if it becomes one.
         event_id: String,
-        /// Whose.
+        /// The response.
         response: ResponseId,
-        /// Where the delta belongs.
-        name: PartName,
-        /// The sound.
+        /// Address of the delta.
+        part: PartRef,
+        /// The samples.
         samples: Vec<f32>,
     },
-    /// An answer has no more sound: what is still inside a filter comes out now.
-    SpeechEnd {
-        /// Name of the event, if it becomes one.
+    /// The audio of a response has ended: flush its filters.
+    AudioEnd {
+        /// Id of the event, if it becomes one.
         event_id: String,
-        /// Whose.
+        /// The response.
         response: ResponseId,
-        /// Where the last delta belongs.
-        name: PartName,
+        /// Address of the last delta.
+        part: PartRef,
     },
-    /// Drop all sound that was not played yet; without a playout clock, the client does.
+    /// Drop all audio that has not played yet; without a playout clock, the client does.
     ClearPlayout,
-    /// An answer came to its end; for the statistics.
-    Answered(Status),
-    /// An answer was begun in a pause; whether the pause was the turn's end. For the statistics.
-    Suspected(bool),
-    /// Something went wrong; for the statistics. It is always sent as well.
-    Erred(String),
-    /// The conversation is over.
+    /// A response has ended; for the statistics.
+    CountResponse(Status),
+    /// A speculation was committed or aborted; for the statistics.
+    CountSpeculation {
+        /// Whether it was committed.
+        committed: bool,
+    },
+    /// An error was sent to the client, by its code; for the statistics.
+    CountError(String),
+    /// End the session.
     Close,
 }
 
-/// How the caller's sound is read and cut into turns.
+/// How the caller's audio is decoded and cut into turns.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Wiring {
-    /// Its format on a websocket.
+pub struct AudioSettings {
+    /// Its encoding on a websocket.
     pub input: AudioFormat,
-    /// How to find turns; `None` for push-to-talk.
+    /// Turn detection; `None` for push-to-talk.
     pub turns: Option<TurnSettings>,
 }
 
-/// Who knows what the caller has heard.
+/// Who owns the playout clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Delivery {
-    /// We do: sound leaves at the pace of a clock, which reports (WebRTC).
+    /// The server: audio leaves at the pace of a clock, which reports (WebRTC).
     Paced,
-    /// The client does: sound leaves as soon as it is made (websocket).
+    /// The client: audio leaves as soon as it is generated (websocket).
     Unpaced,
 }
 
-/// What a conversation has to know from the start.
+/// Parameters of a new session.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// `sess_...`.
+    /// The session's id, `sess_...`.
     pub session_id: String,
-    /// Random letters that make the ids of items and answers unique.
+    /// Random letters in the ids of items and responses, which makes them unique.
     pub stem: String,
-    /// Random numbers of the answers are a function of it.
+    /// Seed of the engine's sampling.
     pub seed: u64,
     /// The model that is served.
     pub model: ModelInfo,
-    /// Who knows what the caller has heard.
+    /// Who owns the playout clock.
     pub delivery: Delivery,
-    /// What the session is configured with from the start, as `session.update` has it; see [`configured`].
+    /// The initial configuration in the form of `session.update`; see [`initial_session`].
     pub configuration: Option<Arc<Value>>,
 }

@@ -1,37 +1,37 @@
-//! What a client does to the items of the conversation.
+//! `conversation.item.*`: what a client does to the items of the conversation.
 
 use repartee_engine_api::{Command, Content as EngineContent, InsertAt, Role as EngineRole};
 use repartee_protocol::item::{
-    Content, Create, Item, Message, Name, Remarks, Role, Shown, Status, Truncate, Truncated,
+    Content, Create, Extension, Item, ItemRef, Message, Retrieved, Role, Status, Truncate, Truncated,
 };
 use repartee_protocol::response::Reason;
 use repartee_protocol::session::{AudioFormat, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::Core;
+use super::audio;
 use super::history::{Entry, text_bytes};
-use super::sound;
 
-/// The longest id that a client may choose, in bytes.
+/// The longest item id that a client may choose, in bytes.
 const MAX_ID: usize = 128;
 
 impl Core {
-    /// Tells the client about an item that is whole from the start.
-    pub(super) fn show_item(&mut self, id: &str) {
-        if let Some(placed) = self.history.placed(id) {
-            self.send(ServerEvent::ItemAdded(placed.clone()));
-            self.send(ServerEvent::ItemDone(placed));
+    /// Tells the client about an item that is complete from the start.
+    pub(super) fn announce_item(&mut self, id: &str) {
+        if let Some(added) = self.history.added(id) {
+            self.send(ServerEvent::ItemAdded(added.clone()));
+            self.send(ServerEvent::ItemDone(added));
         }
     }
 
-    /// Puts an item of the talk itself behind `previous`, or at the end. When a talk outgrows the gateway's memory its oldest
-    /// items are forgotten.
-    pub(super) fn remember(&mut self, entry: Entry, previous: Option<&str>) {
+    /// Adds an item of a turn or response after `previous`, or at the end. When the conversation outgrows the gateway's memory
+    /// its oldest items are deleted.
+    pub(super) fn add_item(&mut self, entry: Entry, previous: Option<&str>) {
         while !self.history.has_room(text_bytes(&entry.item))
             && let Some(oldest) = self.history.first_id().map(str::to_owned)
             && let Some(oldest) = self.history.remove(&oldest)
         {
-            self.forget(oldest);
+            self.delete(oldest);
         }
         let index = previous.and_then(|previous| self.history.index_after(Some(previous)));
         match index {
@@ -40,16 +40,16 @@ impl Core {
         }
     }
 
-    fn forget(&mut self, entry: Entry) {
+    fn delete(&mut self, entry: Entry) {
         for item in entry.engine {
             self.command(Command::Delete { item });
         }
-        self.send(ServerEvent::ItemDeleted(Name { item_id: entry.id }));
+        self.send(ServerEvent::ItemDeleted(ItemRef { item_id: entry.id }));
     }
 
     pub(super) fn create_item(&mut self, create: Create) -> Result<(), ErrorBody> {
         let mut item = create.item;
-        let contents = self.contents(&item, "item")?;
+        let contents = self.engine_content(&item, "item")?;
         let Some(index) = self.history.index_after(create.previous_item_id.as_deref()) else {
             let message = "there is no item with this id to insert after";
             return Err(ErrorBody::invalid(ErrorKind::PreviousUnknown, message).at("previous_item_id"));
@@ -58,15 +58,15 @@ impl Core {
             let message = "the conversation is full: delete items first";
             return Err(ErrorBody::invalid(ErrorKind::ConversationTooLarge, message));
         }
-        let id = self.chosen_id(&mut item)?;
-        leave_out_sound(&mut item);
+        let id = self.item_id(&mut item)?;
+        remove_audio(&mut item);
         *item.status_mut() = Status::Completed;
         if let Item::FunctionCall(call) = &mut item
             && call.call_id.is_none()
         {
             call.call_id = Some(self.new_call_id());
         }
-        let (mut place, mut engine) = (self.history.place(index), Vec::new());
+        let (mut place, mut engine) = (self.history.engine_place(index), Vec::new());
         for content in contents {
             let item = self.number();
             self.command(Command::Insert { item, place, content });
@@ -76,16 +76,16 @@ impl Core {
             engine.push(item);
         }
         self.history.insert(index, Entry::new(id.clone(), item, engine));
-        self.show_item(&id);
+        self.announce_item(&id);
         Ok(())
     }
 
-    /// What an item says, in the engine's words; `at` is put before the path of a field that is wrong.
-    pub(super) fn contents(&self, item: &Item, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
+    /// An item's content for the engine; `at` is put before the path of a wrong field.
+    pub(super) fn engine_content(&self, item: &Item, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
         Ok(match item {
             Item::Message(message) => parts(message, self.config.audio.input.format, self.setup.model.input_rate, at)?,
-            // Nothing that such a model could read.
-            Item::FunctionCall(_) | Item::FunctionCallOutput(_) if self.toolless => Vec::new(),
+            // A model without tools cannot read them.
+            Item::FunctionCall(_) | Item::FunctionCallOutput(_) if !self.setup.model.tools => Vec::new(),
             Item::FunctionCall(call) => {
                 vec![EngineContent::ToolCall { name: call.name.clone(), arguments: call.arguments.clone() }]
             }
@@ -93,14 +93,14 @@ impl Core {
         })
     }
 
-    /// The name that the client gave the item, or a new one.
-    fn chosen_id(&mut self, item: &mut Item) -> Result<String, ErrorBody> {
+    /// The id that the client gave the item, or a new one.
+    fn item_id(&mut self, item: &mut Item) -> Result<String, ErrorBody> {
         let Some(id) = item.id_mut().take() else { return Ok(self.new_item_id()) };
         if id.is_empty() || id.len() > MAX_ID || id == "root" {
             let message = format!("an item's id has 1 to {MAX_ID} bytes, and is not `root`");
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("item.id"));
         }
-        let announced = self.hearing.turn().is_some_and(|turn| turn.item_id == id);
+        let announced = self.input.turn().is_some_and(|turn| turn.item_id == id);
         if announced || self.history.find(&id).is_some() {
             let message = format!("an item with the id `{id}` exists already");
             return Err(ErrorBody::invalid(ErrorKind::DuplicateItem, message).at("item.id"));
@@ -108,70 +108,71 @@ impl Core {
         Ok(id)
     }
 
-    pub(super) fn delete_item(&mut self, name: Name) -> Result<(), ErrorBody> {
+    pub(super) fn delete_item(&mut self, item: ItemRef) -> Result<(), ErrorBody> {
         let unknown = || ErrorBody::invalid(ErrorKind::DeleteUnknown, "there is no item with this id").at("item_id");
-        let entry = self.history.remove(&name.item_id).ok_or_else(unknown)?;
-        let answer = self.answers.iter_mut().find(|answer| answer.owns(&name.item_id));
-        match answer {
-            // Its history goes, so making more of it is in vain. The engine forgets it once it has stopped.
-            Some(answer) => {
-                let response = answer.response;
-                answer.deleted = true;
-                self.stop_answer(response, Reason::ClientCancelled);
-                self.send(ServerEvent::ItemDeleted(name));
+        let entry = self.history.remove(&item.item_id).ok_or_else(unknown)?;
+        let response = self.responses.iter_mut().find(|response| response.owns(&item.item_id));
+        match response {
+            // The engine deletes it once it has stopped.
+            Some(response) => {
+                let engine_id = response.engine_id;
+                response.deleted = true;
+                self.stop_response(engine_id, Reason::ClientCancelled);
+                self.send(ServerEvent::ItemDeleted(item));
             }
-            None => self.forget(entry),
+            None => self.delete(entry),
         }
         Ok(())
     }
 
-    pub(super) fn retrieve_item(&mut self, name: &Name) -> Result<(), ErrorBody> {
-        let entry = self.history.find(&name.item_id).ok_or_else(|| {
+    pub(super) fn retrieve_item(&mut self, item: &ItemRef) -> Result<(), ErrorBody> {
+        let entry = self.history.find(&item.item_id).ok_or_else(|| {
             ErrorBody::invalid(ErrorKind::RetrieveUnknown, "there is no item with this id").at("item_id")
         })?;
         let item = entry.item.clone();
-        self.send(ServerEvent::ItemRetrieved(Shown { item }));
+        self.send(ServerEvent::ItemRetrieved(Retrieved { item }));
         Ok(())
     }
 
-    /// The client's word on what was heard. Positions beyond the end are clamped, and the reply says so.
+    /// Truncates an item to what the client says was heard. Positions beyond the end are clamped, with a warning.
     pub(super) fn truncate_item(&mut self, truncate: &Truncate) -> Result<(), ErrorBody> {
         let entry = self.history.find(&truncate.item_id);
         let spoken = entry.is_some_and(|entry| {
-            let making = self.answers.iter().any(|answer| answer.owns(&entry.id) && answer.modality == Modality::Audio);
+            let making =
+                self.responses.iter().any(|response| response.owns(&entry.id) && response.modality == Modality::Audio);
             making || entry.transcript().is_some()
         });
         if !spoken {
-            let message = "there is no spoken answer with this id";
+            let message = "there is no item with audio of this id";
             return Err(ErrorBody::invalid(ErrorKind::TruncateUnknown, message).at("item_id"));
         }
         if truncate.content_index != 0 {
-            let message = "an answer has one content part";
+            let message = "an item has one content part";
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("content_index"));
         }
         let rate = self.setup.model.output_rate;
-        match self.answers.iter_mut().find(|answer| answer.owns(&truncate.item_id)) {
-            // Still being made: it stops here, and is cut once the engine has stopped.
-            Some(answer) => {
-                let response = answer.response;
-                let earlier = answer.truncate_at.unwrap_or_else(|| answer.made_ms(rate));
-                answer.truncate_at = Some(truncate.audio_end_ms.min(earlier));
-                answer.truncate_asked = Some(truncate.audio_end_ms);
-                self.stop_answer(response, Reason::ClientCancelled);
+        match self.responses.iter_mut().find(|response| response.owns(&truncate.item_id)) {
+            // Still active: it stops here, and is truncated once the engine has stopped.
+            Some(response) => {
+                let engine_id = response.engine_id;
+                let earlier = response.truncate_at.unwrap_or_else(|| response.audio_ms(rate));
+                response.truncate_at = Some(truncate.audio_end_ms.min(earlier));
+                response.truncate_requested = Some(truncate.audio_end_ms);
+                self.stop_response(engine_id, Reason::ClientCancelled);
             }
-            None => self.cut_item(&truncate.item_id, truncate.audio_end_ms, Some(truncate.audio_end_ms), true),
+            None => self.truncate_to_heard(&truncate.item_id, truncate.audio_end_ms, Some(truncate.audio_end_ms), true),
         }
-        self.forget_unplayed();
+        self.clear_client_playback();
         Ok(())
     }
 
-    /// Keeps what was heard of a spoken answer in `heard_ms`. `whole` says that no more sound would have come, and `asked` is the
-    /// position that the client named, if it did.
-    pub(super) fn cut_item(&mut self, id: &str, heard_ms: u64, asked: Option<u64>, whole: bool) {
+    /// Truncates a spoken item to the words heard in `heard_ms`. `complete`: no more audio would have come. `requested`: the
+    /// position that the client gave, if it did.
+    pub(super) fn truncate_to_heard(&mut self, id: &str, heard_ms: u64, requested: Option<u64>, complete: bool) {
         let Some(entry) = self.history.find(id) else { return };
         let Some(text) = entry.transcript() else { return };
         let heard_ms = heard_ms.min(entry.audio_ms);
-        let kept = self.estimator.heard(text, heard_ms, entry.audio_ms, whole).to_owned();
+        let kept = self.estimator.heard(text, heard_ms, entry.audio_ms, complete).to_owned();
         let engine = entry.engine.clone();
         self.history.change(id, |entry| {
             if let Item::Message(message) = &mut entry.item {
@@ -186,9 +187,11 @@ impl Core {
         for item in engine {
             self.command(Command::Truncate { item, text: kept.clone() });
         }
-        let mut repartee = Remarks::default();
-        if let Some(asked) = asked.filter(|asked| *asked > heard_ms) {
-            repartee.warnings.push(format!("audio_end_ms: {asked} is beyond the end of the sound, {heard_ms} is kept"));
+        let mut repartee = Extension::default();
+        if let Some(requested) = requested.filter(|requested| *requested > heard_ms) {
+            repartee
+                .warnings
+                .push(format!("audio_end_ms: {requested} is beyond the end of the audio, {heard_ms} is kept"));
         }
         let item_id = id.to_owned();
         self.send(ServerEvent::ItemTruncated(Truncated {
@@ -200,7 +203,7 @@ impl Core {
     }
 }
 
-/// Texts that follow each other are one; empty ones are none.
+/// A message's parts for the engine. Adjacent texts become one; empty ones none.
 fn parts(message: &Message, format: AudioFormat, rate: u32, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
     let role = match message.role {
         Role::System => EngineRole::System,
@@ -213,14 +216,15 @@ fn parts(message: &Message, format: AudioFormat, rate: u32, at: &str) -> Result<
         let text = match (message.role, part) {
             (Role::System | Role::User, Content::InputText { text }) => text,
             (Role::Assistant, Content::OutputText { text }) => text,
-            // What was said aloud in an earlier conversation.
+            // A spoken response of an earlier conversation.
             (Role::Assistant, Content::OutputAudio { transcript: Some(text) }) => text,
             (Role::User, Content::InputAudio { audio: Some(audio), .. }) => {
-                let samples = sound::whole(audio, format, rate).map_err(|error| error.at(format!("{at}.audio")))?;
+                let samples =
+                    audio::item_audio(audio, format, rate).map_err(|error| error.at(format!("{at}.audio")))?;
                 contents.push(EngineContent::Audio(samples));
                 continue;
             }
-            // Sound that is gone: what it said is better than nothing.
+            // The audio is gone: the transcript stands for it.
             (Role::User, Content::InputAudio { transcript: Some(text), .. }) => text,
             _ => {
                 let message = "a message of this role cannot hold this kind of content, or it is empty";
@@ -236,7 +240,7 @@ fn parts(message: &Message, format: AudioFormat, rate: u32, at: &str) -> Result<
     Ok(contents)
 }
 
-fn leave_out_sound(item: &mut Item) {
+fn remove_audio(item: &mut Item) {
     let Item::Message(message) = item else { return };
     for part in &mut message.content {
         if let Content::InputAudio { audio, .. } = part {

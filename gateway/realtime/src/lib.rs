@@ -1,34 +1,36 @@
-//! The conversation as a state machine: no I/O and no clock of its own. [`Core::handle`] takes what happened and when,
-//! and returns what to do.
+//! The realtime session as a state machine: no I/O and no clock of its own. [`Core::handle`] takes what happened and when, and
+//! returns what to do.
 //!
-//! - `interface`: what it takes and what it wants done
-//! - `config`: updates of the configuration
-//! - `hearing`: which sound belongs to a turn
-//! - `turns`: the caller's turns, found by the VAD or ended by the client
-//! - `speculation`: answers begun on suspicion, while the caller may only pause
-//! - `idle`: callers who say nothing
-//! - `history`: the conversation's items
-//! - `items`: what a client does to items
-//! - `sound`: sound inside of events
-//! - `tools`: functions that the model may call
-//! - `answer`: one answer and how it looks on the wire
-//! - `asking`: asking for answers
-//! - `responses`: what the engine says about them
-//! - `playback`: barge-in, and what the caller has heard
-//! - `estimate`: which words were heard
+//! | file | what it holds |
+//! |---|---|
+//! | `interface` | [`Input`] and [`Effect`]: what goes in and what comes out |
+//! | `config` | `session.update` |
+//! | `input_buffer` | the input audio buffer: preroll, turns, slices for the engine |
+//! | `turns` | the caller's turns, from turn detection or the client's commits |
+//! | `speculation` | responses begun before the turn has surely ended |
+//! | `idle` | the idle timeout |
+//! | `history` | the conversation's items |
+//! | `items` | `conversation.item.*` |
+//! | `tools` | function tools |
+//! | `create_response` | `response.create` and `response.cancel`: validate, start, queue, stop |
+//! | `response` | one active response and its form on the wire |
+//! | `engine_events` | what the engine reports of responses |
+//! | `playback` | barge-in and the playout clock's reports |
+//! | [`estimate`] | which words were heard |
+//! | [`audio`] | base64 audio inside events |
 
-mod answer;
-mod asking;
+pub mod audio;
 mod config;
+mod create_response;
+mod engine_events;
 pub mod estimate;
-mod hearing;
 mod history;
 mod idle;
+mod input_buffer;
 mod interface;
 mod items;
 mod playback;
-mod responses;
-pub mod sound;
+mod response;
 mod speculation;
 #[cfg(test)]
 mod tests;
@@ -40,76 +42,125 @@ use std::time::Instant;
 
 use repartee_engine_api::{Command, Event, ModelInfo, SessionError, Tool};
 use repartee_media::vad::TurnEvent;
-use repartee_protocol::error::Report;
+use repartee_protocol::error::ErrorEvent;
 use repartee_protocol::session::{Session, State};
 use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use serde_json::Value;
 
-use answer::Answer;
-use asking::Asked;
+use create_response::ResponseRequest;
 use estimate::{SpokenPace, WordEstimator};
-use hearing::Hearing;
 use history::History;
-use idle::Idle;
-use playback::{Playing, SoundsUntil};
+use idle::IdleTimeout;
+use input_buffer::InputBuffer;
+use playback::{ClientPlayback, Playing};
+use response::Response;
 use speculation::Speculation;
 
-pub use interface::{Delivery, Effect, Input, PIECE_MS, PlayoutReport, Setup, Wiring};
+pub use interface::{AudioSettings, Delivery, Effect, Input, PIECE_MS, PlayoutReport, Setup};
 
-/// The configuration that a session would begin with, or why it cannot.
-pub fn configured(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
+/// The configuration that a session with `patch` begins with, or why the patch is refused.
+pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
     config::updated(&config::initial(id, model), patch, model)
 }
 
-/// One conversation.
+/// One realtime session.
+///
+/// A turn of text, with this code as both the client and the engine:
+///
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// use repartee_engine_api::{Command, Event, FinishReason, ModelInfo, Usage};
+/// use repartee_protocol::{ClientMessage, ServerEvent};
+/// use repartee_realtime::{Core, Delivery, Effect, Input, Setup};
+///
+/// let model = ModelInfo {
+///     name: "demo".into(),
+///     voices: vec!["ada".into()],
+///     default_voice: "ada".into(),
+///     input_rate: 16_000,
+///     output_rate: 24_000,
+///     frame: Duration::from_millis(80),
+///     context_tokens: 4_096,
+///     tools: false,
+/// };
+/// let (mut core, effects) = Core::new(Setup {
+///     session_id: "sess_1".into(),
+///     stem: "1".into(),
+///     seed: 0,
+///     model,
+///     delivery: Delivery::Unpaced,
+///     configuration: None,
+/// });
+/// assert!(matches!(&effects[1], Effect::Send(message) if message.event.kind() == "session.created"));
+///
+/// let now = Instant::now();
+/// let create = r#"{"type": "response.create", "response": {"output_modalities": ["text"]}}"#;
+/// let effects = core.handle(Input::Client(ClientMessage::parse(create)?), now);
+/// let Effect::Engine(Command::Respond(respond)) = &effects[0] else { panic!("{effects:?}") };
+///
+/// let (response, reason, usage) = (respond.response, FinishReason::Stop, Usage::default());
+/// let mut effects = core.handle(Input::Engine(Event::Text { response, text: "Hello.".into() }), now);
+/// effects.extend(core.handle(Input::Engine(Event::SegmentFinished { response, reason, usage }), now));
+/// let texts: Vec<&str> = effects
+///     .iter()
+///     .filter_map(|effect| match effect {
+///         Effect::Send(message) => match &message.event {
+///             ServerEvent::TextDone(done) => Some(done.text.as_str()),
+///             _ => None,
+///         },
+///         _ => None,
+///     })
+///     .collect();
+/// assert_eq!(texts, ["Hello."]);
+/// assert!(core.is_idle());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Core {
     setup: Setup,
     config: Session,
-    hearing: Hearing,
+    input: InputBuffer,
     history: History,
-    /// The answers being made: at most one that is exclusive, and a few beside it.
-    answers: Vec<Answer>,
-    /// Exclusive answers to begin once the one being made has ended: at most one of the conversation, and a few outside of it.
-    waiting: VecDeque<Asked>,
-    /// An answer that nobody has heard of.
+    /// Active responses: at most one exclusive one, and a few out-of-band ones.
+    responses: Vec<Response>,
+    /// Exclusive responses to start once the active one has ended: at most one of the conversation, and a few out-of-band ones.
+    queued: VecDeque<ResponseRequest>,
+    /// A response that the client has not been told of.
     speculation: Option<Speculation>,
-    /// News of an answer that was begun on suspicion, now that it was right.
-    released: VecDeque<Event>,
-    idle: Idle,
-    /// What the engine was told of tools.
-    offered: Vec<Tool>,
-    /// The model cannot call tools.
-    toolless: bool,
-    /// Answers with sound that was not played yet, oldest first. Always empty without a playout clock.
+    /// Events of a committed speculation that are still to be processed.
+    pending_events: VecDeque<Event>,
+    idle: IdleTimeout,
+    /// The tools that the engine was given.
+    engine_tools: Vec<Tool>,
+    /// Responses with audio that has not played yet, oldest first. Always empty without a playout clock.
     playing: VecDeque<Playing>,
-    /// Until when the client plays. Of interest only without a playout clock.
-    sounds_until: SoundsUntil,
+    /// When the client has played everything. Used only without a playout clock.
+    client_playback: ClientPlayback,
     estimator: Box<dyn WordEstimator>,
-    /// Numbers events, items and answers.
+    /// The last number given to an event, item or response.
     counter: u64,
     effects: Vec<Effect>,
 }
 
 impl Core {
-    /// A new conversation and the first things to do.
+    /// A new session and its first effects.
     pub fn new(setup: Setup) -> (Self, Vec<Effect>) {
         let config = config::initial(&setup.session_id, &setup.model);
         let configuration = setup.configuration.clone();
         let mut core = Self {
-            hearing: Hearing::new(setup.model.input_rate),
-            toolless: !setup.model.tools,
+            input: InputBuffer::new(setup.model.input_rate),
             setup,
             config,
             history: History::default(),
-            answers: Vec::new(),
-            waiting: VecDeque::new(),
+            responses: Vec::new(),
+            queued: VecDeque::new(),
             speculation: None,
-            released: VecDeque::new(),
-            idle: Idle::default(),
-            offered: Vec::new(),
+            pending_events: VecDeque::new(),
+            idle: IdleTimeout::default(),
+            engine_tools: Vec::new(),
             playing: VecDeque::new(),
-            sounds_until: SoundsUntil::default(),
+            client_playback: ClientPlayback::default(),
             estimator: Box::new(SpokenPace),
             counter: 0,
             effects: Vec::new(),
@@ -119,31 +170,31 @@ impl Core {
         core.send(ServerEvent::SessionCreated(State { session: core.config.clone() }));
         core.config.repartee.warnings.clear();
         if let Some(error) = refused {
-            core.fail(error);
+            core.send_error(error);
         }
         let effects = std::mem::take(&mut core.effects);
         (core, effects)
     }
 
-    /// Takes what happened at `now` and returns what to do, in order.
+    /// Handles what happened at `now` and returns what to do, in order.
     pub fn handle(&mut self, input: Input, now: Instant) -> Vec<Effect> {
         match input {
             Input::Client(message) => {
                 if let Err(error) = self.client(message.event, now) {
-                    self.fail(error.about(message.event_id));
+                    self.send_error(error.about(message.event_id));
                 }
             }
-            Input::Refused(error) => self.fail(error),
+            Input::Refused(error) => self.send_error(error),
             Input::Audio(samples) => self.audio(&samples, now),
             Input::Turn(TurnEvent::SpeechStarted { audio_start_ms }) => self.speech_started(audio_start_ms),
-            Input::Turn(TurnEvent::Paused { audio_end_ms }) => self.suspect(audio_end_ms, now),
-            Input::Turn(TurnEvent::Resumed { .. }) => self.take_back(),
+            Input::Turn(TurnEvent::Paused { audio_end_ms }) => self.begin_speculation(audio_end_ms, now),
+            Input::Turn(TurnEvent::Resumed { .. }) => self.abort_speculation(),
             Input::Turn(TurnEvent::SpeechStopped { audio_end_ms }) => self.speech_stopped(audio_end_ms, now),
-            Input::Engine(event) => self.engine_says(event, now),
-            Input::Release => self.release(now),
+            Input::Engine(event) => self.engine_event(event, now),
+            Input::PendingEvent => self.process_pending_event(now),
             Input::Time => self.time(now),
             Input::EngineEnded => {
-                self.fail(ErrorBody::server(ErrorKind::Internal, "the engine has ended this session"));
+                self.send_error(ErrorBody::server(ErrorKind::Internal, "the engine has ended this session"));
                 self.effects.push(Effect::Close);
             }
             Input::Playout(report) => self.playout(report, now),
@@ -151,16 +202,16 @@ impl Core {
         std::mem::take(&mut self.effects)
     }
 
-    /// Whether there is an answer that the caller could interrupt, as far as it is known here.
-    pub fn is_answering(&self) -> bool {
-        !self.playing.is_empty() || self.answers.iter().any(|answer| answer.exclusive)
+    /// Whether there is a response that the caller could interrupt.
+    pub fn is_responding(&self) -> bool {
+        !self.playing.is_empty() || self.responses.iter().any(|response| response.exclusive)
     }
 
-    /// Whether nothing goes on: no turn, no answer, nothing to be played. Without turn detection the client alone knows
-    /// whether a turn is open, so that does not count.
+    /// Whether there is no open turn, no response and nothing to play. Without turn detection an open turn does not count: only
+    /// the client knows when it ends.
     pub fn is_idle(&self) -> bool {
-        let listening = self.config.audio.input.turn_detection.is_some() && self.hearing.has_turn();
-        !listening && self.answers.is_empty() && self.waiting.is_empty() && self.playing.is_empty()
+        let listening = self.config.audio.input.turn_detection.is_some() && self.input.has_turn();
+        !listening && self.responses.is_empty() && self.queued.is_empty() && self.playing.is_empty()
     }
 
     /// The configuration in effect.
@@ -170,22 +221,22 @@ impl Core {
 
     fn client(&mut self, event: ClientEvent, now: Instant) -> Result<(), ErrorBody> {
         if !matches!(event, ClientEvent::InputAppend(_) | ClientEvent::ItemRetrieve(_)) {
-            // What was begun on suspicion rests on how things stood.
-            self.take_back();
+            // The speculation assumed an unchanged conversation.
+            self.abort_speculation();
         }
         match event {
             ClientEvent::SessionUpdate(update) => self.update(&update.session),
-            // Decoded by the driver, which knows the format.
+            // Decoded by the caller of this crate, which knows the format.
             ClientEvent::InputAppend(_) => Ok(()),
-            ClientEvent::InputCommit => self.commit(),
+            ClientEvent::InputCommit => self.commit_input(),
             ClientEvent::InputClear => {
                 self.clear_input();
                 Ok(())
             }
             ClientEvent::OutputClear => self.clear_output(),
             ClientEvent::ItemCreate(create) => self.create_item(create),
-            ClientEvent::ItemDelete(name) => self.delete_item(name),
-            ClientEvent::ItemRetrieve(name) => self.retrieve_item(&name),
+            ClientEvent::ItemDelete(item) => self.delete_item(item),
+            ClientEvent::ItemRetrieve(item) => self.retrieve_item(&item),
             ClientEvent::ItemTruncate(truncate) => self.truncate_item(&truncate),
             ClientEvent::ResponseCreate(create) => self.create_response(create.response.unwrap_or_default(), now),
             ClientEvent::ResponseCancel(cancel) => self.cancel_response(cancel.response_id.as_deref()),
@@ -196,23 +247,24 @@ impl Core {
         self.reconfigure(patch)?;
         self.configure();
         self.send(ServerEvent::SessionUpdated(State { session: self.config.clone() }));
-        // Said once: the next update has its own.
+        // Sent once: the next update has its own.
         self.config.repartee.warnings.clear();
         Ok(())
     }
 
-    /// Takes a new configuration and tells the engine.
+    /// Applies a configuration update and tells the engine.
     fn reconfigure(&mut self, patch: &Value) -> Result<(), ErrorBody> {
         let old = self.config.instructions.clone();
         self.config = config::updated(&self.config, patch, &self.setup.model)?;
         if self.config.instructions != old {
             self.command(Command::SetInstructions(self.config.instructions.clone()));
         }
-        let offered = tools::chosen(tools::functions(&self.config.tools, "session.tools")?, &self.config.tool_choice);
-        if offered != self.offered {
-            self.offered.clone_from(&offered);
-            if !self.toolless {
-                self.command(Command::SetTools(offered));
+        let engine_tools =
+            tools::chosen(tools::functions(&self.config.tools, "session.tools")?, &self.config.tool_choice);
+        if engine_tools != self.engine_tools {
+            self.engine_tools.clone_from(&engine_tools);
+            if self.setup.model.tools {
+                self.command(Command::SetTools(engine_tools));
             }
         }
         Ok(())
@@ -223,8 +275,8 @@ impl Core {
         let speculative = self.config.repartee.speculative_start;
         let turns = input.turn_detection.as_ref().map(|turns| config::turn_settings(turns, speculative));
         let idle_ms = self.idle_timeout_ms().unwrap_or(0);
-        self.hearing.keep(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms), idle_ms);
-        self.effects.push(Effect::Configure(Wiring { input: self.config.audio.input.format, turns }));
+        self.input.set_preroll(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms), idle_ms);
+        self.effects.push(Effect::Configure(AudioSettings { input: self.config.audio.input.format, turns }));
     }
 
     fn send(&mut self, event: ServerEvent) {
@@ -237,9 +289,9 @@ impl Core {
         format!("event_{}_{number}", self.setup.stem)
     }
 
-    fn fail(&mut self, error: ErrorBody) {
-        self.effects.push(Effect::Erred(error.code.clone().unwrap_or_default()));
-        self.send(ServerEvent::Error(Report { error }));
+    fn send_error(&mut self, error: ErrorBody) {
+        self.effects.push(Effect::CountError(error.code.clone().unwrap_or_default()));
+        self.send(ServerEvent::Error(ErrorEvent { error }));
     }
 
     fn command(&mut self, command: Command) {
@@ -251,20 +303,20 @@ impl Core {
         self.counter
     }
 
-    /// A new item's name on the wire.
+    /// A new item's id on the wire.
     fn new_item_id(&mut self) -> String {
         let number = self.number();
         format!("item_{}_{number}", self.setup.stem)
     }
 
-    /// A new function call's name on the wire.
+    /// A new function call's id on the wire.
     fn new_call_id(&mut self) -> String {
         let number = self.number();
         format!("call_{}_{number}", self.setup.stem)
     }
 }
 
-/// How a failure of the engine looks on the wire.
+/// The error on the wire for a failure of the engine.
 pub fn engine_error(error: &SessionError) -> ErrorBody {
     let message = error.to_string();
     match error {

@@ -1,55 +1,55 @@
-//! What the caller hears: the reports of the playout clock, and barge-in. Barge-in is about sound that was not played
-//! yet, not about an answer being made: an answer is usually complete long before it was heard.
+//! Playback: the reports of the playout clock, and barge-in. Barge-in is about audio that has not played yet, not about an
+//! active response: generation usually ends long before playback.
 
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, ResponseId};
-use repartee_protocol::output_audio::About;
-use repartee_protocol::response::{PartName, Reason};
+use repartee_protocol::output_audio::ResponseRef;
+use repartee_protocol::response::{PartRef, Reason};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::answer::Answer;
+use super::response::Response;
 use super::{Core, Delivery, Effect, PlayoutReport};
 
-/// An answer with sound that was not played yet.
+/// A response with audio that has not played yet.
 #[derive(Debug)]
 pub(super) struct Playing {
     response: ResponseId,
     response_id: String,
     item_id: String,
-    /// Whether the caller hears it already.
+    /// Whether its first audio has left.
     started: bool,
-    /// Heard so far.
+    /// Estimated to have reached the ear so far.
     heard_ms: u64,
-    /// Of that, what the engine was told.
-    told_ms: u64,
+    /// Position last reported to the engine.
+    reported_ms: u64,
 }
 
 impl Playing {
-    pub fn new(answer: &Answer, name: &PartName) -> Self {
+    pub fn new(response: &Response, part: &PartRef) -> Self {
         Self {
-            response: answer.response,
-            response_id: answer.id.clone(),
-            item_id: name.item_id.clone(),
+            response: response.engine_id,
+            response_id: response.id.clone(),
+            item_id: part.item_id.clone(),
             started: false,
             heard_ms: 0,
-            told_ms: 0,
+            reported_ms: 0,
         }
     }
 }
 
-/// Until when a client plays what was sent to it, if it plays everything at once and without gaps.
+/// When a client without a playout clock of ours has played all audio sent, if it plays at once and without gaps.
 #[derive(Debug, Default)]
-pub(super) struct SoundsUntil(Option<Instant>);
+pub(super) struct ClientPlayback(Option<Instant>);
 
-impl SoundsUntil {
-    /// More was sent.
-    pub fn lengthen(&mut self, samples: u64, rate: u32, now: Instant) {
+impl ClientPlayback {
+    /// More audio was sent.
+    pub fn extend(&mut self, samples: u64, rate: u32, now: Instant) {
         let from = self.0.map_or(now, |until| until.max(now));
         self.0 = Some(from + Duration::from_micros(samples * 1_000_000 / u64::from(rate.max(1))));
     }
 
-    /// What was not played is dropped.
+    /// The client drops what has not played.
     pub fn end(&mut self) {
         self.0 = None;
     }
@@ -70,20 +70,20 @@ impl Core {
             PlayoutReport::Started { .. } => {
                 playing.started = true;
                 let response_id = playing.response_id.clone();
-                self.send(ServerEvent::OutputStarted(About { response_id }));
+                self.send(ServerEvent::OutputStarted(ResponseRef { response_id }));
             }
             PlayoutReport::Position { heard_ms, .. } => {
                 playing.heard_ms = heard_ms;
-                // A codec frame is the grain of the engine's deadlines.
-                if heard_ms >= playing.told_ms + self.setup.model.frame.as_millis() as u64 {
-                    playing.told_ms = heard_ms;
+                // The engine's deadlines are in codec frames.
+                if heard_ms >= playing.reported_ms + self.setup.model.frame.as_millis() as u64 {
+                    playing.reported_ms = heard_ms;
                     let position = Duration::from_millis(heard_ms);
                     self.command(Command::Played { response, position, at: now });
                 }
             }
             PlayoutReport::Drained { .. } => {
                 if let Some(playing) = self.playing.remove(index).filter(|playing| playing.started) {
-                    self.send(ServerEvent::OutputStopped(About { response_id: playing.response_id }));
+                    self.send(ServerEvent::OutputStopped(ResponseRef { response_id: playing.response_id }));
                 }
             }
         }
@@ -92,48 +92,49 @@ impl Core {
     pub(super) fn clear_output(&mut self) -> Result<(), ErrorBody> {
         if self.setup.delivery == Delivery::Unpaced {
             let message =
-                "the sound of a websocket session is played by the client: stop it there and truncate the item";
+                "the audio of a websocket session is played by the client: stop it there and truncate the item";
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("type"));
         }
         self.interrupt(Reason::ClientCancelled);
         Ok(())
     }
 
-    /// Without a playout clock: the client plays no more of what was sent.
-    pub(super) fn forget_unplayed(&mut self) {
+    /// Without a playout clock: the client drops what it has not played.
+    pub(super) fn clear_client_playback(&mut self) {
         if self.setup.delivery == Delivery::Unpaced {
-            self.sounds_until.end();
+            self.client_playback.end();
             self.effects.push(Effect::ClearPlayout);
         }
     }
 
-    /// Stops answering and speaking, and keeps what was heard. Without a playout clock the client says what was heard.
+    /// Barge-in: stops responses and playout, and truncates items to what was heard. Without a playout clock the client
+    /// truncates.
     pub(super) fn interrupt(&mut self, reason: Reason) {
-        self.waiting.retain(|asked| !asked.is_of_the_conversation());
+        self.queued.retain(|request| request.out_of_band);
         let playing = std::mem::take(&mut self.playing);
         if !playing.is_empty() {
-            self.sounds_until.end();
+            self.client_playback.end();
             self.effects.push(Effect::ClearPlayout);
         }
-        self.forget_unplayed();
+        self.clear_client_playback();
         for playing in playing.iter().filter(|playing| playing.started) {
             let response_id = playing.response_id.clone();
-            self.send(ServerEvent::OutputCleared(About { response_id }));
+            self.send(ServerEvent::OutputCleared(ResponseRef { response_id }));
         }
         let paced = self.setup.delivery == Delivery::Paced;
         let mut stopped = Vec::new();
-        for answer in self.answers.iter_mut().filter(|answer| answer.exclusive) {
+        for response in self.responses.iter_mut().filter(|response| response.exclusive) {
             if paced {
-                let heard = playing.iter().find(|playing| playing.response == answer.response);
-                answer.truncate_at = answer.truncate_at.or(Some(heard.map_or(0, |playing| playing.heard_ms)));
+                let heard = playing.iter().find(|playing| playing.response == response.engine_id);
+                response.truncate_at = response.truncate_at.or(Some(heard.map_or(0, |playing| playing.heard_ms)));
             }
-            stopped.push(answer.response);
+            stopped.push(response.engine_id);
         }
         for response in &stopped {
-            self.stop_answer(*response, reason);
+            self.stop_response(*response, reason);
         }
         for playing in playing.iter().filter(|playing| !stopped.contains(&playing.response)) {
-            self.cut_item(&playing.item_id, playing.heard_ms, None, true);
+            self.truncate_to_heard(&playing.item_id, playing.heard_ms, None, true);
         }
     }
 }

@@ -1,5 +1,6 @@
-//! The speculative start: when the caller pauses, the answer is begun as if the turn had ended, and nobody hears of it. If
-//! the pause lasts it was the turn's end, and the answer is ahead by the waiting time; if the caller goes on, it was never begun.
+//! Speculation: when the caller pauses, a response begins as if the turn had ended, and its events are held back. If the turn
+//! ends there, the speculation is committed and the response is ahead by the endpointing delay; if the caller goes on, it is
+//! aborted.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -7,29 +8,28 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::{Command, Event, ItemId, ResponseId};
 use repartee_protocol::session::TurnDetection;
 
-use super::answer::Answer;
+use super::response::Response;
 use super::{Core, Effect};
 
-/// Events of a suspected answer that are kept back; about 6 s of speech. Beyond that the engine is not read: what it has made is
-/// enough for any pause, and it waits.
-const MOST_HELD: usize = 96;
+/// Events held back, about 6 s of speech. Beyond that the engine's events are not read, so the engine waits.
+const MAX_HELD_EVENTS: usize = 96;
 
-/// The longest that a decision is waited for; a caller may send no more sound at all.
-const UNDECIDED: Duration = Duration::from_secs(10);
+/// A speculation is aborted when the turn detector has not decided after this long: the caller may have stopped sending audio.
+const DECISION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// An answer that was begun on suspicion.
+/// A response begun before the turn has surely ended.
 #[derive(Debug)]
 pub(super) struct Speculation {
-    /// The engine's name of the turn, if it was one.
+    /// The engine's id of the turn's item.
     pub item: ItemId,
-    pub answer: Answer,
-    /// Until when the decision is waited for.
-    until: Instant,
+    pub response: Response,
+    /// When it is aborted without a decision.
+    deadline: Instant,
     held: VecDeque<Event>,
 }
 
-/// The answer that an event is about.
-fn subject(event: &Event) -> Option<ResponseId> {
+/// The response that an event is about.
+fn response_of(event: &Event) -> Option<ResponseId> {
     match event {
         Event::Text { response, .. }
         | Event::Audio { response, .. }
@@ -42,86 +42,89 @@ fn subject(event: &Event) -> Option<ResponseId> {
 }
 
 impl Core {
-    /// The caller pauses at `audio_end_ms`.
-    pub(super) fn suspect(&mut self, audio_end_ms: u64, now: Instant) {
+    /// Begins a speculation at the caller's pause, if the session wants it and nothing else is going on.
+    pub(super) fn begin_speculation(&mut self, audio_end_ms: u64, now: Instant) {
         let detection = self.config.audio.input.turn_detection.as_ref();
         let wanted = self.config.repartee.speculative_start && detection.is_some_and(TurnDetection::creates_response);
-        let busy = self.speculation.is_some() || !self.waiting.is_empty();
-        if !wanted || busy || self.answers.iter().any(|answer| answer.exclusive) {
+        let busy = self.speculation.is_some() || !self.queued.is_empty();
+        if !wanted || busy || self.responses.iter().any(|response| response.exclusive) {
             return;
         }
-        let Some(slices) = self.hearing.pause(audio_end_ms) else { return };
+        let Some(slices) = self.input.pause_turn(audio_end_ms) else { return };
         self.append(slices);
         let item = self.number();
-        let asked = self.usual_answer(now);
-        let (answer, respond) = self.compose(asked);
+        let request = self.default_request(now);
+        let (response, respond) = self.build_response(request);
         self.command(Command::BeginSpeculation { item, respond });
-        self.speculation = Some(Speculation { item, answer, until: now + UNDECIDED, held: VecDeque::new() });
+        self.speculation =
+            Some(Speculation { item, response, deadline: now + DECISION_TIMEOUT, held: VecDeque::new() });
     }
 
-    /// The suspicion was wrong, or something else has changed: the answer was never begun.
-    pub(super) fn take_back(&mut self) {
+    /// Aborts the speculation, if there is one: the caller goes on, or the conversation has changed.
+    pub(super) fn abort_speculation(&mut self) {
         let Some(speculation) = self.speculation.take() else { return };
-        self.command(Command::AbortSpeculation { response: speculation.answer.response });
-        self.effects.push(Effect::Suspected(false));
-        let slices = self.hearing.go_on();
+        self.command(Command::AbortSpeculation { response: speculation.response.engine_id });
+        self.effects.push(Effect::CountSpeculation { committed: false });
+        let slices = self.input.resume_turn();
         self.append(slices);
     }
 
-    /// The suspicion was right: returns the turn's name in the engine and the answer, whose news come as the line takes them.
-    pub(super) fn confirm(&mut self) -> Option<(ItemId, Answer)> {
-        let Speculation { item, answer, held, .. } = self.speculation.take()?;
-        self.command(Command::CommitSpeculation { response: answer.response });
-        self.effects.push(Effect::Suspected(true));
-        self.released.extend(held);
-        Some((item, answer))
+    /// Commits the speculation, if there is one: returns the engine's id of the turn's item, and the response. Its held events
+    /// become pending.
+    pub(super) fn commit_speculation(&mut self) -> Option<(ItemId, Response)> {
+        let Speculation { item, response, held, .. } = self.speculation.take()?;
+        self.command(Command::CommitSpeculation { response: response.engine_id });
+        self.effects.push(Effect::CountSpeculation { committed: true });
+        self.pending_events.extend(held);
+        Some((item, response))
     }
 
-    /// News from the engine, unless they have to wait.
-    pub(super) fn engine_says(&mut self, event: Event, now: Instant) {
-        if !self.released.is_empty() {
-            // Behind what came before.
-            self.released.push_back(event);
+    /// Processes an event of the engine, or holds it back.
+    pub(super) fn engine_event(&mut self, event: Event, now: Instant) {
+        if !self.pending_events.is_empty() {
+            // Events stay in order.
+            self.pending_events.push_back(event);
             return;
         }
         match &mut self.speculation {
-            Some(speculation) if subject(&event) == Some(speculation.answer.response) => match event {
-                // Not even the error is heard of: the turn's real end meets it again, if it is still there.
-                Event::Failed { error, .. } if !error.is_fatal() => self.take_back(),
-                Event::Failed { error, .. } => self.engine(Event::Failed { response: None, error }, now),
+            Some(speculation) if response_of(&event) == Some(speculation.response.engine_id) => match event {
+                // Not reported: if the cause persists, the response to the real end of the turn fails too.
+                Event::Failed { error, .. } if !error.is_fatal() => self.abort_speculation(),
+                Event::Failed { error, .. } => self.process_engine_event(Event::Failed { response: None, error }, now),
                 event => speculation.held.push_back(event),
             },
-            _ => self.engine(event, now),
+            _ => self.process_engine_event(event, now),
         }
     }
 
-    /// News that were kept back and may be told now.
-    pub(super) fn release(&mut self, now: Instant) {
-        if let Some(event) = self.released.pop_front() {
-            self.engine(event, now);
+    /// Processes the next pending event.
+    pub(super) fn process_pending_event(&mut self, now: Instant) {
+        if let Some(event) = self.pending_events.pop_front() {
+            self.process_engine_event(event, now);
         }
     }
 
-    /// When [`super::Input::Time`] is due.
+    /// When [`super::Input::Time`] is due; `None` for never.
     pub fn deadline(&self) -> Option<Instant> {
-        self.speculation.as_ref().map(|speculation| speculation.until)
+        self.speculation.as_ref().map(|speculation| speculation.deadline)
     }
 
-    /// Some time has passed.
+    /// Aborts a speculation whose deadline has passed.
     pub(super) fn time(&mut self, now: Instant) {
         if self.deadline().is_some_and(|deadline| deadline <= now) {
-            self.take_back();
+            self.abort_speculation();
         }
     }
 
-    /// Whether news were kept back that may be told now: give [`super::Input::Release`] before anything else of the engine.
-    pub fn has_released(&self) -> bool {
-        !self.released.is_empty()
+    /// Whether events of a committed speculation are still to be processed: give [`super::Input::PendingEvent`] before the
+    /// engine's next event.
+    pub fn has_pending_event(&self) -> bool {
+        !self.pending_events.is_empty()
     }
 
-    /// Whether the engine is to be read.
-    pub fn wants_engine(&self) -> bool {
-        self.released.is_empty()
-            && self.speculation.as_ref().is_none_or(|speculation| speculation.held.len() < MOST_HELD)
+    /// Whether the engine's events are to be read now.
+    pub fn wants_engine_events(&self) -> bool {
+        self.pending_events.is_empty()
+            && self.speculation.as_ref().is_none_or(|speculation| speculation.held.len() < MAX_HELD_EVENTS)
     }
 }

@@ -1,20 +1,20 @@
-//! Functions that the model may call.
+//! Function tools: what clients offer, as the engine wants it.
 
 use repartee_engine_api::Tool;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
-/// The most functions that a session or an answer may offer.
+/// Most functions that a session or a response may offer.
 const MAX_TOOLS: usize = 128;
 /// The longest name of a function, in bytes.
 const MAX_NAME: usize = 128;
 
-/// Whether a tool is a function: the only kind that is served, and what is meant where no kind is named.
+/// Whether a tool is a function: the only kind that is served, and the default where `type` is absent.
 pub(super) fn is_function(tool: &Value) -> bool {
     tool.get("type").is_none_or(|kind| kind == "function")
 }
 
-/// The functions among `tools` as the engine wants them; `root` is put before the path of a field that is wrong.
+/// The functions among `tools` for the engine; `root` is put before the path of a wrong field.
 pub(super) fn functions(tools: &[Value], root: &str) -> Result<Vec<Tool>, ErrorBody> {
     if tools.len() > MAX_TOOLS {
         let message = format!("there are at most {MAX_TOOLS} tools");
@@ -44,7 +44,7 @@ fn function(tool: &Value, at: &str) -> Result<Tool, ErrorBody> {
     Ok(Tool { name: name.to_owned(), description, parameters })
 }
 
-/// The functions that `choice` leaves. A model cannot be made to call one, so `required` means `auto`.
+/// The functions that `tool_choice` allows. A model cannot be made to call one, so `required` means `auto`.
 pub(super) fn chosen(tools: Vec<Tool>, choice: &Value) -> Vec<Tool> {
     if choice == "none" {
         return Vec::new();

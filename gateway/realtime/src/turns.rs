@@ -1,4 +1,4 @@
-//! The caller's turns: found by the detector, or ended by the client.
+//! The caller's turns: begun and ended by turn detection, or committed by the client.
 
 use std::time::Instant;
 
@@ -21,15 +21,15 @@ impl Core {
     }
 
     pub(super) fn audio(&mut self, samples: &[f32], now: Instant) {
-        if self.detection().is_none() && self.hearing.turn().is_none() {
-            // Push-to-talk: all sound belongs to a turn.
+        if self.detection().is_none() && self.input.turn().is_none() {
+            // Push-to-talk: all audio belongs to a turn.
             let item_id = self.new_item_id();
-            let slices = self.hearing.open(item_id, None);
+            let slices = self.input.begin_turn(item_id, None);
             self.append(slices);
         }
-        let slices = self.hearing.push(samples);
+        let slices = self.input.push(samples);
         self.append(slices);
-        self.watch_silence(now);
+        self.check_idle_timeout(now);
     }
 
     pub(super) fn append(&mut self, slices: impl IntoIterator<Item = Vec<f32>>) {
@@ -41,12 +41,12 @@ impl Core {
     pub(super) fn speech_started(&mut self, audio_start_ms: u64) {
         let Some(detection) = self.detection() else { return };
         let interrupts = detection.interrupts_response();
-        let item_id = match self.hearing.turn() {
-            // Sound that was appended before detection was switched on.
+        let item_id = match self.input.turn() {
+            // Audio that was appended before turn detection was switched on.
             Some(turn) => turn.item_id.clone(),
             None => {
                 let item_id = self.new_item_id();
-                let slices = self.hearing.open(item_id.clone(), Some(audio_start_ms));
+                let slices = self.input.begin_turn(item_id.clone(), Some(audio_start_ms));
                 self.append(slices);
                 item_id
             }
@@ -61,23 +61,23 @@ impl Core {
     pub(super) fn speech_stopped(&mut self, audio_end_ms: u64, now: Instant) {
         let Some(detection) = self.detection() else { return };
         let creates = detection.creates_response();
-        let Some(turn) = self.hearing.turn() else { return };
+        let Some(turn) = self.input.turn() else { return };
         let item_id = turn.item_id.clone();
         self.send(ServerEvent::SpeechStopped(SpeechStopped { audio_end_ms, item_id }));
-        if let Some((item, answer)) = self.confirm() {
-            // The engine has it all already: what came after the pause is silence.
-            if let Some((turn, _)) = self.hearing.close(Some(audio_end_ms)) {
+        if let Some((item, response)) = self.commit_speculation() {
+            // The engine has all of the turn: what came after the pause is silence.
+            if let Some((turn, _)) = self.input.end_turn(Some(audio_end_ms)) {
                 self.add_turn(turn.item_id, item);
             }
-            self.begin(answer, now);
-        } else if self.end_turn(Some(audio_end_ms)) && creates {
-            let asked = self.usual_answer(now);
-            self.respond_when_free(asked);
+            self.add_response(response, now);
+        } else if self.commit_turn(Some(audio_end_ms)) && creates {
+            let request = self.default_request(now);
+            self.start_or_queue(request);
         }
     }
 
-    pub(super) fn commit(&mut self) -> Result<(), ErrorBody> {
-        let buffered = self.hearing.buffered_ms();
+    pub(super) fn commit_input(&mut self) -> Result<(), ErrorBody> {
+        let buffered = self.input.buffered_ms();
         if buffered < SHORTEST_MS {
             let message = format!(
                 "Error committing input audio buffer: buffer too small. Expected at least {SHORTEST_MS:.0}ms of \
@@ -85,19 +85,19 @@ impl Core {
             );
             return Err(ErrorBody::invalid(ErrorKind::CommitEmpty, message));
         }
-        if self.hearing.turn().is_none() {
+        if self.input.turn().is_none() {
             let item_id = self.new_item_id();
-            let slices = self.hearing.open(item_id, None);
+            let slices = self.input.begin_turn(item_id, None);
             self.append(slices);
         }
-        self.end_turn(None);
+        self.commit_turn(None);
         self.effects.push(Effect::EndTurn);
         Ok(())
     }
 
-    /// Makes the open turn an item of the conversation; whether there was anything in it.
-    pub(super) fn end_turn(&mut self, end_ms: Option<u64>) -> bool {
-        let Some((turn, last)) = self.hearing.close(end_ms).filter(|(turn, _)| turn.samples > 0) else { return false };
+    /// Makes the open turn an item of the conversation; returns whether it held any audio.
+    pub(super) fn commit_turn(&mut self, end_ms: Option<u64>) -> bool {
+        let Some((turn, last)) = self.input.end_turn(end_ms).filter(|(turn, _)| turn.samples > 0) else { return false };
         self.append(last);
         let item = self.number();
         self.command(Command::Commit { item });
@@ -105,7 +105,7 @@ impl Core {
         true
     }
 
-    /// Tells the client of a turn that is `item` in the engine.
+    /// Adds the turn that the engine knows as `item` to the conversation, and tells the client.
     fn add_turn(&mut self, item_id: String, item: ItemId) {
         let message = Message {
             id: None,
@@ -115,13 +115,13 @@ impl Core {
             content: vec![Content::InputAudio { audio: None, transcript: None }],
         };
         let previous_item_id = self.history.last_id().map(str::to_owned);
-        self.remember(Entry::new(item_id.clone(), Item::Message(message), vec![item]), None);
+        self.add_item(Entry::new(item_id.clone(), Item::Message(message), vec![item]), None);
         self.send(ServerEvent::InputCommitted(Committed { previous_item_id, item_id: item_id.clone() }));
-        self.show_item(&item_id);
+        self.announce_item(&item_id);
     }
 
     pub(super) fn clear_input(&mut self) {
-        if self.hearing.forget() {
+        if self.input.clear() {
             self.command(Command::Clear);
         }
         self.effects.push(Effect::EndTurn);

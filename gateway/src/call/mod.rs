@@ -1,18 +1,18 @@
-//! The task of one call: a [`Line`] to the caller on one side, the engine on the other, the conversation in between.
+//! The task of one call: a [`Transport`] to the caller on one side, the engine on the other, the realtime session between.
 //!
-//! Everything between is bounded. What waits to be sent keeps the call from listening and from reading the engine, so a
-//! caller that takes nothing stops its own session and nobody else's; the line itself ends when nothing moves. Dropping
-//! the task at any moment frees the session, for the engine sees its handle go.
+//! Every queue is bounded. While something waits to be sent, the call takes no input and reads no engine event, so a caller
+//! that reads nothing stops its own session and nobody else's; the transport ends the call when nothing moves. Dropping the
+//! task at any moment frees the session, because the engine sees its handle go.
 //!
-//! - `line`: the connection to the caller
-//! - `microphone`: the caller's sound, brought to the model's rate and searched for turns
-//! - `packets`: Opus of a caller who does not come over WebRTC
-//! - `timing`: how long the caller waits
+//! - `transport`: the connection to the caller
+//! - `input_pipeline`: the caller's audio: resampling and turn detection
+//! - `packet_decoder`: Opus packets of a websocket
+//! - `response_timing`: time to first packet and its parts
 
-mod line;
-mod microphone;
-mod packets;
-mod timing;
+mod input_pipeline;
+mod packet_decoder;
+mod response_timing;
+mod transport;
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -25,31 +25,31 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt as _;
 use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine_api::{Command, SessionHandle, SubmitError};
+use repartee_media::echo_guard::EchoGuard;
 use repartee_media::level::is_audible;
-use repartee_media::own_voice::OwnVoice;
-use repartee_protocol::response::{Delta, PartName};
+use repartee_protocol::response::{Delta, PartRef};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
-use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, sound};
+use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, audio};
 
 use crate::metrics::Metrics;
-use microphone::Microphone;
-use packets::Packets;
-use timing::Timing;
+use input_pipeline::InputPipeline;
+use packet_decoder::PacketDecoder;
+use response_timing::ResponseTiming;
 
-pub use line::{Heard, Line, LineError, Outgoing};
+pub use transport::{OutboundMessage, Transport, TransportError, TransportEvent};
 
-/// Events that may wait for the line's own queue before the engine is not read any more.
+/// Events that may wait for the transport's queue before the engine is no longer read.
 const BACKLOG: usize = 8;
 
 /// Why a call ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ended {
+pub enum CallEnd {
     /// The caller hung up, or vanished.
     Hangup,
-    /// The caller took nothing for too long, or the line broke.
+    /// The caller read nothing for too long, or the connection broke.
     Unreachable,
-    /// The caller sent more than can be read.
+    /// The caller sent a message that is too large to skip.
     Overflow,
     /// The server goes down, or somebody else ended the call.
     Shutdown,
@@ -59,27 +59,27 @@ pub enum Ended {
 
 /// Runs one call to its end, or until `stop`. After `drain`, which is when the server begins to go down, it goes on only as
 /// long as a turn does. Dropping the future frees everything.
-pub async fn run<L: Line>(
-    mut line: L,
+pub async fn run<T: Transport>(
+    mut transport: T,
     session: SessionHandle,
     setup: Setup,
     metrics: Arc<Metrics>,
     drain: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
-) -> Ended {
+) -> CallEnd {
     let mut drain = pin!(drain.fuse());
     let mut stop = pin!(stop);
-    let outlet = line.outlet();
-    let microphone = Microphone::new(setup.model.input_rate);
-    let timing = Timing::new(metrics.clone());
-    let own_voice = OwnVoice::new(setup.model.output_rate);
-    let packets = Packets::new(setup.model.input_rate);
+    let outbound = transport.outbound();
+    let input_pipeline = InputPipeline::new(setup.model.input_rate);
+    let timing = ResponseTiming::new(metrics.clone());
+    let echo_guard = EchoGuard::new(setup.model.output_rate);
+    let packet_decoder = PacketDecoder::new(setup.model.input_rate);
     let (core, effects) = Core::new(setup);
     let mut call = Call {
         core,
-        microphone,
-        packets,
-        own_voice,
+        input_pipeline,
+        packet_decoder,
+        echo_guard,
         timing,
         metrics,
         input_format: AudioFormat::default(),
@@ -87,7 +87,7 @@ pub async fn run<L: Line>(
         commands: VecDeque::new(),
         closing: None,
     };
-    call.apply(effects, &mut line);
+    call.apply(effects, &mut transport);
     // A command that the engine has no room for at the moment.
     let mut submitting = pin!(Fuse::terminated());
     let ended = loop {
@@ -103,210 +103,210 @@ pub async fn run<L: Line>(
         }
         let delivered = call.outbound.is_empty() && submitting.is_terminated();
         if drain.is_terminated() && delivered && call.core.is_idle() {
-            break Ended::Shutdown;
+            break CallEnd::Shutdown;
         }
-        let unheard = call.microphone.has_more();
+        let input_pending = call.input_pipeline.has_more();
         let open = call.closing.is_none();
-        let listen = open && !unheard && delivered;
-        let room = open && call.outbound.len() < BACKLOG && line.has_room();
+        let accept_input = open && !input_pending && delivered;
+        let room = open && call.outbound.len() < BACKLOG && transport.has_room();
         tokio::select! {
-            permit = outlet.reserve(), if !call.outbound.is_empty() => match permit {
+            permit = outbound.reserve(), if !call.outbound.is_empty() => match permit {
                 Ok(permit) => if let Some(outgoing) = call.outbound.pop_front() {
                     permit.send(outgoing);
                 },
-                Err(_) => break Ended::Unreachable,
+                Err(_) => break CallEnd::Unreachable,
             },
-            () = outlet.closed() => break Ended::Unreachable,
+            () = outbound.closed() => break CallEnd::Unreachable,
             _ = &mut submitting, if !submitting.is_terminated() => {}
-            event = session.next_event(), if room && call.core.wants_engine() => {
+            event = session.next_event(), if room && call.core.wants_engine_events() => {
                 let news = event.map_or(Input::EngineEnded, Input::Engine);
-                call.input(news, &mut line);
+                call.input(news, &mut transport);
             }
-            () = std::future::ready(()), if room && call.core.has_released() => call.input(Input::Release, &mut line),
-            () = until(call.core.deadline()), if open => call.input(Input::Time, &mut line),
-            heard = line.next(listen) => {
-                if matches!(heard, Heard::Closed) {
-                    break Ended::Hangup;
+            () = std::future::ready(()), if room && call.core.has_pending_event() => call.input(Input::PendingEvent, &mut transport),
+            () = until(call.core.deadline()), if open => call.input(Input::Time, &mut transport),
+            event = transport.next(accept_input) => {
+                if matches!(event, TransportEvent::Closed) {
+                    break CallEnd::Hangup;
                 }
-                call.hear(heard, &mut line);
+                call.on_event(event, &mut transport);
             }
             // One piece at a time, so that a long append delays nobody else.
-            () = tokio::task::yield_now(), if unheard && call.outbound.is_empty() && submitting.is_terminated() => {
-                call.listen(&mut line);
+            () = tokio::task::yield_now(), if input_pending && call.outbound.is_empty() && submitting.is_terminated() => {
+                call.process_input(&mut transport);
             }
             () = &mut drain, if !drain.is_terminated() => {}
-            () = &mut stop => break Ended::Shutdown,
+            () = &mut stop => break CallEnd::Shutdown,
         }
     };
-    let farewell = match ended {
-        Ended::Hangup | Ended::Unreachable => None,
-        Ended::Shutdown => Some(Outgoing::Close(1001, "the server is going away")),
-        Ended::Failed => Some(Outgoing::Close(1011, "the session has failed")),
-        Ended::Overflow => Some(Outgoing::Close(1009, "the message is too large")),
+    let close_message = match ended {
+        CallEnd::Hangup | CallEnd::Unreachable => None,
+        CallEnd::Shutdown => Some(OutboundMessage::Close(1001, "the server is going away")),
+        CallEnd::Failed => Some(OutboundMessage::Close(1011, "the session has failed")),
+        CallEnd::Overflow => Some(OutboundMessage::Close(1009, "the message is too large")),
     };
-    if let Some(farewell) = farewell {
+    if let Some(close_message) = close_message {
         // No room means that the caller takes nothing anyway.
-        let _ = outlet.try_send(farewell);
+        let _ = outbound.try_send(close_message);
     }
     ended
 }
 
 struct Call {
     core: Core,
-    microphone: Microphone,
-    /// Opus of the caller that did not come over WebRTC.
-    packets: Packets,
-    /// What the microphone may hear of us.
-    own_voice: OwnVoice,
-    timing: Timing,
+    input_pipeline: InputPipeline,
+    /// Decodes Opus packets that come over a websocket.
+    packet_decoder: PacketDecoder,
+    /// Recent levels of our playback.
+    echo_guard: EchoGuard,
+    timing: ResponseTiming,
     metrics: Arc<Metrics>,
-    /// How the client writes sound.
+    /// The format of the caller's audio.
     input_format: AudioFormat,
-    /// What waits for room in the line's queue.
-    outbound: VecDeque<Outgoing>,
-    /// Commands that wait to be handed over. Nothing is heard while any wait, so they are those of one input and, at most, one
+    /// What waits for room in the transport's queue.
+    outbound: VecDeque<OutboundMessage>,
+    /// Commands that wait to be submitted. No input is taken while any wait, so they are those of one input and at most one
     /// report of the playout clock.
     commands: VecDeque<Command>,
-    /// No more is done than to send what waits; why.
-    closing: Option<Ended>,
+    /// Why the call ends once everything that waits was sent.
+    closing: Option<CallEnd>,
 }
 
 impl Call {
-    fn hear<L: Line>(&mut self, heard: Heard, line: &mut L) {
-        match heard {
-            Heard::Event(text) => self.message(&text, line),
-            Heard::Refused(error) => self.input(Input::Refused(error), line),
-            Heard::Overflow(error) => {
-                self.input(Input::Refused(error), line);
-                self.closing.get_or_insert(Ended::Overflow);
+    fn on_event<T: Transport>(&mut self, event: TransportEvent, transport: &mut T) {
+        match event {
+            TransportEvent::Event(text) => self.on_message(&text, transport),
+            TransportEvent::Invalid(error) => self.input(Input::Refused(error), transport),
+            TransportEvent::TooLarge(error) => {
+                self.input(Input::Refused(error), transport);
+                self.closing.get_or_insert(CallEnd::Overflow);
             }
-            Heard::Packet(packet) => match self.packets.decode(self.input_format, &packet) {
-                Ok((samples, rate)) => self.sound(samples, rate, line),
-                Err(error) => self.input(Input::Refused(error), line),
+            TransportEvent::OpusPacket(packet) => match self.packet_decoder.decode(self.input_format, &packet) {
+                Ok((samples, rate)) => self.push_audio(samples, rate, transport),
+                Err(error) => self.input(Input::Refused(error), transport),
             },
-            Heard::Sound { samples, rate } => self.sound(samples, rate, line),
-            Heard::Playout(report) => self.input(Input::Playout(report), line),
-            Heard::Audible { response, at } => self.timing.audible(response, at),
-            Heard::Underrun => self.metrics.underruns.inc(),
+            TransportEvent::Audio { samples, rate } => self.push_audio(samples, rate, transport),
+            TransportEvent::Playout(report) => self.input(Input::Playout(report), transport),
+            TransportEvent::FirstAudible { response, at } => self.timing.audible(response, at),
+            TransportEvent::Underrun => self.metrics.underruns.inc(),
             // Handled by the caller.
-            Heard::Closed => {}
+            TransportEvent::Closed => {}
         }
     }
 
-    fn message<L: Line>(&mut self, text: &str, line: &mut L) {
+    fn on_message<T: Transport>(&mut self, text: &str, transport: &mut T) {
         let message = match ClientMessage::parse(text) {
             Ok(message) => message,
-            Err(error) => return self.input(Input::Refused(*error), line),
+            Err(error) => return self.input(Input::Refused(*error), transport),
         };
         match message.event {
             ClientEvent::InputAppend(append) => match self.decode(&append.audio) {
-                Ok((samples, rate)) => self.sound(samples, rate, line),
-                Err(error) => self.input(Input::Refused(error.about(message.event_id)), line),
+                Ok((samples, rate)) => self.push_audio(samples, rate, transport),
+                Err(error) => self.input(Input::Refused(error.about(message.event_id)), transport),
             },
             ClientEvent::InputCommit | ClientEvent::InputClear => {
                 // What is still inside the filters belongs to this turn.
-                match self.microphone.flush() {
-                    Ok(inputs) => self.inputs(inputs, line),
-                    Err(error) => self.defect(&error.into()),
+                match self.input_pipeline.flush() {
+                    Ok(inputs) => self.inputs(inputs, transport),
+                    Err(error) => self.fail(&error.into()),
                 }
-                self.input(Input::Client(message), line);
+                self.input(Input::Client(message), transport);
             }
-            _ => self.input(Input::Client(message), line),
+            _ => self.input(Input::Client(message), transport),
         }
     }
 
     fn decode(&mut self, audio: &str) -> Result<(Vec<f32>, u32), ErrorBody> {
         match self.input_format {
-            AudioFormat::Opus => self.packets.decode(AudioFormat::Opus, &sound::bytes(audio)?),
-            format => Ok((sound::decode(audio, format)?, format.rate())),
+            AudioFormat::Opus => self.packet_decoder.decode(AudioFormat::Opus, &audio::bytes(audio)?),
+            format => Ok((audio::decode(audio, format)?, format.rate())),
         }
     }
 
-    fn sound<L: Line>(&mut self, samples: Vec<f32>, rate: u32, line: &mut L) {
-        self.guard();
-        match self.microphone.take(samples, rate) {
-            Ok(inputs) => self.inputs(inputs, line),
-            Err(error) => self.defect(&error.into()),
+    fn push_audio<T: Transport>(&mut self, samples: Vec<f32>, rate: u32, transport: &mut T) {
+        self.set_playback_level();
+        match self.input_pipeline.push(samples, rate) {
+            Ok(inputs) => self.inputs(inputs, transport),
+            Err(error) => self.fail(&error.into()),
         }
     }
 
-    /// Tells the microphone what it may hear of us.
-    fn guard(&mut self) {
-        let own = self.own_voice.level(now());
-        self.microphone.guard(own.or(self.core.is_answering().then_some(0.0)));
+    /// Tells the turn detector how loud our playback is.
+    fn set_playback_level(&mut self) {
+        let level = self.echo_guard.playback_level(now());
+        self.input_pipeline.set_playback_level(level.or(self.core.is_responding().then_some(0.0)));
     }
 
-    /// Works on one piece of the sound that was taken.
-    fn listen<L: Line>(&mut self, line: &mut L) {
-        self.guard();
-        match self.microphone.listen() {
-            Ok(inputs) => self.inputs(inputs, line),
-            Err(error) => self.defect(&error.into()),
+    /// Processes one piece of the input.
+    fn process_input<T: Transport>(&mut self, transport: &mut T) {
+        self.set_playback_level();
+        match self.input_pipeline.process() {
+            Ok(inputs) => self.inputs(inputs, transport),
+            Err(error) => self.fail(&error.into()),
         }
-        self.timing.endpointing(self.microphone.endpointing());
+        self.timing.endpointing(self.input_pipeline.endpointing());
     }
 
-    fn inputs<L: Line>(&mut self, inputs: Vec<Input>, line: &mut L) {
+    fn inputs<T: Transport>(&mut self, inputs: Vec<Input>, transport: &mut T) {
         for input in inputs {
-            self.input(input, line);
+            self.input(input, transport);
         }
     }
 
-    fn input<L: Line>(&mut self, input: Input, line: &mut L) {
+    fn input<T: Transport>(&mut self, input: Input, transport: &mut T) {
         if self.closing.is_some() {
             return;
         }
         let now = now();
-        if let Some((response, heard)) = line.heard() {
+        if let Some((response, heard)) = transport.heard() {
             let heard_ms = u64::try_from(heard.as_millis()).unwrap_or(u64::MAX);
             let report = Input::Playout(PlayoutReport::Position { response, heard_ms });
             let effects = self.core.handle(report, now);
-            self.apply(effects, line);
+            self.apply(effects, transport);
         }
         let effects = self.core.handle(input, now);
-        self.apply(effects, line);
+        self.apply(effects, transport);
     }
 
-    fn apply<L: Line>(&mut self, effects: Vec<Effect>, line: &mut L) {
+    fn apply<T: Transport>(&mut self, effects: Vec<Effect>, transport: &mut T) {
         for effect in effects {
             match effect {
                 Effect::Send(message) => self.send(&message),
                 Effect::Engine(command) => self.command(command),
-                Effect::Configure(wiring) => {
-                    self.input_format = wiring.input;
-                    self.microphone.configure(wiring.turns);
+                Effect::Configure(settings) => {
+                    self.input_format = settings.input;
+                    self.input_pipeline.configure(settings.turns);
                 }
-                Effect::EndTurn => self.microphone.end_turn(),
-                Effect::Asked { response, since } => self.timing.asked(response, since),
-                Effect::Stamped { response, stamps } => self.timing.stamped(response, stamps),
-                Effect::Begin { response, format } => {
-                    if let Err(error) = line.begin(response, format) {
-                        self.defect(&error);
+                Effect::EndTurn => self.input_pipeline.end_turn(),
+                Effect::ResponseRequested { response, since } => self.timing.requested(response, since),
+                Effect::Stamps { response, stamps } => self.timing.stamped(response, stamps),
+                Effect::AudioStart { response, format } => {
+                    if let Err(error) = transport.begin_audio(response, format) {
+                        self.fail(&error);
                     }
                 }
-                Effect::Speak { event_id, response, name, samples } => {
+                Effect::Audio { event_id, response, part, samples } => {
                     let now = now();
-                    self.own_voice.speak(&samples, now);
-                    let written = line.speak(response, &samples);
-                    self.written(event_id, name, written, line);
-                    if L::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
+                    self.echo_guard.push(&samples, now);
+                    let encoded = transport.push_audio(response, &samples);
+                    self.send_audio(event_id, part, encoded, transport);
+                    if T::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
                         self.timing.audible(response, now);
                     }
                 }
-                Effect::SpeechEnd { event_id, response, name } => {
-                    let written = line.speech_end(response);
-                    self.written(event_id, name, written, line);
+                Effect::AudioEnd { event_id, response, part } => {
+                    let encoded = transport.end_audio(response);
+                    self.send_audio(event_id, part, encoded, transport);
                 }
                 Effect::ClearPlayout => {
-                    self.own_voice.clear(now());
-                    line.clear();
+                    self.echo_guard.clear(now());
+                    transport.clear_audio();
                 }
-                Effect::Answered(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
-                Effect::Suspected(right) => {
-                    let outcome = if right { "confirmed" } else { "taken_back" };
-                    self.metrics.suspected.with_label_values(&[outcome]).inc();
+                Effect::CountResponse(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
+                Effect::CountSpeculation { committed } => {
+                    let outcome = if committed { "committed" } else { "aborted" };
+                    self.metrics.speculations.with_label_values(&[outcome]).inc();
                 }
-                Effect::Erred(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
+                Effect::CountError(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
                 Effect::Close => self.close(),
             }
         }
@@ -323,27 +323,27 @@ impl Call {
         self.commands.push_back(command);
     }
 
-    /// Sends what the line made of sound.
-    fn written<L: Line>(
+    /// Sends audio as the transport has encoded it.
+    fn send_audio<T: Transport>(
         &mut self,
         event_id: String,
-        name: PartName,
-        written: Result<Vec<u8>, LineError>,
-        line: &mut L,
+        part: PartRef,
+        encoded: Result<Vec<u8>, TransportError>,
+        transport: &mut T,
     ) {
-        match written {
+        match encoded {
             Ok(bytes) if !bytes.is_empty() => {
-                let event = ServerEvent::AudioDelta(Delta { name, delta: STANDARD.encode(bytes) });
+                let event = ServerEvent::AudioDelta(Delta { at: part, delta: STANDARD.encode(bytes) });
                 self.send(&ServerMessage { event_id, event });
             }
-            Ok(_) => self.outbound.extend(line.packets().into_iter().map(Outgoing::Packet)),
-            Err(error) => self.defect(&error),
+            Ok(_) => self.outbound.extend(transport.take_packets().into_iter().map(OutboundMessage::OpusPacket)),
+            Err(error) => self.fail(&error),
         }
     }
 
     fn send(&mut self, message: &ServerMessage) {
         match serde_json::to_string(message) {
-            Ok(text) => self.outbound.push_back(Outgoing::Event(text)),
+            Ok(text) => self.outbound.push_back(OutboundMessage::Event(text)),
             Err(error) => {
                 tracing::error!(event = message.event.kind(), %error, "an event could not be written");
                 self.close();
@@ -351,15 +351,15 @@ impl Call {
         }
     }
 
-    /// A defect of ours ends the call.
-    fn defect(&mut self, error: &LineError) {
-        tracing::error!(%error, "the call's sound could not be handled");
+    /// An internal error ends the call.
+    fn fail(&mut self, error: &TransportError) {
+        tracing::error!(%error, "the call's audio could not be processed");
         self.metrics.errors.with_label_values(&[ErrorKind::Internal.code()]).inc();
         self.close();
     }
 
     fn close(&mut self) {
-        self.closing.get_or_insert(Ended::Failed);
+        self.closing.get_or_insert(CallEnd::Failed);
     }
 }
 

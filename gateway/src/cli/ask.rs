@@ -9,10 +9,10 @@ use repartee_engine_api::{Command, Event, OpenError, Respond, Sampling, SessionE
 use repartee_media::wav::{self, WavError, WriteError};
 use thiserror::Error;
 
-/// How much sound is submitted at once.
+/// How much audio is submitted at once, in ms.
 const SLICE_MS: usize = 1_000;
-/// The longest question. Models take less; this bounds what is read.
-const LONGEST: Duration = Duration::from_secs(3_600);
+/// The longest question that is read; models accept less.
+const MAX_QUESTION: Duration = Duration::from_secs(3_600);
 
 /// Why a question was not answered.
 #[derive(Debug, Error)]
@@ -25,7 +25,7 @@ pub enum AskError {
         /// Why not.
         error: std::io::Error,
     },
-    /// The question is no sound that can be asked.
+    /// The question is no wav file that can be used.
     #[error("cannot use {path}: {error}")]
     Sound {
         /// Which file.
@@ -58,20 +58,20 @@ pub enum AskError {
     Stopped,
 }
 
-/// What one answer took.
+/// Transcript and times of one answer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Answered {
-    /// What was said.
+pub struct AskReport {
+    /// The transcript.
     pub transcript: String,
-    /// From the end of the question to the first samples; `None` for an answer without sound.
+    /// From the end of the question to the first samples; `None` for an answer without audio.
     pub first_sound: Option<Duration>,
     /// From the end of the question to the end of the answer.
     pub took: Duration,
-    /// How long the answer sounds.
+    /// Duration of the answer's audio.
     pub sound: Duration,
 }
 
-impl Answered {
+impl AskReport {
     /// Generation time over duration; below 1 is faster than speech. `None` for an answer without sound.
     pub fn rtf(&self) -> Option<f64> {
         (!self.sound.is_zero()).then(|| self.took.as_secs_f64() / self.sound.as_secs_f64())
@@ -85,10 +85,10 @@ pub async fn ask(
     question: &Path,
     answer: &Path,
     out: &mut (impl Write + Send),
-) -> Result<Answered, AskError> {
+) -> Result<AskReport, AskError> {
     let info = engine.info();
     let file = File::open(question).map_err(|error| AskError::Read { path: question.to_owned(), error })?;
-    let sound = wav::read(BufReader::new(file), info.input_rate, LONGEST)
+    let sound = wav::read(BufReader::new(file), info.input_rate, MAX_QUESTION)
         .map_err(|error| AskError::Sound { path: question.to_owned(), error })?;
     let session = engine.open()?;
     for slice in sound.chunks(info.input_rate as usize * SLICE_MS / 1_000) {
@@ -123,5 +123,5 @@ pub async fn ask(
     wav::write(answer, &samples, info.output_rate)
         .map_err(|error| AskError::Write { path: answer.to_owned(), error })?;
     let sound = Duration::from_secs_f64(samples.len() as f64 / f64::from(info.output_rate));
-    Ok(Answered { transcript, first_sound, took, sound })
+    Ok(AskReport { transcript, first_sound, took, sound })
 }

@@ -1,4 +1,4 @@
-//! What `--lan` needs: the machine's own addresses, a key, and a code that a phone can scan.
+//! `--lan`: the machine's own addresses, a new key, and a QR code.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -27,7 +27,7 @@ pub fn addresses() -> Vec<IpAddr> {
     addresses
 }
 
-/// What a development certificate is for: every name that this machine is called by.
+/// Names of a development certificate: localhost and every address of this machine.
 pub fn names() -> Vec<String> {
     let own = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
     own.into_iter().chain(addresses().iter().map(IpAddr::to_string)).collect()
@@ -42,7 +42,7 @@ pub fn reached_at(listen: SocketAddr) -> Vec<SocketAddr> {
     reachable.map(|address| SocketAddr::new(address, listen.port())).collect()
 }
 
-/// A key that nobody guesses.
+/// A random API key.
 pub fn new_key() -> Result<String, getrandom::Error> {
     let mut random = [0; 16];
     getrandom::fill(&mut random)?;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_code_has_its_quiet_zone_and_its_corners() {
+    fn a_qr_code_has_quiet_zone_and_finders() {
         let drawn = qr("https://192.168.1.5:8080/#key=rp_0123456789abcdef0123456789abcdef").unwrap();
         let lines: Vec<Vec<char>> = drawn.lines().map(|line| line.chars().collect()).collect();
         let width = lines[0].len();
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_is_listened_on_is_where_it_is_reached() {
+    fn a_listen_address_is_its_own_reachable_address() {
         let listen = SocketAddr::from(([192, 0, 2, 1], 80));
         assert_eq!(reached_at(listen), [listen]);
         let ports: Vec<_> = reached_at(SocketAddr::from(([0, 0, 0, 0], 81))).iter().map(SocketAddr::port).collect();
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_differ_and_can_be_used() {
+    fn new_keys_differ_and_are_valid() {
         let (a, b) = (new_key().unwrap(), new_key().unwrap());
         assert_ne!(a, b);
         assert_eq!(crate::auth::KeySet::parse(&a).unwrap().len(), 1);

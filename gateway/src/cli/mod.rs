@@ -1,7 +1,7 @@
-//! Subcommands and options of the binary that are no server.
+//! Subcommands and options of the binary besides serving.
 //!
 //! - [`ask`]: one turn from file to file
-//! - [`lan`]: what a server for the phones in the house needs
+//! - [`lan`]: addresses, key and QR code for a server in the local network
 
 pub mod ask;
 pub mod lan;

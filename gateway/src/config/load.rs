@@ -1,4 +1,4 @@
-//! Settings from a file, the environment and the command line; what comes later wins.
+//! Loads the settings from a file, the environment and the command line; the later source wins.
 //!
 //! A setting `limits.calls_per_key` is `REPARTEE_LIMITS_CALLS_PER_KEY` in the environment. Lists are separated by commas.
 
@@ -17,7 +17,7 @@ use crate::auth::{KeyError, KeySet};
 /// Keys from the environment, separated by commas or white space.
 const API_KEYS: &str = "REPARTEE_API_KEYS";
 
-/// Why there are no settings.
+/// Why the settings cannot be loaded.
 #[derive(Debug, Error)]
 pub enum LoadError {
     /// A file that cannot be read.
@@ -59,7 +59,7 @@ pub enum LoadError {
     Refused(#[from] ConfigError),
 }
 
-/// Reads `file`, then what `environment` has for each setting, then `set`: pairs of a setting's path and its value as text.
+/// Reads `file`, then the `environment` variable of each setting, then `set`: pairs of a setting's path and its value as text.
 /// Does not [check](Config::check) what the settings mean together.
 pub fn load(
     file: Option<&Path>,
@@ -70,11 +70,11 @@ pub fn load(
     if let Some(path) = file {
         let text = read(path)?;
         table = text.parse().map_err(|error| LoadError::NotToml { path: path.to_owned(), error: Box::new(error) })?;
-        // Read by itself first: what is wrong in it is not to be blamed on the environment.
-        interpret(table.clone(), |_| path.display().to_string())?;
+        // Checked by itself first, so that its errors are not blamed on the environment.
+        deserialize(table.clone(), |_| path.display().to_string())?;
     }
     let settings = settings();
-    // Where a setting that is above the file comes from.
+    // The source of each setting that overrides the file.
     let mut origins = HashMap::new();
     for (path, kind) in &settings {
         let variable = variable(path);
@@ -84,7 +84,7 @@ pub fn load(
                 path: path.clone(),
                 message,
             })?;
-            put(&mut table, path, value);
+            insert(&mut table, path, value);
             origins.insert(path.clone(), variable);
         }
     }
@@ -92,13 +92,13 @@ pub fn load(
         let from = "command line".to_owned();
         let refuse = |message| LoadError::Setting { from: from.clone(), path: path.clone(), message };
         let kind = settings.iter().find(|(known, _)| known == path).map(|(_, kind)| kind.clone());
-        let Some(kind) = kind.or_else(|| of_stage(path)) else {
+        let Some(kind) = kind.or_else(|| stage_setting(path)) else {
             return Err(refuse("there is no such setting: repartee.example.toml lists all".into()));
         };
-        put(&mut table, path, parse(text, &kind).map_err(refuse)?);
+        insert(&mut table, path, parse(text, &kind).map_err(refuse)?);
         origins.insert(path.clone(), from);
     }
-    let mut config = interpret(table, |path| origins.get(path).cloned().unwrap_or_else(|| "settings".into()))?;
+    let mut config = deserialize(table, |path| origins.get(path).cloned().unwrap_or_else(|| "settings".into()))?;
     if let Some(path) = &config.keys.file {
         let from = path.display().to_string();
         config.api_keys = KeySet::parse(&read(path)?).map_err(|error| LoadError::Key { from, error })?;
@@ -115,7 +115,7 @@ fn read(path: &Path) -> Result<String, LoadError> {
     std::fs::read_to_string(path).map_err(|error| LoadError::Read { path: path.to_owned(), error })
 }
 
-fn interpret(table: Table, from: impl Fn(&str) -> String) -> Result<Config, LoadError> {
+fn deserialize(table: Table, from: impl Fn(&str) -> String) -> Result<Config, LoadError> {
     let mut track = serde_path_to_error::Track::new();
     Config::deserialize(serde_path_to_error::Deserializer::new(Value::Table(table), &mut track)).map_err(|error| {
         let path = track.path().to_string();
@@ -142,8 +142,8 @@ pub(super) fn settings() -> Vec<(String, Json)> {
     found
 }
 
-/// The kind of a stage's setting. Which stages there are, the model says: so none is among the defaults.
-fn of_stage(path: &str) -> Option<Json> {
+/// The kind of a stage's setting. The model has the list of stages, so none is among the defaults.
+fn stage_setting(path: &str) -> Option<Json> {
     let (_, field) = path.strip_prefix("engine.stages.")?.split_once('.')?;
     serde_json::to_value(StageConfig::default()).ok()?.get(field).map(|_| Json::from(0))
 }
@@ -152,7 +152,7 @@ fn variable(path: &str) -> String {
     format!("REPARTEE_{}", path.replace('.', "_").to_uppercase())
 }
 
-/// `text` as a value of the same kind as the setting's default. Settings that are unset by default are texts.
+/// Parses `text` as a value of the same kind as the setting's default. Settings that are unset by default are strings.
 fn parse(text: &str, kind: &Json) -> Result<Value, String> {
     match kind {
         Json::Bool(_) => text.parse().map(Value::Boolean).map_err(|_| format!("`{text}` is neither true nor false")),
@@ -168,15 +168,15 @@ fn parse(text: &str, kind: &Json) -> Result<Value, String> {
     }
 }
 
-/// Puts `value` where `path` says. What stands in the way was refused before.
-fn put(table: &mut Table, path: &str, value: Value) {
+/// Inserts `value` at `path`.
+fn insert(table: &mut Table, path: &str, value: Value) {
     match path.split_once('.') {
         None => {
             table.insert(path.to_owned(), value);
         }
         Some((name, rest)) => {
             if let Value::Table(inner) = table.entry(name.to_owned()).or_insert_with(|| Value::Table(Table::new())) {
-                put(inner, rest, value);
+                insert(inner, rest, value);
             }
         }
     }

@@ -1,8 +1,8 @@
-//! The server's settings: what there is, its defaults, and what cannot be.
+//! The server's settings, their defaults and their checks.
 //!
 //! - `load`: from a file, the environment and the command line
-//! - `print`: as text
-//! - `secret`: settings that nobody may read back
+//! - `print`: the effective settings as TOML
+//! - `secret`: settings that are never printed
 //!
 //! `repartee.example.toml` describes every setting for the person who sets it.
 
@@ -24,7 +24,7 @@ use crate::auth::KeySet;
 pub use load::{LoadError, load};
 pub use secret::Secret;
 
-/// Where the server listens if nothing else is said.
+/// The default of `listen`.
 pub const DEFAULT_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080);
 
 /// Every setting, described: the file to copy.
@@ -38,20 +38,20 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Folder of the checkpoint; `None` for the demo.
     pub model: Option<PathBuf>,
-    /// A socket that takes nothing for so long is closed.
+    /// A socket that accepts nothing for so long is closed.
     #[serde(rename = "stalled_after_s", with = "seconds")]
     pub stalled_after: Duration,
     /// How often a websocket is pinged.
     #[serde(rename = "ping_every_s", with = "seconds")]
     pub ping_every: Duration,
-    /// How long turns that run may take to end when the server goes down.
+    /// How long running turns may take to end when the server shuts down.
     #[serde(rename = "drain_s", with = "seconds")]
     pub drain: Duration,
-    /// Who may call.
+    /// API keys.
     pub keys: Keys,
-    /// Which web pages may call.
+    /// Web pages that may call.
     pub browser: Browser,
-    /// How much one caller may ask for.
+    /// Limits of one caller.
     pub limits: Limits,
     /// HTTPS.
     pub tls: Tls,
@@ -61,16 +61,16 @@ pub struct Config {
     pub webrtc: WebRtc,
     /// The engine.
     pub engine: EngineConfig,
-    /// The keys that open the server, from [`Keys::file`] and the environment.
+    /// The API keys, from [`Keys::file`] and the environment.
     #[serde(skip)]
     pub api_keys: KeySet,
-    /// What the checkpoint says of itself to people, as JSON for the demo page: `name`, `ask` (questions), `note`,
-    /// `remembers`; every field may be missing.
+    /// The checkpoint's card, as JSON for the demo page: `name`, `ask` (questions), `note`, `remembers`; every field may be
+    /// missing.
     #[serde(skip)]
     pub card: Option<String>,
 }
 
-/// Who may call. The keys themselves are no settings: see [`Config::api_keys`].
+/// API keys. The keys themselves are no settings: see [`Config::api_keys`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Keys {
@@ -80,15 +80,15 @@ pub struct Keys {
     pub metrics: bool,
 }
 
-/// Which web pages may call.
+/// Web pages that may call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Browser {
-    /// Origins such as `https://app.example`, beside the server's own and those of the caller's own machine; `*` for all.
+    /// Origins such as `https://app.example`, besides the server's own and loopback ones; `*` for all.
     pub origins: Vec<String>,
 }
 
-/// How much one caller may ask for. 0 stands for no limit.
+/// Limits of one caller. 0 stands for no limit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Limits {
@@ -113,7 +113,7 @@ pub struct Tls {
     pub certificate: Option<PathBuf>,
     /// Its private key, PEM.
     pub key: Option<PathBuf>,
-    /// Make a certificate at start that nobody vouches for.
+    /// Make a self-signed certificate at start.
     pub development: bool,
 }
 
@@ -133,12 +133,12 @@ pub struct WebRtc {
     pub udp: Option<SocketAddr>,
     /// Addresses to announce instead of this machine's own.
     pub advertised: Vec<IpAddr>,
-    /// The longest message taken from a caller, in bytes.
+    /// The longest message accepted from a caller, in bytes.
     pub max_message_bytes: u32,
-    /// An offer that was answered but not taken up for so long frees its place.
+    /// A call that was answered but not connected for so long is freed.
     #[serde(rename = "connect_within_s", with = "seconds")]
     pub connect_within: Duration,
-    /// What the caller's own buffer is assumed to hold: sound that was received but not heard yet.
+    /// The jitter buffer that the caller is assumed to have: audio that was received but not heard yet.
     #[serde(rename = "receiver_buffer_s", with = "seconds")]
     pub receiver_buffer: Duration,
     /// Relays for callers that no direct path reaches.
@@ -153,7 +153,7 @@ pub struct Turn {
     pub urls: Vec<String>,
     /// Shared with the relay; callers get credentials made of it.
     pub secret: Option<Secret>,
-    /// How long such credentials hold.
+    /// Lifetime of the credentials.
     #[serde(rename = "ttl_s", with = "seconds")]
     pub ttl: Duration,
 }
@@ -238,7 +238,7 @@ pub enum ConfigError {
     /// The engine's settings are out of range.
     #[error(transparent)]
     Engine(#[from] repartee_engine::ConfigError),
-    /// A value that has no meaning.
+    /// A value that is out of range or contradicts another.
     #[error("{path}: {problem}")]
     Value {
         /// Which setting.
@@ -249,7 +249,7 @@ pub enum ConfigError {
 }
 
 impl Config {
-    /// Says what is wrong with the settings, before anything is loaded.
+    /// Checks the settings, before anything is loaded.
     pub fn check(&self) -> Result<(), ConfigError> {
         let refuse = |path, problem: &str| Err(ConfigError::Value { path, problem: problem.into() });
         for (path, duration) in [
@@ -260,11 +260,11 @@ impl Config {
             ("webrtc.turn.ttl_s", self.webrtc.turn.ttl),
         ] {
             if duration.is_zero() {
-                return refuse(path, "takes more than 0 seconds");
+                return refuse(path, "has to be more than 0 seconds");
             }
         }
         if self.limits.connections == 0 {
-            return refuse("limits.connections", "without connections there is no server");
+            return refuse("limits.connections", "has to be at least 1");
         }
         self.engine.check()?;
         if !(1_024..=262_144).contains(&self.webrtc.max_message_bytes) {
@@ -300,12 +300,12 @@ impl Config {
         Err(ConfigError::Public(self.listen))
     }
 
-    /// Whether keys and speech may cross a network unencrypted.
-    pub fn is_bare(&self) -> bool {
+    /// Whether keys and audio may cross a network unencrypted.
+    pub fn is_unencrypted(&self) -> bool {
         !self.is_https() && !self.listen.ip().is_loopback()
     }
 
-    /// Whether the server speaks HTTPS.
+    /// Whether the server serves HTTPS.
     pub fn is_https(&self) -> bool {
         self.tls.certificate.is_some() || self.tls.development
     }

@@ -1,4 +1,4 @@
-//! The effective settings as text, for `repartee check`. Secrets are shown as set or unset.
+//! Prints the effective settings as TOML, for `repartee check`. Secrets are shown as set or unset.
 
 use std::fmt::{Formatter, Result};
 

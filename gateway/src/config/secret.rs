@@ -1,21 +1,21 @@
-//! A setting that nobody may read back: neither a log nor `repartee check` shows it.
+//! A setting that is never printed: neither a log nor `repartee check` shows it.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// A secret text.
+/// A secret string.
 #[derive(Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Wraps it.
+    /// Wraps a string.
     pub fn new(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The secret itself. It goes nowhere but to where it is used.
+    /// The secret itself, for the one place that uses it.
     pub fn expose(&self) -> &str {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! What every request shares, and the way into the server.
+//! State that every request shares, and the admission of calls.
 
 use std::future::Future;
 use std::sync::{Arc, RwLock};
@@ -10,32 +10,32 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, Setup};
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use super::api_error::ApiError;
+use super::auth_middleware::Caller;
 use super::calls::Calls;
-use super::gate::Caller;
 use super::origin::Origins;
-use super::reply::Refusal;
-use crate::admission::{Admission, Denied, Ticket};
+use crate::admission::{Admission, Denied, Permit};
 use crate::auth::{EphemeralKeys, KeySet};
 use crate::config::Config;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
-use crate::transport::webrtc::Port;
+use crate::transport::webrtc::UdpMux;
 
-/// When a full server, or one that goes down, may be worth another try.
+/// `Retry-After` of a full or draining server.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
 
-/// How far the server is on its way down.
+/// Phase of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Phase {
-    /// Calls are taken.
+    /// Calls are accepted.
     Serving,
-    /// Turns that run end, and nothing new begins.
+    /// Running turns end, and nothing new begins.
     Draining,
-    /// Everything ends.
+    /// Every call is closed.
     Stopping,
 }
 
-/// What every request shares.
+/// State that every request shares.
 pub(crate) struct App {
     pub(super) config: Config,
     pub(super) engine: Arc<dyn SpeechEngine>,
@@ -43,19 +43,19 @@ pub(crate) struct App {
     pub(super) ids: Ids,
     pub(super) origins: Origins,
     pub(super) admission: Arc<Admission>,
-    /// The keys that open the server. They may change; that there are some does not.
+    /// The API keys. They may change, but not from some to none or back.
     pub(super) keys: RwLock<KeySet>,
     pub(super) ephemeral: EphemeralKeys,
-    /// Room for uploads in memory.
+    /// Permits for uploads in memory.
     pub(super) uploads: Arc<Semaphore>,
     /// When the server was started, in seconds since 1970.
     pub(super) started: u64,
     pub(super) phase: watch::Sender<Phase>,
-    /// True while calls are taken. The engine is warm before there is a server.
+    /// True while calls are accepted. The engine is warm before the server starts.
     pub(super) ready: watch::Sender<bool>,
     /// The UDP socket of all WebRTC calls.
-    pub(super) port: Port,
-    /// WebRTC calls by name.
+    pub(super) udp_mux: UdpMux,
+    /// WebRTC calls by id.
     pub(super) calls: Calls,
     /// Cloned by every call. Weak, because requests outlive it.
     pub(super) alive: mpsc::WeakSender<()>,
@@ -67,77 +67,77 @@ impl std::fmt::Debug for App {
     }
 }
 
-/// A place in the server: counts as an active call as long as it lives, and keeps the server from exiting.
+/// Guard of an active call: counts in the metrics, holds the admission permit, and delays the server's exit.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct CallGuard {
     metrics: Arc<Metrics>,
-    _ticket: Ticket,
+    _permit: Permit,
     _alive: Option<mpsc::Sender<()>>,
 }
 
-impl Drop for Place {
+impl Drop for CallGuard {
     fn drop(&mut self) {
         self.metrics.active.dec();
     }
 }
 
 impl App {
-    /// A session of the engine and a place in the server, or the answer that there is none.
-    pub(super) fn admit(&self, caller: &Caller) -> Result<(SessionHandle, Place), Refusal> {
-        self.is_serving()?;
-        let ticket = self.admission.admit(caller.asker, Instant::now()).map_err(|denied| self.denied(&denied))?;
+    /// A session of the engine and the call's guard, or the error that says why not.
+    pub(super) fn admit(&self, caller: &Caller) -> Result<(SessionHandle, CallGuard), ApiError> {
+        self.check_serving()?;
+        let permit = self.admission.admit(caller.client, Instant::now()).map_err(|denied| self.denied(&denied))?;
         let session = self.engine.open().map_err(|error| match error {
             OpenError::Full { .. } => self.full(&error.to_string()),
-            OpenError::Stopped => Refusal::internal(&error.to_string()),
+            OpenError::Stopped => ApiError::internal(&error.to_string()),
         })?;
         self.metrics.active.inc();
-        Ok((session, Place { metrics: self.metrics.clone(), _ticket: ticket, _alive: self.alive.upgrade() }))
+        Ok((session, CallGuard { metrics: self.metrics.clone(), _permit: permit, _alive: self.alive.upgrade() }))
     }
 
-    fn is_serving(&self) -> Result<(), Refusal> {
+    fn check_serving(&self) -> Result<(), ApiError> {
         if *self.phase.borrow() == Phase::Serving {
             return Ok(());
         }
         self.metrics.refused.with_label_values(&["draining"]).inc();
-        Err(unavailable(ErrorKind::ShuttingDown, "the server is going down"))
+        Err(unavailable(ErrorKind::ShuttingDown, "the server is shutting down"))
     }
 
-    /// Whether a request that takes work to read would find a place now. It may still be refused when it was read.
-    pub(super) fn has_room(&self) -> Result<(), Refusal> {
-        self.is_serving()?;
+    /// An error if the server would refuse a call now: for requests that take work to read. [`Self::admit`] may still refuse.
+    pub(super) fn check_capacity(&self) -> Result<(), ApiError> {
+        self.check_serving()?;
         match self.engine.occupancy() {
             (open, slots) if open >= slots => Err(self.full(&OpenError::Full { slots }.to_string())),
             _ => Ok(()),
         }
     }
 
-    /// The answer that there is no room.
-    pub(super) fn full(&self, message: &str) -> Refusal {
+    /// The error of a full server.
+    pub(super) fn full(&self, message: &str) -> ApiError {
         self.metrics.refused.with_label_values(&["full"]).inc();
         unavailable(ErrorKind::SessionLimit, message)
     }
 
-    /// Counts a request that opens a door but takes no place.
-    pub(super) fn keep_pace(&self, caller: &Caller) -> Result<(), Refusal> {
-        self.admission.pace(caller.asker.address, Instant::now()).map_err(|denied| self.denied(&denied))
+    /// Applies the rate limit to a request that takes no slot.
+    pub(super) fn check_rate(&self, caller: &Caller) -> Result<(), ApiError> {
+        self.admission.check_rate(caller.client.address, Instant::now()).map_err(|denied| self.denied(&denied))
     }
 
-    fn denied(&self, denied: &Denied) -> Refusal {
+    fn denied(&self, denied: &Denied) -> ApiError {
         self.metrics.refused.with_label_values(&[denied.label()]).inc();
         let kind = match denied {
-            Denied::CallsOfKey { .. } | Denied::CallsOfAddress { .. } => ErrorKind::CallLimit,
-            Denied::Pace { .. } => ErrorKind::RateLimit,
+            Denied::KeyLimit { .. } | Denied::AddressLimit { .. } => ErrorKind::CallLimit,
+            Denied::RateLimit { .. } => ErrorKind::RateLimit,
         };
         let error = ErrorBody::invalid(kind, denied.to_string());
-        Refusal::new(StatusCode::TOO_MANY_REQUESTS, error).again_after(denied.retry_after())
+        ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(denied.retry_after())
     }
 
-    /// Returns when the server begins to go down.
+    /// Returns when the server begins to drain.
     pub(super) fn draining(&self) -> impl Future<Output = ()> + Send + use<> {
         self.reached(Phase::Draining)
     }
 
-    /// Returns when everything has to end.
+    /// Returns when every call has to end.
     pub(super) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         self.reached(Phase::Stopping)
     }
@@ -150,9 +150,9 @@ impl App {
         }
     }
 
-    /// What a new conversation has to know.
-    pub(super) fn setup(&self, delivery: Delivery, caller: &Caller) -> Result<Setup, Refusal> {
-        let random = |error: getrandom::Error| Refusal::internal(&error.to_string());
+    /// The setup of a new realtime session.
+    pub(super) fn setup(&self, delivery: Delivery, caller: &Caller) -> Result<Setup, ApiError> {
+        let random = |error: getrandom::Error| ApiError::internal(&error.to_string());
         let session_id = self.ids.session().map_err(random)?;
         let mut seed = [0; 8];
         getrandom::fill(&mut seed).map_err(random)?;
@@ -163,6 +163,6 @@ impl App {
     }
 }
 
-fn unavailable(kind: ErrorKind, message: &str) -> Refusal {
-    Refusal::new(StatusCode::SERVICE_UNAVAILABLE, ErrorBody::server(kind, message)).again_after(BUSY_RETRY)
+fn unavailable(kind: ErrorKind, message: &str) -> ApiError {
+    ApiError::new(StatusCode::SERVICE_UNAVAILABLE, ErrorBody::server(kind, message)).retry_after(BUSY_RETRY)
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/realtime/ice_servers`: what a caller behind a strict firewall needs to reach us through a TURN server.
+//! `GET /v1/realtime/ice_servers`: TURN servers and short-lived credentials for callers behind a strict firewall.
 //!
 //! The credentials last for a while and are made from a secret that the TURN server knows too (the scheme that coturn
 //! calls `use-auth-secret`): the name is the second at which they expire, the password its signature. Nothing is stored.
@@ -43,7 +43,7 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Response {
     ([(CACHE_CONTROL, "no-store")], Json(list)).into_response()
 }
 
-/// Credentials from `now` on; `None` if there is no server, or they would last for ever.
+/// Credentials from `now` on; `None` if no TURN server is configured, or if their expiry is out of range.
 fn credentials(turn: &Turn, now: SystemTime) -> Option<IceServer> {
     let secret = turn.secret.as_ref().filter(|_| !turn.urls.is_empty())?;
     let expires = now.checked_add(turn.ttl)?.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn the_password_is_the_signature_of_the_second_at_which_it_expires() {
+    fn the_password_signs_the_expiry_time() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
         let server = credentials(&turn(&["turn:turn.example.org:3478"], Some("north")), now).unwrap();
         assert_eq!(server.username, "1700000600");
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_server_or_a_secret_there_are_none() {
+    fn no_credentials_without_server_and_secret() {
         let now = SystemTime::now();
         assert_eq!(credentials(&turn(&[], Some("north")), now), None);
         assert_eq!(credentials(&turn(&["turn:turn.example.org"], None), now), None);

@@ -1,8 +1,6 @@
-//! Connections: HTTP and HTTPS on one port, each with a limit on how long its requests may take to arrive and how long its
-//! answers may wait for the reader.
+//! Connections: HTTP and HTTPS on one port, with timeouts for reading a request and for writing a response.
 //!
-//! With a certificate, plain HTTP is answered for this machine itself and for trusted proxies; everybody else is sent on to
-//! `https://`.
+//! With a certificate, plain HTTP is served to loopback and to trusted proxies; all others are redirected to `https://`.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -32,42 +30,47 @@ use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
-use super::via::{Peer, trusts};
+use super::client_addr::{Peer, trusts};
 use crate::metrics::Metrics;
 
-/// The first byte of every TLS connection: a handshake record.
-const HANDSHAKE: u8 = 0x16;
-/// Where the system has no room for another connection, trying again at once is in vain.
-const BREATH: Duration = Duration::from_millis(50);
-/// How long connections may take to end by themselves when the server goes down.
-const FAREWELL: Duration = Duration::from_secs(1);
-/// The slowest body: each second brings at least so many bytes, or the time for it grows no further.
-const SLOWEST: f64 = 65_536.0;
+/// First byte of a TLS handshake record.
+const TLS_HANDSHAKE: u8 = 0x16;
+/// Pause after `accept` has failed for lack of resources.
+const ACCEPT_RETRY: Duration = Duration::from_millis(50);
+/// How long connections may take to end when the server shuts down.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// Bytes of a body that extend its deadline by one second.
+const MIN_BYTES_PER_S: f64 = 65_536.0;
 
-/// What every connection needs.
+/// What every connection shares.
 #[derive(Clone)]
-pub(super) struct Doors {
+pub(super) struct ConnectionContext {
     pub router: Router,
     pub tls: Option<TlsAcceptor>,
-    /// Who may speak plain HTTP where there is HTTPS.
+    /// Networks that may use plain HTTP where there is HTTPS.
     pub trusted: Vec<IpNet>,
-    /// How long a request's head may take, and its body.
-    pub patience: Duration,
-    /// A socket that takes nothing for so long is closed.
+    /// How long a request's head may take to arrive, and its body.
+    pub request_timeout: Duration,
+    /// A socket that accepts nothing for so long is closed.
     pub stalled_after: Duration,
     pub metrics: Arc<Metrics>,
 }
 
-/// Takes connections until `stop`; then ends them and returns. At most `most` are open at once, and new ones wait; a connection
-/// that has become a websocket is not counted any more.
-pub(super) async fn serve(listener: TcpListener, doors: Doors, most: u32, stop: impl Future<Output = ()>) {
-    let room = Arc::new(Semaphore::new(most as usize));
+/// Accepts connections until `stop`; then ends them and returns. At most `limit` are open at once, and new ones wait; an
+/// upgraded websocket is not counted any more.
+pub(super) async fn serve(
+    listener: TcpListener,
+    context: ConnectionContext,
+    limit: u32,
+    stop: impl Future<Output = ()>,
+) {
+    let permits = Arc::new(Semaphore::new(limit as usize));
     let stopped = watch::Sender::new(false);
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
     loop {
         let permit = tokio::select! {
-            permit = room.clone().acquire_owned() => permit,
+            permit = permits.clone().acquire_owned() => permit,
             () = &mut stop => break,
         };
         let accepted = tokio::select! {
@@ -78,78 +81,83 @@ pub(super) async fn serve(listener: TcpListener, doors: Doors, most: u32, stop: 
         let (socket, address) = match accepted {
             Ok(accepted) => accepted,
             Err(error) => {
-                if !is_the_peers(&error) {
+                if !is_peer_error(&error) {
                     tracing::warn!(%error, "no room for another connection");
-                    sleep(BREATH).await;
+                    sleep(ACCEPT_RETRY).await;
                 }
                 continue;
             }
         };
-        // Packets of speech are small and late ones are worthless.
+        // Audio packets are small, and late ones are worthless.
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
-        let (doors, stopped) = (doors.clone(), stopped.subscribe());
+        let (context, stopped) = (context.clone(), stopped.subscribe());
         connections.spawn(async move {
-            doors.metrics.connections.inc();
-            connection(socket, Peer { address, tls: false }, &doors, stopped).await;
-            doors.metrics.connections.dec();
+            context.metrics.connections.inc();
+            connection(socket, Peer { address, tls: false }, &context, stopped).await;
+            context.metrics.connections.dec();
             drop(permit);
         });
     }
     drop(listener);
     stopped.send_replace(true);
     // What does not end in time is cut off when the set is dropped.
-    let _ = timeout(FAREWELL, async { while connections.join_next().await.is_some() {} }).await;
+    let _ = timeout(CLOSE_TIMEOUT, async { while connections.join_next().await.is_some() {} }).await;
 }
 
-/// Errors of one connection that was gone before it was taken.
-fn is_the_peers(error: &io::Error) -> bool {
+/// Whether a connection was gone before it was accepted.
+fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn connection(socket: TcpStream, peer: Peer, doors: &Doors, stopped: watch::Receiver<bool>) {
-    let Some(tls) = &doors.tls else { return talk(socket, peer, doors, stopped, false).await };
+async fn connection(socket: TcpStream, peer: Peer, context: &ConnectionContext, stopped: watch::Receiver<bool>) {
+    let Some(tls) = &context.tls else { return serve_http(socket, peer, context, stopped, false).await };
     let mut first = [0; 1];
-    match timeout(doors.patience, socket.peek(&mut first)).await {
-        Ok(Ok(1)) if first[0] == HANDSHAKE => match timeout(doors.patience, tls.accept(socket)).await {
-            Ok(Ok(socket)) => talk(socket, Peer { tls: true, ..peer }, doors, stopped, false).await,
-            // A browser that does not like the certificate, mostly.
-            Ok(Err(error)) => tracing::debug!(%error, "no TLS"),
-            Err(_) => tracing::debug!("no TLS in time"),
+    match timeout(context.request_timeout, socket.peek(&mut first)).await {
+        Ok(Ok(1)) if first[0] == TLS_HANDSHAKE => match timeout(context.request_timeout, tls.accept(socket)).await {
+            Ok(Ok(socket)) => serve_http(socket, Peer { tls: true, ..peer }, context, stopped, false).await,
+            // Mostly a browser that rejects the certificate.
+            Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
+            Err(_) => tracing::debug!("the TLS handshake timed out"),
         },
         Ok(Ok(1)) => {
             let address = peer.address.ip();
-            let plain = address.to_canonical().is_loopback() || trusts(&doors.trusted, address);
-            talk(socket, peer, doors, stopped, !plain).await;
+            let plain = address.to_canonical().is_loopback() || trusts(&context.trusted, address);
+            serve_http(socket, peer, context, stopped, !plain).await;
         }
-        // Gone, or silent.
+        // Disconnected, or silent.
         _ => {}
     }
 }
 
-async fn talk<S>(socket: S, peer: Peer, doors: &Doors, mut stopped: watch::Receiver<bool>, send_on: bool)
-where
+async fn serve_http<S>(
+    socket: S,
+    peer: Peer,
+    context: &ConnectionContext,
+    mut stopped: watch::Receiver<bool>,
+    redirect: bool,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(|request: Request<Incoming>| {
-        let mut router = doors.router.clone();
-        let patience = doors.patience;
+        let mut router = context.router.clone();
+        let request_timeout = context.request_timeout;
         async move {
-            if send_on {
+            if redirect {
                 return Ok::<_, Infallible>(to_https(&request));
             }
-            let mut request = request.map(|body| Body::new(Timely::new(body, patience)));
+            let mut request = request.map(|body| Body::new(TimedBody::new(body, request_timeout)));
             request.extensions_mut().insert(peer);
             router.call(request).await
         }
     });
     let mut socket = TimeoutStream::new(socket);
-    socket.set_write_timeout(Some(doors.stalled_after));
+    socket.set_write_timeout(Some(context.stalled_after));
     let socket = Box::pin(socket);
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(doors.patience);
+    http.timer(TokioTimer::new()).header_read_timeout(context.request_timeout);
     let mut serving = std::pin::pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());
     let going = async {
         // An error means that the server is gone already.
@@ -163,11 +171,11 @@ where
         }
     };
     if let Err(error) = result {
-        tracing::debug!(%error, "a connection broke");
+        tracing::debug!(%error, "a connection failed");
     }
 }
 
-/// Sends a browser that spoke plain HTTP on to HTTPS, with the same method.
+/// Redirects a plain HTTP request to HTTPS, with the same method.
 fn to_https(request: &Request<Incoming>) -> Response<Body> {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
@@ -177,23 +185,23 @@ fn to_https(request: &Request<Incoming>) -> Response<Body> {
     }
 }
 
-/// A request body that has to arrive: within a time, and after that at no less than [`SLOWEST`].
-struct Timely {
+/// A request body with a deadline, which its bytes extend by [`MIN_BYTES_PER_S`].
+struct TimedBody {
     body: Incoming,
     started: Instant,
-    patience: Duration,
-    /// Made when the body is first waited for.
+    request_timeout: Duration,
+    /// Made when the body is first awaited.
     deadline: Option<Pin<Box<Sleep>>>,
     bytes: usize,
 }
 
-impl Timely {
-    fn new(body: Incoming, patience: Duration) -> Self {
-        Self { body, started: Instant::now(), patience, deadline: None, bytes: 0 }
+impl TimedBody {
+    fn new(body: Incoming, request_timeout: Duration) -> Self {
+        Self { body, started: Instant::now(), request_timeout, deadline: None, bytes: 0 }
     }
 }
 
-impl HttpBody for Timely {
+impl HttpBody for TimedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -202,7 +210,8 @@ impl HttpBody for Timely {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            let due = self.started + self.patience + Duration::from_secs_f64(self.bytes as f64 / SLOWEST);
+            let due =
+                self.started + self.request_timeout + Duration::from_secs_f64(self.bytes as f64 / MIN_BYTES_PER_S);
             let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(due)));
             if deadline.deadline() != due {
                 deadline.as_mut().reset(due);

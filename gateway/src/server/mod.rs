@@ -1,24 +1,26 @@
-//! The HTTP server: routes, admission, health, and the way down.
+//! The HTTP server: routes, admission, health and shutdown.
 //!
-//! - `app`: what every request shares, and the way into the server
+//! - `app`: state that every request shares, and admission
 //! - `listen`, `tls`: connections, plain and encrypted
-//! - `gate`: who asks, with which key, from which page; `via` and `origin` are what it goes by
+//! - `auth_middleware`: key, origin and CORS of every request, by `client_addr` and `origin`
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`: `POST /v1/realtime/calls`, WebRTC
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
 //! - `client_secrets`: ephemeral keys
-//! - `models`: the model that is served
-//! - `offer`: the body of a call
+//! - `models`: the served model
+//! - `offer`: the body of `POST /v1/realtime/calls`
 //! - `ice_servers`: short-lived TURN credentials
 //! - `page`: the demo page
-//! - `reload`: new keys and a new certificate while calls go on
-//! - `reply`: errors as HTTP answers
+//! - `reload`: new keys and a new certificate while the server runs
+//! - `api_error`: errors as HTTP responses
 
+mod api_error;
 mod app;
+mod auth_middleware;
 mod calls;
 mod chat;
+mod client_addr;
 mod client_secrets;
-mod gate;
 mod ice_servers;
 mod listen;
 mod models;
@@ -27,9 +29,7 @@ mod origin;
 mod page;
 mod realtime;
 mod reload;
-mod reply;
 mod tls;
-mod via;
 
 use std::future::Future;
 use std::io;
@@ -58,21 +58,21 @@ use crate::cli::lan;
 use crate::config::{Config, ConfigError};
 use crate::ids::Ids;
 use crate::metrics::Metrics;
-use crate::transport::webrtc::{Dropped, Port, WebRtcSettings};
+use crate::transport::webrtc::{Dropped, UdpMux, WebRtcSettings};
+use api_error::ApiError;
 pub(crate) use app::App;
 use app::Phase;
 use calls::Calls;
-use listen::Doors;
+use listen::ConnectionContext;
 use origin::Origins;
 pub use reload::{ReloadError, Reloader};
-use reply::Refusal;
 use tls::Certificates;
 pub use tls::{Certificate, TlsError, development_certificate};
 
-/// How long calls may take to say good-bye, once they have to end.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long calls may take to close, once they have to end.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Why a server could not be made.
+/// Why a server could not be started.
 #[derive(Debug, Error)]
 pub enum BindError {
     /// The settings are refused.
@@ -86,7 +86,7 @@ pub enum BindError {
         /// Why not.
         error: io::Error,
     },
-    /// There is no HTTPS.
+    /// The TLS settings cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// The UDP port of the calls cannot be used.
@@ -100,12 +100,12 @@ pub enum BindError {
     /// The operating system has no random numbers.
     #[error("no random numbers: {0}")]
     Random(#[from] getrandom::Error),
-    /// A defect of ours.
+    /// An internal error.
     #[error("the metrics could not be set up: {0}")]
     Metrics(#[from] prometheus::Error),
 }
 
-/// A server that listens but does not answer yet.
+/// A server that listens but does not serve yet.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -128,7 +128,7 @@ impl std::fmt::Debug for Tls {
 }
 
 impl Server {
-    /// Listens. Calls are answered by [`Self::run`].
+    /// Binds the sockets. [`Self::run`] serves.
     pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, BindError> {
         config.check()?;
         let certificate = tls::certificate(&config.tls, lan::names)?;
@@ -140,7 +140,7 @@ impl Server {
         let address = listener.local_addr().map_err(|error| BindError::Listen { address, error })?;
         let webrtc = WebRtcSettings::of(&config.webrtc, address.ip());
         let udp = webrtc.udp;
-        let port = Port::bind(webrtc).map_err(|error| BindError::Udp { address: udp, error })?;
+        let udp_mux = UdpMux::bind(webrtc).map_err(|error| BindError::Udp { address: udp, error })?;
         let (alive, calls_ended) = mpsc::channel(1);
         let ids = Ids::new()?;
         let app = App {
@@ -156,37 +156,37 @@ impl Server {
             ids,
             phase: watch::Sender::new(Phase::Serving),
             ready: watch::Sender::new(false),
-            port,
+            udp_mux,
             calls: Calls::default(),
             alive: alive.downgrade(),
         };
         Ok(Self { listener, address, tls: tls.map(Tls), certificates, app: Arc::new(app), alive, calls_ended })
     }
 
-    /// What exchanges keys and certificate while the server runs.
+    /// Replaces keys and certificate while the server runs.
     pub fn reloader(&self) -> Reloader {
         Reloader { app: self.app.clone(), certificates: self.certificates.clone() }
     }
 
-    /// Where it listens.
+    /// The address it listens on.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// True while calls are taken.
+    /// True while calls are accepted.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.app.ready.subscribe()
     }
 
-    /// Answers until `shutdown`. Then it is not ready any more and takes no new calls; turns that run may end, but not take
-    /// longer than [`Config::drain`]; then everybody hears good-bye.
+    /// Serves until `shutdown`. Then it is not ready any more and accepts no new calls; running turns may end within
+    /// [`Config::drain`]; then every call is closed.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> io::Result<()> {
         let Self { listener, tls, app, alive, mut calls_ended, .. } = self;
-        let doors = Doors {
+        let context = ConnectionContext {
             router: router(app.clone()),
             tls: tls.map(|Tls(acceptor)| acceptor),
             trusted: app.config.proxy.trusted.clone(),
-            patience: app.config.limits.request,
+            request_timeout: app.config.limits.request,
             stalled_after: app.config.stalled_after,
             metrics: app.metrics.clone(),
         };
@@ -197,9 +197,9 @@ impl Server {
             // An error means that nobody waits any more.
             let _ = end.wait_for(|end| *end).await;
         };
-        let serving = tokio::spawn(listen::serve(listener, doors, app.config.limits.connections, ended));
+        let serving = tokio::spawn(listen::serve(listener, context, app.config.limits.connections, ended));
         shutdown.await;
-        // While turns end, connections are still taken: to hear that the server is not ready, and that there are no new calls.
+        // While turns end, connections are still accepted: for health checks, and to refuse new calls.
         app.ready.send_replace(false);
         app.phase.send_replace(Phase::Draining);
         drop(alive);
@@ -207,7 +207,7 @@ impl Server {
             tracing::warn!("some turns did not end in time");
         }
         app.phase.send_replace(Phase::Stopping);
-        if timeout(FAREWELL, calls_ended.recv()).await.is_err() {
+        if timeout(CLOSE_TIMEOUT, calls_ended.recv()).await.is_err() {
             tracing::warn!("some calls did not end in time");
         }
         connections_end.send_replace(true);
@@ -221,7 +221,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/realtime/calls", post(calls::create).layer(DefaultBodyLimit::max(offer::MAX_BODY)))
         .route("/v1/realtime/calls/{call}/hangup", post(calls::hang_up))
         .route(
-            client_secrets::PATH,
+            "/v1/realtime/client_secrets",
             post(client_secrets::create).layer(DefaultBodyLimit::max(client_secrets::MAX_BODY)),
         )
         .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))
@@ -230,7 +230,7 @@ fn router(app: Arc<App>) -> Router {
         .route("/v1/models/{id}", get(models::show))
         .route("/metrics", get(metrics))
         .method_not_allowed_fallback(wrong_method)
-        .layer(middleware::from_fn_with_state(app.clone(), gate::gate));
+        .layer(middleware::from_fn_with_state(app.clone(), auth_middleware::authenticate));
     Router::new()
         .merge(guarded)
         .route("/model.json", get(card))
@@ -238,13 +238,13 @@ fn router(app: Arc<App>) -> Router {
         .route("/readyz", get(readiness))
         .route("/", get(page::index))
         .route("/{file}", get(page::file))
-        .fallback(|| async { Refusal::not_found("there is nothing here") })
+        .fallback(|| async { ApiError::not_found("there is nothing here") })
         .with_state(app)
 }
 
-async fn wrong_method() -> Refusal {
-    let error = ErrorBody::invalid(ErrorKind::WrongMethod, "this address is not asked with this method");
-    Refusal::new(StatusCode::METHOD_NOT_ALLOWED, error)
+async fn wrong_method() -> ApiError {
+    let error = ErrorBody::invalid(ErrorKind::WrongMethod, "this address does not support this method");
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, error)
 }
 
 async fn readiness(State(app): State<Arc<App>>) -> Response {
@@ -255,7 +255,7 @@ async fn readiness(State(app): State<Arc<App>>) -> Response {
     }
 }
 
-/// What the demo page shows about the model.
+/// The model card, for the demo page.
 async fn card(State(app): State<Arc<App>>) -> Response {
     let card = app.config.card.clone();
     let card = card.unwrap_or_else(|| serde_json::json!({"name": app.engine.info().name}).to_string());
@@ -263,12 +263,12 @@ async fn card(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let Dropped { strangers, unread, unsent } = app.port.dropped();
+    let Dropped { strangers, unread, unsent } = app.udp_mux.dropped();
     for (reason, total) in [("stranger", strangers), ("unread", unread), ("unsent", unsent)] {
         app.metrics.network.dropped(reason, total);
     }
     match app.metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
-        Err(error) => Refusal::internal(&error.to_string()).into_response(),
+        Err(error) => ApiError::internal(&error.to_string()).into_response(),
     }
 }

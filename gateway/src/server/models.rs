@@ -1,4 +1,4 @@
-//! `GET /v1/models`: the model that is served.
+//! `GET /v1/models`: the served model.
 
 use std::sync::Arc;
 
@@ -9,19 +9,19 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Serialize;
 
 use super::App;
-use super::reply::Refusal;
+use super::api_error::ApiError;
 
-/// A model, as the API shows it.
+/// A model on the wire.
 #[derive(Debug, Serialize)]
 pub(super) struct Model {
     id: String,
     object: &'static str,
-    /// When this server was started, in seconds since 1970: models do not say when they were made.
+    /// When this server was started, in seconds since 1970: checkpoints hold no date.
     created: u64,
     owned_by: &'static str,
 }
 
-/// All models, as the API shows them.
+/// The list of models on the wire.
 #[derive(Debug, Serialize)]
 pub(super) struct List {
     object: &'static str,
@@ -36,11 +36,11 @@ pub(super) async fn list(State(app): State<Arc<App>>) -> Json<List> {
     Json(List { object: "list", data: vec![served(&app)] })
 }
 
-pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Model>, Refusal> {
+pub(super) async fn show(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Model>, ApiError> {
     let model = served(&app);
     if id == model.id {
         return Ok(Json(model));
     }
     let message = format!("this server has one model, `{}`; calls that ask for another are answered by it", model.id);
-    Err(Refusal::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::UnknownModel, message).at("model")))
+    Err(ApiError::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::UnknownModel, message).at("model")))
 }

@@ -1,4 +1,4 @@
-//! The body of a call: an offer as it is, or a form with the offer (`sdp`) and the session's configuration (`session`).
+//! The body of `POST /v1/realtime/calls`: SDP, or a form with `sdp` and the session's configuration in `session`.
 
 use axum::extract::rejection::BytesRejection;
 use axum::http::header::CONTENT_TYPE;
@@ -9,18 +9,18 @@ use multer::{Constraints, Multipart, SizeLimit, parse_boundary};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
-use super::reply::Refusal;
+use super::api_error::ApiError;
 
 /// The longest offer, in bytes.
 const MAX_SDP: usize = 64 << 10;
-/// The longest configuration of a session, in bytes: instructions and tools.
+/// The longest session configuration, in bytes: instructions and tools.
 const MAX_SESSION: usize = 1 << 20;
 /// The longest body.
 pub(super) const MAX_BODY: usize = MAX_SDP + MAX_SESSION + (4 << 10);
 /// The media type of offers and answers.
 pub(super) const MEDIA_TYPE: &str = "application/sdp";
 
-/// What a caller asks for.
+/// A parsed body.
 #[derive(Debug, PartialEq)]
 pub(super) struct Offer {
     /// The session description.
@@ -30,10 +30,10 @@ pub(super) struct Offer {
 }
 
 /// Reads the body of a call.
-pub(super) async fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Offer, Refusal> {
+pub(super) async fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Offer, ApiError> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let body = body.map_err(|rejection| {
-        Refusal::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
+        ApiError::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
     })?;
     let is = |wanted: &str| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(wanted));
     if is(MEDIA_TYPE) {
@@ -42,11 +42,11 @@ pub(super) async fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRej
         read_form(kind, body).await
     } else {
         let message = format!("send the offer as {MEDIA_TYPE}, or as multipart/form-data with `sdp` and `session`");
-        Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorBody::invalid(ErrorKind::InvalidOffer, message)))
+        Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorBody::invalid(ErrorKind::InvalidOffer, message)))
     }
 }
 
-async fn read_form(kind: &str, body: Bytes) -> Result<Offer, Refusal> {
+async fn read_form(kind: &str, body: Bytes) -> Result<Offer, ApiError> {
     let boundary = parse_boundary(kind).map_err(|error| bad(format!("the form has no boundary: {error}")))?;
     let limits = SizeLimit::new()
         .whole_stream(MAX_BODY as u64)
@@ -60,11 +60,11 @@ async fn read_form(kind: &str, body: Bytes) -> Result<Offer, Refusal> {
     while let Some(field) = form.next_field().await.map_err(unreadable)? {
         let name = field.name().unwrap_or("").to_owned();
         let bytes = field.bytes().await.map_err(unreadable)?;
-        let slot_is_taken = match name.as_str() {
+        let is_duplicate = match name.as_str() {
             "sdp" => sdp.replace(read_sdp(bytes)?).is_some(),
             _ => session.replace(read_session(&bytes)?).is_some(),
         };
-        if slot_is_taken {
+        if is_duplicate {
             return Err(bad(format!("the form has `{name}` twice")));
         }
     }
@@ -72,28 +72,28 @@ async fn read_form(kind: &str, body: Bytes) -> Result<Offer, Refusal> {
     Ok(Offer { sdp, session })
 }
 
-fn read_sdp(body: Bytes) -> Result<String, Refusal> {
+fn read_sdp(body: Bytes) -> Result<String, ApiError> {
     if body.len() > MAX_SDP {
         let message = format!("an offer holds at most {MAX_SDP} bytes, got {}", body.len());
         let body = ErrorBody::invalid(ErrorKind::TooLarge, message).at("sdp");
-        return Err(Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, body));
+        return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, body));
     }
     String::from_utf8(body.into()).map_err(|_| bad("the offer is not text".into()))
 }
 
-fn read_session(bytes: &[u8]) -> Result<Value, Refusal> {
+fn read_session(bytes: &[u8]) -> Result<Value, ApiError> {
     let refuse = |message: String| {
-        Refusal::new(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidValue, message).at("session"))
+        ApiError::new(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidValue, message).at("session"))
     };
     let session: Value =
         serde_json::from_slice(bytes).map_err(|error| refuse(format!("`session` is not JSON: {error}")))?;
     if session.is_object() { Ok(session) } else { Err(refuse("`session` is an object".into())) }
 }
 
-fn unreadable(error: multer::Error) -> Refusal {
+fn unreadable(error: multer::Error) -> ApiError {
     use multer::Error::{FieldSizeExceeded, StreamSizeExceeded, UnknownField};
     match error {
-        FieldSizeExceeded { .. } | StreamSizeExceeded { .. } => Refusal::new(
+        FieldSizeExceeded { .. } | StreamSizeExceeded { .. } => ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
             ErrorBody::invalid(ErrorKind::TooLarge, format!("the form is too large: {error}")),
         ),
@@ -102,8 +102,8 @@ fn unreadable(error: multer::Error) -> Refusal {
     }
 }
 
-fn bad(message: String) -> Refusal {
-    Refusal::new(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidOffer, message))
+fn bad(message: String) -> ApiError {
+    ApiError::new(StatusCode::BAD_REQUEST, ErrorBody::invalid(ErrorKind::InvalidOffer, message))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ fn headers(kind: &str) -> HeaderMap {
     headers
 }
 
-fn read(kind: &str, body: &[u8]) -> Result<Offer, Refusal> {
+fn read(kind: &str, body: &[u8]) -> Result<Offer, ApiError> {
     let body = Bytes::copy_from_slice(body);
     read_offer(&headers(kind), Ok(body)).now_or_never().expect("the body is here already")
 }
@@ -33,7 +33,7 @@ fn form(parts: &[(&str, &[u8])]) -> Vec<u8> {
 const FORM: &str = "multipart/form-data; boundary=fence";
 
 #[test]
-fn an_offer_is_read_as_it_is_and_from_a_form() {
+fn offers_are_read_plain_and_from_forms() {
     assert_eq!(read("application/sdp", b"v=0").unwrap(), Offer { sdp: "v=0".into(), session: None });
     assert_eq!(read("Application/SDP; charset=utf-8", b"v=0").unwrap().sdp, "v=0");
     let both = form(&[("session", br#"{"type":"realtime"}"#), ("sdp", b"v=0\r\n")]);
@@ -44,7 +44,7 @@ fn an_offer_is_read_as_it_is_and_from_a_form() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_by_field() {
+fn fields_that_are_too_long_are_refused() {
     let long = vec![b'x'; MAX_SDP + 1];
     for (kind, body) in [("application/sdp", long.clone()), (FORM, form(&[("sdp", &long)]))] {
         assert!(read(kind, &body).is_err());
@@ -73,12 +73,12 @@ fn fuzz_forms(count: usize, seed: u64) {
 }
 
 #[test]
-fn no_form_makes_the_reader_panic_or_grow() {
+fn mutated_forms_neither_panic_nor_grow() {
     fuzz_forms(10_000, 0x5eed);
 }
 
 #[test]
 #[ignore = "takes minutes: for the long suite"]
-fn none_of_a_million_forms_makes_the_reader_panic_or_grow() {
+fn a_million_forms_neither_panic_nor_grow() {
     fuzz_forms(1_000_000, 0xfeed);
 }

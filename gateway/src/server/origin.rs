@@ -1,40 +1,40 @@
-//! Which web pages may call: the server's own, those of the caller's own machine, and those on the list. Programs that are
-//! not browsers send no `Origin`, and are let in.
+//! Origins that may call: the server's own, loopback ones, and those in the settings. Programs that are not browsers send no
+//! `Origin` and are not checked.
 
 use std::net::IpAddr;
 
-use super::via::Via;
+use super::client_addr::ClientAddr;
 
-/// The pages that may call.
+/// The origins that may call.
 #[derive(Debug)]
 pub(super) struct Origins {
-    listed: Vec<String>,
-    /// Whether keys keep strangers out.
+    registration: Vec<String>,
+    /// Whether the server has API keys.
     keyed: bool,
 }
 
 impl Origins {
-    pub fn new(listed: &[String], keyed: bool) -> Self {
-        Self { listed: listed.iter().map(|origin| origin.to_ascii_lowercase()).collect(), keyed }
+    pub fn new(registration: &[String], keyed: bool) -> Self {
+        Self { registration: registration.iter().map(|origin| origin.to_ascii_lowercase()).collect(), keyed }
     }
 
-    /// Whether a page of `origin` may make the request that came by `via`.
-    pub fn allow(&self, origin: &str, via: &Via) -> bool {
+    /// Whether a page of `origin` may make a request of this client.
+    pub fn allow(&self, origin: &str, client_addr: &ClientAddr) -> bool {
         let origin = origin.to_ascii_lowercase();
-        if self.listed.iter().any(|listed| listed == "*" || *listed == origin) {
+        if self.registration.iter().any(|registration| registration == "*" || *registration == origin) {
             return true;
         }
         let Some((scheme, authority)) = origin.split_once("://") else { return false };
-        is_loopback(authority) || self.is_own(scheme, authority, via)
+        is_loopback(authority) || self.is_own(scheme, authority, client_addr)
     }
 
-    /// Whether it is the page that this server itself delivered. Without keys a host's name proves nothing: anybody can have
-    /// a name that resolves to this machine, and a page there would be as good as ours.
-    fn is_own(&self, scheme: &str, authority: &str, via: &Via) -> bool {
-        let same_host = via.host.as_ref().is_some_and(|host| host.eq_ignore_ascii_case(authority));
-        let same_scheme = via.scheme.is_none_or(|own| own == scheme);
-        let certain = self.keyed || host_name(authority).parse::<IpAddr>().is_ok();
-        same_host && same_scheme && certain
+    /// Whether the origin is this server's own. Without keys a host name proves nothing: anybody can have a name that resolves
+    /// to this machine (DNS rebinding).
+    fn is_own(&self, scheme: &str, authority: &str, client_addr: &ClientAddr) -> bool {
+        let same_host = client_addr.host.as_ref().is_some_and(|host| host.eq_ignore_ascii_case(authority));
+        let same_scheme = client_addr.scheme.is_none_or(|own| own == scheme);
+        let trusted = self.keyed || host_name(authority).parse::<IpAddr>().is_ok();
+        same_host && same_scheme && trusted
     }
 }
 
@@ -55,46 +55,46 @@ fn host_name(authority: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn via(scheme: Option<&'static str>, host: &str) -> Via {
-        Via { address: IpAddr::from([203, 0, 113, 7]), scheme, host: Some(host.into()) }
+    fn client_addr(scheme: Option<&'static str>, host: &str) -> ClientAddr {
+        ClientAddr { address: IpAddr::from([203, 0, 113, 7]), scheme, host: Some(host.into()) }
     }
 
     #[test]
-    fn the_servers_own_page_may_call() {
+    fn the_servers_own_origin_may_call() {
         let origins = Origins::new(&[], true);
-        assert!(origins.allow("https://voice.example", &via(Some("https"), "voice.example")));
-        assert!(origins.allow("https://Voice.example", &via(None, "voice.example")));
-        assert!(origins.allow("http://192.168.1.5:8080", &via(Some("http"), "192.168.1.5:8080")));
-        assert!(!origins.allow("http://voice.example", &via(Some("https"), "voice.example")));
-        assert!(!origins.allow("https://voice.example:444", &via(Some("https"), "voice.example")));
-        assert!(!origins.allow("https://evil.example", &via(Some("https"), "voice.example")));
-        assert!(!origins.allow("null", &via(None, "voice.example")));
+        assert!(origins.allow("https://voice.example", &client_addr(Some("https"), "voice.example")));
+        assert!(origins.allow("https://Voice.example", &client_addr(None, "voice.example")));
+        assert!(origins.allow("http://192.168.1.5:8080", &client_addr(Some("http"), "192.168.1.5:8080")));
+        assert!(!origins.allow("http://voice.example", &client_addr(Some("https"), "voice.example")));
+        assert!(!origins.allow("https://voice.example:444", &client_addr(Some("https"), "voice.example")));
+        assert!(!origins.allow("https://evil.example", &client_addr(Some("https"), "voice.example")));
+        assert!(!origins.allow("null", &client_addr(None, "voice.example")));
     }
 
     #[test]
-    fn pages_of_the_callers_own_machine_may_call() {
+    fn loopback_origins_may_call() {
         let origins = Origins::new(&[], false);
         for page in ["http://localhost:3000", "http://127.0.0.1:9090", "https://[::1]:8443", "http://localhost"] {
-            assert!(origins.allow(page, &via(Some("http"), "127.0.0.1:8080")), "{page}");
+            assert!(origins.allow(page, &client_addr(Some("http"), "127.0.0.1:8080")), "{page}");
         }
         for page in ["http://localhost.evil.example", "http://127.0.0.1.evil.example", "http://evil.example:80"] {
-            assert!(!origins.allow(page, &via(Some("http"), "127.0.0.1:8080")), "{page}");
+            assert!(!origins.allow(page, &client_addr(Some("http"), "127.0.0.1:8080")), "{page}");
         }
     }
 
     #[test]
-    fn without_keys_a_name_that_resolves_to_this_machine_is_not_its_own() {
-        let rebound = via(None, "evil.example:8080");
+    fn dns_rebinding_is_refused_without_keys() {
+        let rebound = client_addr(None, "evil.example:8080");
         assert!(!Origins::new(&[], false).allow("http://evil.example:8080", &rebound));
         assert!(Origins::new(&[], true).allow("http://evil.example:8080", &rebound));
         assert!(Origins::new(&["http://evil.example:8080".into()], false).allow("http://evil.example:8080", &rebound));
     }
 
     #[test]
-    fn listed_pages_may_call() {
+    fn listed_origins_may_call() {
         let origins = Origins::new(&["https://app.example".into()], false);
-        assert!(origins.allow("https://app.example", &via(None, "voice.example")));
-        assert!(!origins.allow("http://app.example", &via(None, "voice.example")));
-        assert!(Origins::new(&["*".into()], true).allow("null", &via(None, "voice.example")));
+        assert!(origins.allow("https://app.example", &client_addr(None, "voice.example")));
+        assert!(!origins.allow("http://app.example", &client_addr(None, "voice.example")));
+        assert!(Origins::new(&["*".into()], true).allow("null", &client_addr(None, "voice.example")));
     }
 }

@@ -4,7 +4,7 @@ use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 
-use super::reply::Refusal;
+use super::api_error::ApiError;
 
 /// Every file of `web/`: name and contents.
 static FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
@@ -19,7 +19,7 @@ pub(super) async fn file(Path(name): Path<String>) -> Response {
 
 fn serve(name: &str) -> Response {
     let Some((name, contents)) = FILES.iter().find(|(file, _)| *file == name) else {
-        return Refusal::not_found("there is no such file").into_response();
+        return ApiError::not_found("there is no such file").into_response();
     };
     let kind = match name.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
@@ -28,6 +28,6 @@ fn serve(name: &str) -> Response {
         Some("svg") => "image/svg+xml",
         _ => "text/plain; charset=utf-8",
     };
-    // A new binary brings a new page under the same names.
+    // A new binary has a new page under the same names.
     ([(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")], *contents).into_response()
 }

@@ -1,4 +1,4 @@
-//! New keys and a new certificate while calls go on.
+//! Reload: replaces keys and certificate while the server runs.
 
 use std::sync::{Arc, PoisonError};
 
@@ -9,13 +9,13 @@ use super::tls::{self, Certificates, TlsError};
 use crate::cli::lan;
 use crate::config::{Config, ConfigError};
 
-/// Why nothing was changed.
+/// Why a reload changed nothing.
 #[derive(Debug, Error)]
 pub enum ReloadError {
     /// The settings are refused.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The certificate is.
+    /// The certificate is refused.
     #[error(transparent)]
     Tls(#[from] TlsError),
     /// A server with keys cannot become one without, nor the other way round, and HTTPS stays what it is.
@@ -23,7 +23,7 @@ pub enum ReloadError {
     Restart(&'static str),
 }
 
-/// Exchanges a running server's keys and certificate.
+/// Replaces a running server's keys and certificate.
 #[derive(Debug, Clone)]
 pub struct Reloader {
     pub(super) app: Arc<App>,
@@ -31,7 +31,7 @@ pub struct Reloader {
 }
 
 impl Reloader {
-    /// Takes the keys and the certificate of `config`, or changes nothing. Calls that run go on; so do ephemeral keys.
+    /// Applies the keys and the certificate of `config`, or changes nothing. Running calls and ephemeral keys stay valid.
     pub fn reload(&self, config: &Config) -> Result<(), ReloadError> {
         config.check()?;
         let mut keys = self.app.keys.write().unwrap_or_else(PoisonError::into_inner);
@@ -39,7 +39,7 @@ impl Reloader {
             return Err(ReloadError::Restart("keys"));
         }
         match (&self.certificates, tls::certificate(&config.tls, lan::names)?) {
-            (Some(certificates), Some(certificate)) => certificates.exchange(certificate),
+            (Some(certificates), Some(certificate)) => certificates.replace(certificate),
             (None, None) => {}
             _ => return Err(ReloadError::Restart("HTTPS")),
         }

@@ -1,4 +1,4 @@
-//! HTTPS: a certificate of one's own, or one made at start for development.
+//! HTTPS: a certificate from files, or a self-signed one made at start for development.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::config::Tls;
 
-/// Why there is no HTTPS.
+/// Why a certificate cannot be used.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A file that cannot be read, or holds something else.
@@ -27,10 +27,10 @@ pub enum TlsError {
         /// Why it is not.
         error: pem::Error,
     },
-    /// A certificate and a key that do not go together, or that cannot be used.
+    /// Certificate and key do not match, or cannot be used.
     #[error("the certificate cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
-    /// No certificate could be made.
+    /// A development certificate could not be made.
     #[error("no certificate could be made: {0}")]
     Making(#[from] rcgen::Error),
 }
@@ -50,31 +50,31 @@ impl std::fmt::Debug for Certificate {
     }
 }
 
-/// A new certificate for these names and addresses, signed by itself.
+/// Makes a self-signed certificate for these names and addresses.
 pub fn development_certificate(names: Vec<String>) -> Result<Certificate, TlsError> {
     let made = rcgen::generate_simple_self_signed(names)?;
     Ok(Certificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
 }
 
-/// The certificate in use; it can be exchanged while connections go on.
+/// The certificate in use, which a reload replaces.
 #[derive(Debug)]
 pub(super) struct Certificates(RwLock<Arc<CertifiedKey>>);
 
 impl Certificates {
-    /// Uses another from the next connection on.
-    pub fn exchange(&self, other: Arc<CertifiedKey>) {
+    /// Uses another certificate from the next connection on.
+    pub fn replace(&self, other: Arc<CertifiedKey>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = other;
     }
 }
 
 impl ResolvesServerCert for Certificates {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // It is replaced whole, so nothing is ever half done.
+        // It is replaced whole, so a panic leaves nothing half done.
         Some(self.0.read().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 
-/// The certificate that the settings name, if there is to be HTTPS. `names` are what a development certificate is for.
+/// The certificate of the settings; `None` for plain HTTP. `names` are those of a development certificate.
 pub(super) fn certificate(
     tls: &Tls,
     names: impl FnOnce() -> Vec<String>,
@@ -104,7 +104,7 @@ pub(super) fn certificate(
     Ok(Some(Arc::new(CertifiedKey::from_der(chain, key, &ring::default_provider())?)))
 }
 
-/// What makes connections into HTTPS with this certificate, and where the certificate can be exchanged.
+/// The TLS acceptor for a certificate, and the handle that replaces it.
 pub(super) fn acceptor(certificate: Arc<CertifiedKey>) -> Result<(TlsAcceptor, Arc<Certificates>), TlsError> {
     let certificates = Arc::new(Certificates(RwLock::new(certificate)));
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))

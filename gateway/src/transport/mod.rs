@@ -1,4 +1,4 @@
-//! How bytes come and go. A transport knows nothing of speech.
+//! Transports: they move bytes and know nothing of turns.
 
 pub mod sideband;
 pub mod webrtc;

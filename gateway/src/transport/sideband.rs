@@ -1,10 +1,10 @@
-//! More clients of one call: each hears its events and may send some, beside the caller's own data channel.
+//! Sideband connections: more clients of one call, which receive its events and may send some.
 //!
-//! A server that wants to steer a call which a browser makes attaches to it by the call's id. Whoever attaches late first
-//! hears how the session stands. Its leaving changes nothing for the call; the call's end ends them all.
+//! A server that controls a browser's call attaches to it by the call's id. A client that attaches late first receives the
+//! newest `session.created` and `session.updated`. When a client leaves, the call goes on; the call's end ends all of them.
 //!
 //! Bounds: [`MAX_ATTACHED`] clients a call; one that leaves [`EVENTS`] events unread is detached; what a client sends waits
-//! while the call does not listen.
+//! while the call accepts no input.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -30,7 +30,7 @@ pub enum AttachError {
     Ended,
 }
 
-/// Where clients attach to a call. Clones are of the same call.
+/// Attaches clients to a call. Clones are for the same call.
 #[derive(Debug, Clone)]
 pub struct Sidebands {
     commands: mpsc::WeakSender<String>,
@@ -40,7 +40,7 @@ pub struct Sidebands {
 #[derive(Debug, Default)]
 struct State {
     attached: Vec<mpsc::Sender<Arc<str>>>,
-    /// The newest events that tell how the session stands.
+    /// The newest `session.created` and `session.updated`.
     created: Option<Arc<str>>,
     updated: Option<Arc<str>>,
     ended: bool,
@@ -61,7 +61,7 @@ pub struct Sideband {
     pub commands: mpsc::Sender<String>,
 }
 
-/// The three ends of the sidebands of a new call: where to attach, where to publish, and what the clients send.
+/// The sidebands of a new call: where to attach, where to publish, and what the clients send.
 pub(super) fn sidebands() -> (Sidebands, Publisher, Commands) {
     let (commands, receiver) = mpsc::channel(COMMANDS);
     let state = Arc::<Mutex<State>>::default();
@@ -89,7 +89,7 @@ impl Commands {
 }
 
 impl Sidebands {
-    /// Another client.
+    /// Attaches a client.
     pub fn attach(&self) -> Result<Sideband, AttachError> {
         let commands = self.commands.upgrade().ok_or(AttachError::Ended)?;
         let mut state = lock(&self.state);
@@ -109,7 +109,7 @@ impl Sidebands {
         Ok(Sideband { events, commands })
     }
 
-    /// How many clients are attached.
+    /// Number of attached clients.
     pub fn attached(&self) -> usize {
         lock(&self.state).attached.iter().filter(|client| !client.is_closed()).count()
     }
@@ -126,8 +126,8 @@ impl Publisher {
         let mut state = lock(&self.state);
         let named = serde_json::from_str::<Named<'_>>(event);
         let name = named.as_ref().map_or("", |named| &*named.name);
-        let tells = matches!(name, "session.created" | "session.updated");
-        if !tells && state.attached.is_empty() {
+        let is_state = matches!(name, "session.created" | "session.updated");
+        if !is_state && state.attached.is_empty() {
             return;
         }
         let event: Arc<str> = event.into();
@@ -139,7 +139,7 @@ impl Publisher {
         state.attached.retain(|client| match client.try_send(event.clone()) {
             Ok(()) => true,
             Err(TrySendError::Full(_)) => {
-                tracing::info!("detached a sideband client that does not read");
+                tracing::info!("detached a sideband client that reads too slowly");
                 false
             }
             Err(TrySendError::Closed(_)) => false,
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_attaches_late_hears_how_the_session_stands() {
+    fn late_clients_receive_the_session_first() {
         let (sidebands, publisher, _commands) = sidebands();
         publisher.publish(CREATED);
         publisher.publish(r#"{"type":"response.created"}"#);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn only_so_many_attach_and_a_place_is_free_again_when_one_leaves() {
+    fn attached_clients_are_limited() {
         let (sidebands, _publisher, _commands) = sidebands();
         let mut clients: Vec<_> = (0..MAX_ATTACHED).map(|_| sidebands.attach().unwrap()).collect();
         assert_eq!(sidebands.attach().unwrap_err(), AttachError::Full);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_does_not_read_is_detached_and_the_others_miss_nothing() {
+    fn a_stalled_client_is_detached_alone() {
         let (sidebands, publisher, _commands) = sidebands();
         let (mut slow, mut quick) = (sidebands.attach().unwrap(), sidebands.attach().unwrap());
         for event in 0..=EVENTS {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_clients_send_reaches_the_call_and_their_leaving_does_not_end_it() {
+    async fn clients_send_events_and_leave_freely() {
         let (sidebands, publisher, mut commands) = sidebands();
         let (first, second) = (sidebands.attach().unwrap(), sidebands.attach().unwrap());
         first.commands.send("one".into()).await.unwrap();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_end_ends_them_all() {
+    fn the_end_of_the_call_detaches_clients() {
         let (sidebands, publisher, commands) = sidebands();
         let mut client = sidebands.attach().unwrap();
         drop((publisher, commands));

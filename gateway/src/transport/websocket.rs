@@ -1,7 +1,7 @@
-//! One call over a websocket: events as text messages both ways, sound inside of them or, as an extension, beside them as
-//! Opus. Sound goes out as soon as it is made; the client plays it at its own pace and says what was heard.
+//! One call over a websocket: events as text messages both ways; audio inside of them or, as an extension, as binary Opus
+//! messages. Audio goes out unpaced; the client plays it and says what was heard.
 
-mod voice;
+mod response_encoder;
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -17,159 +17,164 @@ use repartee_realtime::Delivery;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::call::{Heard, Line, LineError, Outgoing};
-use voice::Voice;
+use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
+use response_encoder::ResponseEncoder;
 
 /// The largest message that is taken, in bytes. A larger one is an error, and the connection lives on.
 pub const MAX_MESSAGE: usize = 15 << 20;
-/// The largest message that is read at all, in bytes. A larger one is an error and ends the connection, because skipping
-/// what was not read would let a caller keep us busy for nothing.
+/// The largest message that is read at all, in bytes. A larger one is an error and ends the connection: skipping it would
+/// be unbounded work.
 pub const MAX_READ: usize = 2 * MAX_MESSAGE;
 /// Events that may wait for the socket.
 const QUEUE: usize = 32;
-/// How long a farewell may take.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long the closing handshake may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How patient a line is.
+/// Timeouts of a websocket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// A socket that takes nothing for so long is closed.
+pub struct Timeouts {
+    /// A socket that accepts nothing for so long is closed.
     pub stalled_after: Duration,
-    /// A caller who is silent for so long is asked for a sign of life, and is gone if there is none for as long again.
+    /// A caller that sends nothing for so long is pinged, and is gone if it sends nothing for as long again.
     pub ping_every: Duration,
 }
 
-impl Default for Limits {
+impl Default for Timeouts {
     fn default() -> Self {
         Self { stalled_after: Duration::from_secs(10), ping_every: Duration::from_secs(20) }
     }
 }
 
-/// The call's end of a websocket whose messages come from `R`.
+/// The transport of a call over a websocket whose messages come from `R`.
 #[derive(Debug)]
-pub struct WebSocketLine<R> {
+pub struct WebSocketTransport<R> {
     incoming: R,
-    outlet: mpsc::Sender<Outgoing>,
+    outbound: mpsc::Sender<OutboundMessage>,
     model_rate: u32,
     ping_every: Duration,
-    /// When the caller was last heard of, or asked for a sign of life.
-    sign: Instant,
-    /// Whether a sign of life is awaited.
-    asked: bool,
-    /// Answers that are sounding.
-    voices: HashMap<ResponseId, Voice>,
-    /// Packets that the call has not taken yet.
+    /// When the last message came, or the last ping was sent.
+    last_activity: Instant,
+    /// Whether a pong is awaited.
+    pinged: bool,
+    /// Encoders of the responses that have audio.
+    encoders: HashMap<ResponseId, ResponseEncoder>,
+    /// Opus packets that the call has not taken yet.
     packets: Vec<Bytes>,
 }
 
-/// A line over `socket` for a model that speaks at `model_rate`, and the task that writes: spawn it. It ends when the line is
-/// gone and all was written, when the socket breaks, or when the socket takes nothing for [`Limits::stalled_after`].
+/// The transport over `socket` for a model with the output rate `model_rate`, and the writing task: spawn it. It ends when the
+/// transport is dropped and all was written, when the socket breaks, or when the socket accepts nothing for [`Timeouts::stalled_after`].
 pub fn open(
     socket: WebSocket,
     model_rate: u32,
-    limits: Limits,
-) -> (WebSocketLine<impl Stream<Item = Result<Message, axum::Error>> + Unpin + Send>, impl Future<Output = ()> + Send) {
+    timeouts: Timeouts,
+) -> (
+    WebSocketTransport<impl Stream<Item = Result<Message, axum::Error>> + Unpin + Send>,
+    impl Future<Output = ()> + Send,
+) {
     let (sink, incoming) = socket.split();
-    WebSocketLine::new(incoming, sink, model_rate, limits)
+    WebSocketTransport::new(incoming, sink, model_rate, timeouts)
 }
 
-impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketLine<R> {
-    fn new<S>(incoming: R, sink: S, model_rate: u32, limits: Limits) -> (Self, impl Future<Output = ()> + Send)
+impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTransport<R> {
+    fn new<S>(incoming: R, sink: S, model_rate: u32, timeouts: Timeouts) -> (Self, impl Future<Output = ()> + Send)
     where
         S: Sink<Message, Error = axum::Error> + Unpin + Send,
     {
-        let (outlet, queue) = mpsc::channel(QUEUE);
-        let line = Self {
+        let (outbound, queue) = mpsc::channel(QUEUE);
+        let transport = Self {
             incoming,
-            outlet,
+            outbound,
             model_rate,
-            ping_every: limits.ping_every,
-            sign: Instant::now(),
-            asked: false,
-            voices: HashMap::new(),
+            ping_every: timeouts.ping_every,
+            last_activity: Instant::now(),
+            pinged: false,
+            encoders: HashMap::new(),
             packets: Vec::new(),
         };
-        (line, write(sink, queue, limits.stalled_after))
+        (transport, write(sink, queue, timeouts.stalled_after))
     }
 
-    /// What a message is; `None` if it only shows that the caller is there.
-    fn read(&mut self, message: Option<Result<Message, axum::Error>>) -> Option<Heard> {
-        (self.sign, self.asked) = (Instant::now(), false);
+    /// The event of a message; `None` for pings and pongs.
+    fn read(&mut self, message: Option<Result<Message, axum::Error>>) -> Option<TransportEvent> {
+        (self.last_activity, self.pinged) = (Instant::now(), false);
         match message {
-            Some(Ok(Message::Text(text))) if text.len() > MAX_MESSAGE => Some(Heard::Refused(too_large(text.len()))),
-            Some(Ok(Message::Binary(packet))) if packet.len() > MAX_MESSAGE => {
-                Some(Heard::Refused(too_large(packet.len())))
+            Some(Ok(Message::Text(text))) if text.len() > MAX_MESSAGE => {
+                Some(TransportEvent::Invalid(too_large(text.len())))
             }
-            Some(Ok(Message::Text(text))) => Some(Heard::Event(text.as_str().to_owned())),
-            Some(Ok(Message::Binary(packet))) => Some(Heard::Packet(packet)),
+            Some(Ok(Message::Binary(packet))) if packet.len() > MAX_MESSAGE => {
+                Some(TransportEvent::Invalid(too_large(packet.len())))
+            }
+            Some(Ok(Message::Text(text))) => Some(TransportEvent::Event(text.as_str().to_owned())),
+            Some(Ok(Message::Binary(packet))) => Some(TransportEvent::OpusPacket(packet)),
             // Pings are answered by the library.
             Some(Ok(Message::Ping(_) | Message::Pong(_))) => None,
             Some(Err(error)) if is_overflow(&error) => {
                 let message = format!("a message holds at most {MAX_MESSAGE} bytes, and this one is too large to skip");
-                Some(Heard::Overflow(ErrorBody::invalid(ErrorKind::TooLarge, message)))
+                Some(TransportEvent::TooLarge(ErrorBody::invalid(ErrorKind::TooLarge, message)))
             }
-            Some(Ok(Message::Close(_)) | Err(_)) | None => Some(Heard::Closed),
+            Some(Ok(Message::Close(_)) | Err(_)) | None => Some(TransportEvent::Closed),
         }
     }
 }
 
-impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Line for WebSocketLine<R> {
+impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport for WebSocketTransport<R> {
     const DELIVERY: Delivery = Delivery::Unpaced;
 
-    async fn next(&mut self, listen: bool) -> Heard {
-        if !listen {
+    async fn next(&mut self, accept_input: bool) -> TransportEvent {
+        if !accept_input {
             return std::future::pending().await;
         }
         loop {
             tokio::select! {
-                // What has come is read before anybody is declared gone.
+                // A message that is here already counts before a timeout.
                 biased;
                 message = self.incoming.next() => {
-                    if let Some(heard) = self.read(message) {
-                        return heard;
+                    if let Some(event) = self.read(message) {
+                        return event;
                     }
                 }
-                () = sleep_until(self.sign + self.ping_every) => {
-                    if self.asked {
-                        tracing::info!(ping_every = ?self.ping_every, "a caller gives no sign of life");
-                        return Heard::Closed;
+                () = sleep_until(self.last_activity + self.ping_every) => {
+                    if self.pinged {
+                        tracing::info!(ping_every = ?self.ping_every, "the caller does not answer pings");
+                        return TransportEvent::Closed;
                     }
-                    (self.sign, self.asked) = (Instant::now(), true);
-                    // Without room the socket is stuck, which is the writer's to judge.
-                    let _ = self.outlet.try_send(Outgoing::Ping);
+                    (self.last_activity, self.pinged) = (Instant::now(), true);
+                    // Without room the socket is stalled, which the writer sees.
+                    let _ = self.outbound.try_send(OutboundMessage::Ping);
                 }
             }
         }
     }
 
-    fn outlet(&self) -> mpsc::Sender<Outgoing> {
-        self.outlet.clone()
+    fn outbound(&self) -> mpsc::Sender<OutboundMessage> {
+        self.outbound.clone()
     }
 
-    fn begin(&mut self, response: ResponseId, format: AudioFormat) -> Result<(), LineError> {
-        self.voices.insert(response, Voice::new(self.model_rate, format)?);
+    fn begin_audio(&mut self, response: ResponseId, format: AudioFormat) -> Result<(), TransportError> {
+        self.encoders.insert(response, ResponseEncoder::new(self.model_rate, format)?);
         Ok(())
     }
 
-    fn speak(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, LineError> {
-        match self.voices.get_mut(&response) {
-            Some(voice) => voice.write(samples, &mut self.packets),
+    fn push_audio(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, TransportError> {
+        match self.encoders.get_mut(&response) {
+            Some(encoder) => encoder.encode(samples, &mut self.packets),
             None => Ok(Vec::new()),
         }
     }
 
-    fn speech_end(&mut self, response: ResponseId) -> Result<Vec<u8>, LineError> {
-        match self.voices.remove(&response) {
-            Some(voice) => voice.end(&mut self.packets),
+    fn end_audio(&mut self, response: ResponseId) -> Result<Vec<u8>, TransportError> {
+        match self.encoders.remove(&response) {
+            Some(encoder) => encoder.finish(&mut self.packets),
             None => Ok(Vec::new()),
         }
     }
 
-    fn packets(&mut self) -> Vec<Bytes> {
+    fn take_packets(&mut self) -> Vec<Bytes> {
         std::mem::take(&mut self.packets)
     }
 
-    fn clear(&mut self) {}
+    fn clear_audio(&mut self) {}
 
     fn has_room(&self) -> bool {
         true
@@ -192,27 +197,29 @@ fn is_overflow(error: &axum::Error) -> bool {
     source.is_some_and(|source| source.to_string().starts_with("Space limit exceeded"))
 }
 
-/// Writes what the queue brings.
-async fn write<S>(mut sink: S, mut queue: mpsc::Receiver<Outgoing>, stalled_after: Duration)
+/// Writes the messages of the queue to the socket.
+async fn write<S>(mut sink: S, mut queue: mpsc::Receiver<OutboundMessage>, stalled_after: Duration)
 where
     S: Sink<Message, Error = axum::Error> + Unpin + Send,
 {
     while let Some(outgoing) = queue.recv().await {
         let (message, last) = match outgoing {
-            Outgoing::Event(text) => (Message::Text(text.into()), false),
-            Outgoing::Packet(packet) => (Message::Binary(packet), false),
-            Outgoing::Ping => (Message::Ping(Bytes::new()), false),
-            Outgoing::Close(code, reason) => (Message::Close(Some(CloseFrame { code, reason: reason.into() })), true),
+            OutboundMessage::Event(text) => (Message::Text(text.into()), false),
+            OutboundMessage::OpusPacket(packet) => (Message::Binary(packet), false),
+            OutboundMessage::Ping => (Message::Ping(Bytes::new()), false),
+            OutboundMessage::Close(code, reason) => {
+                (Message::Close(Some(CloseFrame { code, reason: reason.into() })), true)
+            }
         };
         match timeout(stalled_after, sink.send(message)).await {
             Ok(Ok(())) if !last => {}
             Ok(Ok(())) => return,
-            Ok(Err(error)) => return tracing::debug!(%error, "the socket broke"),
-            Err(_) => return tracing::info!(?stalled_after, "closed a caller that takes nothing"),
+            Ok(Err(error)) => return tracing::debug!(%error, "the socket failed"),
+            Err(_) => return tracing::info!(?stalled_after, "closed a stalled socket"),
         }
     }
     // The caller may be gone already.
-    let _ = timeout(FAREWELL, sink.close()).await;
+    let _ = timeout(CLOSE_TIMEOUT, sink.close()).await;
 }
 
 #[cfg(test)]

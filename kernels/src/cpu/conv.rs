@@ -164,20 +164,18 @@ pub fn transposed(
     (out, results)
 }
 
-/// Convolution of pictures `[height][width][channels]` by 3 x 3 taps, stride 2, padding 1; `weight.k` is
+/// Convolution of pictures `[height][width][channels]` by 3 x 3 taps with padding 1; `weight.k` is
 /// `3 * 3 * channels`, rows of taps outermost.
-#[allow(clippy::too_many_arguments)]
 pub fn conv2d(
     level: Level,
     x: &[f32],
-    images: usize,
-    height: usize,
-    width: usize,
+    (images, height, width): (usize, usize, usize),
     channels: usize,
     weight: &Packed,
+    stride: usize,
     bias: &[f32],
 ) -> Vec<f32> {
-    let (out_height, out_width) = (height.div_ceil(2), width.div_ceil(2));
+    let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
     let columns = weight.columns;
     let mut out = vec![0.0; images * out_height * out_width * columns];
     // A frame of zeros makes every window whole; its rows of taps are then three stretches.
@@ -192,8 +190,8 @@ pub fn conv2d(
         for y in 0..out_height {
             let rows = Rows {
                 data: &padded,
-                first: 2 * y * padded_width * channels,
-                step: 2 * channels,
+                first: stride * y * padded_width * channels,
+                step: stride * channels,
                 count: out_width,
                 taps: 3,
                 length: 3 * channels,

@@ -7,7 +7,9 @@
 //! A row need not be contiguous: it is `taps` stretches of `length` numbers that lie `stride` apart. With one tap this
 //! is a linear layer; with several, over a stream `[time, channels]`, a (dilated) convolution without any copying.
 
-use super::simd::{Lanes, Level, Pair, Plain, Wide};
+use super::simd::{Kind, Lanes, Level, Plain};
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
+use super::simd::{Pair, Wide};
 
 /// Output columns in a panel.
 pub const LANES: usize = 16;
@@ -15,10 +17,10 @@ pub const LANES: usize = 16;
 /// A weight `[columns, k]`, packed for [`multiply`].
 #[derive(Debug, Clone)]
 pub struct Packed {
-    /// Output columns.
-    pub columns: usize,
-    /// Numbers that make one output.
-    pub k: usize,
+    /// Output columns. Not public: [`multiply`] relies on the panels having as many.
+    pub(super) columns: usize,
+    /// Numbers that make one output. Not public either.
+    pub(super) k: usize,
     panels: Panels,
 }
 
@@ -47,7 +49,8 @@ impl Packed {
 }
 
 fn pack<N: Copy + Default>(columns: usize, k: usize, at: impl Fn(usize, usize) -> N) -> Vec<N> {
-    let mut panels = vec![N::default(); columns.div_ceil(LANES) * k * LANES];
+    let size = columns.div_ceil(LANES).checked_mul(k).and_then(|n| n.checked_mul(LANES));
+    let mut panels = vec![N::default(); size.expect("a weight's size is a number")];
     for column in 0..columns {
         let panel = &mut panels[column / LANES * k * LANES..][..k * LANES];
         for i in 0..k {
@@ -69,6 +72,7 @@ trait Number: Copy {
 impl Number for f32 {
     #[inline(always)]
     unsafe fn load<L: Lanes>(from: *const Self) -> L {
+        // SAFETY: the caller answers for what `Lanes::load` asks.
         unsafe { L::load(from) }
     }
 }
@@ -76,6 +80,7 @@ impl Number for f32 {
 impl Number for u16 {
     #[inline(always)]
     unsafe fn load<L: Lanes>(from: *const Self) -> L {
+        // SAFETY: the caller answers for what `Lanes::load_bf16` asks.
         unsafe { L::load_bf16(from) }
     }
 }
@@ -105,6 +110,13 @@ impl<'a> Rows<'a> {
         let count = data.len().checked_div(k).unwrap_or(0);
         Self { data, first: 0, step: k, count, taps: 1, length: k, stride: 0 }
     }
+
+    /// One past the last number that a row reaches, if that is a number at all. There is at least one row.
+    fn end(&self) -> Option<usize> {
+        let rows = (self.count - 1).checked_mul(self.step)?;
+        let taps = (self.taps.max(1) - 1).checked_mul(self.stride)?;
+        self.first.checked_add(rows)?.checked_add(taps)?.checked_add(self.length)
+    }
 }
 
 /// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`; `out` is `[x.count, weight.columns]`.
@@ -113,10 +125,9 @@ pub fn multiply(level: Level, x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>
         return;
     }
     // The kernels read and write through raw pointers: these bounds are what they rely on.
-    assert_eq!(x.taps * x.length, weight.k, "row length and weight differ");
-    let last = x.first + (x.count - 1) * x.step + (x.taps.max(1) - 1) * x.stride + x.length;
-    assert!(last <= x.data.len(), "rows reach beyond their data");
-    assert_eq!(out.len(), x.count * weight.columns, "output has the wrong size");
+    assert_eq!(x.taps.checked_mul(x.length), Some(weight.k), "row length and weight differ");
+    assert!(x.end().is_some_and(|end| end <= x.data.len()), "rows reach beyond their data");
+    assert_eq!(Some(out.len()), x.count.checked_mul(weight.columns), "output has the wrong size");
     assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
     let task = Task { x, columns: weight.columns, k: weight.k, panels: weight.panel_count(), bias };
     match &weight.panels {
@@ -136,23 +147,33 @@ struct Task<'a> {
 }
 
 fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[N], out: &mut [f32]) {
+    /// # Safety
+    /// The processor has AVX-512; the bounds that [`multiply`] asserts hold.
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
     unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[N], out: &mut [f32]) {
         // 32 registers: 16 sums, and numbers of the weight.
+        // SAFETY: the caller answers for it.
         unsafe { tiles::<Wide, N, 2, 4, 4, 8, 8, 8>(task, weight, out) }
     }
+    /// # Safety
+    /// The processor has AVX2 and fused multiply-add; the bounds that [`multiply`] asserts hold.
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx2,fma")]
     unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[N], out: &mut [f32]) {
         // 16 registers, two for each sum.
+        // SAFETY: the caller answers for it.
         unsafe { tiles::<Pair, N, 0, 1, 1, 2, 4, 6>(task, weight, out) }
     }
-    match level {
-        // SAFETY: `Level::detect` asked the processor; `multiply` checked the bounds.
-        Level::Avx512 => unsafe { avx512(task, weight, out) },
-        // SAFETY: as above.
-        Level::Avx2 => unsafe { avx2(task, weight, out) },
+    match level.kind() {
         // SAFETY: no special instruction; `multiply` checked the bounds.
-        Level::Baseline => unsafe { tiles::<Plain, N, 0, 1, 1, 2, 4, 2>(task, weight, out) },
+        Kind::Baseline => unsafe { tiles::<Plain, N, 0, 1, 1, 2, 4, 2>(task, weight, out) },
+        // SAFETY: a `Level` of this kind exists only where the processor has these instructions; `multiply` checked the bounds.
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        Kind::Avx2 => unsafe { avx2(task, weight, out) },
+        // SAFETY: as above.
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        Kind::Avx512 => unsafe { avx512(task, weight, out) },
     }
 }
 
@@ -186,6 +207,7 @@ unsafe fn tiles<
     let mut first = 0;
     while first < count {
         let end = count.min(first + ROW_BLOCK);
+        // SAFETY: the caller's promises, and `end <= count`.
         unsafe {
             match end - first {
                 1 => panels::<L, N, 1, P1>(task, weight, out, first, end),
@@ -213,6 +235,7 @@ unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize>(
     end: usize,
 ) {
     let mut panel = 0;
+    // SAFETY: the caller's promises, and as many panels are left as each call takes.
     unsafe {
         while task.panels - panel >= P {
             rows::<L, N, R, P>(task, weight, out, (first, end), panel);
@@ -238,6 +261,7 @@ unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize>(
     panel: usize,
 ) {
     let mut row = first;
+    // SAFETY: the caller's promises, and as many rows are left as each call takes.
     unsafe {
         while end - row >= R {
             tile::<L, N, R, P>(task, weight, out, row, panel);
@@ -267,6 +291,9 @@ unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize>(
     panel: usize,
 ) {
     let Task { x, columns, k, bias, .. } = task;
+    // SAFETY: `panel + P` panels of `k * LANES` numbers lie in `weight`, which is how `Packed` was made, and the loops read
+    // `taps * length = k` times `LANES` of each. Row `row + R - 1` is one of `x`, whose last number lies in `x.data`. Its columns lie
+    // in `out`, which has `columns` for each row; a whole panel is stored only where so many columns are left. `bias` has `columns`.
     unsafe {
         let mut sums = [[L::zero(); P]; R];
         let panel_size = k * LANES;
@@ -302,79 +329,6 @@ unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize>(
                 for (lane, &value) in lanes.iter().take(width).enumerate() {
                     *to.add(lane) = value + bias.map_or(0.0, |b| *b.get_unchecked(column + lane));
                 }
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn numbers(n: usize, seed: u64) -> Vec<f32> {
-        (0..n).map(|i| crate::random::uniform(seed, i as u64, 0, 0) * 2.0 - 1.0).collect()
-    }
-
-    fn naive(x: &[f32], rows: usize, k: usize, w: &[f32], columns: usize) -> Vec<f64> {
-        let mut out = vec![0.0; rows * columns];
-        for r in 0..rows {
-            for c in 0..columns {
-                out[r * columns + c] = (0..k).map(|i| f64::from(x[r * k + i]) * f64::from(w[c * k + i])).sum();
-            }
-        }
-        out
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn equals_the_plain_sum(rows in 1usize..12, k in 1usize..70, columns in 1usize..150, seed in 0u64..1000) {
-            let (x, w) = (numbers(rows * k, seed), numbers(columns * k, seed + 1));
-            let packed = Packed::new(columns, k, |c, i| w[c * k + i]);
-            let mut out = vec![0.0; rows * columns];
-            for level in [Level::Baseline, Level::Avx2, Level::Avx512] {
-                multiply(level.min(Level::detect()), Rows::dense(&x, k), &packed, None, &mut out);
-                for (a, b) in out.iter().zip(naive(&x, rows, k, &w, columns)) {
-                    prop_assert!((f64::from(*a) - b).abs() < 1e-4, "{a} {b}");
-                }
-            }
-        }
-
-        #[test]
-        fn bfloat16_gives_the_same_bits_as_its_widened_numbers(rows in 1usize..12, columns in 1usize..150, seed in 0u64..1000) {
-            let k = 29;
-            let (x, w) = (numbers(rows * k, seed), numbers(columns * k, seed + 1));
-            let bits = |c: usize, i: usize| (w[c * k + i].to_bits() >> 16) as u16;
-            let wide = Packed::new(columns, k, |c, i| f32::from_bits(u32::from(bits(c, i)) << 16));
-            let narrow = Packed::new_bf16(columns, k, bits);
-            for level in [Level::Baseline, Level::Avx2, Level::Avx512] {
-                let level = level.min(Level::detect());
-                let (mut a, mut b) = (vec![0.0; rows * columns], vec![0.0; rows * columns]);
-                multiply(level, Rows::dense(&x, k), &wide, None, &mut a);
-                multiply(level, Rows::dense(&x, k), &narrow, None, &mut b);
-                prop_assert_eq!(a, b);
-            }
-        }
-
-        #[test]
-        fn a_row_does_not_depend_on_the_rows_beside_it(rows in 1usize..=128, columns in 1usize..200, seed in 0u64..1000) {
-            let k = 37;
-            let (x, w, bias) = (numbers(rows * k, seed), numbers(columns * k, seed + 1), numbers(columns, seed + 2));
-            let packed = Packed::new(columns, k, |c, i| w[c * k + i]);
-            let mut whole = vec![0.0; rows * columns];
-            multiply(Level::detect(), Rows::dense(&x, k), &packed, Some(&bias), &mut whole);
-            let mut from = 0;
-            let mut cut = seed as usize;
-            while from < rows {
-                cut = (cut * 31 + 7) % 9;
-                let n = (cut + 1).min(rows - from);
-                let mut part = vec![0.0; n * columns];
-                let stretch = &x[from * k..(from + n) * k];
-                multiply(Level::detect(), Rows::dense(stretch, k), &packed, Some(&bias), &mut part);
-                prop_assert_eq!(&part[..], &whole[from * columns..(from + n) * columns]);
-                from += n;
             }
         }
     }

@@ -38,6 +38,11 @@ impl Default for Cpu {
 }
 
 impl Cpu {
+    /// With the vector instructions of `level`; the default has the best of the machine.
+    pub fn with_level(level: Level) -> Self {
+        Self { level }
+    }
+
     /// The vector instructions in use.
     pub fn level(&self) -> Level {
         self.level
@@ -310,10 +315,12 @@ impl Ops for Cpu {
     }
 
     fn conv2d(&self, x: &Tensor, images: usize, height: usize, width: usize, weight: &Weight, bias: &Weight) -> Tensor {
-        let weight = weight.packed();
+        let Weight::Conv2d { packed, stride } = weight else {
+            panic!("not a convolution over two axes: {}", weight.kind())
+        };
         let bias = bias.vector();
-        let data = conv::conv2d(self.level, &x.data, images, height, width, x.columns, weight, bias);
-        Tensor::new(data, weight.columns)
+        let data = conv::conv2d(self.level, &x.data, (images, height, width), x.columns, packed, *stride, bias);
+        Tensor::new(data, packed.columns)
     }
 
     fn reshape(&self, x: Tensor, columns: usize) -> Tensor {

@@ -8,7 +8,7 @@ use crate::ops::{DType, KernelError, Layout, RawTensor};
 pub enum Weight {
     /// [`Layout::Vector`]
     Vector(Vec<f32>),
-    /// [`Layout::Linear`] and [`Layout::Conv2d`]
+    /// [`Layout::Linear`]
     Linear(Packed),
     /// [`Layout::Table`]
     Table {
@@ -35,6 +35,13 @@ pub enum Weight {
         /// Output rows for each input row.
         stride: usize,
     },
+    /// [`Layout::Conv2d`]
+    Conv2d {
+        /// Rows of taps outermost in `k`, then taps, then channels.
+        packed: Packed,
+        /// Distance between outputs.
+        stride: usize,
+    },
 }
 
 impl Weight {
@@ -49,7 +56,7 @@ impl Weight {
             Layout::Vector => 1,
             Layout::Linear | Layout::Table | Layout::Experts { .. } => 2,
             Layout::Conv1d { .. } | Layout::Depthwise | Layout::ConvTranspose1d { .. } => 3,
-            Layout::Conv2d => 4,
+            Layout::Conv2d { .. } => 4,
         };
         for part in parts {
             if part.shape.len() != rank || part.shape.contains(&0) || part.shape[1..] != first.shape[1..] {
@@ -111,13 +118,14 @@ impl Weight {
                 });
                 Self::ConvTranspose1d { packed, stride }
             }
-            Layout::Conv2d => {
+            Layout::Conv2d { stride } => {
                 let (out, channels) = (shape[0], shape[1]);
-                if shape[2..] != [3, 3] {
+                if stride == 0 || shape[2..] != [3, 3] {
                     return Err(wrong(first));
                 }
                 let w = &values[0];
-                Self::Linear(Packed::new(out, 9 * channels, |o, k| w[(o * channels + k % channels) * 9 + k / channels]))
+                let packed = Packed::new(out, 9 * channels, |o, k| w[(o * channels + k % channels) * 9 + k / channels]);
+                Self::Conv2d { packed, stride }
             }
         })
     }
@@ -131,6 +139,7 @@ impl Weight {
             Self::Conv1d { .. } => "a convolution",
             Self::Depthwise(_) => "a depthwise convolution",
             Self::ConvTranspose1d { .. } => "a transposed convolution",
+            Self::Conv2d { .. } => "a convolution over two axes",
         }
     }
 

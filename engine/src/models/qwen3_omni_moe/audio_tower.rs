@@ -74,7 +74,7 @@ impl<O: Ops> AudioTower<O> {
                 let input = if i == 1 { 1 } else { c };
                 let (name, shape) = (format!("conv2d{i}"), [c, input, 3, 3]);
                 let weight = format!("{name}.weight");
-                let weight = w.swapped(&weight, Layout::Conv2d, &shape, (c * input, 3, 3), &shape)?;
+                let weight = w.swapped(&weight, Layout::Conv2d { stride: 2 }, &shape, (c * input, 3, 3), &shape)?;
                 Ok((weight, w.vector(&format!("{name}.bias"), c)?))
             })
             .collect::<Result<Vec<_>, LoadError>>()?;

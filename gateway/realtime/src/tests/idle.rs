@@ -1,4 +1,4 @@
-//! Callers who say nothing.
+//! The idle timeout.
 
 use std::time::Duration;
 
@@ -7,74 +7,74 @@ use repartee_media::vad::TurnEvent;
 use serde_json::json;
 
 use super::super::{Delivery, Input, PlayoutReport};
-use super::Talk;
+use super::Harness;
 
-fn patient(delivery: Delivery) -> Talk {
-    let mut talk = Talk::new(delivery);
-    talk.update(json!({"audio": {"input": {"turn_detection": {"type": "server_vad", "idle_timeout_ms": 5_000}}}}));
-    talk
+fn with_idle_timeout(delivery: Delivery) -> Harness {
+    let mut harness = Harness::new(delivery);
+    harness.update(json!({"audio": {"input": {"turn_detection": {"type": "server_vad", "idle_timeout_ms": 5_000}}}}));
+    harness
 }
 
 #[test]
-fn silence_after_an_answer_is_answered_once() {
-    let mut talk = patient(Delivery::Unpaced);
-    talk.sound(10_000);
-    assert_eq!(talk.asked(), None, "nobody waits before the first answer");
-    talk.answer("How are you?", 2_000);
-    talk.forget();
-    talk.sound(4_000);
-    assert_eq!(talk.kinds(), [""; 0], "the client still plays");
-    talk.now += Duration::from_secs(2);
-    talk.sound(4_980);
-    assert_eq!(talk.kinds(), [""; 0]);
-    talk.sound(80);
-    let triggered = talk.find("input_audio_buffer.timeout_triggered");
+fn idle_timeout_fires_once() {
+    let mut harness = with_idle_timeout(Delivery::Unpaced);
+    harness.input_audio(10_000);
+    assert_eq!(harness.last_respond(), None, "the timeout starts after a response");
+    harness.whole_response("How are you?", 2_000);
+    harness.clear();
+    harness.input_audio(4_000);
+    assert_eq!(harness.event_types(), [""; 0], "the client still plays");
+    harness.now += Duration::from_secs(2);
+    harness.input_audio(4_980);
+    assert_eq!(harness.event_types(), [""; 0]);
+    harness.input_audio(80);
+    let triggered = harness.find("input_audio_buffer.timeout_triggered");
     assert_eq!((&triggered["audio_start_ms"], &triggered["audio_end_ms"]), (&json!(14_020), &json!(19_020)));
     let id = triggered["item_id"].clone();
-    assert_eq!(talk.find("input_audio_buffer.committed")["item_id"], id);
-    assert_eq!(talk.find("conversation.item.done")["item"]["id"], id);
-    assert_eq!(talk.submitted(), 5_000 * 16);
-    assert!(talk.commands.iter().any(|command| matches!(command, Command::Commit { .. })));
-    assert!(talk.asked().is_some());
-    talk.forget();
-    talk.sound(20_000);
-    assert_eq!(talk.kinds(), [""; 0], "the answer to it is still being made");
+    assert_eq!(harness.find("input_audio_buffer.committed")["item_id"], id);
+    assert_eq!(harness.find("conversation.item.done")["item"]["id"], id);
+    assert_eq!(harness.appended_samples(), 5_000 * 16);
+    assert!(harness.commands.iter().any(|command| matches!(command, Command::Commit { .. })));
+    assert!(harness.last_respond().is_some());
+    harness.clear();
+    harness.input_audio(20_000);
+    assert_eq!(harness.event_types(), [""; 0], "the response is still active");
 }
 
 #[test]
-fn silence_begins_when_the_answer_was_heard() {
-    let mut talk = patient(Delivery::Paced);
-    let response = talk.answer("How are you?", 2_000);
-    talk.sound(20_000);
-    talk.input(Input::Playout(PlayoutReport::Started { response }));
-    talk.input(Input::Playout(PlayoutReport::Drained { response }));
-    talk.forget();
-    talk.sound(4_000);
-    assert_eq!(talk.kinds(), [""; 0]);
-    talk.sound(1_200);
-    talk.find("input_audio_buffer.timeout_triggered");
+fn idle_timeout_starts_after_playback() {
+    let mut harness = with_idle_timeout(Delivery::Paced);
+    let response = harness.whole_response("How are you?", 2_000);
+    harness.input_audio(20_000);
+    harness.input(Input::Playout(PlayoutReport::Started { response }));
+    harness.input(Input::Playout(PlayoutReport::Drained { response }));
+    harness.clear();
+    harness.input_audio(4_000);
+    assert_eq!(harness.event_types(), [""; 0]);
+    harness.input_audio(1_200);
+    harness.find("input_audio_buffer.timeout_triggered");
 }
 
 #[test]
-fn somebody_who_speaks_is_not_silent() {
-    let mut talk = patient(Delivery::Unpaced);
-    talk.update(json!({"audio": {"input": {"turn_detection": {"create_response": false}}}}));
-    talk.answer("How are you?", 20);
-    talk.now += Duration::from_secs(2);
-    talk.forget();
-    talk.sound(3_000);
-    talk.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 2_000 }));
-    talk.sound(4_000);
-    talk.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 7_000 }));
-    talk.sound(10_000);
-    assert!(!talk.kinds().contains(&"input_audio_buffer.timeout_triggered"));
+fn speech_resets_the_idle_timeout() {
+    let mut harness = with_idle_timeout(Delivery::Unpaced);
+    harness.update(json!({"audio": {"input": {"turn_detection": {"create_response": false}}}}));
+    harness.whole_response("How are you?", 20);
+    harness.now += Duration::from_secs(2);
+    harness.clear();
+    harness.input_audio(3_000);
+    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 2_000 }));
+    harness.input_audio(4_000);
+    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 7_000 }));
+    harness.input_audio(10_000);
+    assert!(!harness.event_types().contains(&"input_audio_buffer.timeout_triggered"));
 }
 
 #[test]
-fn timeouts_are_brought_into_the_published_range() {
-    let mut talk = Talk::new(Delivery::Unpaced);
-    talk.update(json!({"audio": {"input": {"turn_detection": {"idle_timeout_ms": 1}}}}));
-    let session = &talk.find("session.updated")["session"];
+fn idle_timeout_is_clamped() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.update(json!({"audio": {"input": {"turn_detection": {"idle_timeout_ms": 1}}}}));
+    let session = &harness.find("session.updated")["session"];
     assert_eq!(session["audio"]["input"]["turn_detection"]["idle_timeout_ms"], 5_000);
     assert_eq!(session["repartee"]["warnings"].as_array().unwrap().len(), 1);
 }

@@ -1,140 +1,140 @@
-//! What a client does to items.
+//! `conversation.item.*`.
 
 use repartee_engine_api::{Command, Content, FinishReason, InsertAt, Role};
 use serde_json::{Value, json};
 
 use super::super::Delivery;
-use super::Talk;
+use super::Harness;
 
 #[test]
-fn items_are_named_once_shown_on_request_and_deleted() {
-    let mut talk = Talk::new(Delivery::Unpaced);
-    talk.message("a", "hi");
-    assert_eq!(talk.find("conversation.item.added")["previous_item_id"], Value::Null);
-    talk.message("b", "there");
-    assert_eq!(talk.find("conversation.item.added")["previous_item_id"], "a");
-    talk.message("a", "again");
-    assert_eq!(talk.code(), "item_create_duplicate_item_id");
-    talk.client(json!({"type": "conversation.item.retrieve", "item_id": "b"}));
-    assert_eq!(talk.find("conversation.item.retrieved")["item"]["content"][0]["text"], "there");
-    talk.forget();
-    talk.client(json!({"type": "conversation.item.delete", "item_id": "a"}));
-    assert_eq!(talk.kinds(), ["conversation.item.deleted"]);
-    assert!(matches!(talk.commands[..], [Command::Delete { .. }]));
-    talk.client(json!({"type": "conversation.item.retrieve", "item_id": "a"}));
-    assert_eq!(talk.code(), "item_retrieve_invalid_item_id");
+fn items_can_be_retrieved_and_deleted() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.message("a", "hi");
+    assert_eq!(harness.find("conversation.item.added")["previous_item_id"], Value::Null);
+    harness.message("b", "there");
+    assert_eq!(harness.find("conversation.item.added")["previous_item_id"], "a");
+    harness.message("a", "again");
+    assert_eq!(harness.error_code(), "item_create_duplicate_item_id");
+    harness.client(json!({"type": "conversation.item.retrieve", "item_id": "b"}));
+    assert_eq!(harness.find("conversation.item.retrieved")["item"]["content"][0]["text"], "there");
+    harness.clear();
+    harness.client(json!({"type": "conversation.item.delete", "item_id": "a"}));
+    assert_eq!(harness.event_types(), ["conversation.item.deleted"]);
+    assert!(matches!(harness.commands[..], [Command::Delete { .. }]));
+    harness.client(json!({"type": "conversation.item.retrieve", "item_id": "a"}));
+    assert_eq!(harness.error_code(), "item_retrieve_invalid_item_id");
 }
 
-/// Puts a text after `previous`; the place that the engine was told.
-fn place(talk: &mut Talk, previous: Value, id: &str) -> Option<InsertAt> {
-    talk.forget();
+/// Creates a message after `previous`; returns where the engine was told to insert it.
+fn insert(harness: &mut Harness, previous: Value, id: &str) -> Option<InsertAt> {
+    harness.clear();
     let content = json!([{"type": "input_text", "text": id}]);
     let item = json!({"type": "message", "role": "user", "id": id, "content": content});
-    talk.client(json!({"type": "conversation.item.create", "previous_item_id": previous, "item": item}));
-    match talk.commands[..] {
+    harness.client(json!({"type": "conversation.item.create", "previous_item_id": previous, "item": item}));
+    match harness.commands[..] {
         [Command::Insert { place, .. }] => Some(place),
         _ => None,
     }
 }
 
-/// The engine's name of the item made last.
-fn named(talk: &Talk) -> u64 {
-    let Some(Command::Insert { item, .. }) = talk.commands.last() else { panic!("{:?}", talk.commands) };
+/// The engine's id of the last item.
+fn last_item(harness: &Harness) -> u64 {
+    let Some(Command::Insert { item, .. }) = harness.commands.last() else { panic!("{:?}", harness.commands) };
     *item
 }
 
 #[test]
-fn items_go_where_the_client_wants_them() {
-    let mut talk = Talk::new(Delivery::Unpaced);
-    assert_eq!(place(&mut talk, Value::Null, "b"), Some(InsertAt::End));
-    let b = named(&talk);
-    assert_eq!(place(&mut talk, json!("root"), "a"), Some(InsertAt::Start));
-    assert_eq!(talk.find("conversation.item.added")["previous_item_id"], Value::Null);
-    assert_eq!(place(&mut talk, json!("b"), "d"), Some(InsertAt::End));
-    assert_eq!(place(&mut talk, json!("b"), "c"), Some(InsertAt::After(b)));
-    assert_eq!(talk.find("conversation.item.added")["previous_item_id"], "b");
-    assert_eq!(place(&mut talk, json!("nowhere"), "e"), None);
-    assert_eq!(talk.code(), "item_create_invalid_previous_item_id");
+fn items_go_after_previous_item_id() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    assert_eq!(insert(&mut harness, Value::Null, "b"), Some(InsertAt::End));
+    let b = last_item(&harness);
+    assert_eq!(insert(&mut harness, json!("root"), "a"), Some(InsertAt::Start));
+    assert_eq!(harness.find("conversation.item.added")["previous_item_id"], Value::Null);
+    assert_eq!(insert(&mut harness, json!("b"), "d"), Some(InsertAt::End));
+    assert_eq!(insert(&mut harness, json!("b"), "c"), Some(InsertAt::After(b)));
+    assert_eq!(harness.find("conversation.item.added")["previous_item_id"], "b");
+    assert_eq!(insert(&mut harness, json!("nowhere"), "e"), None);
+    assert_eq!(harness.error_code(), "item_create_invalid_previous_item_id");
 }
 
 #[test]
-fn an_item_behind_one_of_which_nothing_was_heard_follows_the_one_before() {
-    let mut talk = Talk::new(Delivery::Unpaced);
-    assert_eq!(place(&mut talk, Value::Null, "a"), Some(InsertAt::End));
-    let a = named(&talk);
-    talk.answer("Never heard.", 500);
-    let answer = talk.find("response.done")["response"]["output"][0]["id"].clone();
-    assert_eq!(place(&mut talk, Value::Null, "z"), Some(InsertAt::End));
-    talk.client(
-        json!({"type": "conversation.item.truncate", "item_id": answer, "content_index": 0, "audio_end_ms": 0}),
+fn item_after_an_emptied_one_keeps_its_place() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    assert_eq!(insert(&mut harness, Value::Null, "a"), Some(InsertAt::End));
+    let a = last_item(&harness);
+    harness.whole_response("Never heard.", 500);
+    let response_item = harness.find("response.done")["response"]["output"][0]["id"].clone();
+    assert_eq!(insert(&mut harness, Value::Null, "z"), Some(InsertAt::End));
+    harness.client(
+        json!({"type": "conversation.item.truncate", "item_id": response_item, "content_index": 0, "audio_end_ms": 0}),
     );
-    assert_eq!(place(&mut talk, answer, "b"), Some(InsertAt::After(a)));
+    assert_eq!(insert(&mut harness, response_item, "b"), Some(InsertAt::After(a)));
 }
 
 #[test]
-fn an_answer_stands_where_it_was_asked_for() {
-    let mut talk = Talk::new(Delivery::Unpaced);
-    let response = talk.ask();
-    talk.message("a", "one");
-    talk.says(response, "An answer.");
-    assert_eq!(talk.find("conversation.item.added")["previous_item_id"], Value::Null);
-    let mut talk = Talk::new(Delivery::Unpaced);
-    talk.message("a", "one");
-    let response = talk.ask();
-    talk.message("b", "two");
-    talk.says(response, "An answer.");
-    assert_eq!(talk.find("conversation.item.added")["previous_item_id"], "a");
-    let answer = talk.find("conversation.item.added")["item"]["id"].clone();
-    talk.finished(response, FinishReason::Stop);
-    let item = talk.asked().unwrap().item;
-    let b = talk.events.iter().position(|event| event["item"]["id"] == "b").unwrap();
-    assert_eq!(talk.events[b]["previous_item_id"], "a", "the answer was not known yet");
-    assert_eq!(place(&mut talk, answer, "c"), Some(InsertAt::After(item)));
+fn response_item_keeps_its_place() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let response = harness.create_response();
+    harness.message("a", "one");
+    harness.engine_text(response, "An answer.");
+    assert_eq!(harness.find("conversation.item.added")["previous_item_id"], Value::Null);
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.message("a", "one");
+    let response = harness.create_response();
+    harness.message("b", "two");
+    harness.engine_text(response, "An answer.");
+    assert_eq!(harness.find("conversation.item.added")["previous_item_id"], "a");
+    let response_item = harness.find("conversation.item.added")["item"]["id"].clone();
+    harness.engine_finished(response, FinishReason::Stop);
+    let item = harness.last_respond().unwrap().item;
+    let b = harness.events.iter().position(|event| event["item"]["id"] == "b").unwrap();
+    assert_eq!(harness.events[b]["previous_item_id"], "a", "the response has no item yet");
+    assert_eq!(insert(&mut harness, response_item, "c"), Some(InsertAt::After(item)));
 }
 
 #[test]
-fn sound_that_a_client_writes_becomes_history() {
+fn client_audio_item_becomes_history() {
     use base64::Engine as _;
-    let mut talk = Talk::new(Delivery::Unpaced);
+    let mut harness = Harness::new(Delivery::Unpaced);
     let second = repartee_media::pcm::encode_i16le(&vec![0.5; 24_000]);
     let audio = base64::engine::general_purpose::STANDARD.encode(second);
     let content =
         json!([{"type": "input_audio", "audio": audio, "transcript": "hey"}, {"type": "input_text", "text": "?"}]);
     let item = json!({"type": "message", "role": "user", "content": content});
-    talk.client(json!({"type": "conversation.item.create", "item": item}));
+    harness.client(json!({"type": "conversation.item.create", "item": item}));
     let [Command::Insert { content: Content::Audio(samples), .. }, Command::Insert { content: text, .. }] =
-        &talk.commands[..]
+        &harness.commands[..]
     else {
-        panic!("{:?}", talk.kinds())
+        panic!("{:?}", harness.event_types())
     };
     assert_eq!(samples.len(), 16_000);
     assert_eq!(text, &Content::Text { role: Role::User, text: "?".into() });
-    let shown = &talk.find("conversation.item.added")["item"]["content"];
-    assert_eq!(shown[0], json!({"type": "input_audio", "transcript": "hey"}), "sound is not sent back");
-    let id = talk.find("conversation.item.added")["item"]["id"].clone();
-    talk.forget();
-    talk.client(json!({"type": "conversation.item.delete", "item_id": id}));
-    assert_eq!(talk.commands.len(), 2, "both parts go");
+    let shown = &harness.find("conversation.item.added")["item"]["content"];
+    assert_eq!(shown[0], json!({"type": "input_audio", "transcript": "hey"}), "audio is not sent back");
+    let id = harness.find("conversation.item.added")["item"]["id"].clone();
+    harness.clear();
+    harness.client(json!({"type": "conversation.item.delete", "item_id": id}));
+    assert_eq!(harness.commands.len(), 2, "both parts are deleted");
 }
 
 #[test]
-fn an_endless_talk_forgets_its_oldest_items() {
-    let mut talk = Talk::new(Delivery::Unpaced);
+fn oldest_items_are_deleted_when_memory_is_full() {
+    let mut harness = Harness::new(Delivery::Unpaced);
     let long = "x".repeat(1 << 20);
     for _ in 0..6 {
-        let response = talk.ask();
-        talk.says(response, &long);
-        talk.finished(response, FinishReason::Stop);
+        let response = harness.create_response();
+        harness.engine_text(response, &long);
+        harness.engine_finished(response, FinishReason::Stop);
     }
-    let deleted = talk.kinds().iter().filter(|kind| **kind == "conversation.item.deleted").count();
+    let deleted = harness.event_types().iter().filter(|kind| **kind == "conversation.item.deleted").count();
     assert!((2..=3).contains(&deleted), "{deleted}");
-    talk.message("mine", &long);
-    assert_eq!(talk.code(), "conversation_too_large", "what a client writes pushes nothing out");
+    harness.message("mine", &long);
+    assert_eq!(harness.error_code(), "conversation_too_large", "a client's item deletes nothing");
 }
 
 #[test]
-fn content_that_cannot_be_added_is_named() {
-    let mut talk = Talk::new(Delivery::Unpaced);
+fn invalid_content_is_named() {
+    let mut harness = Harness::new(Delivery::Unpaced);
     for (role, part, param) in [
         ("user", json!({"type": "input_audio", "audio": "%"}), "item.content[1].audio"),
         ("user", json!({"type": "input_audio", "audio": ""}), "item.content[1].audio"),
@@ -143,30 +143,31 @@ fn content_that_cannot_be_added_is_named() {
     ] {
         let content = json!([{"type": "input_text", "text": "x"}, part]);
         let item = json!({"type": "message", "role": role, "content": content});
-        talk.send_anything(&json!({"type": "conversation.item.create", "item": item}).to_string());
-        let named = talk.events.last().unwrap()["error"]["param"].as_str().unwrap();
+        harness.client_text(&json!({"type": "conversation.item.create", "item": item}).to_string());
+        let named = harness.events.last().unwrap()["error"]["param"].as_str().unwrap();
         assert!(named.starts_with(param), "{named}");
-        assert_eq!(talk.commands, []);
+        assert_eq!(harness.commands, []);
     }
 }
 
 #[test]
-fn a_websocket_client_says_what_was_heard() {
-    let mut talk = Talk::new(Delivery::Unpaced);
-    talk.answer("The sky is blue today.", 2_000);
-    let id = talk.find("response.done")["response"]["output"][0]["id"].clone();
-    talk.forget();
+fn client_truncate_keeps_what_was_heard() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.whole_response("The sky is blue today.", 2_000);
+    let id = harness.find("response.done")["response"]["output"][0]["id"].clone();
+    harness.clear();
     let mut truncate = json!({"type": "conversation.item.truncate", "content_index": 0, "audio_end_ms": 1_000});
     truncate["item_id"] = id.clone();
-    talk.client(truncate.clone());
-    assert_eq!(talk.find("conversation.item.truncated")["audio_end_ms"], 1_000);
-    assert_eq!(talk.cut(), Some("The sky is"));
+    harness.client(truncate.clone());
+    assert_eq!(harness.find("conversation.item.truncated")["audio_end_ms"], 1_000);
+    assert_eq!(harness.truncated_text(), Some("The sky is"));
     // Beyond the end of what is left is the end.
     truncate["audio_end_ms"] = json!(9_000);
-    talk.client(truncate);
-    let truncated = talk.find("conversation.item.truncated");
+    harness.client(truncate);
+    let truncated = harness.find("conversation.item.truncated");
     assert_eq!(truncated["audio_end_ms"], 1_000);
     assert!(truncated["repartee"]["warnings"][0].as_str().unwrap().contains("9000"), "{truncated}");
-    talk.client(json!({"type": "conversation.item.truncate", "item_id": "x", "content_index": 0, "audio_end_ms": 0}));
-    assert_eq!(talk.code(), "item_truncate_invalid_item_id");
+    harness
+        .client(json!({"type": "conversation.item.truncate", "item_id": "x", "content_index": 0, "audio_end_ms": 0}));
+    assert_eq!(harness.error_code(), "item_truncate_invalid_item_id");
 }

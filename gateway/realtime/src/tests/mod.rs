@@ -1,10 +1,10 @@
-//! The conversation, behaviour by behaviour, without a clock and without a socket.
+//! The realtime session, behaviour by behaviour, without clock or sockets.
 
-mod answers;
 mod idle;
 mod items;
 mod playback;
 mod random;
+mod responses;
 mod settings;
 mod speculation;
 mod tools;
@@ -19,13 +19,13 @@ use serde_json::{Value, json};
 
 use super::{Core, Delivery, Effect, Input, PlayoutReport, Setup};
 
-/// A conversation and what came of it.
-struct Talk {
+/// A session under test, and everything that came out of it.
+struct Harness {
     core: Core,
     now: Instant,
     events: Vec<Value>,
     commands: Vec<Command>,
-    others: Vec<Effect>,
+    other_effects: Vec<Effect>,
 }
 
 fn model() -> ModelInfo {
@@ -41,7 +41,7 @@ fn model() -> ModelInfo {
     }
 }
 
-impl Talk {
+impl Harness {
     fn new(delivery: Delivery) -> Self {
         Self::with_model(delivery, model())
     }
@@ -50,30 +50,31 @@ impl Talk {
         let setup =
             Setup { session_id: "sess_1".into(), stem: "s".into(), seed: 7, model, delivery, configuration: None };
         let (core, effects) = Core::new(setup);
-        let mut talk = Self { core, now: Instant::now(), events: Vec::new(), commands: Vec::new(), others: Vec::new() };
-        talk.sort(effects);
-        assert_eq!(talk.kinds(), ["session.created"]);
-        talk.forget();
-        talk
+        let mut harness =
+            Self { core, now: Instant::now(), events: Vec::new(), commands: Vec::new(), other_effects: Vec::new() };
+        harness.collect(effects);
+        assert_eq!(harness.event_types(), ["session.created"]);
+        harness.clear();
+        harness
     }
 
-    fn sort(&mut self, effects: Vec<Effect>) {
+    fn collect(&mut self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
                 Effect::Send(message) => self.events.push(serde_json::to_value(message).unwrap()),
                 Effect::Engine(command) => self.commands.push(command),
-                other => self.others.push(other),
+                other => self.other_effects.push(other),
             }
         }
     }
 
     fn input(&mut self, input: Input) {
         let effects = self.core.handle(input, self.now);
-        self.sort(effects);
-        // As a line does that has room.
-        while self.core.has_released() {
-            let effects = self.core.handle(Input::Release, self.now);
-            self.sort(effects);
+        self.collect(effects);
+        // As a transport with room does.
+        while self.core.has_pending_event() {
+            let effects = self.core.handle(Input::PendingEvent, self.now);
+            self.collect(effects);
         }
     }
 
@@ -81,8 +82,8 @@ impl Talk {
         self.input(Input::Client(ClientMessage::parse(&event.to_string()).unwrap()));
     }
 
-    /// A message as it came.
-    fn send_anything(&mut self, text: &str) {
+    /// A client message as text, valid or not.
+    fn client_text(&mut self, text: &str) {
         match ClientMessage::parse(text) {
             Ok(message) => self.input(Input::Client(message)),
             Err(error) => self.input(Input::Refused(*error)),
@@ -95,11 +96,11 @@ impl Talk {
 
     fn push_to_talk(&mut self) {
         self.update(json!({"audio": {"input": {"turn_detection": null}}}));
-        self.forget();
+        self.clear();
     }
 
-    /// Sound of so many milliseconds.
-    fn sound(&mut self, ms: usize) {
+    /// `ms` milliseconds of the caller's audio.
+    fn input_audio(&mut self, ms: usize) {
         for _ in 0..ms / 20 {
             self.input(Input::Audio(vec![0.1; 320]));
         }
@@ -116,47 +117,47 @@ impl Talk {
         self.client(json!({"type": "conversation.item.create", "item": item}));
     }
 
-    /// Asks for an answer and returns its name.
-    fn ask(&mut self) -> ResponseId {
+    /// Sends `response.create` and returns the engine's id of the response.
+    fn create_response(&mut self) -> ResponseId {
         self.client(json!({"type": "response.create"}));
-        self.asked().expect("an answer is asked for").response
+        self.last_respond().expect("a response is started").response
     }
 
-    fn asked(&self) -> Option<&Respond> {
+    fn last_respond(&self) -> Option<&Respond> {
         self.commands.iter().rev().find_map(|command| match command {
             Command::Respond(respond) | Command::BeginSpeculation { respond, .. } => Some(respond),
             _ => None,
         })
     }
 
-    fn says(&mut self, response: ResponseId, text: &str) {
+    fn engine_text(&mut self, response: ResponseId, text: &str) {
         self.input(Input::Engine(Event::Text { response, text: text.into() }));
     }
 
-    /// So many milliseconds of an answer.
-    fn sounds(&mut self, response: ResponseId, ms: usize) {
+    /// `ms` milliseconds of a response's audio.
+    fn engine_audio(&mut self, response: ResponseId, ms: usize) {
         let samples = vec![0.5; ms * 24];
         self.input(Input::Engine(Event::Audio { response, frame: 0, samples, stamps: None }));
     }
 
-    fn finished(&mut self, response: ResponseId, reason: FinishReason) {
+    fn engine_finished(&mut self, response: ResponseId, reason: FinishReason) {
         let usage = EngineUsage { input_text_tokens: 1, output_text_tokens: 2, ..EngineUsage::default() };
         self.input(Input::Engine(Event::SegmentFinished { response, reason, usage }));
     }
 
-    fn answer(&mut self, text: &str, ms: usize) -> ResponseId {
-        let response = self.ask();
-        self.says(response, text);
-        self.sounds(response, ms);
-        self.finished(response, FinishReason::Stop);
+    fn whole_response(&mut self, text: &str, ms: usize) -> ResponseId {
+        let response = self.create_response();
+        self.engine_text(response, text);
+        self.engine_audio(response, ms);
+        self.engine_finished(response, FinishReason::Stop);
         response
     }
 
-    fn hears(&mut self, response: ResponseId, heard_ms: u64) {
+    fn played(&mut self, response: ResponseId, heard_ms: u64) {
         self.input(Input::Playout(PlayoutReport::Position { response, heard_ms }));
     }
 
-    fn kinds(&self) -> Vec<&str> {
+    fn event_types(&self) -> Vec<&str> {
         self.events.iter().map(|event| event["type"].as_str().unwrap()).collect()
     }
 
@@ -165,30 +166,30 @@ impl Talk {
             .iter()
             .rev()
             .find(|event| event["type"] == kind)
-            .unwrap_or_else(|| panic!("{kind} in {:?}", self.kinds()))
+            .unwrap_or_else(|| panic!("{kind} in {:?}", self.event_types()))
     }
 
-    fn code(&self) -> &Value {
+    fn error_code(&self) -> &Value {
         &self.events.last().unwrap()["error"]["code"]
     }
 
-    fn forget_events(&mut self) {
+    fn clear_events(&mut self) {
         self.events.clear();
     }
 
-    fn forget(&mut self) {
+    fn clear(&mut self) {
         self.events.clear();
         self.commands.clear();
-        self.others.clear();
+        self.other_effects.clear();
     }
 
-    fn submitted(&self) -> usize {
+    fn appended_samples(&self) -> usize {
         let length = |command: &Command| if let Command::Append(samples) = command { samples.len() } else { 0 };
         self.commands.iter().map(length).sum()
     }
 
-    /// The text that is left of an item after a cut.
-    fn cut(&self) -> Option<&str> {
+    /// The text that the first truncation left.
+    fn truncated_text(&self) -> Option<&str> {
         self.commands.iter().find_map(|command| match command {
             Command::Truncate { text, .. } => Some(text.as_str()),
             _ => None,

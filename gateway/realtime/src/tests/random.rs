@@ -1,4 +1,4 @@
-//! Whatever happens in whatever order: no panic, and what clients rely on holds.
+//! Random interleavings of everything that can happen: no panic, and the wire's invariants hold.
 
 use std::collections::HashSet;
 use std::time::Duration;
@@ -9,22 +9,22 @@ use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Input, PlayoutReport};
-use super::Talk;
+use super::Harness;
 
-/// Something that happens.
+/// One thing that happens.
 #[derive(Debug, Clone)]
 enum Step {
-    Sound(usize),
-    SpeechStarts,
-    Pauses,
-    Resumes,
-    SpeechStops,
+    InputAudio(usize),
+    SpeechStarted,
+    Paused,
+    Resumed,
+    SpeechStopped,
     Client(Value),
-    Says,
-    Calls,
-    Sounds,
-    Finishes,
-    Fails,
+    EngineText,
+    EngineToolCall,
+    EngineAudio,
+    EngineFinished,
+    EngineFailed,
     Time(u64),
     Played(u64),
     Drained,
@@ -52,80 +52,80 @@ fn step() -> impl Strategy<Value = Step> {
         json!({"type": "response.create", "response": {"conversation": "none", "output_modalities": ["text"]}}),
         json!({"type": "response.create", "response": {"conversation": "none",
             "input": [{"type": "message", "role": "user", "content": content}]}}),
-        // The names of items depend on what came before, so that these sometimes meet one.
+        // Item ids depend on what came before, so that these sometimes meet one.
         json!({"type": "conversation.item.delete", "item_id": "item_s_7"}),
         json!({"type": "conversation.item.truncate", "item_id": "item_s_7", "content_index": 0, "audio_end_ms": 40}),
         json!({"type": "conversation.item.truncate", "item_id": "item_s_12", "content_index": 0, "audio_end_ms": 4_000}),
     ]);
     prop_oneof![
-        (1usize..20).prop_map(|pieces| Step::Sound(pieces * 20)),
-        Just(Step::SpeechStarts),
-        Just(Step::Pauses),
-        Just(Step::Resumes),
-        Just(Step::SpeechStops),
+        (1usize..20).prop_map(|pieces| Step::InputAudio(pieces * 20)),
+        Just(Step::SpeechStarted),
+        Just(Step::Paused),
+        Just(Step::Resumed),
+        Just(Step::SpeechStopped),
         client.prop_map(Step::Client),
-        Just(Step::Says),
-        Just(Step::Calls),
-        Just(Step::Sounds),
-        Just(Step::Finishes),
-        Just(Step::Fails),
+        Just(Step::EngineText),
+        Just(Step::EngineToolCall),
+        Just(Step::EngineAudio),
+        Just(Step::EngineFinished),
+        Just(Step::EngineFailed),
         (0u64..9_000).prop_map(Step::Time),
         (0u64..2_000).prop_map(Step::Played),
         Just(Step::Drained),
     ]
 }
 
-fn happens(talk: &mut Talk, received_ms: &mut u64, step: Step) {
-    let response = talk.asked().map_or(0, |respond| respond.response);
+fn run_step(harness: &mut Harness, received_ms: &mut u64, step: Step) {
+    let response = harness.last_respond().map_or(0, |respond| respond.response);
     match step {
-        Step::Sound(ms) => {
-            talk.sound(ms);
+        Step::InputAudio(ms) => {
+            harness.input_audio(ms);
             *received_ms += ms as u64;
         }
-        Step::SpeechStarts => {
+        Step::SpeechStarted => {
             let audio_start_ms = received_ms.saturating_sub(300);
-            talk.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms }));
+            harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms }));
         }
-        Step::Pauses => talk.input(Input::Turn(TurnEvent::Paused { audio_end_ms: received_ms.saturating_sub(20) })),
-        Step::Resumes => talk.input(Input::Turn(TurnEvent::Resumed { audio_ms: received_ms.saturating_sub(10) })),
-        Step::SpeechStops => talk.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: *received_ms })),
-        Step::Client(event) => talk.client(event),
-        Step::Says => talk.says(response, "word "),
-        Step::Sounds => talk.sounds(response, 80),
-        Step::Calls => {
-            talk.input(Input::Engine(Event::ToolCall { response, call: 0, name: "f".into() }));
-            talk.input(Input::Engine(Event::ToolArguments { response, call: 0, arguments: "{}".into() }));
+        Step::Paused => harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: received_ms.saturating_sub(20) })),
+        Step::Resumed => harness.input(Input::Turn(TurnEvent::Resumed { audio_ms: received_ms.saturating_sub(10) })),
+        Step::SpeechStopped => harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: *received_ms })),
+        Step::Client(event) => harness.client(event),
+        Step::EngineText => harness.engine_text(response, "word "),
+        Step::EngineAudio => harness.engine_audio(response, 80),
+        Step::EngineToolCall => {
+            harness.input(Input::Engine(Event::ToolCall { response, call: 0, name: "f".into() }));
+            harness.input(Input::Engine(Event::ToolArguments { response, call: 0, arguments: "{}".into() }));
         }
-        Step::Finishes => talk.finished(response, FinishReason::Stop),
-        Step::Fails => {
-            talk.input(Input::Engine(Event::Failed { response: Some(response), error: SessionError::OutOfMemory }));
+        Step::EngineFinished => harness.engine_finished(response, FinishReason::Stop),
+        Step::EngineFailed => {
+            harness.input(Input::Engine(Event::Failed { response: Some(response), error: SessionError::OutOfMemory }));
         }
-        Step::Time(ms) => talk.now += Duration::from_millis(ms),
+        Step::Time(ms) => harness.now += Duration::from_millis(ms),
         Step::Played(heard_ms) => {
-            talk.input(Input::Playout(PlayoutReport::Started { response }));
-            talk.hears(response, heard_ms);
+            harness.input(Input::Playout(PlayoutReport::Started { response }));
+            harness.played(response, heard_ms);
         }
-        Step::Drained => talk.input(Input::Playout(PlayoutReport::Drained { response })),
+        Step::Drained => harness.input(Input::Playout(PlayoutReport::Drained { response })),
     }
 }
 
 proptest! {
     #[test]
-    fn the_wire_stays_in_order(steps in prop::collection::vec(step(), 1..80), paced in any::<bool>()) {
-        let mut talk = Talk::new(if paced { Delivery::Paced } else { Delivery::Unpaced });
+    fn random_interleavings_keep_the_wire_in_order(steps in prop::collection::vec(step(), 1..80), paced in any::<bool>()) {
+        let mut harness = Harness::new(if paced { Delivery::Paced } else { Delivery::Unpaced });
         let mut received_ms = 0;
         for step in steps {
-            happens(&mut talk, &mut received_ms, step);
+            run_step(&mut harness, &mut received_ms, step);
         }
         let (mut names, mut active, mut out_of_band, mut items) = (HashSet::new(), None, HashSet::new(), HashSet::new());
-        for event in &talk.events {
-            prop_assert!(names.insert(event["event_id"].clone()), "a name was used twice");
+        for event in &harness.events {
+            prop_assert!(names.insert(event["event_id"].clone()), "an event id was used twice");
             let response = || event["response"]["id"].clone();
             let is_out_of_band = event["response"]["conversation_id"].is_null();
             match event["type"].as_str().unwrap() {
                 "response.created" if is_out_of_band => prop_assert!(out_of_band.insert(response())),
                 "response.created" => {
-                    prop_assert_eq!(&active, &None, "two answers at a time");
+                    prop_assert_eq!(&active, &None, "two responses at a time");
                     active = Some(response());
                 }
                 "response.done" if is_out_of_band => prop_assert!(out_of_band.remove(&response())),
@@ -141,13 +141,12 @@ proptest! {
                 _ => {}
             }
         }
-        // The engine never hears of a commit without sound, of two items under one name, or of anything between a suspicion
-        // and its end but of that.
-        let (mut open, mut before, mut committed, mut suspected) = (0, 0, HashSet::new(), None);
-        for command in &talk.commands {
+        // The engine never gets an empty commit, an item id twice, or audio and responses during a speculation.
+        let (mut open, mut before, mut committed, mut speculating) = (0, 0, HashSet::new(), None);
+        for command in &harness.commands {
             match command {
                 Command::Append(samples) => {
-                    prop_assert_eq!(suspected, None, "sound that nobody knows where to put");
+                    prop_assert_eq!(speculating, None, "audio during a speculation");
                     open += samples.len();
                 }
                 Command::Clear => open = 0,
@@ -156,18 +155,18 @@ proptest! {
                     prop_assert!(committed.insert(*item));
                     open = 0;
                 }
-                Command::BeginSpeculation { item, respond: answer } => {
-                    prop_assert!(open > 0, "a suspicion without sound");
+                Command::BeginSpeculation { item, respond } => {
+                    prop_assert!(open > 0, "an empty speculation");
                     prop_assert!(committed.insert(*item));
-                    prop_assert_eq!(suspected.replace(answer.response), None);
+                    prop_assert_eq!(speculating.replace(respond.response), None);
                     before = std::mem::take(&mut open);
                 }
-                Command::CommitSpeculation { response } => prop_assert_eq!(suspected.take(), Some(*response)),
+                Command::CommitSpeculation { response } => prop_assert_eq!(speculating.take(), Some(*response)),
                 Command::AbortSpeculation { response } => {
-                    prop_assert_eq!(suspected.take(), Some(*response));
+                    prop_assert_eq!(speculating.take(), Some(*response));
                     open += before;
                 }
-                Command::Respond(respond) if !respond.out_of_band => prop_assert_eq!(suspected, None),
+                Command::Respond(respond) if !respond.out_of_band => prop_assert_eq!(speculating, None),
                 Command::Insert { item, .. } => prop_assert!(committed.insert(*item)),
                 _ => {}
             }

@@ -1,4 +1,4 @@
-//! Answers begun on suspicion.
+//! Speculation.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use repartee_media::vad::TurnEvent;
 use serde_json::json;
 
 use super::super::{Delivery, Input};
-use super::Talk;
+use super::Harness;
 
-/// A turn of one second from 0 ms on, at whose end the caller pauses.
-fn pausing() -> Talk {
-    let mut talk = Talk::new(Delivery::Unpaced);
-    talk.sound(400);
-    talk.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
-    talk.sound(600);
-    talk.forget_events();
-    talk.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 1_000 }));
-    talk
+/// A session in which the caller pauses after a turn of one second from 0 ms on.
+fn pausing() -> Harness {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.input_audio(400);
+    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input_audio(600);
+    harness.clear_events();
+    harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 1_000 }));
+    harness
 }
 
 #[test]
-fn nothing_of_a_suspected_answer_is_seen_before_the_turn_has_ended() {
-    let mut talk = pausing();
-    let response = talk.asked().unwrap().response;
-    assert!(matches!(talk.commands.last(), Some(Command::BeginSpeculation { .. })));
-    assert_eq!(talk.submitted(), 16_000, "all of the turn, and nothing else");
-    talk.says(response, "Yes.");
-    talk.sounds(response, 80);
-    talk.finished(response, FinishReason::Stop);
-    talk.sound(300);
-    assert_eq!(talk.kinds(), [""; 0]);
-    assert_eq!(talk.submitted(), 16_000, "the silence after the pause belongs to nobody");
-    talk.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
-    assert_eq!(talk.commands.last(), Some(&Command::CommitSpeculation { response }));
+fn speculation_is_invisible_until_committed() {
+    let mut harness = pausing();
+    let response = harness.last_respond().unwrap().response;
+    assert!(matches!(harness.commands.last(), Some(Command::BeginSpeculation { .. })));
+    assert_eq!(harness.appended_samples(), 16_000, "all of the turn, and nothing else");
+    harness.engine_text(response, "Yes.");
+    harness.engine_audio(response, 80);
+    harness.engine_finished(response, FinishReason::Stop);
+    harness.input_audio(300);
+    assert_eq!(harness.event_types(), [""; 0]);
+    assert_eq!(harness.appended_samples(), 16_000, "the silence after the pause is not submitted");
+    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
+    assert_eq!(harness.commands.last(), Some(&Command::CommitSpeculation { response }));
     let expected = [
         "input_audio_buffer.speech_stopped",
         "input_audio_buffer.committed",
@@ -46,66 +46,66 @@ fn nothing_of_a_suspected_answer_is_seen_before_the_turn_has_ended() {
         "response.output_audio_transcript.delta",
         "response.output_audio.done",
     ];
-    assert_eq!(talk.kinds()[..expected.len()], expected);
-    assert_eq!(talk.find("response.done")["response"]["status"], "completed");
-    assert!(!talk.commands.iter().any(|command| matches!(command, Command::Commit { .. } | Command::Respond(_))));
+    assert_eq!(harness.event_types()[..expected.len()], expected);
+    assert_eq!(harness.find("response.done")["response"]["status"], "completed");
+    assert!(!harness.commands.iter().any(|command| matches!(command, Command::Commit { .. } | Command::Respond(_))));
 }
 
 #[test]
-fn a_caller_who_goes_on_has_never_been_answered() {
-    let mut talk = pausing();
-    let response = talk.asked().unwrap().response;
-    talk.says(response, "Yes.");
-    talk.sound(100);
-    talk.input(Input::Turn(TurnEvent::Resumed { audio_ms: 1_080 }));
-    assert!(talk.commands.contains(&Command::AbortSpeculation { response }));
-    talk.finished(response, FinishReason::Cancelled);
-    talk.sound(400);
-    assert_eq!(talk.kinds(), [""; 0]);
-    // The same again, and this time it was the end.
-    talk.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 1_500 }));
-    let second = talk.asked().unwrap().response;
+fn resumed_speech_aborts_the_speculation() {
+    let mut harness = pausing();
+    let response = harness.last_respond().unwrap().response;
+    harness.engine_text(response, "Yes.");
+    harness.input_audio(100);
+    harness.input(Input::Turn(TurnEvent::Resumed { audio_ms: 1_080 }));
+    assert!(harness.commands.contains(&Command::AbortSpeculation { response }));
+    harness.engine_finished(response, FinishReason::Cancelled);
+    harness.input_audio(400);
+    assert_eq!(harness.event_types(), [""; 0]);
+    // The same again; this time the turn ends.
+    harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 1_500 }));
+    let second = harness.last_respond().unwrap().response;
     assert_ne!(second, response);
-    talk.sound(300);
-    talk.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_800 }));
-    assert_eq!(talk.submitted(), 24_000, "nothing is lost by going on");
-    talk.says(second, "No.");
-    talk.finished(second, FinishReason::Stop);
-    assert_eq!(talk.find("response.done")["response"]["output"][0]["content"][0]["transcript"], "No.");
+    harness.input_audio(300);
+    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_800 }));
+    assert_eq!(harness.appended_samples(), 24_000, "no audio is lost");
+    harness.engine_text(second, "No.");
+    harness.engine_finished(second, FinishReason::Stop);
+    assert_eq!(harness.find("response.done")["response"]["output"][0]["content"][0]["transcript"], "No.");
 }
 
 #[test]
-fn an_engine_that_cannot_speculate_answers_at_the_turns_end() {
-    let mut talk = pausing();
-    let response = talk.asked().unwrap().response;
-    talk.input(Input::Engine(Event::Failed { response: Some(response), error: SessionError::Busy("x") }));
-    talk.sound(300);
-    talk.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
-    assert_eq!(talk.submitted(), 1_300 * 16);
-    assert!(talk.commands.iter().any(|command| matches!(command, Command::Commit { .. })));
-    assert_ne!(talk.asked().unwrap().response, response);
-    assert!(!talk.kinds().contains(&"error"));
+fn failed_speculation_falls_back_to_commit() {
+    let mut harness = pausing();
+    let response = harness.last_respond().unwrap().response;
+    harness.input(Input::Engine(Event::Failed { response: Some(response), error: SessionError::Busy("x") }));
+    harness.input_audio(300);
+    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
+    assert_eq!(harness.appended_samples(), 1_300 * 16);
+    assert!(harness.commands.iter().any(|command| matches!(command, Command::Commit { .. })));
+    assert_ne!(harness.last_respond().unwrap().response, response);
+    assert!(!harness.event_types().contains(&"error"));
 }
 
 #[test]
-fn a_caller_who_falls_silent_altogether_is_not_waited_for_without_end() {
-    let mut talk = pausing();
-    let response = talk.asked().unwrap().response;
-    let deadline = talk.core.deadline().unwrap();
-    assert_eq!(deadline, talk.now + Duration::from_secs(10));
-    talk.now = deadline;
-    talk.input(Input::Time);
-    assert_eq!(talk.commands.last(), Some(&Command::AbortSpeculation { response }));
-    assert_eq!(talk.core.deadline(), None);
-    // When the sound comes after all, the turn ends as usual.
-    talk.sound(300);
-    talk.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
-    assert_eq!(talk.submitted(), 1_300 * 16);
-    assert_eq!(talk.kinds().last(), Some(&"response.created"));
+fn speculation_is_aborted_at_its_deadline() {
+    let mut harness = pausing();
+    let response = harness.last_respond().unwrap().response;
+    let deadline = harness.core.deadline().unwrap();
+    assert_eq!(deadline, harness.now + Duration::from_secs(10));
+    harness.now = deadline;
+    harness.input(Input::Time);
+    assert_eq!(harness.commands.last(), Some(&Command::AbortSpeculation { response }));
+    assert_eq!(harness.core.deadline(), None);
+    // When more audio comes after all, the turn ends as usual.
+    harness.input_audio(300);
+    harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 1_300 }));
+    assert_eq!(harness.appended_samples(), 1_300 * 16);
+    assert_eq!(harness.event_types().last(), Some(&"response.created"));
 }
 
 #[test]
-fn whatever_the_client_does_in_between_takes_the_answer_back() {
+fn client_events_abort_the_speculation() {
     let content = json!([{"type": "input_text", "text": "wait"}]);
     let item = json!({"type": "message", "role": "user", "content": content});
     for event in [
@@ -114,63 +114,64 @@ fn whatever_the_client_does_in_between_takes_the_answer_back() {
         json!({"type": "input_audio_buffer.clear"}),
         json!({"type": "response.create"}),
     ] {
-        let mut talk = pausing();
-        let response = talk.asked().unwrap().response;
-        talk.forget();
-        talk.client(event.clone());
-        assert_eq!(talk.commands[0], Command::AbortSpeculation { response }, "{event}");
-        let asked = talk.asked().map(|respond| respond.response);
-        assert!(!talk.commands.contains(&Command::CommitSpeculation { response }) && asked != Some(response));
+        let mut harness = pausing();
+        let response = harness.last_respond().unwrap().response;
+        harness.clear();
+        harness.client(event.clone());
+        assert_eq!(harness.commands[0], Command::AbortSpeculation { response }, "{event}");
+        let asked = harness.last_respond().map(|respond| respond.response);
+        assert!(!harness.commands.contains(&Command::CommitSpeculation { response }) && asked != Some(response));
     }
-    let mut talk = pausing();
-    let response = talk.asked().unwrap().response;
-    talk.sound(100);
-    talk.forget_events();
-    talk.client(json!({"type": "input_audio_buffer.commit"}));
-    assert!(talk.commands.contains(&Command::AbortSpeculation { response }));
-    assert_eq!(talk.submitted(), 1_100 * 16, "a commit takes all that was said");
-    talk.find("input_audio_buffer.committed");
+    let mut harness = pausing();
+    let response = harness.last_respond().unwrap().response;
+    harness.input_audio(100);
+    harness.clear_events();
+    harness.client(json!({"type": "input_audio_buffer.commit"}));
+    assert!(harness.commands.contains(&Command::AbortSpeculation { response }));
+    assert_eq!(harness.appended_samples(), 1_100 * 16, "a commit takes all audio");
+    harness.find("input_audio_buffer.committed");
 }
 
 #[test]
-fn a_session_can_do_without() {
-    let mut talk = Talk::new(Delivery::Unpaced);
-    talk.update(json!({"repartee": {"speculative_start": false}}));
-    assert_eq!(talk.find("session.updated")["session"]["repartee"]["speculative_start"], false);
+fn speculation_can_be_switched_off() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.update(json!({"repartee": {"speculative_start": false}}));
+    assert_eq!(harness.find("session.updated")["session"]["repartee"]["speculative_start"], false);
     let detection = json!({"type": "server_vad", "create_response": false});
     for update in [json!({}), json!({"repartee": null, "audio": {"input": {"turn_detection": detection}}})] {
-        talk.update(update);
-        talk.forget();
-        talk.sound(1_000);
-        talk.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
-        talk.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 900 }));
-        assert_eq!(talk.asked(), None);
-        talk.client(json!({"type": "input_audio_buffer.clear"}));
+        harness.update(update);
+        harness.clear();
+        harness.input_audio(1_000);
+        harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 900 }));
+        assert_eq!(harness.last_respond(), None);
+        harness.client(json!({"type": "input_audio_buffer.clear"}));
     }
 }
 
 #[test]
-fn nothing_is_suspected_beside_an_answer() {
-    let mut talk = Talk::new(Delivery::Unpaced);
-    talk.update(json!({"audio": {"input": {"turn_detection": {"type": "server_vad", "interrupt_response": false}}}}));
-    talk.ask();
-    talk.forget();
-    talk.sound(1_000);
-    talk.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
-    talk.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 900 }));
-    assert_eq!(talk.asked(), None);
+fn no_speculation_during_a_response() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness
+        .update(json!({"audio": {"input": {"turn_detection": {"type": "server_vad", "interrupt_response": false}}}}));
+    harness.create_response();
+    harness.clear();
+    harness.input_audio(1_000);
+    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: 900 }));
+    assert_eq!(harness.last_respond(), None);
 }
 
 #[test]
-fn a_suspected_answer_is_not_read_without_end() {
-    let mut talk = pausing();
-    let response = talk.asked().unwrap().response;
-    let mut read = 0;
-    while talk.core.wants_engine() {
-        talk.sounds(response, 80);
-        read += 1;
+fn held_events_are_bounded() {
+    let mut harness = pausing();
+    let response = harness.last_respond().unwrap().response;
+    let mut frames = 0;
+    while harness.core.wants_engine_events() {
+        harness.engine_audio(response, 80);
+        frames += 1;
     }
-    assert!((50..=100).contains(&read), "{read} frames");
-    talk.input(Input::Turn(TurnEvent::Resumed { audio_ms: 1_000 }));
-    assert!(talk.core.wants_engine());
+    assert!((50..=100).contains(&frames), "{frames} frames");
+    harness.input(Input::Turn(TurnEvent::Resumed { audio_ms: 1_000 }));
+    assert!(harness.core.wants_engine_events());
 }

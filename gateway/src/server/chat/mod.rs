@@ -1,11 +1,11 @@
-//! `POST /v1/chat/completions`: one question in one upload, with sound in and out. What a realtime call is compared with.
+//! `POST /v1/chat/completions`: one question in one upload, with audio in and out. The baseline of a realtime call.
 //!
-//! - `request`: what is asked, and what of it cannot be served
-//! - `answering`: the engine's side: commands in, events out
-//! - `reply`: what is answered, whole or as a stream
+//! - `request`: parsing, and what of it cannot be served
+//! - `engine_session`: commands in, events out
+//! - `completion`: the response body, whole or as a stream
 
-mod answering;
-mod reply;
+mod completion;
+mod engine_session;
 mod request;
 
 use std::convert::Infallible;
@@ -22,53 +22,57 @@ use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::stream;
 use repartee_engine_api::{Event, SessionError};
-use repartee_protocol::error::Report;
+use repartee_protocol::error::ErrorEvent;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::engine_error;
 
 use super::App;
-use super::app::Place;
-use super::gate::Caller;
-use super::reply::Refusal;
-use answering::Answering;
-use reply::{Chunk, Completion, Deltas, Label};
+use super::api_error::ApiError;
+use super::app::CallGuard;
+use super::auth_middleware::Caller;
+use completion::{ChatCompletionChunk, ChunkBuilder, CompletionBuilder, Metadata};
+use engine_session::EngineSession;
 use request::Plan;
 
-/// The largest request, in bytes: some minutes of sound.
+/// The largest request, in bytes: some minutes of audio.
 pub(super) const MAX_BODY: usize = 20 << 20;
 /// Requests that may be read and decoded at once.
 pub(super) const MAX_UPLOADS: usize = 8;
 
-pub(super) async fn create(State(app): State<Arc<App>>, caller: Caller, request: Request) -> Result<Response, Refusal> {
-    // A full server does no work, and what waits in memory is bounded before anything is read.
-    app.has_room()?;
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    request: Request,
+) -> Result<Response, ApiError> {
+    // A full server does no work, and uploads in memory are bounded before anything is read.
+    app.check_capacity()?;
     let upload = app.uploads.clone().try_acquire_owned().map_err(|_| app.full("too many uploads at once"))?;
     let body = Bytes::from_request(request, &()).await.map_err(|rejection| {
-        Refusal::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
+        ApiError::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
     })?;
     let info = app.engine.info().clone();
-    // Minutes of sound take a while to decode.
+    // Minutes of audio take a while to decode.
     let plan = tokio::task::spawn_blocking(move || {
         let plan = Plan::read(&body, &info);
         drop((body, upload));
         plan
     });
-    let plan = plan.await.map_err(|error| Refusal::internal(&error.to_string()))?.map_err(Refusal::bad_request)?;
-    let (session, place) = app.admit(&caller)?;
-    let label = label(&app, &plan)?;
-    let answering = Answering::new(session, plan.commands);
-    let mut answer = Answer { answering, stop: Box::pin(app.stopped()), _place: place };
+    let plan = plan.await.map_err(|error| ApiError::internal(&error.to_string()))?.map_err(ApiError::bad_request)?;
+    let (session, guard) = app.admit(&caller)?;
+    let metadata = metadata(&app, &plan)?;
+    let engine_session = EngineSession::new(session, plan.commands);
+    let mut generation = Generation { engine_session, stop: Box::pin(app.stopped()), _guard: guard };
     let rate = app.engine.info().output_rate;
     if plan.stream {
-        let deltas = Deltas::new(label, rate, plan.sound.is_some(), plan.include_usage)
-            .map_err(|error| Refusal::internal(&error.to_string()))?;
-        return Ok(streamed(answer, deltas));
+        let chunks = ChunkBuilder::new(metadata, rate, plan.audio.is_some(), plan.include_usage)
+            .map_err(|error| ApiError::internal(&error.to_string()))?;
+        return Ok(streamed(generation, chunks));
     }
-    let mut completion = Completion::new(label, rate, plan.sound);
+    let mut completion = CompletionBuilder::new(metadata, rate, plan.audio);
     loop {
-        match answer.next().await? {
+        match generation.next().await? {
             Event::SegmentFinished { reason, usage, .. } => {
-                let done = completion.finish(reason, &usage).map_err(|error| Refusal::internal(&error.to_string()))?;
+                let done = completion.finish(reason, &usage).map_err(|error| ApiError::internal(&error.to_string()))?;
                 return Ok(Json(done).into_response());
             }
             event => completion.add(event),
@@ -76,77 +80,77 @@ pub(super) async fn create(State(app): State<Arc<App>>, caller: Caller, request:
     }
 }
 
-/// Names of the answer.
-fn label(app: &App, plan: &Plan) -> Result<Label, Refusal> {
-    let id = app.ids.completion().map_err(|error| Refusal::internal(&error.to_string()))?;
+/// Id, time, model and warnings of a completion.
+fn metadata(app: &App, plan: &Plan) -> Result<Metadata, ApiError> {
+    let id = app.ids.completion().map_err(|error| ApiError::internal(&error.to_string()))?;
     let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    Ok(Label { id, created, model: app.engine.info().name.clone(), warnings: plan.warnings.clone() })
+    Ok(Metadata { id, created, model: app.engine.info().name.clone(), warnings: plan.warnings.clone() })
 }
 
-/// An answer while it is made. Dropping it frees the session.
-struct Answer {
-    answering: Answering,
-    /// The server goes down and has waited long enough.
+/// A response while it is generated. Dropping it frees the session.
+struct Generation {
+    engine_session: EngineSession,
+    /// Completes when every call has to end.
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
-    _place: Place,
+    _guard: CallGuard,
 }
 
-impl Answer {
-    /// What comes next, or why nothing does.
-    async fn next(&mut self) -> Result<Event, Refusal> {
+impl Generation {
+    /// The next event, or the error that ends the response.
+    async fn next(&mut self) -> Result<Event, ApiError> {
         let event = tokio::select! {
-            event = self.answering.next() => event,
+            event = self.engine_session.next() => event,
             () = &mut self.stop => {
-                let error = ErrorBody::server(ErrorKind::ShuttingDown, "the server is going down");
-                return Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, error));
+                let error = ErrorBody::server(ErrorKind::ShuttingDown, "the server is shutting down");
+                return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error));
             }
         };
         match event {
             Some(Event::Failed { error, .. }) => Err(failed(&error)),
             Some(event) => Ok(event),
-            None => Err(Refusal::internal("the engine has ended a session")),
+            None => Err(ApiError::internal("the engine has ended a session")),
         }
     }
 }
 
-fn failed(error: &SessionError) -> Refusal {
+fn failed(error: &SessionError) -> ApiError {
     let body = engine_error(error);
     let ours = body.code.as_deref() == Some(ErrorKind::Internal.code());
-    Refusal::new(if ours { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::BAD_REQUEST }, body)
+    ApiError::new(if ours { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::BAD_REQUEST }, body)
 }
 
-/// The answer as server-sent events. Nothing is made ahead of the reader, and a reader who goes away frees everything.
-fn streamed(answer: Answer, deltas: Deltas) -> Response {
+/// The response as server-sent events. Nothing is generated ahead of the reader, and a reader who disconnects frees everything.
+fn streamed(generation: Generation, chunks: ChunkBuilder) -> Response {
     struct State {
-        answer: Answer,
-        deltas: Deltas,
-        over: bool,
+        generation: Generation,
+        chunks: ChunkBuilder,
+        done: bool,
     }
-    let state = State { answer, deltas, over: false };
+    let state = State { generation, chunks, done: false };
     let events = stream::unfold(state, |mut state| async move {
-        if state.over {
+        if state.done {
             return None;
         }
         let mut text = String::new();
-        match state.answer.next().await {
+        match state.generation.next().await {
             Ok(Event::SegmentFinished { reason, usage, .. }) => {
-                match state.deltas.finish(reason, &usage) {
+                match state.chunks.finish(reason, &usage) {
                     Ok(chunks) => chunks.iter().for_each(|chunk| send(chunk, &mut text)),
-                    Err(error) => send_error(Refusal::internal(&error.to_string()), &mut text),
+                    Err(error) => send_error(ApiError::internal(&error.to_string()), &mut text),
                 }
                 text.push_str("data: [DONE]\n\n");
-                state.over = true;
+                state.done = true;
             }
-            Ok(event) => match state.deltas.add(event) {
+            Ok(event) => match state.chunks.add(event) {
                 Ok(chunks) => chunks.iter().for_each(|chunk| send(chunk, &mut text)),
                 Err(error) => {
-                    send_error(Refusal::internal(&error.to_string()), &mut text);
-                    state.over = true;
+                    send_error(ApiError::internal(&error.to_string()), &mut text);
+                    state.done = true;
                 }
             },
             Err(refusal) => {
                 send_error(refusal, &mut text);
-                state.over = true;
+                state.done = true;
             }
         }
         Some((Ok::<_, Infallible>(Bytes::from(text)), state))
@@ -155,15 +159,15 @@ fn streamed(answer: Answer, deltas: Deltas) -> Response {
     (headers, Body::from_stream(events)).into_response()
 }
 
-fn send(chunk: &Chunk, text: &mut String) {
+fn send(chunk: &ChatCompletionChunk, text: &mut String) {
     match serde_json::to_string(chunk) {
         Ok(json) => text.push_str(&format!("data: {json}\n\n")),
         Err(error) => tracing::error!(%error, "a chunk could not be written"),
     }
 }
 
-fn send_error(refusal: Refusal, text: &mut String) {
-    if let Ok(json) = serde_json::to_string(&Report { error: refusal.into_error() }) {
+fn send_error(refusal: ApiError, text: &mut String) {
+    if let Ok(json) = serde_json::to_string(&ErrorEvent { error: refusal.into_error() }) {
         text.push_str(&format!("data: {json}\n\n"));
     }
 }

@@ -1,4 +1,4 @@
-//! What a completion is asked for. Stock clients send a great deal: what cannot be served but does no harm is left out with a
+//! Parsing of a completion request. Stock clients send many fields: what cannot be served but does no harm is ignored with a
 //! warning, and only the rest is an error.
 
 use std::time::Duration;
@@ -11,12 +11,12 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// The sound that one request may hold, all messages together.
-const LONGEST: Duration = Duration::from_secs(600);
-/// How much sound is submitted at once, in seconds.
+/// The longest audio of one request, all messages together.
+const MAX_AUDIO: Duration = Duration::from_secs(600);
+/// How much audio is submitted at once, in seconds.
 const SLICE_S: usize = 1;
-/// Warnings that one request may cause.
-const MOST_WARNINGS: usize = 32;
+/// Warnings of one request.
+const MAX_WARNINGS: usize = 32;
 
 #[derive(Debug, Deserialize)]
 struct Request {
@@ -26,7 +26,7 @@ struct Request {
     #[serde(default)]
     modalities: Option<Vec<Modality>>,
     #[serde(default)]
-    audio: Option<AudioWanted>,
+    audio: Option<AudioOptions>,
     #[serde(default)]
     stream: Option<bool>,
     #[serde(default)]
@@ -55,7 +55,7 @@ enum Modality {
 }
 
 #[derive(Debug, Deserialize)]
-struct AudioWanted {
+struct AudioOptions {
     #[serde(default)]
     voice: Option<Value>,
     #[serde(default)]
@@ -97,7 +97,7 @@ enum Content {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum Part {
     Text { text: String },
-    Refusal { refusal: String },
+    ApiError { refusal: String },
     InputAudio { input_audio: InputAudio },
 }
 
@@ -107,7 +107,7 @@ struct InputAudio {
     format: String,
 }
 
-/// How the sound of an answer is written.
+/// Format of a completion's audio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// A whole wav file at the model's rate.
@@ -116,18 +116,18 @@ pub(super) enum Format {
     Pcm16,
 }
 
-/// What to do for a request.
+/// What a request asks of the engine and of the response body.
 #[derive(Debug)]
 pub(super) struct Plan {
-    /// For the engine, in order.
+    /// Commands for the engine, in order.
     pub commands: Vec<Command>,
-    /// How to write the sound; `None` for text alone.
-    pub sound: Option<Format>,
-    /// Whether to answer piece by piece.
+    /// Format of the audio; `None` for text alone.
+    pub audio: Option<Format>,
+    /// Whether to stream.
     pub stream: bool,
-    /// Whether a stream ends with what it took.
+    /// Whether a stream ends with the usage.
     pub include_usage: bool,
-    /// What is served differently from what was asked.
+    /// What is served differently from what was requested.
     pub warnings: Vec<String>,
 }
 
@@ -136,14 +136,14 @@ fn refuse<T>(param: impl Into<String>, message: impl Into<String>) -> Result<T, 
 }
 
 impl Plan {
-    /// Reads a request. Decodes all of its sound, so it takes a while.
+    /// Parses a request. Decodes all of its audio, so it takes a while.
     pub fn read(body: &[u8], info: &ModelInfo) -> Result<Self, ErrorBody> {
         let reader = &mut serde_json::Deserializer::from_slice(body);
         let request: Request =
             serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))?;
         let mut plan = Self {
             commands: Vec::new(),
-            sound: None,
+            audio: None,
             stream: request.stream.unwrap_or(false),
             include_usage: request.stream_options.as_ref().is_some_and(|options| options.include_usage),
             warnings: Vec::new(),
@@ -159,13 +159,13 @@ impl Plan {
         if request.n.is_some_and(|n| n != 1) {
             return refuse("n", "there is one answer to a question");
         }
-        plan.sound = sound(&request, plan.stream)?;
+        plan.audio = audio_format(&request, plan.stream)?;
         let sampling = sampling(&request)?;
         let voice = plan.voice(request.audio.as_ref(), info);
-        let items = plan.converse(request.messages, info)?;
+        let items = plan.add_messages(request.messages, info)?;
         plan.commands.push(Command::Respond(Respond {
             voice,
-            audio: plan.sound.is_some(),
+            audio: plan.audio.is_some(),
             max_tokens: request.max_completion_tokens.or(request.max_tokens),
             sampling,
             seed: request.seed.unwrap_or(0).cast_unsigned(),
@@ -175,12 +175,12 @@ impl Plan {
     }
 
     fn warn(&mut self, sentence: String) {
-        if self.warnings.len() < MOST_WARNINGS {
+        if self.warnings.len() < MAX_WARNINGS {
             self.warnings.push(sentence);
         }
     }
 
-    fn voice(&mut self, wanted: Option<&AudioWanted>, info: &ModelInfo) -> Option<String> {
+    fn voice(&mut self, wanted: Option<&AudioOptions>, info: &ModelInfo) -> Option<String> {
         let voice = wanted.and_then(|wanted| wanted.voice.as_ref())?;
         let name = voice.as_str().or_else(|| voice.get("id")?.as_str())?;
         if info.voices.iter().any(|voice| voice == name) {
@@ -192,12 +192,12 @@ impl Plan {
         None
     }
 
-    /// The conversation so far, as commands; returns how many items it has.
-    fn converse(&mut self, messages: Vec<Message>, info: &ModelInfo) -> Result<u64, ErrorBody> {
+    /// Adds the conversation so far as commands; returns the number of items.
+    fn add_messages(&mut self, messages: Vec<Message>, info: &ModelInfo) -> Result<u64, ErrorBody> {
         if !messages.iter().any(|message| matches!(message, Message::User { .. })) {
             return refuse("messages", "there is nothing to answer: send a message of the user");
         }
-        let (mut item, mut left) = (0, LONGEST);
+        let (mut item, mut left) = (0, MAX_AUDIO);
         let mut instructions: Vec<String> = Vec::new();
         for (index, message) in messages.into_iter().enumerate() {
             let at = format!("messages[{index}].content");
@@ -206,9 +206,7 @@ impl Plan {
                 Message::User { content } => (Role::User, content),
                 Message::Assistant { content, audio } => {
                     if audio.is_some_and(|audio| !audio.is_null()) {
-                        self.warn(format!(
-                            "messages[{index}].audio: earlier sound is not kept, only text is remembered"
-                        ));
+                        self.warn(format!("messages[{index}].audio: earlier audio is not kept, only text is used"));
                     }
                     match content {
                         Some(content) => (Role::Assistant, content),
@@ -216,17 +214,17 @@ impl Plan {
                     }
                 }
             };
-            for piece in pieces(content, &at)? {
+            for piece in content_parts(content, &at)? {
                 match piece {
-                    Piece::Text(text) if role == Role::System && item == 0 => instructions.push(text),
-                    Piece::Text(text) => {
+                    ContentPart::Text(text) if role == Role::System && item == 0 => instructions.push(text),
+                    ContentPart::Text(text) => {
                         item += 1;
                         self.commands.push(Command::text(item, role, text));
                     }
-                    Piece::Sound { .. } if role != Role::User => {
-                        return refuse(at, "only the user's messages hold sound");
+                    ContentPart::Audio { .. } if role != Role::User => {
+                        return refuse(at, "only the user's messages hold audio");
                     }
-                    Piece::Sound { data, at } => {
+                    ContentPart::Audio { data, at } => {
                         let samples = decode(&data, &at, info.input_rate, left)?;
                         left =
                             left.saturating_sub(Duration::from_secs(samples.len() as u64 / u64::from(info.input_rate)));
@@ -245,31 +243,31 @@ impl Plan {
     }
 }
 
-/// Text or sound of one message, in order.
-enum Piece {
+/// Text or audio of one message, in order.
+enum ContentPart {
     Text(String),
-    Sound { data: String, at: String },
+    Audio { data: String, at: String },
 }
 
-fn pieces(content: Content, at: &str) -> Result<Vec<Piece>, ErrorBody> {
+fn content_parts(content: Content, at: &str) -> Result<Vec<ContentPart>, ErrorBody> {
     let parts = match content {
-        Content::Text(text) => return Ok(vec![Piece::Text(text)]),
+        Content::Text(text) => return Ok(vec![ContentPart::Text(text)]),
         Content::Parts(parts) => parts,
     };
     let mut pieces = Vec::new();
     for (index, part) in parts.into_iter().enumerate() {
         match part {
             // Parts of one text belong together.
-            Part::Text { text } | Part::Refusal { refusal: text } => match pieces.last_mut() {
-                Some(Piece::Text(before)) => *before = format!("{before}\n{text}"),
-                _ => pieces.push(Piece::Text(text)),
+            Part::Text { text } | Part::ApiError { refusal: text } => match pieces.last_mut() {
+                Some(ContentPart::Text(before)) => *before = format!("{before}\n{text}"),
+                _ => pieces.push(ContentPart::Text(text)),
             },
             Part::InputAudio { input_audio } => {
                 let at = format!("{at}[{index}].input_audio");
                 if input_audio.format != "wav" {
-                    return refuse(format!("{at}.format"), "sound comes as wav");
+                    return refuse(format!("{at}.format"), "input audio has to be wav");
                 }
-                pieces.push(Piece::Sound { data: input_audio.data, at: format!("{at}.data") });
+                pieces.push(ContentPart::Audio { data: input_audio.data, at: format!("{at}.data") });
             }
         }
     }
@@ -282,7 +280,7 @@ fn decode(data: &str, at: &str, rate: u32, longest: Duration) -> Result<Vec<f32>
     wav::read(&bytes[..], rate, longest).map_err(|error| wrong(error.to_string()))
 }
 
-fn sound(request: &Request, stream: bool) -> Result<Option<Format>, ErrorBody> {
+fn audio_format(request: &Request, stream: bool) -> Result<Option<Format>, ErrorBody> {
     let spoken = request.modalities.as_ref().is_some_and(|wanted| wanted.contains(&Modality::Audio));
     if !spoken {
         return Ok(None);
@@ -292,7 +290,7 @@ fn sound(request: &Request, stream: bool) -> Result<Option<Format>, ErrorBody> {
         (Some("pcm16"), _) | (None, true) => Ok(Some(Format::Pcm16)),
         (Some("wav"), false) | (None, false) => Ok(Some(Format::Wav)),
         (Some("wav"), true) => refuse("audio.format", "a stream carries pcm16: a wav file begins with its length"),
-        (Some(_), _) => refuse("audio.format", "sound is written as wav or pcm16"),
+        (Some(_), _) => refuse("audio.format", "output audio is wav or pcm16"),
     }
 }
 

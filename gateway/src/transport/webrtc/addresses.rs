@@ -1,4 +1,4 @@
-//! The addresses under which this machine is found.
+//! IP addresses of this machine's interfaces.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_machine_has_addresses_that_others_can_use_and_loopback_comes_last() {
+    fn loopback_addresses_come_last() {
         for v6_too in [false, true] {
             let addresses = interfaces(v6_too);
             assert!(addresses.iter().all(|address| !address.is_unspecified() && (v6_too || address.is_ipv4())));

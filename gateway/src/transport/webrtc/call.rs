@@ -1,7 +1,7 @@
-//! A call as its owner sees it.
+//! One WebRTC call: its events, its data channel and its audio track.
 
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use rtc::rtp;
@@ -10,49 +10,21 @@ use tokio::sync::mpsc;
 use webrtc::media_stream::track_local::TrackLocal as _;
 
 use super::connection::Connection;
+use super::event::PeerEvent;
 use super::reports::Quality;
 
 /// RTP ticks a second; Opus always counts 48 kHz.
 const CLOCK: u128 = 48_000;
 
-/// What happens in a call.
-///
-/// The queue is bounded. Messages are never dropped: while it is full, the peer's window closes. Audio packets are
-/// dropped and counted ([`Call::dropped_audio`]) when the owner has not read for seconds.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CallEvent {
-    /// The peer is connected and encrypted.
-    Connected,
-    /// The data channel is open: messages may be sent.
-    ChannelOpen,
-    /// A packet of the peer's voice, as it arrived; see [`repartee_media::jitter`].
-    Audio {
-        /// RTP sequence number.
-        sequence: u16,
-        /// RTP timestamp, 48 kHz.
-        timestamp: u32,
-        /// The sender says that speech begins.
-        marker: bool,
-        /// One Opus packet.
-        payload: Bytes,
-        /// When it was read from the socket.
-        arrival: Instant,
-    },
-    /// A text message of the peer.
-    Message(String),
-    /// The call is over; the last event.
-    Closed,
-}
-
 /// Why something was not sent.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SendError {
-    /// The peer does not take messages of this size; the channel lives on.
+    /// The peer accepts no messages of this size; the channel stays open.
     #[error("a message of {size} bytes exceeds the peer's limit of {limit}")]
     TooLarge {
         /// Bytes of the message.
         size: usize,
-        /// Bytes that the peer takes.
+        /// Bytes that the peer accepts.
         limit: usize,
     },
     /// The data channel is not open yet.
@@ -66,18 +38,18 @@ pub enum SendError {
 /// One call. Dropping it hangs up and frees everything in the background; [`Call::close`] waits for that.
 #[derive(Debug)]
 pub struct Call {
-    /// What happens, in order. `None` only after [`CallEvent::Closed`].
-    pub events: mpsc::Receiver<CallEvent>,
+    /// The call's events, in order. `None` only after [`PeerEvent::Closed`].
+    pub events: mpsc::Receiver<PeerEvent>,
     connection: Connection,
     max_message_size: usize,
     has_channel: bool,
     payload_type: u8,
-    clock: Mutex<Clock>,
+    clock: Mutex<RtpClock>,
 }
 
-/// Where our voice is in its stream.
+/// Sequence number and timestamp of the next RTP packet.
 #[derive(Debug)]
-struct Clock {
+struct RtpClock {
     sequence: u16,
     timestamp: u32,
     /// The next packet is the first after silence.
@@ -97,13 +69,13 @@ impl Call {
         }
         let payload_type = payload_type.ok_or(webrtc::error::Error::ErrUnsupportedCodec)?;
         let random = getrandom::u64().map_err(|error| webrtc::error::Error::Other(error.to_string()))?;
-        let clock = Clock { sequence: random as u16, timestamp: (random >> 16) as u32, marker: true };
+        let clock = RtpClock { sequence: random as u16, timestamp: (random >> 16) as u32, marker: true };
         // `new` is the only one to take it.
         let events = connection.events.take().ok_or(webrtc::error::Error::ErrConnectionClosed)?;
         Ok(Self { events, connection, max_message_size, has_channel, payload_type, clock: Mutex::new(clock) })
     }
 
-    /// The longest message that the peer takes, in bytes.
+    /// The longest message that the peer accepts, in bytes.
     pub fn max_message_size(&self) -> usize {
         self.max_message_size
     }
@@ -115,7 +87,7 @@ impl Call {
 
     /// Audio packets of the peer that were dropped because nobody read them.
     pub fn dropped_audio(&self) -> u64 {
-        self.connection.shared.dropped_audio()
+        self.connection.state.dropped_audio()
     }
 
     /// Sends a text message, in order. Waits while 1 MiB is unsent: give it a time limit. Cancel safe: a message whose
@@ -124,16 +96,16 @@ impl Call {
         if text.len() > self.max_message_size {
             return Err(SendError::TooLarge { size: text.len(), limit: self.max_message_size });
         }
-        if self.connection.shared.has_ended() {
+        if self.connection.state.has_ended() {
             return Err(SendError::Closed);
         }
-        let channel = self.connection.shared.channel().ok_or(SendError::NotOpen)?;
+        let channel = self.connection.state.channel().ok_or(SendError::NotOpen)?;
         channel.send_text(text).await.map_err(|_| SendError::Closed)
     }
 
     /// Sends one Opus packet that lasts `duration`. Pacing is the caller's: the packet leaves at once.
     pub async fn send_audio(&self, payload: Bytes, duration: Duration) -> Result<(), SendError> {
-        if self.connection.shared.has_ended() {
+        if self.connection.state.has_ended() {
             return Err(SendError::Closed);
         }
         let header = {
@@ -154,26 +126,26 @@ impl Call {
         self.connection.track.write_rtp(rtp::Packet { header, payload }).await.map_err(|_| SendError::Closed)
     }
 
-    /// Lets `duration` of silence pass without a packet: the receiver hears nothing, and misses nothing.
+    /// Skips `duration` of silence in the RTP timestamps; no packet is sent for it (DTX).
     pub fn skip_audio(&self, duration: Duration) {
         let mut clock = self.lock_clock();
         clock.timestamp = clock.timestamp.wrapping_add(ticks(duration));
         clock.marker = true;
     }
 
-    /// How well the peer hears us, and the round trip, as far as known.
+    /// Loss and jitter of our audio at the peer, and the round trip, as far as known.
     pub fn quality(&self) -> Quality {
         let mut quality = self.connection.reports.quality();
         // STUN measures more often than RTCP, and also while nobody speaks.
-        if let Some(measured) = self.connection.place.as_ref().and_then(|place| place.round_trip()) {
+        if let Some(measured) = self.connection.socket.as_ref().and_then(|socket| socket.round_trip()) {
             quality.round_trip = Some(measured);
         }
         quality
     }
 
     /// How often the peer's address has changed.
-    pub fn moves(&self) -> u64 {
-        self.connection.place.as_ref().map_or(0, |place| place.moves())
+    pub fn address_changes(&self) -> u64 {
+        self.connection.socket.as_ref().map_or(0, |socket| socket.address_changes())
     }
 
     /// Returns once the call has ended and everything of it is freed: what was sent before has arrived, or the peer is out of
@@ -189,7 +161,7 @@ impl Call {
         connection.close().await;
     }
 
-    fn lock_clock(&self) -> std::sync::MutexGuard<'_, Clock> {
+    fn lock_clock(&self) -> std::sync::MutexGuard<'_, RtpClock> {
         // Plain numbers: a panic cannot leave them half-changed.
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }

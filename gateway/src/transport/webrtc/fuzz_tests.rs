@@ -15,13 +15,13 @@ use crate::testdata::offers;
 fn fuzz_offers(count: usize, full: usize, seed: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let port = Port::bind(WebRtcSettings::default()).unwrap();
+        let udp_mux = UdpMux::bind(WebRtcSettings::default()).unwrap();
         let (mut read, mut answered) = (0, 0);
         let mut promising = Vec::new();
         fuzz(&offers(), count, seed, |input| {
             let text = String::from_utf8_lossy(input);
             if let Ok(wanted) = sdp::read_offer(&text) {
-                let clean = RTCSessionDescription::offer(wanted.unaddressed).unwrap().unmarshal().unwrap();
+                let clean = RTCSessionDescription::offer(wanted.without_candidates).unwrap().unmarshal().unwrap();
                 let sections = clean.media_descriptions.iter().flat_map(|section| &section.attributes);
                 let mut all = clean.attributes.iter().chain(sections);
                 assert!(all.all(|attribute| attribute.key != "candidate"), "an address gets through");
@@ -33,29 +33,29 @@ fn fuzz_offers(count: usize, full: usize, seed: u64) {
         });
         assert!(read > count / 4, "{read} of {count} could be read: nothing behind the reader is tested");
         for offer in &promising {
-            if let Ok((answer, call)) = answer(offer, &port).await {
+            if let Ok((answer, call)) = answer(offer, &udp_mux).await {
                 answered += 1;
                 assert!(answer.starts_with("v=0\r\n"), "{answer}");
                 call.close().await;
             }
         }
         assert!(answered > promising.len() / 4, "{answered} of {}", promising.len());
-        assert_eq!((port.calls(), port.routes()), (0, (0, 0)));
+        assert_eq!((udp_mux.calls(), udp_mux.routes()), (0, (0, 0)));
     });
 }
 
 #[test]
-fn no_offer_makes_the_server_panic_or_grow() {
+fn mutated_offers_neither_panic_nor_grow() {
     fuzz_offers(10_000, 20, 0x5eed);
 }
 
 #[test]
 #[ignore = "takes minutes: for the long suite"]
-fn none_of_a_million_offers_makes_the_server_panic_or_grow() {
+fn a_million_offers_neither_panic_nor_grow() {
     fuzz_offers(1_000_000, 100, 0xfeed);
 }
 
-/// Datagrams as they come to the port: requests with our name in them, answers, DTLS, RTP, RTCP.
+/// Datagrams as they come to the mux: requests with our ufrag, answers, DTLS, RTP, RTCP.
 fn datagrams(ours: &str) -> Vec<Vec<u8>> {
     let crypto = rtc::crypto::default_provider().unwrap();
     let crypto = crypto.crypto();
@@ -74,33 +74,33 @@ fn datagrams(ours: &str) -> Vec<Vec<u8>> {
 fn fuzz_datagrams(count: usize, seed: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let port = Port::bind(WebRtcSettings::default()).unwrap();
+        let udp_mux = UdpMux::bind(WebRtcSettings::default()).unwrap();
         let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-        let (sdp, mut server) = answer(&sdp, &port).await.unwrap();
+        let (sdp, mut server) = answer(&sdp, &udp_mux).await.unwrap();
         let ours = sdp.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap().to_owned();
         let caller = dialing.accept(&sdp).await.unwrap();
-        while server.events.recv().await.unwrap() != CallEvent::ChannelOpen {}
-        let before = port.routes();
+        while server.events.recv().await.unwrap() != PeerEvent::ChannelOpen {}
+        let before = udp_mux.routes();
         let mut elsewhere = 0;
         fuzz(&datagrams(&ours), count, seed, |input| {
             elsewhere += 1;
             let remote = SocketAddr::from(([192, 0, 2, 1], elsewhere as u16));
-            port.receive(Route { remote, local: None }, input, Instant::now());
+            udp_mux.receive(Route { remote, local: None }, input, Instant::now());
         });
-        assert_eq!(port.routes(), before, "nothing of it belongs to the call");
+        assert_eq!(udp_mux.routes(), before, "nothing of it belongs to the call");
         // The same from a socket, in the face of the call.
         let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let mut random = Random::new(seed);
         let corpus = datagrams(&ours);
         for _ in 0..500 {
             let input = mutation(&corpus, &mut random);
-            stranger.send_to(&input, port.address()).await.unwrap();
+            stranger.send_to(&input, udp_mux.address()).await.unwrap();
         }
         caller.send_message("still here").await.unwrap();
         loop {
             match server.events.recv().await.unwrap() {
-                CallEvent::Message(text) => break assert_eq!(text, "still here"),
-                CallEvent::Closed => panic!("the call did not survive"),
+                PeerEvent::Message(text) => break assert_eq!(text, "still here"),
+                PeerEvent::Closed => panic!("the call did not survive"),
                 _ => {}
             }
         }
@@ -108,12 +108,12 @@ fn fuzz_datagrams(count: usize, seed: u64) {
 }
 
 #[test]
-fn no_datagram_from_elsewhere_harms_a_call() {
+fn mutated_datagrams_leave_a_call_alone() {
     fuzz_datagrams(10_000, 0x5eed);
 }
 
 #[test]
 #[ignore = "takes minutes: for the long suite"]
-fn none_of_a_million_datagrams_harms_a_call() {
+fn a_million_datagrams_leave_a_call_alone() {
     fuzz_datagrams(1_000_000, 0xfeed);
 }

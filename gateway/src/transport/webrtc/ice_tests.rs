@@ -5,11 +5,11 @@ use super::*;
 const MS: Duration = Duration::from_millis(1);
 
 fn ours() -> Credentials {
-    Credentials { fragment: "ours".into(), password: "our-password-of-22-char".into() }
+    Credentials { ufrag: "ours".into(), password: "our-password-of-22-char".into() }
 }
 
 fn theirs() -> Credentials {
-    Credentials { fragment: "theirs".into(), password: "their-password-22-chars".into() }
+    Credentials { ufrag: "theirs".into(), password: "their-password-22-chars".into() }
 }
 
 /// A caller, a network without delay, and our agent.
@@ -25,9 +25,9 @@ fn address(port: u16) -> Route {
 }
 
 /// An RTP packet with this SSRC.
-fn rtp(voice: u32) -> Vec<u8> {
+fn rtp(ssrc: u32) -> Vec<u8> {
     let mut packet = vec![0x80, 111, 0, 1, 0, 0, 0, 1];
-    packet.extend(voice.to_be_bytes());
+    packet.extend(ssrc.to_be_bytes());
     packet.extend([1, 2, 3]);
     packet
 }
@@ -69,19 +69,19 @@ impl Scene {
         message.raw
     }
 
-    /// The caller asks from `port`, and answers what we ask unless `deaf`.
-    fn asks(&mut self, port: u16, nominates: bool, deaf: bool, ms: u64) -> Vec<Output> {
+    /// The caller sends a check from `port`, and answers ours unless `silent`.
+    fn checks(&mut self, port: u16, nominates: bool, silent: bool, ms: u64) -> Vec<Output> {
         let request = self.request_as("ours:theirs", &ours().password, nominates);
         let now = self.at(ms);
         let outputs = self.agent.stun(address(port), &request, now);
-        if !deaf {
-            self.answers(&outputs, ms);
+        if !silent {
+            self.reply_to_checks(&outputs, ms);
         }
         outputs
     }
 
-    /// The caller answers our requests among `outputs`.
-    fn answers(&mut self, outputs: &[Output], ms: u64) {
+    /// The caller answers our checks among `outputs`.
+    fn reply_to_checks(&mut self, outputs: &[Output], ms: u64) {
         for output in outputs {
             if let Output::Send(route, datagram) = output
                 && let Some(binding) = Binding::parse(datagram)
@@ -94,7 +94,7 @@ impl Scene {
         }
     }
 
-    fn speaks(&mut self, port: u16, ms: u64) -> Vec<Output> {
+    fn sends_rtp(&mut self, port: u16, ms: u64) -> Vec<Output> {
         let now = self.at(ms);
         self.agent.media(address(port), &rtp(7), Some(7), now)
     }
@@ -102,9 +102,9 @@ impl Scene {
     /// A call that has run for a second on port 1.
     fn connected() -> Self {
         let mut scene = Self::new();
-        scene.asks(1, true, false, 0);
+        scene.checks(1, true, false, 0);
         for packet in 0..50 {
-            scene.speaks(1, packet * 20);
+            scene.sends_rtp(1, packet * 20);
         }
         assert_eq!(scene.agent.active(), Some(address(1)));
         scene
@@ -116,9 +116,9 @@ fn is_delivered(outputs: &[Output]) -> bool {
 }
 
 #[test]
-fn a_request_is_answered_with_where_it_came_from_and_asked_for_proof() {
+fn a_request_is_answered_and_checked_back() {
     let mut scene = Scene::new();
-    let outputs = scene.asks(1, false, true, 0);
+    let outputs = scene.checks(1, false, true, 0);
     let sent: Vec<_> = outputs
         .iter()
         .filter_map(|output| match output {
@@ -140,32 +140,32 @@ fn a_request_is_answered_with_where_it_came_from_and_asked_for_proof() {
 }
 
 #[test]
-fn the_first_nominated_path_is_taken_and_the_library_hears_of_it() {
+fn the_first_nominated_path_becomes_active() {
     let mut scene = Scene::new();
-    scene.asks(1, false, false, 0);
-    assert!(!is_delivered(&scene.speaks(1, 5)), "sound before the nomination");
-    assert!(is_delivered(&scene.asks(2, true, false, 10)));
+    scene.checks(1, false, false, 0);
+    assert!(!is_delivered(&scene.sends_rtp(1, 5)), "sound before the nomination");
+    assert!(is_delivered(&scene.checks(2, true, false, 10)));
     assert_eq!(scene.agent.active(), Some(address(2)));
-    assert_eq!(scene.agent.moves(), 0);
+    assert_eq!(scene.agent.address_changes(), 0);
 }
 
 #[test]
-fn the_library_is_told_that_its_own_check_succeeded_and_that_the_pair_is_nominated() {
+fn the_librarys_check_succeeds_and_is_nominated() {
     let mut scene = Scene::new();
-    scene.asks(1, true, false, 0);
+    scene.checks(1, true, false, 0);
     let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
-    let replies = scene.agent.inner(&check);
+    let replies = scene.agent.on_library_stun(&check);
     assert_eq!(replies.len(), 2);
     let mut success = Binding::parse(&replies[0]).unwrap();
     assert_eq!((success.kind(), success.id()), (Kind::Success, [9; 12]));
     assert!(success.is_signed_with(&theirs().password, scene.crypto.crypto()));
     assert!(Binding::parse(&replies[1]).unwrap().nominates());
     // Its answers are not sent a second time.
-    assert!(scene.agent.inner(&replies[0]).is_empty());
+    assert!(scene.agent.on_library_stun(&replies[0]).is_empty());
 }
 
 #[test]
-fn what_is_not_signed_by_the_caller_has_no_effect() {
+fn unsigned_messages_have_no_effect() {
     let mut scene = Scene::new();
     let now = scene.at(0);
     for (name, password) in [
@@ -180,7 +180,7 @@ fn what_is_not_signed_by_the_caller_has_no_effect() {
     }
     assert_eq!(scene.agent.routes().count(), 0);
     // An answer to nothing, and one with the wrong signature.
-    let outputs = scene.asks(1, true, true, 0);
+    let outputs = scene.checks(1, true, true, 0);
     let id = outputs.iter().find_map(|output| match output {
         Output::Send(_, raw) => Binding::parse(raw).filter(|binding| binding.kind() == Kind::Request),
         _ => None,
@@ -193,42 +193,42 @@ fn what_is_not_signed_by_the_caller_has_no_effect() {
 }
 
 #[test]
-fn the_round_trip_is_measured_on_the_path_in_use() {
+fn the_active_path_measures_the_round_trip() {
     let mut scene = Scene::new();
-    let outputs = scene.asks(1, true, true, 0);
-    scene.answers(&outputs, 40);
+    let outputs = scene.checks(1, true, true, 0);
+    scene.reply_to_checks(&outputs, 40);
     assert_eq!(scene.agent.round_trip(), Some(40 * MS));
     // Not again for two seconds, however much is heard.
-    let asked = |outputs: &[Output]| outputs.iter().any(|output| matches!(output, Output::Send(..)));
-    assert!(!asked(&scene.speaks(1, 1_000)));
-    let outputs = scene.speaks(1, 2_100);
-    assert!(asked(&outputs));
-    scene.answers(&outputs, 2_220);
+    let checked = |outputs: &[Output]| outputs.iter().any(|output| matches!(output, Output::Send(..)));
+    assert!(!checked(&scene.sends_rtp(1, 1_000)));
+    let outputs = scene.sends_rtp(1, 2_100);
+    assert!(checked(&outputs));
+    scene.reply_to_checks(&outputs, 2_220);
     assert_eq!(scene.agent.round_trip(), Some(50 * MS));
 }
 
 #[test]
-fn a_voice_from_an_unknown_address_is_heard_at_once_and_answered_after_one_round_trip() {
+fn rtp_from_an_unknown_address_migrates_once_validated() {
     let mut scene = Scene::connected();
-    let outputs = scene.speaks(2, 1_000);
+    let outputs = scene.sends_rtp(2, 1_000);
     assert!(is_delivered(&outputs));
-    assert!(outputs.contains(&Output::Learn(address(2))));
-    assert_eq!(scene.agent.active(), Some(address(1)), "nothing is proven yet");
-    scene.answers(&outputs, 1_030);
+    assert!(outputs.contains(&Output::AddRoute(address(2))));
+    assert_eq!(scene.agent.active(), Some(address(1)), "nothing is validated yet");
+    scene.reply_to_checks(&outputs, 1_030);
     // The old path may only be late; five packets later it is not.
     for packet in 1..=5 {
-        scene.speaks(2, 1_000 + packet * 20);
+        scene.sends_rtp(2, 1_000 + packet * 20);
     }
     assert_eq!(scene.agent.active(), Some(address(2)));
-    assert_eq!(scene.agent.moves(), 1);
+    assert_eq!(scene.agent.address_changes(), 1);
 }
 
 #[test]
-fn whoever_cannot_prove_to_be_the_caller_gets_no_sound() {
+fn an_unvalidated_path_receives_no_audio() {
     let mut scene = Scene::connected();
     // Somebody has seen the SSRC and sends with it from elsewhere; the true caller is silent.
     for packet in 0..500 {
-        let outputs = scene.speaks(2, 1_000 + packet * 20);
+        let outputs = scene.sends_rtp(2, 1_000 + packet * 20);
         let sent = outputs.iter().filter(|output| matches!(output, Output::Send(..))).count();
         assert!(sent <= 1);
     }
@@ -236,18 +236,18 @@ fn whoever_cannot_prove_to_be_the_caller_gets_no_sound() {
 }
 
 #[test]
-fn proof_is_asked_for_seldom_however_many_packets_come() {
+fn checks_are_rate_limited() {
     let mut scene = Scene::connected();
     let mut sent = 0;
     for packet in 0..1_000 {
-        let outputs = scene.speaks(2, 1_000 + packet);
+        let outputs = scene.sends_rtp(2, 1_000 + packet);
         sent += outputs.iter().filter(|output| matches!(output, Output::Send(..))).count();
     }
     assert_eq!(sent, 10);
 }
 
 #[test]
-fn unknown_voices_and_other_datagrams_from_elsewhere_are_not_heard() {
+fn unknown_ssrcs_from_unknown_addresses_are_dropped() {
     let mut scene = Scene::connected();
     let now = scene.at(1_000);
     assert_eq!(scene.agent.media(address(2), &rtp(8), Some(8), now), []);
@@ -255,114 +255,114 @@ fn unknown_voices_and_other_datagrams_from_elsewhere_are_not_heard() {
 }
 
 #[test]
-fn late_packets_of_the_old_path_do_not_bring_the_call_back() {
+fn late_packets_do_not_migrate_back() {
     let mut scene = Scene::connected();
-    let outputs = scene.speaks(2, 1_000);
-    scene.answers(&outputs, 1_001);
+    let outputs = scene.sends_rtp(2, 1_000);
+    scene.reply_to_checks(&outputs, 1_001);
     for packet in 1..=10 {
-        scene.speaks(2, 1_000 + packet * 20);
+        scene.sends_rtp(2, 1_000 + packet * 20);
     }
     assert_eq!(scene.agent.active(), Some(address(2)));
     for packet in 11..=20 {
-        scene.speaks(2, 1_000 + packet * 20);
-        scene.speaks(1, 1_001 + packet * 20);
+        scene.sends_rtp(2, 1_000 + packet * 20);
+        scene.sends_rtp(1, 1_001 + packet * 20);
     }
     assert_eq!(scene.agent.active(), Some(address(2)));
-    assert_eq!(scene.agent.moves(), 1);
+    assert_eq!(scene.agent.address_changes(), 1);
 }
 
 #[test]
-fn a_silent_caller_who_moves_is_found_by_a_request() {
+fn a_silent_caller_migrates_by_its_check() {
     let mut scene = Scene::new();
-    scene.asks(1, true, false, 0);
+    scene.checks(1, true, false, 0);
     // A caller keeps its path alive; nominations come once.
-    scene.asks(1, false, false, 2_000);
-    scene.asks(2, false, false, 4_000);
-    scene.asks(2, false, false, 4_020);
+    scene.checks(1, false, false, 2_000);
+    scene.checks(2, false, false, 4_000);
+    scene.checks(2, false, false, 4_020);
     assert_eq!(scene.agent.active(), Some(address(2)));
 }
 
 #[test]
-fn checks_of_a_spare_path_do_not_move_a_call_that_is_alive() {
+fn checks_of_a_spare_path_migrate_nothing() {
     let mut scene = Scene::connected();
     for check in 0..100 {
         let ms = 1_000 + check * 100;
-        scene.asks(2, false, false, ms);
+        scene.checks(2, false, false, ms);
         for packet in 0..5 {
-            scene.speaks(1, ms + packet * 20);
+            scene.sends_rtp(1, ms + packet * 20);
         }
     }
     assert_eq!(scene.agent.active(), Some(address(1)));
 }
 
 #[test]
-fn the_caller_moves_the_call_by_nominating_another_path() {
+fn nominating_another_path_migrates_the_call() {
     let mut scene = Scene::connected();
-    scene.asks(2, true, false, 1_000);
+    scene.checks(2, true, false, 1_000);
     assert_eq!(scene.agent.active(), Some(address(2)));
-    assert!(is_delivered(&scene.speaks(2, 1_020)));
+    assert!(is_delivered(&scene.sends_rtp(2, 1_020)));
 }
 
 #[test]
-fn a_replayed_nomination_from_elsewhere_moves_nothing() {
+fn a_replayed_nomination_migrates_nothing() {
     let mut scene = Scene::new();
     let request = scene.request_as("ours:theirs", &ours().password, true);
     let (first, later) = (scene.at(0), scene.at(100));
     let outputs = scene.agent.stun(address(1), &request, first);
-    scene.answers(&outputs, 0);
-    // Whoever replays it cannot sign an answer to our question.
+    scene.reply_to_checks(&outputs, 0);
+    // Whoever replays it cannot sign an answer to our check.
     scene.agent.stun(address(66), &request, later);
     assert_eq!(scene.agent.active(), Some(address(1)));
 }
 
 #[test]
-fn a_silent_caller_is_asked_and_its_answer_counts_as_a_sign_of_life() {
+fn a_silent_caller_is_checked_for_liveness() {
     let mut scene = Scene::new();
     let at = |ms| scene.begin + Duration::from_millis(ms);
     let (early, later, soon, last) = (at(10), at(4_000), at(4_100), at(4_600));
     assert_eq!(scene.agent.silence(early), None, "nobody is there yet");
-    scene.asks(1, true, false, 0);
+    scene.checks(1, true, false, 0);
     assert_eq!(scene.agent.silence(later), Some(4_000 * MS));
-    let asked = scene.agent.ask_silent(later);
-    assert_eq!(asked.len(), 1);
-    assert_eq!(scene.agent.ask_silent(soon), [], "not all the time");
-    assert_eq!(scene.agent.ask_silent(last).len(), 1);
-    scene.answers(&asked, 4_650);
+    let checks = scene.agent.check_liveness(later);
+    assert_eq!(checks.len(), 1);
+    assert_eq!(scene.agent.check_liveness(soon), [], "not all the time");
+    assert_eq!(scene.agent.check_liveness(last).len(), 1);
+    scene.reply_to_checks(&checks, 4_650);
     assert_eq!(scene.agent.silence(scene.at(4_700)), Some(50 * MS));
 }
 
 #[test]
-fn a_voice_from_elsewhere_that_proves_nothing_is_no_sign_of_life() {
+fn rtp_from_unvalidated_paths_is_no_liveness() {
     let mut scene = Scene::connected();
-    scene.speaks(2, 5_000);
+    scene.sends_rtp(2, 5_000);
     assert_eq!(scene.agent.silence(scene.at(5_000)), Some(4_020 * MS));
 }
 
 #[test]
-fn only_so_many_addresses_are_remembered_and_never_the_one_in_use_forgotten() {
+fn paths_are_bounded_and_the_active_kept() {
     let mut scene = Scene::connected();
-    let mut forgotten = Vec::new();
+    let mut evicted = Vec::new();
     for port in 100..200 {
-        for output in scene.asks(port, false, true, 1_000 + u64::from(port)) {
-            if let Output::Forget(route) = output {
-                forgotten.push(route);
+        for output in scene.checks(port, false, true, 1_000 + u64::from(port)) {
+            if let Output::RemoveRoute(route) = output {
+                evicted.push(route);
             }
         }
         assert!(scene.agent.routes().count() <= MAX_PATHS);
     }
-    assert!(!forgotten.contains(&address(1)));
-    assert_eq!(forgotten.len(), 100 + 1 - MAX_PATHS);
+    assert!(!evicted.contains(&address(1)));
+    assert_eq!(evicted.len(), 100 + 1 - MAX_PATHS);
     assert_eq!(scene.agent.active(), Some(address(1)));
 }
 
 #[test]
-fn only_so_many_voices_are_recognised() {
+fn ssrcs_are_bounded() {
     let mut scene = Scene::connected();
     let now = scene.at(1_000);
-    for voice in 100..200 {
-        scene.agent.media(address(1), &rtp(voice), Some(voice), now);
+    for ssrc in 100..200 {
+        scene.agent.media(address(1), &rtp(ssrc), Some(ssrc), now);
     }
-    assert_eq!(scene.agent.voices(), [196, 197, 198, 199]);
+    assert_eq!(scene.agent.ssrcs(), [196, 197, 198, 199]);
 }
 
 #[test]

@@ -8,35 +8,49 @@
 //! | file | what it does |
 //! |---|---|
 //! | `call` | [`Call`]: what its owner reads and sends |
-//! | `connection` | the peer connection under it: building, callbacks, the end |
-//! | `ice` | our side of ICE: which of the caller's addresses is in use, also when it changes |
+//! | `event` | [`PeerEvent`]: what a peer connection reports |
+//! | `connection` | the peer connection under a call |
+//! | `peer_connection`, `callbacks`, `supervisor` | how it is built, what it reports, how it ends |
+//! | `call_state` | the state that these share |
+//! | `ice` | our ICE agent: which of the caller's addresses is in use, also when it changes |
 //! | `stun` | the messages of ICE |
-//! | `port` | [`Port`]: the one UDP socket of all calls |
-//! | `seats` | which datagram belongs to which call |
-//! | `addresses` | those of this machine |
-//! | `view` | that socket as the library wants to see it |
-//! | `reports` | RTCP: what the peer says about our sound |
-//! | `line` | [`WebRtcLine`]: jitter buffer, playout clock and data channel as the call's task sees them |
+//! | `udp_mux` | [`UdpMux`]: one UDP socket for all calls |
+//! | `demux` | which datagram belongs to which call |
+//! | `muxed_socket` | one call's socket on the mux |
+//! | `muxed_runtime` | the library's runtime over that socket |
+//! | `addresses` | the addresses of this machine |
+//! | `reports` | RTCP: loss, jitter and round trip of our audio |
+//! | `transport` | [`WebRtcTransport`]: the connection as the call's task sees it |
+//! | `input_audio` | jitter buffer and decoder |
+//! | `output_audio` | playout clock and encoder |
 //! | `sdp` | what an offer must contain, and the typed errors if it does not |
 //! | `settings` | addresses and limits |
 //!
-//! [`offer`] makes the calling side of the same thing, for load tests.
+//! [`offer`] makes the calling side, for tests and load tests.
 //!
 //! A call ends when its owner closes or drops it, or when the peer hangs up or vanishes: the data channel or the
-//! connection closes, or nothing is heard for [`VANISHED`]. However it ends, the sockets and every task of it are freed.
+//! connection closes, or nothing arrives for [`PEER_TIMEOUT`]. However it ends, the sockets and every task of it are freed.
 
 mod addresses;
 mod call;
+mod call_state;
+mod callbacks;
 mod connection;
+mod demux;
+mod event;
 mod ice;
-mod line;
-mod port;
+mod input_audio;
+mod muxed_runtime;
+mod muxed_socket;
+mod output_audio;
+mod peer_connection;
 mod reports;
 mod sdp;
-mod seats;
 mod settings;
 mod stun;
-mod view;
+mod supervisor;
+mod transport;
+mod udp_mux;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,22 +58,24 @@ use std::time::Duration;
 use thiserror::Error;
 use webrtc::peer_connection::RTCSessionDescription;
 
-pub use call::{Call, CallEvent, SendError};
-pub use line::{LineSettings, WebRtcLine};
-pub use port::{Dropped, Port};
+pub use call::{Call, SendError};
+pub use event::PeerEvent;
 pub use reports::Quality;
 pub use settings::WebRtcSettings;
+pub use transport::{TransportSettings, WebRtcTransport};
+pub use udp_mux::{Dropped, UdpMux};
 
 use connection::Connection;
+use muxed_socket::MuxedSocket;
 
 /// Label of the data channel that carries the protocol's events.
-pub const CHANNEL: &str = "oai-events";
-/// A peer of which nothing is heard for so long has vanished.
-pub const VANISHED: Duration = Duration::from_secs(5);
-/// Gathering addresses is local work; longer than this means that it has failed.
+pub const DATA_CHANNEL_LABEL: &str = "oai-events";
+/// A peer from which nothing arrives for so long is gone.
+pub const PEER_TIMEOUT: Duration = Duration::from_secs(5);
+/// Gathering candidates is local work; longer than this means that it has failed.
 const GATHER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why an offer was not answered. All but [`AnswerError::Internal`] are the caller's to mend.
+/// Why an offer was not answered. All but [`AnswerError::Internal`] are errors of the caller.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum AnswerError {
     /// The text is not SDP.
@@ -79,34 +95,34 @@ pub enum AnswerError {
     Internal(String),
 }
 
-/// Answers an offer. The SDP holds all our addresses, so nothing has to be sent after it; the peer connects once it has
-/// the answer, and the call then reports [`CallEvent::Connected`].
+/// Answers an offer. The SDP holds all our candidates, so nothing has to be sent after it; the peer connects once it has
+/// the answer, and the call then reports [`PeerEvent::Connected`].
 ///
 /// Cancel safe: if the future is dropped, whatever was set up is freed.
-pub async fn answer(offer: &str, port: &Port) -> Result<(String, Call), AnswerError> {
-    let wanted = sdp::read_offer(offer)?;
-    let offer = wanted.unaddressed;
-    let (settings, candidates) = (port.settings().clone(), port.candidates());
-    let place =
-        port.take_seat(wanted.credentials, wanted.voices).map_err(|error| AnswerError::Internal(error.to_string()))?;
+pub async fn answer(offer: &str, udp_mux: &UdpMux) -> Result<(String, Call), AnswerError> {
+    let remote = sdp::read_offer(offer)?;
+    let offer = remote.without_candidates;
+    let (settings, candidates) = (udp_mux.settings().clone(), udp_mux.candidates());
+    let socket = MuxedSocket::open(udp_mux, remote.credentials, remote.ssrcs)
+        .map_err(|error| AnswerError::Internal(error.to_string()))?;
     uncancelled(async move {
-        let connection = Connection::new(&settings, Some(Arc::new(place))).await.map_err(internal)?;
+        let connection = Connection::new(&settings, Some(Arc::new(socket))).await.map_err(internal)?;
         let pc = Arc::clone(&connection.pc);
         let offer = RTCSessionDescription::offer(offer).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
         pc.set_remote_description(offer).await.map_err(unusable)?;
         connection.add_track().await.map_err(internal)?;
         let answer = pc.create_answer(None).await.map_err(unusable)?;
         let description = sdp::with_candidates(&describe(&connection, answer).await?, &candidates);
-        let call = Call::new(connection, wanted.max_message_size, wanted.has_channel).await.map_err(unusable)?;
+        let call = Call::new(connection, remote.max_message_size, remote.has_channel).await.map_err(unusable)?;
         Ok((description, call))
     })
     .await
 }
 
-/// The calling side: an offer to send, and what becomes a [`Call`] with the answer to it.
+/// The calling side: an offer to send, and the [`PendingOffer`] that takes the answer.
 ///
 /// Cancel safe: if the future is dropped, whatever was set up is freed.
-pub async fn offer(settings: &WebRtcSettings) -> Result<(String, Dialing), AnswerError> {
+pub async fn offer(settings: &WebRtcSettings) -> Result<(String, PendingOffer), AnswerError> {
     let settings = settings.clone();
     uncancelled(async move {
         let connection = Connection::new(&settings, None).await.map_err(internal)?;
@@ -114,19 +130,19 @@ pub async fn offer(settings: &WebRtcSettings) -> Result<(String, Dialing), Answe
         connection.open_channel().await.map_err(internal)?;
         let offer = connection.pc.create_offer(None).await.map_err(internal)?;
         let description = describe(&connection, offer).await?;
-        Ok((description, Dialing { connection }))
+        Ok((description, PendingOffer { connection }))
     })
     .await
 }
 
-/// An offer that waits for its answer; dropping it frees everything.
+/// An offer without an answer yet; dropping it frees everything.
 #[derive(Debug)]
-pub struct Dialing {
+pub struct PendingOffer {
     connection: Connection,
 }
 
-impl Dialing {
-    /// Takes the answer up.
+impl PendingOffer {
+    /// Connects with the answer.
     pub async fn accept(self, answer: &str) -> Result<Call, AnswerError> {
         let max_message_size = sdp::read_offer(answer)?.max_message_size;
         let answer =
@@ -167,6 +183,6 @@ fn unusable(error: webrtc::error::Error) -> AnswerError {
 #[cfg(test)]
 mod fuzz_tests;
 #[cfg(test)]
-mod port_tests;
-#[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod udp_mux_tests;

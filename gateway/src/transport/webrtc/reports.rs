@@ -1,4 +1,4 @@
-//! RTCP: what the peer reports of the sound that it receives (RFC 3550, 6.4).
+//! RTCP receiver reports of the peer: loss, jitter and round trip of our audio (RFC 3550, 6.4).
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,25 +13,25 @@ use rtc::shared::error::Error;
 
 /// RTP ticks a second; Opus always counts 48 kHz.
 const CLOCK: f64 = 48_000.0;
-/// Reports of ours that the peer may still refer to.
-const REMEMBERED: usize = 16;
+/// Sender reports of ours that are kept, because the peer may refer to them.
+const MAX_SENT: usize = 16;
 
-/// How well the peer hears us. Each is `None` until it is known.
+/// Reception of our audio at the peer. Each figure is `None` until it is known.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Quality {
     /// From us to the peer and back.
     pub round_trip: Option<Duration>,
     /// The share of packets that the peer missed between its last two reports, 0 to 1.
     pub loss: Option<f64>,
-    /// How unevenly packets arrive there (RFC 3550, A.8).
+    /// Interarrival jitter at the peer (RFC 3550, A.8).
     pub jitter: Option<Duration>,
     /// Reports received.
     pub reports: u64,
 }
 
-/// The peer's reports about one stream of ours.
+/// The peer's reports about one SSRC of ours.
 #[derive(Debug)]
-pub(super) struct Reports {
+pub(super) struct ReceiverReports {
     ssrc: u32,
     state: Mutex<State>,
 }
@@ -43,7 +43,7 @@ struct State {
     sent: VecDeque<(u32, Instant)>,
 }
 
-impl Reports {
+impl ReceiverReports {
     pub fn new(ssrc: u32) -> Self {
         Self { ssrc, state: Mutex::default() }
     }
@@ -57,16 +57,16 @@ impl Reports {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A report of ours leaves.
+    /// Notes a sender report that leaves.
     fn sent(&self, report: &SenderReport, now: Instant) {
         let mut state = self.state();
-        if state.sent.len() == REMEMBERED {
+        if state.sent.len() == MAX_SENT {
             state.sent.pop_front();
         }
         state.sent.push_back(((report.ntp_time >> 16) as u32, now));
     }
 
-    /// A report of the peer has come.
+    /// Takes a receiver report of the peer.
     fn received(&self, report: &ReceptionReport, now: Instant) {
         if report.ssrc != self.ssrc {
             return;
@@ -83,23 +83,23 @@ impl Reports {
     }
 }
 
-/// Sees every RTCP packet of a connection and lets all of them pass.
-pub(super) struct Watch {
-    reports: Arc<Reports>,
+/// Interceptor that reads every RTCP packet of a connection and passes all on.
+pub(super) struct RtcpObserver {
+    reports: Arc<ReceiverReports>,
     incoming: VecDeque<TaggedPacket>,
     outgoing: VecDeque<TaggedPacket>,
 }
 
-impl Watch {
-    /// Nearer to the network than whoever writes our reports, or it would not see them.
+impl RtcpObserver {
+    /// Nearer to the network than the interceptor that writes our reports, or it would not see them.
     pub const SLOT: Slot = Slot::Custom(500);
 
-    pub fn new(reports: Arc<Reports>) -> Self {
+    pub fn new(reports: Arc<ReceiverReports>) -> Self {
         Self { reports, incoming: VecDeque::new(), outgoing: VecDeque::new() }
     }
 }
 
-impl Protocol<TaggedPacket, TaggedPacket, ()> for Watch {
+impl Protocol<TaggedPacket, TaggedPacket, ()> for RtcpObserver {
     type Rout = TaggedPacket;
     type Wout = TaggedPacket;
     type Eout = ();
@@ -142,7 +142,7 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for Watch {
     }
 }
 
-impl Interceptor for Watch {
+impl Interceptor for RtcpObserver {
     fn bind_local_stream(&mut self, _: &StreamInfo) {}
     fn unbind_local_stream(&mut self, _: &StreamInfo) {}
     fn bind_remote_stream(&mut self, _: &StreamInfo) {}
@@ -167,8 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn a_report_that_refers_to_one_of_ours_tells_the_round_trip() {
-        let reports = Reports::new(7);
+    fn a_report_of_ours_gives_the_round_trip() {
+        let reports = ReceiverReports::new(7);
         let begin = Instant::now();
         assert_eq!(reports.quality(), Quality::default());
         let ours = SenderReport { ssrc: 7, ntp_time: 0x1234_5678_9abc_def0, ..SenderReport::default() };
@@ -181,26 +181,26 @@ mod tests {
     }
 
     #[test]
-    fn what_is_about_another_stream_or_refers_to_nothing_measures_nothing() {
-        let reports = Reports::new(7);
+    fn unrelated_reports_measure_nothing() {
+        let reports = ReceiverReports::new(7);
         let now = Instant::now();
         reports.received(&report(8, 0, MS), now);
         assert_eq!(reports.quality(), Quality::default());
         reports.received(&report(7, 99, MS), now);
         assert_eq!(reports.quality().round_trip, None);
-        // Nothing of ours had arrived there.
+        // The peer has received no report of ours.
         reports.sent(&SenderReport::default(), now);
         reports.received(&report(7, 0, Duration::ZERO), now);
         assert_eq!(reports.quality().round_trip, None);
     }
 
     #[test]
-    fn only_the_newest_reports_are_remembered() {
-        let reports = Reports::new(7);
+    fn only_the_newest_sender_reports_are_kept() {
+        let reports = ReceiverReports::new(7);
         let now = Instant::now();
         for stamp in 1..100_u64 {
             reports.sent(&SenderReport { ntp_time: stamp << 16, ..SenderReport::default() }, now);
         }
-        assert_eq!(reports.state().sent.len(), REMEMBERED);
+        assert_eq!(reports.state().sent.len(), MAX_SENT);
     }
 }

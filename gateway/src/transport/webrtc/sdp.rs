@@ -1,4 +1,4 @@
-//! Reading a peer's session description: is there a call in it, and what may be sent.
+//! Session descriptions (SDP): reads a peer's offer, and puts our candidates into the answer.
 
 use std::net::SocketAddr;
 
@@ -7,32 +7,32 @@ use webrtc::peer_connection::RTCSessionDescription;
 use super::AnswerError;
 use super::ice::Credentials;
 
-/// What a data channel may carry when the peer does not say (RFC 8841, 6.1).
+/// Longest message of a data channel when the peer does not say, in bytes (RFC 8841, 6.1).
 const DEFAULT_MAX_MESSAGE_SIZE: usize = 65_536;
 /// More sections than any client sends; each costs memory.
 const MAX_SECTIONS: usize = 16;
 
-/// The attribute that holds an address.
+/// The attribute of a candidate.
 const CANDIDATE: &str = "candidate";
 
-/// What we need to know of a peer's description.
+/// What we read of a peer's description.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wanted {
+pub(super) struct RemoteDescription {
     /// The longest message that the peer takes, in bytes.
     pub max_message_size: usize,
-    /// How the peer signs its STUN messages.
+    /// The peer's ICE credentials.
     pub credentials: Credentials,
-    /// SSRCs that the peer has announced for its voice.
-    pub voices: Vec<u32>,
-    /// Whether the peer wants to speak over a data channel.
+    /// SSRCs that the peer announces for its audio.
+    pub ssrcs: Vec<u32>,
+    /// Whether the peer wants a data channel.
     pub has_channel: bool,
-    /// The description without the peer's addresses. We send only to addresses from which we were called, so those are of
-    /// no use, and nobody can make us send anything elsewhere.
-    pub unaddressed: String,
+    /// The description without the peer's candidates. We send only to addresses from which we were called, so nobody can make
+    /// us send anything elsewhere.
+    pub without_candidates: String,
 }
 
 /// Checks that `text` describes a call with Opus.
-pub(super) fn read_offer(text: &str) -> Result<Wanted, AnswerError> {
+pub(super) fn read_offer(text: &str) -> Result<RemoteDescription, AnswerError> {
     let not_sdp = |error: webrtc::error::Error| AnswerError::NotSdp(error.to_string());
     let description = RTCSessionDescription::offer(text.to_owned()).map_err(not_sdp)?;
     let mut parsed = description.unmarshal().map_err(not_sdp)?;
@@ -40,7 +40,7 @@ pub(super) fn read_offer(text: &str) -> Result<Wanted, AnswerError> {
     if sections.len() > MAX_SECTIONS {
         return Err(AnswerError::Unusable(format!("{} media sections, at most {MAX_SECTIONS}", sections.len())));
     }
-    // Port 0 is a section that the peer has switched off.
+    // UdpMux 0 is a section that the peer has switched off.
     let used = |kind: &str| {
         let kind = kind.to_owned();
         sections.iter().filter(move |section| section.media_name.media == kind && section.media_name.port.value != 0)
@@ -70,7 +70,7 @@ pub(super) fn read_offer(text: &str) -> Result<Wanted, AnswerError> {
         session.or_else(|| sections.iter().find_map(|section| section.attribute(name).flatten())).map(str::to_owned)
     };
     let credentials = Credentials {
-        fragment: find("ice-ufrag").ok_or_else(|| unusable("ice-ufrag"))?,
+        ufrag: find("ice-ufrag").ok_or_else(|| unusable("ice-ufrag"))?,
         password: find("ice-pwd").ok_or_else(|| unusable("ice-pwd"))?,
     };
     let attributes = used("audio").flat_map(|section| &section.attributes);
@@ -78,17 +78,17 @@ pub(super) fn read_offer(text: &str) -> Result<Wanted, AnswerError> {
         // a=ssrc:<ssrc> <attribute>
         attribute.value.as_ref()?.split(' ').next()?.parse().ok()
     });
-    let mut voices: Vec<u32> = announced.collect();
-    voices.dedup();
+    let mut ssrcs: Vec<u32> = announced.collect();
+    ssrcs.dedup();
     let has_channel = used("application").next().is_some();
     for section in &mut parsed.media_descriptions {
         section.attributes.retain(|attribute| attribute.key != CANDIDATE);
     }
     parsed.attributes.retain(|attribute| attribute.key != CANDIDATE);
-    Ok(Wanted { max_message_size, credentials, voices, has_channel, unaddressed: parsed.marshal() })
+    Ok(RemoteDescription { max_message_size, credentials, ssrcs, has_channel, without_candidates: parsed.marshal() })
 }
 
-/// Our description with `candidates` in place of its own: the library knows nothing of the shared port.
+/// Our description with `candidates` in place of its own: the library knows nothing of the mux.
 pub(super) fn with_candidates(description: &str, candidates: &[SocketAddr]) -> String {
     let mut text = String::with_capacity(description.len() + candidates.len() * 64);
     let mut inside = false;

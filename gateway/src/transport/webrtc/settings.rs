@@ -10,14 +10,14 @@ use crate::config::WebRtc;
 pub struct WebRtcSettings {
     /// The one UDP port of all calls; port 0 takes any free one.
     pub udp: SocketAddr,
-    /// Addresses to announce instead of the bound ones, behind a 1:1 NAT for instance; the port stays. Empty: the bound
+    /// Addresses to announce instead of the bound ones, for instance behind a 1:1 NAT; the port stays. Empty: the bound
     /// ones.
     pub advertised: Vec<IpAddr>,
-    /// The longest message taken from a peer, in bytes; at most 262144.
+    /// The longest message accepted from a peer, in bytes; at most 262144.
     pub max_message_size: u32,
-    /// A call that was answered but not taken up for so long is given up.
+    /// A call that was answered but not connected for so long is freed.
     pub connect_within: Duration,
-    /// Sound that a receiver is assumed to hold back before it plays it: what was sent so recently was not heard yet.
+    /// The jitter buffer that a receiver is assumed to have: what was sent within it was not heard yet.
     pub receiver_buffer: Duration,
 }
 
@@ -34,7 +34,7 @@ impl Default for WebRtcSettings {
 }
 
 impl WebRtcSettings {
-    /// Those of a server that listens for HTTP at `address`: calls reach the same interfaces if nothing else is said.
+    /// The settings for a server that listens for HTTP at `address`: the default UDP address is the same one.
     pub fn of(config: &WebRtc, address: IpAddr) -> Self {
         Self {
             udp: config.udp.unwrap_or(SocketAddr::new(address, 0)),

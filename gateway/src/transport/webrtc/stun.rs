@@ -15,7 +15,7 @@ use rtc::stun::message::{
 use rtc::stun::textattrs::Username;
 use rtc::stun::xoraddr::XorMappedAddress;
 
-/// The number by which an answer names its request.
+/// Transaction id: an answer repeats its request's.
 pub(super) type Id = [u8; 12];
 
 /// Larger than any binding message that ICE sends.
@@ -40,7 +40,7 @@ pub(super) fn is_stun(datagram: &[u8]) -> bool {
 }
 
 impl Binding {
-    /// `None` for what is no binding message.
+    /// Reads a datagram; `None` if it is no binding message.
     pub fn parse(datagram: &[u8]) -> Option<Self> {
         if datagram.len() > MAX_MESSAGE {
             return None;
@@ -62,8 +62,8 @@ impl Binding {
         self.0.transaction_id.0
     }
 
-    /// The user fragments in a request's name: the receiver's and the sender's.
-    pub fn fragments(&self) -> Option<(String, String)> {
+    /// The user fragments in a request's USERNAME: the receiver's and the sender's.
+    pub fn ufrags(&self) -> Option<(String, String)> {
         let mut name = Username::new(ATTR_USERNAME, String::new());
         name.get_from(&self.0).ok()?;
         name.text.split_once(':').map(|(to, from)| (to.to_owned(), from.to_owned()))

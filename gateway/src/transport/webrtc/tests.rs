@@ -1,9 +1,9 @@
-//! Two real peers on loopback: a caller with a socket of its own, and the server's port.
+//! Two real peers on loopback: a caller with a socket of its own, and the server's mux.
 
 use std::time::Instant;
 
 use bytes::Bytes;
-use repartee_media::jitter::{JitterBuffer, Play};
+use repartee_media::jitter::{Action, JitterBuffer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee_testkit::signal::{dominant_frequency, level_db, sine};
 
@@ -12,18 +12,18 @@ use super::*;
 /// Far longer than anything here takes: only a defect runs into it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(super) fn port() -> Port {
-    Port::bind(WebRtcSettings::default()).unwrap()
+pub(super) fn bind_mux() -> UdpMux {
+    UdpMux::bind(WebRtcSettings::default()).unwrap()
 }
 
 /// The caller's and the server's end of a new call.
-async fn connect(port: &Port) -> (Call, Call) {
+async fn connect(udp_mux: &UdpMux) -> (Call, Call) {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let (sdp, server) = answer(&sdp, port).await.unwrap();
+    let (sdp, server) = answer(&sdp, udp_mux).await.unwrap();
     (dialing.accept(&sdp).await.unwrap(), server)
 }
 
-pub(super) async fn next(call: &mut Call) -> CallEvent {
+pub(super) async fn next(call: &mut Call) -> PeerEvent {
     tokio::time::timeout(PATIENCE, call.events.recv()).await.expect("nothing happens").expect("no end was reported")
 }
 
@@ -32,29 +32,29 @@ pub(super) async fn until_open(call: &mut Call) {
     let mut connected = false;
     loop {
         match next(call).await {
-            CallEvent::Connected => connected = true,
-            CallEvent::ChannelOpen => return assert!(connected),
-            CallEvent::Audio { .. } => {}
+            PeerEvent::Connected => connected = true,
+            PeerEvent::ChannelOpen => return assert!(connected),
+            PeerEvent::Audio { .. } => {}
             event => panic!("{event:?}"),
         }
     }
 }
 
 async fn until_closed(call: &mut Call) {
-    while next(call).await != CallEvent::Closed {}
+    while next(call).await != PeerEvent::Closed {}
 }
 
-async fn open_at(port: &Port) -> (Call, Call) {
-    let (mut caller, mut server) = connect(port).await;
+async fn open_at(udp_mux: &UdpMux) -> (Call, Call) {
+    let (mut caller, mut server) = connect(udp_mux).await;
     tokio::join!(until_open(&mut caller), until_open(&mut server));
     (caller, server)
 }
 
-/// A call at a port of its own, which must outlive it.
-pub(super) async fn open() -> (Call, Call, Port) {
-    let port = port();
-    let (caller, server) = open_at(&port).await;
-    (caller, server, port)
+/// A call at a mux of its own, which must outlive it.
+pub(super) async fn open() -> (Call, Call, UdpMux) {
+    let udp_mux = bind_mux();
+    let (caller, server) = open_at(&udp_mux).await;
+    (caller, server, udp_mux)
 }
 
 /// Sends a second of a tone in real time.
@@ -71,15 +71,15 @@ async fn sing(call: &Call, frequency: f64) {
 async fn listen(call: &mut Call) -> Vec<f32> {
     let (mut jitter, mut decoder, mut heard) = (JitterBuffer::new(), OpusDecoder::new(16_000).unwrap(), Vec::new());
     while heard.len() < 14_000 {
-        let CallEvent::Audio { sequence, timestamp, payload, arrival, .. } = next(call).await else { continue };
+        let PeerEvent::Audio { sequence, timestamp, payload, arrival, .. } = next(call).await else { continue };
         jitter.push(sequence, timestamp, payload, arrival);
         loop {
             heard.extend(match jitter.pop(Instant::now()) {
-                Play::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
-                Play::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
-                Play::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
-                Play::Silence { .. } => continue,
-                Play::Wait { .. } => break,
+                Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
+                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
+                Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
+                Action::Silence { .. } => continue,
+                Action::Wait { .. } => break,
             });
         }
     }
@@ -87,7 +87,7 @@ async fn listen(call: &mut Call) -> Vec<f32> {
 }
 
 #[tokio::test]
-async fn both_sides_hear_each_other() {
+async fn audio_goes_both_ways() {
     let (mut caller, mut server, _port) = open().await;
     for (frequency, from_server) in [(440.0, false), (700.0, true)] {
         let (speaker, listener) = if from_server { (&server, &mut caller) } else { (&caller, &mut server) };
@@ -104,7 +104,7 @@ async fn both_sides_hear_each_other() {
 }
 
 #[tokio::test]
-async fn silence_that_was_skipped_shows_in_timestamps_not_in_sequence_numbers() {
+async fn skipped_silence_advances_timestamps_alone() {
     let (caller, mut server, _port) = open().await;
     let packet = Bytes::from_static(&[0x08, 0, 0]);
     caller.send_audio(packet.clone(), FRAME).await.unwrap();
@@ -112,7 +112,7 @@ async fn silence_that_was_skipped_shows_in_timestamps_not_in_sequence_numbers() 
     caller.send_audio(packet, FRAME).await.unwrap();
     let mut seen = Vec::new();
     while seen.len() < 2 {
-        if let CallEvent::Audio { sequence, timestamp, marker, .. } = next(&mut server).await {
+        if let PeerEvent::Audio { sequence, timestamp, marker, .. } = next(&mut server).await {
             seen.push((sequence, timestamp, marker));
         }
     }
@@ -122,7 +122,7 @@ async fn silence_that_was_skipped_shows_in_timestamps_not_in_sequence_numbers() 
 }
 
 #[tokio::test]
-async fn messages_of_every_size_arrive_whole_and_in_order() {
+async fn messages_of_any_size_arrive_in_order() {
     let (mut caller, mut server, _port) = open().await;
     let messages: Vec<String> =
         [0, 1, 1_000, 60_000, 200_000, 256 * 1024].iter().map(|&length| "ü".repeat(length / 2)).collect();
@@ -135,7 +135,7 @@ async fn messages_of_every_size_arrive_whole_and_in_order() {
         };
         let receive = async {
             for message in &messages {
-                assert_eq!(next(to).await, CallEvent::Message(message.clone()));
+                assert_eq!(next(to).await, PeerEvent::Message(message.clone()));
             }
         };
         tokio::join!(send, receive);
@@ -143,17 +143,17 @@ async fn messages_of_every_size_arrive_whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn what_the_peer_does_not_take_is_a_typed_error_and_the_channel_lives_on() {
+async fn a_message_too_large_is_a_typed_error() {
     let (caller, mut server, _port) = open().await;
     let size = caller.max_message_size() + 1;
     let error = caller.send_message(&"x".repeat(size)).await.unwrap_err();
     assert_eq!(error, SendError::TooLarge { size, limit: size - 1 });
     caller.send_message("still here").await.unwrap();
-    assert_eq!(next(&mut server).await, CallEvent::Message("still here".to_owned()));
+    assert_eq!(next(&mut server).await, PeerEvent::Message("still here".to_owned()));
 }
 
 #[tokio::test]
-async fn a_reader_that_stops_holds_the_sender_up_and_loses_no_message() {
+async fn a_stalled_reader_blocks_messages_without_loss() {
     let (caller, mut server, _port) = open().await;
     let message = "x".repeat(50_000);
     let mut sent = 0;
@@ -163,14 +163,14 @@ async fn a_reader_that_stops_holds_the_sender_up_and_loses_no_message() {
         assert!(sent < 2_000, "nothing holds the sender up");
     }
     for _ in 0..sent {
-        assert_eq!(next(&mut server).await, CallEvent::Message(message.clone()));
+        assert_eq!(next(&mut server).await, PeerEvent::Message(message.clone()));
     }
     caller.send_message("and on").await.unwrap();
-    assert_eq!(next(&mut server).await, CallEvent::Message("and on".to_owned()));
+    assert_eq!(next(&mut server).await, PeerEvent::Message("and on".to_owned()));
 }
 
 #[tokio::test]
-async fn a_reader_that_stops_loses_audio_and_counts_it() {
+async fn a_stalled_reader_drops_and_counts_audio() {
     let (caller, mut server, _port) = open().await;
     for _ in 0..2_000 {
         caller.send_audio(Bytes::from_static(&[0x08, 0, 0]), FRAME).await.unwrap();
@@ -179,8 +179,8 @@ async fn a_reader_that_stops_loses_audio_and_counts_it() {
     let mut heard = 0;
     loop {
         match next(&mut server).await {
-            CallEvent::Audio { .. } => heard += 1,
-            CallEvent::Message(text) => break assert_eq!(text, "after"),
+            PeerEvent::Audio { .. } => heard += 1,
+            PeerEvent::Message(text) => break assert_eq!(text, "after"),
             event => panic!("{event:?}"),
         }
     }
@@ -197,7 +197,7 @@ async fn the_round_trip_is_known_once_connected() {
 }
 
 #[tokio::test]
-async fn the_listeners_reports_tell_how_well_we_are_heard() {
+async fn receiver_reports_give_loss_and_jitter() {
     let (mut caller, server, _port) = open().await;
     let mut clock = tokio::time::interval(FRAME);
     let reported = async {
@@ -221,7 +221,7 @@ async fn the_listeners_reports_tell_how_well_we_are_heard() {
 }
 
 #[tokio::test]
-async fn hanging_up_is_noticed_at_once_on_the_other_side() {
+async fn hanging_up_closes_the_other_side() {
     for by_dropping in [false, true] {
         let (caller, mut server, _port) = open().await;
         if by_dropping {
@@ -238,7 +238,7 @@ async fn hanging_up_is_noticed_at_once_on_the_other_side() {
 }
 
 #[tokio::test]
-async fn what_was_said_last_arrives_before_the_end() {
+async fn the_last_messages_arrive_before_the_end() {
     for by_server in [false, true] {
         let (caller, server, _port) = open().await;
         let (speaker, mut listener) = if by_server { (server, caller) } else { (caller, server) };
@@ -250,33 +250,33 @@ async fn what_was_said_last_arrives_before_the_end() {
         drop(speaker);
         for _ in 0..5 {
             match next(&mut listener).await {
-                CallEvent::Message(text) => assert_eq!(text.len(), words.len()),
+                PeerEvent::Message(text) => assert_eq!(text.len(), words.len()),
                 event => panic!("{event:?}, by server: {by_server}"),
             }
         }
-        assert_eq!(next(&mut listener).await, CallEvent::Closed);
+        assert_eq!(next(&mut listener).await, PeerEvent::Closed);
         tokio::time::timeout(PATIENCE, freed).await.expect("everything is freed");
     }
 }
 
 #[test]
-fn a_peer_that_vanishes_without_a_word_is_noticed() {
+fn a_vanished_peer_closes_the_call() {
     // The caller lives in a runtime of its own, which is pulled out from under it.
     let [theirs, ours] = [(); 2].map(|()| tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap());
     let settings = WebRtcSettings::default();
     let (sdp, dialing) = theirs.block_on(offer(&settings)).unwrap();
-    let port = ours.block_on(async { port() });
-    let (sdp, mut server) = ours.block_on(answer(&sdp, &port)).unwrap();
+    let udp_mux = ours.block_on(async { bind_mux() });
+    let (sdp, mut server) = ours.block_on(answer(&sdp, &udp_mux)).unwrap();
     let mut caller = theirs.block_on(dialing.accept(&sdp)).unwrap();
     ours.block_on(async { tokio::join!(until_open(&mut caller), until_open(&mut server)) });
     theirs.shutdown_background();
     let since = Instant::now();
     ours.block_on(until_closed(&mut server));
-    assert!(since.elapsed() < VANISHED + Duration::from_secs(2), "{:?}", since.elapsed());
+    assert!(since.elapsed() < PEER_TIMEOUT + Duration::from_secs(2), "{:?}", since.elapsed());
 }
 
 #[tokio::test]
-async fn a_camera_that_is_offered_too_is_declined_and_the_call_works() {
+async fn an_offered_camera_is_declined() {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     // The camera shares what the microphone says about the transport.
     let audio = &sdp[sdp.find("m=audio").unwrap()..sdp.find("m=application").unwrap()];
@@ -287,80 +287,80 @@ async fn a_camera_that_is_offered_too_is_declined_and_the_call_works() {
         .fold(String::new(), |all, line| all + line + "\r\n");
     let video = format!("m=video 9 UDP/TLS/RTP/SAVPF 96\r\n{shared}a=mid:9\r\na=rtpmap:96 VP8/90000\r\n");
     let with_video = sdp.replace("a=group:BUNDLE 0 1", "a=group:BUNDLE 0 1 9") + &video;
-    let port = port();
-    let (sdp, _server) = answer(&with_video, &port).await.unwrap();
+    let udp_mux = bind_mux();
+    let (sdp, _server) = answer(&with_video, &udp_mux).await.unwrap();
     assert!(sdp.contains("m=video 0 "), "{sdp}");
     drop(dialing);
 }
 
 #[tokio::test]
-async fn nothing_may_be_sent_before_the_channel_is_open() {
+async fn messages_before_the_channel_opens_are_refused() {
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let port = port();
-    let (_, server) = answer(&sdp, &port).await.unwrap();
+    let udp_mux = bind_mux();
+    let (_, server) = answer(&sdp, &udp_mux).await.unwrap();
     assert_eq!(server.send_message("early").await, Err(SendError::NotOpen));
 }
 
 #[tokio::test]
-async fn calls_leave_no_task_and_no_place_behind() {
-    let port = port();
-    // The port's own task has begun.
+async fn calls_leave_no_task_and_no_socket() {
+    let udp_mux = bind_mux();
+    // The mux's own task has begun.
     tokio::task::yield_now().await;
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let before = tasks();
     for round in 0..50 {
         match round % 5 {
-            // Answered but never taken up.
+            // Answered but never connected.
             0 => {
                 let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-                let (_, server) = answer(&sdp, &port).await.unwrap();
+                let (_, server) = answer(&sdp, &udp_mux).await.unwrap();
                 server.close().await;
                 drop(dialing);
             }
             // Never answered.
             1 => drop(offer(&WebRtcSettings::default()).await.unwrap()),
             2 => {
-                let (caller, server) = open_at(&port).await;
+                let (caller, server) = open_at(&udp_mux).await;
                 caller.send_message("hello").await.unwrap();
                 server.close().await;
                 caller.close().await;
             }
             _ => {
-                let (mut caller, server) = connect(&port).await;
-                assert_eq!(next(&mut caller).await, CallEvent::Connected);
+                let (mut caller, server) = connect(&udp_mux).await;
+                assert_eq!(next(&mut caller).await, PeerEvent::Connected);
                 drop((caller, server));
             }
         }
     }
     // What was dropped ends in the background.
     let ended = async {
-        while tasks() > before || port.calls() > 0 {
+        while tasks() > before || udp_mux.calls() > 0 {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
-    let late = || panic!("{} tasks, {before} before; {} calls", tasks(), port.calls());
+    let late = || panic!("{} tasks, {before} before; {} calls", tasks(), udp_mux.calls());
     tokio::time::timeout(PATIENCE, ended).await.unwrap_or_else(|_| late());
-    assert_eq!(port.routes(), (0, 0));
+    assert_eq!(udp_mux.routes(), (0, 0));
 }
 
 #[tokio::test]
-async fn a_call_that_is_answered_but_never_taken_up_is_freed() {
+async fn a_call_that_never_connects_is_freed() {
     let connect_within = Duration::from_millis(300);
-    let port = Port::bind(WebRtcSettings { connect_within, ..WebRtcSettings::default() }).unwrap();
+    let udp_mux = UdpMux::bind(WebRtcSettings { connect_within, ..WebRtcSettings::default() }).unwrap();
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let (_, mut server) = answer(&sdp, &port).await.unwrap();
+    let (_, mut server) = answer(&sdp, &udp_mux).await.unwrap();
     let since = Instant::now();
-    assert_eq!(next(&mut server).await, CallEvent::Closed);
+    assert_eq!(next(&mut server).await, PeerEvent::Closed);
     assert!(since.elapsed() >= connect_within - Duration::from_millis(50));
     server.close().await;
-    assert_eq!(port.calls(), 0);
+    assert_eq!(udp_mux.calls(), 0);
 }
 
 #[tokio::test]
-async fn what_cannot_be_answered_is_a_typed_error() {
-    let port = port();
+async fn unusable_offers_are_typed_errors() {
+    let udp_mux = bind_mux();
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let error = async |sdp: String| answer(&sdp, &port).await.unwrap_err();
+    let error = async |sdp: String| answer(&sdp, &udp_mux).await.unwrap_err();
     for text in ["", "hello", "v=0", "{\"type\": \"offer\"}", "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns"] {
         assert!(matches!(error(text.to_owned()).await, AnswerError::NotSdp(_)), "{text:?}");
     }
@@ -381,8 +381,8 @@ async fn what_cannot_be_answered_is_a_typed_error() {
 }
 
 #[tokio::test]
-async fn an_address_that_cannot_be_bound_is_an_error() {
+async fn an_unusable_address_is_an_error() {
     // TEST-NET-1 is nobody's.
     let settings = WebRtcSettings { udp: "192.0.2.1:0".parse().unwrap(), ..WebRtcSettings::default() };
-    assert!(Port::bind(settings).is_err());
+    assert!(UdpMux::bind(settings).is_err());
 }

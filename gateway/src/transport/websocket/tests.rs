@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::advance;
 
 use super::*;
-use crate::call::{self, Ended};
+use crate::call::{self, CallEnd};
 use crate::metrics::Metrics;
 
 /// A socket whose peer reads so many messages and then stops, and what it has read.
@@ -72,47 +72,48 @@ fn event(event: &Value) -> Message {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_socket_that_takes_nothing_for_10_s_is_given_up() {
-    let (outlet, queue) = mpsc::channel(QUEUE);
+async fn a_stalled_socket_is_closed_after_10_s() {
+    let (outbound, queue) = mpsc::channel(QUEUE);
     let start = Instant::now();
     let writer = tokio::spawn(write(Peer::new(3), queue, Duration::from_secs(10)));
     for _ in 0..8 {
-        outlet.send(Outgoing::Event("{}".into())).await.unwrap();
+        outbound.send(OutboundMessage::Event("{}".into())).await.unwrap();
     }
-    outlet.closed().await;
+    outbound.closed().await;
     writer.await.unwrap();
     assert_eq!(start.elapsed(), Duration::from_secs(10));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_socket_is_not_given_up() {
-    let (outlet, queue) = mpsc::channel(QUEUE);
+async fn a_slow_socket_stays_open() {
+    let (outbound, queue) = mpsc::channel(QUEUE);
     let writer = tokio::spawn(write(Peer::new(9), queue, Duration::from_secs(10)));
     for _ in 0..8 {
         advance(Duration::from_secs(9)).await;
-        outlet.send(Outgoing::Event("{}".into())).await.unwrap();
+        outbound.send(OutboundMessage::Event("{}".into())).await.unwrap();
     }
-    drop(outlet);
+    drop(outbound);
     writer.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_caller_is_asked_for_a_sign_of_life() {
+async fn a_silent_caller_is_pinged_then_closed() {
     let (client, incoming) = mpsc::channel(8);
-    let (mut line, writer) = WebSocketLine::new(Incoming(incoming), Peer::new(0), 24_000, Limits::default());
+    let (mut transport, writer) =
+        WebSocketTransport::new(Incoming(incoming), Peer::new(0), 24_000, Timeouts::default());
     drop(writer);
-    let (outlet, mut queue) = mpsc::channel(8);
-    line.outlet = outlet;
+    let (outbound, mut queue) = mpsc::channel(8);
+    transport.outbound = outbound;
     let start = Instant::now();
-    let listening = tokio::spawn(async move { line.next(true).await });
-    assert_eq!(queue.recv().await, Some(Outgoing::Ping));
+    let listening = tokio::spawn(async move { transport.next(true).await });
+    assert_eq!(queue.recv().await, Some(OutboundMessage::Ping));
     assert_eq!(start.elapsed(), Duration::from_secs(20));
     advance(Duration::from_secs(15)).await;
     client.send(Message::Pong(Bytes::new())).await.unwrap();
-    assert_eq!(queue.recv().await, Some(Outgoing::Ping));
+    assert_eq!(queue.recv().await, Some(OutboundMessage::Ping));
     assert_eq!(start.elapsed(), Duration::from_secs(55));
     // And this time there is none.
-    assert!(matches!(listening.await.unwrap(), Heard::Closed));
+    assert!(matches!(listening.await.unwrap(), TransportEvent::Closed));
     assert_eq!(start.elapsed(), Duration::from_secs(75));
 }
 
@@ -120,12 +121,13 @@ async fn a_silent_caller_is_asked_for_a_sign_of_life() {
 const FRAMES: u64 = 400;
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_is_closed_and_its_neighbours_notice_nothing() {
+async fn a_stalled_client_does_not_slow_others() {
     let engine = ScriptedEngine::new(Script { slots: 21, frames: FRAMES, ..Script::default() });
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
     let mut call = |peer: &Peer| {
         let (client, incoming) = mpsc::channel(8);
-        let (line, writer) = WebSocketLine::new(Incoming(incoming), peer.clone(), 24_000, Limits::default());
+        let (transport, writer) =
+            WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
         tokio::spawn(writer);
         let setup = Setup {
             session_id: "sess_1".into(),
@@ -136,7 +138,7 @@ async fn a_client_that_does_not_read_is_closed_and_its_neighbours_notice_nothing
             configuration: None,
         };
         let session = engine.open().unwrap();
-        let ended = tokio::spawn(call::run(line, session, setup, metrics.clone(), pending(), pending()));
+        let ended = tokio::spawn(call::run(transport, session, setup, metrics.clone(), pending(), pending()));
         let content = json!([{"type": "input_text", "text": "Tell me everything."}]);
         let item = json!({"type": "message", "role": "user", "content": content});
         client.try_send(event(&json!({"type": "conversation.item.create", "item": item}))).unwrap();
@@ -148,7 +150,7 @@ async fn a_client_that_does_not_read_is_closed_and_its_neighbours_notice_nothing
     let (_stalled_client, stalled_ended) = call(&stalled);
     let others: Vec<_> = (0..20).map(|_| Peer::new(usize::MAX)).collect();
     let calls: Vec<_> = others.iter().map(&mut call).collect();
-    assert_eq!(stalled_ended.await.unwrap(), Ended::Unreachable);
+    assert_eq!(stalled_ended.await.unwrap(), CallEnd::Unreachable);
     assert_eq!(start.elapsed(), Duration::from_secs(10));
     // Time stands still while anybody has something to do: the others had all of theirs before it moved at all.
     let expected = others[0].kinds();

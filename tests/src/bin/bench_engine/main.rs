@@ -6,11 +6,13 @@
 //! - `codec`: carried state against left-context decoding
 //! - `callers`: hand-off modes, batches, input length, memory
 //! - `floor`: stages against the physical floor
+//! - `peak`: the arithmetic peak of one core
 
 mod bed;
 mod callers;
 mod codec;
 mod floor;
+mod peak;
 
 use anyhow::Result;
 use repartee_loadtest::report::{Report, Row};

@@ -1,0 +1,91 @@
+//! A folder without tokenizer.json: vocab.json, merges.txt and tokenizer_config.json give the ids of the reference's class.
+//! The fixture is made by `tests/parity/tokenizer_files.py`.
+
+#![expect(clippy::unwrap_used, reason = "a test and its helpers fail by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use repartee_engine::internals::{Checkpoint, Tokenizer};
+use repartee_engine::{CheckpointError, Source};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Rows of embedding of a model that takes the fixture's ids.
+const ROWS: usize = 512;
+
+fn fixture(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/fixtures/tokenizer").join(file)
+}
+
+/// A folder that opens, with the fixture's tokenizer files.
+fn folder() -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("config.json"), r#"{"architectures": ["Any"]}"#).unwrap();
+    let weights = safetensors::serialize(Vec::<(&str, safetensors::tensor::TensorView<'_>)>::new(), None).unwrap();
+    fs::write(folder.path().join("model.safetensors"), weights).unwrap();
+    for file in ["vocab.json", "merges.txt", "tokenizer_config.json"] {
+        fs::copy(fixture(file), folder.path().join(file)).unwrap();
+    }
+    folder
+}
+
+fn load(folder: &Path) -> Result<Tokenizer, CheckpointError> {
+    Tokenizer::load(&Checkpoint::open(Source::Folder(folder.to_owned()))?, ROWS)
+}
+
+/// The error of a folder in which `file` holds `contents`; without contents the file is removed.
+fn refusal(file: &str, contents: Option<&str>) -> String {
+    let folder = folder();
+    let path = folder.path().join(file);
+    match contents {
+        Some(contents) => fs::write(path, contents).unwrap(),
+        None => fs::remove_file(path).unwrap(),
+    }
+    load(folder.path()).unwrap_err().to_string()
+}
+
+#[test]
+fn ids_and_text_equal_the_reference() {
+    let folder = folder();
+    let tokenizer = load(folder.path()).unwrap();
+    let expected: Value = serde_json::from_slice(&fs::read(fixture("expected.json")).unwrap()).unwrap();
+    for (token, id) in expected["special"].as_object().unwrap() {
+        assert_eq!(tokenizer.token_id(token).map(u64::from), id.as_u64(), "{token}");
+    }
+    let cases = expected["cases"].as_array().unwrap();
+    assert!(cases.len() > 10);
+    for case in cases {
+        let text = case["text"].as_str().unwrap();
+        let ids: Vec<u32> = serde_json::from_value(case["ids"].clone()).unwrap();
+        assert_eq!(tokenizer.encode(text).unwrap(), ids, "{text:?}");
+        assert_eq!(tokenizer.decode(&ids), case["decoded"].as_str().unwrap(), "{text:?}");
+    }
+}
+
+#[test]
+fn tokenizer_json_comes_first() {
+    let folder = folder();
+    let file = r#"{"version": "1.0", "model": {"type": "BPE", "vocab": {"only": 7}, "merges": []}}"#;
+    fs::write(folder.path().join("tokenizer.json"), file).unwrap();
+    assert_eq!(load(folder.path()).unwrap().vocab_size(), 1);
+}
+
+#[test]
+fn broken_tokenizer_files_are_named() {
+    let named = |message: String, parts: &[&str]| {
+        for part in parts {
+            assert!(message.contains(part), "{message}\nlacks {part}");
+        }
+    };
+    named(refusal("tokenizer_config.json", None), &["tokenizer_config.json: file missing"]);
+    // Without either of its own files the class is not there, and the usual file is asked for.
+    named(refusal("merges.txt", None), &["tokenizer.json: file missing"]);
+    named(refusal("merges.txt", Some("#version: 0.2\na b\na b c\n")), &["merges.txt: not a tokenizer (line 3"]);
+    named(refusal("merges.txt", Some("a zz\n")), &["vocab.json: not a tokenizer ("]);
+    named(refusal("vocab.json", Some(r#"{"a": "b"}"#)), &["vocab.json: a: invalid type"]);
+    let other = r#"{"tokenizer_class": "LlamaTokenizer", "added_tokens_decoder": {}}"#;
+    named(refusal("tokenizer_config.json", Some(other)), &["tokenizer_class: `LlamaTokenizer`", "Qwen2Tokenizer"]);
+    let odd = r#"{"tokenizer_class": "Qwen2Tokenizer", "added_tokens_decoder": {"x": {}}}"#;
+    named(refusal("tokenizer_config.json", Some(odd)), &["added_tokens_decoder: `x` is no id"]);
+}

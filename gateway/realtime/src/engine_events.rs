@@ -1,0 +1,267 @@
+//! Engine events: what the engine reports of active responses, and their ends.
+
+use std::time::Instant;
+
+use repartee_engine_api::{Command, Event, FinishReason, ResponseId, SessionError, Stamps, Usage as EngineUsage};
+use repartee_protocol::ServerEvent;
+use repartee_protocol::item::Status as ItemStatus;
+use repartee_protocol::rate_limits::Updated;
+use repartee_protocol::response::{
+    ArgumentsDelta, ArgumentsDone, ContentPart, Delta, Failure, OutputItem, State, Status, StatusDetails, TextDone,
+    TranscriptDone,
+};
+use repartee_protocol::session::Modality;
+
+use super::history::Entry;
+use super::playback::Playing;
+use super::response::{Body, Output, Response, usage};
+use super::{Core, Delivery, Effect, engine_error};
+
+impl Core {
+    pub(super) fn process_engine_event(&mut self, event: Event, now: Instant) {
+        match event {
+            Event::Text { response, text } => self.on_text(response, &text),
+            Event::Audio { response, samples, stamps, .. } => self.on_audio(response, samples, stamps, now),
+            Event::ToolCall { response, call, name } => self.on_tool_call(response, call, name),
+            Event::ToolArguments { response, call, arguments } => self.on_tool_arguments(response, call, &arguments),
+            Event::SegmentFinished { response, reason, usage: count } => {
+                self.finish_response(response, reason, &count, None)
+            }
+            Event::Failed { response, error } => self.on_failed(response, &error),
+            Event::Finished => {}
+        }
+    }
+
+    /// The response, unless it has ended or is being stopped.
+    fn active(&mut self, engine_id: ResponseId) -> Option<&mut Response> {
+        self.responses.iter_mut().find(|response| response.engine_id == engine_id && response.stopping.is_none())
+    }
+
+    fn on_text(&mut self, engine_id: ResponseId, text: &str) {
+        if self.active(engine_id).is_none() || text.is_empty() {
+            return;
+        }
+        self.announce_message(engine_id);
+        let Some(response) = self.active(engine_id) else { return };
+        let message = response.outputs.iter_mut().find_map(|output| match &mut output.body {
+            Body::Message(text) => Some(text),
+            Body::Call { .. } => None,
+        });
+        if let Some(message) = message {
+            message.push_str(text);
+        }
+        let Some(at) = response.part_ref() else { return };
+        let delta = Delta { at, delta: text.to_owned() };
+        let event = match response.modality {
+            Modality::Audio => ServerEvent::TranscriptDelta(delta),
+            Modality::Text => ServerEvent::TextDelta(delta),
+        };
+        self.send(event);
+    }
+
+    fn on_audio(&mut self, engine_id: ResponseId, samples: Vec<f32>, stamps: Option<Stamps>, now: Instant) {
+        if self.active(engine_id).is_none() || samples.is_empty() {
+            return;
+        }
+        self.announce_message(engine_id);
+        if let Some(stamps) = stamps {
+            self.effects.push(Effect::Stamps { response: engine_id, stamps });
+        }
+        let (event_id, delivery, rate) = (self.new_event_id(), self.setup.delivery, self.setup.model.output_rate);
+        let Some(response) = self.active(engine_id) else { return };
+        let Some(part) = response.part_ref() else { return };
+        let first = response.samples == 0;
+        response.samples += samples.len() as u64;
+        let (format, playing) = (response.output.format, Playing::new(response, &part));
+        if first {
+            self.effects.push(Effect::AudioStart { response: engine_id, format });
+            if delivery == Delivery::Paced {
+                self.playing.push_back(playing);
+            }
+        }
+        self.client_playback.extend(samples.len() as u64, rate, now);
+        self.effects.push(Effect::Audio { event_id, response: engine_id, part, samples });
+    }
+
+    fn on_tool_call(&mut self, engine_id: ResponseId, call: u32, name: String) {
+        if self.active(engine_id).is_none() {
+            return;
+        }
+        self.finish_calls(engine_id, ItemStatus::Completed);
+        let call_id = self.new_call_id();
+        self.add_output_item(engine_id, Body::Call { call, call_id, name, arguments: String::new() });
+    }
+
+    fn on_tool_arguments(&mut self, engine_id: ResponseId, call: u32, piece: &str) {
+        let Some(response) = self.active(engine_id) else { return };
+        let index = response.outputs.iter_mut().enumerate().find_map(|(index, output)| match &mut output.body {
+            Body::Call { call: number, arguments, .. } if *number == call => {
+                arguments.push_str(piece);
+                Some(index)
+            }
+            _ => None,
+        });
+        if let Some(call) = index.and_then(|index| response.call_ref(index)) {
+            self.send(ServerEvent::ArgumentsDelta(ArgumentsDelta { call, delta: piece.to_owned() }));
+        }
+    }
+
+    /// Adds the response's message before its first delta, and tells the client.
+    fn announce_message(&mut self, engine_id: ResponseId) {
+        let Some(response) = self.active(engine_id) else { return };
+        if response.message().is_some() {
+            return;
+        }
+        self.add_output_item(engine_id, Body::Message(String::new()));
+        let Some(response) = self.active(engine_id) else { return };
+        let (at, part) = (response.part_ref(), response.part());
+        if let Some(at) = at {
+            self.send(ServerEvent::ContentPartAdded(ContentPart { at, part }));
+        }
+    }
+
+    /// Adds an item to the response, and tells the client.
+    fn add_output_item(&mut self, engine_id: ResponseId, body: Body) {
+        let id = self.new_item_id();
+        let Some(response) = self.active(engine_id) else { return };
+        // The engine has one item for the whole response: it belongs to the message, or else to the first call.
+        let is_message = matches!(body, Body::Message(_));
+        let engine = if is_message || response.outputs.is_empty() { vec![response.item] } else { Vec::new() };
+        let calls: Vec<_> = response.outputs.iter().filter(|_| is_message).map(|output| output.id.clone()).collect();
+        let previous = response.outputs.last().map_or(&response.previous_item_id, |output| &output.id).clone();
+        response.outputs.push(Output { id: id.clone(), body, status: ItemStatus::InProgress });
+        let output_index = response.outputs.len() as u32 - 1;
+        let Some(item) = response.outputs.last().map(|output| response.output_item(output)) else { return };
+        let (response_id, in_conversation) = (response.id.clone(), response.in_conversation());
+        self.send(ServerEvent::OutputItemAdded(OutputItem { response_id, output_index, item: item.clone() }));
+        if in_conversation {
+            for call in calls {
+                self.history.change(&call, |entry| entry.engine.clear());
+            }
+            self.add_item(Entry::new(id.clone(), item, engine), Some(&previous));
+            if let Some(added) = self.history.added(&id) {
+                self.send(ServerEvent::ItemAdded(added));
+            }
+        }
+    }
+
+    fn on_failed(&mut self, response: Option<ResponseId>, error: &SessionError) {
+        let body = engine_error(error);
+        if let Some(engine_id) = response {
+            let failure = Failure { kind: body.kind.clone(), code: body.code.clone(), message: body.message.clone() };
+            self.finish_response(engine_id, FinishReason::Stop, &EngineUsage::default(), Some(failure));
+        }
+        // Every further slice of a turn that is too long fails alike: reported once.
+        let repeated = matches!(error, SessionError::AudioTooLong { .. })
+            && self.input.turn().is_some_and(|turn| std::mem::replace(&mut turn.refused, true));
+        if !repeated {
+            self.send_error(body);
+        }
+        if error.is_fatal() {
+            self.effects.push(Effect::Close);
+        }
+    }
+
+    /// Ends the response on the wire, truncates it to what was heard, and starts the queued one.
+    fn finish_response(
+        &mut self,
+        engine_id: ResponseId,
+        reason: FinishReason,
+        count: &EngineUsage,
+        failure: Option<Failure>,
+    ) {
+        let Some(index) = self.responses.iter().position(|response| response.engine_id == engine_id) else { return };
+        let details = match failure {
+            Some(failure) => StatusDetails { kind: Status::Failed, reason: None, error: Some(failure) },
+            None => self.responses[index].status_details(reason),
+        };
+        let status = details.kind;
+        let ended = if status == Status::Completed { ItemStatus::Completed } else { ItemStatus::Incomplete };
+        self.finish_calls(engine_id, ended);
+        self.finish_message(engine_id, ended);
+        let response = self.responses.remove(index);
+        let completed_after_stop = response.stopping.is_some() && reason != FinishReason::Cancelled;
+        if response.deleted {
+            self.command(Command::Delete { item: response.item });
+        } else if completed_after_stop && response.in_conversation() && response.truncate_at.is_none() {
+            // The engine had already completed it: its history holds more than was sent.
+            self.command(Command::Truncate { item: response.item, text: response.text().to_owned() });
+        }
+        let wire = response.to_wire(Some((details, usage(count))));
+        self.send(ServerEvent::ResponseDone(State { response: wire }));
+        self.send(ServerEvent::RateLimitsUpdated(Updated::default()));
+        self.effects.push(Effect::CountResponse(status));
+        if let Some(heard_ms) = response.truncate_at.filter(|_| response.in_conversation() && !response.deleted) {
+            match response.message() {
+                Some((_, message)) => self.truncate_to_heard(&message.id, heard_ms, response.truncate_requested, false),
+                None if response.outputs.is_empty() => {
+                    self.command(Command::Truncate { item: response.item, text: String::new() });
+                }
+                None => {}
+            }
+        }
+        if response.in_conversation() {
+            self.idle.arm();
+        }
+        self.start_queued();
+    }
+
+    /// Ends the response's message on the wire.
+    fn finish_message(&mut self, engine_id: ResponseId, status: ItemStatus) {
+        let Some(response) = self.responses.iter().find(|response| response.engine_id == engine_id) else { return };
+        let (Some(at), Some((index, _))) = (response.part_ref(), response.message()) else { return };
+        let (modality, text, part) = (response.modality, response.text().to_owned(), response.part());
+        match modality {
+            Modality::Audio => {
+                if response.samples > 0 {
+                    let event_id = self.new_event_id();
+                    self.effects.push(Effect::AudioEnd { event_id, response: engine_id, part: at.clone() });
+                }
+                self.send(ServerEvent::AudioDone(at.clone()));
+                self.send(ServerEvent::TranscriptDone(TranscriptDone { at: at.clone(), transcript: text }));
+            }
+            Modality::Text => self.send(ServerEvent::TextDone(TextDone { at: at.clone(), text })),
+        }
+        self.send(ServerEvent::ContentPartDone(ContentPart { at, part }));
+        self.finish_output_item(engine_id, index, status);
+    }
+
+    /// Ends the function calls in progress on the wire.
+    fn finish_calls(&mut self, engine_id: ResponseId, status: ItemStatus) {
+        let Some(response) = self.responses.iter().find(|response| response.engine_id == engine_id) else { return };
+        let open = response.outputs.iter().enumerate().filter(|(_, output)| output.status == ItemStatus::InProgress);
+        let calls: Vec<_> = open
+            .filter_map(|(index, output)| match &output.body {
+                Body::Call { name, arguments, .. } => {
+                    let (name, arguments) = (name.clone(), arguments.clone());
+                    response.call_ref(index).map(|call| (index, ArgumentsDone { call, name, arguments }))
+                }
+                Body::Message(_) => None,
+            })
+            .collect();
+        for (index, done) in calls {
+            self.send(ServerEvent::ArgumentsDone(done));
+            self.finish_output_item(engine_id, index, status);
+        }
+    }
+
+    /// Ends one item of the response on the wire.
+    fn finish_output_item(&mut self, engine_id: ResponseId, index: usize, status: ItemStatus) {
+        let rate = self.setup.model.output_rate;
+        let Some(response) = self.responses.iter_mut().find(|response| response.engine_id == engine_id) else { return };
+        let Some(output) = response.outputs.get_mut(index) else { return };
+        output.status = status;
+        let (id, is_message) = (output.id.clone(), matches!(output.body, Body::Message(_)));
+        let (response_id, audio_ms) = (response.id.clone(), response.audio_ms(rate));
+        let Some(item) = response.outputs.get(index).map(|output| response.output_item(output)) else { return };
+        // The client may have deleted the item in between.
+        self.history.change(&id, |entry| {
+            entry.item = item.clone();
+            entry.audio_ms = if is_message { audio_ms } else { 0 };
+        });
+        self.send(ServerEvent::OutputItemDone(OutputItem { response_id, output_index: index as u32, item }));
+        if let Some(added) = self.history.added(&id) {
+            self.send(ServerEvent::ItemDone(added));
+        }
+    }
+}

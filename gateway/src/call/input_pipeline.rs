@@ -1,0 +1,184 @@
+//! Input audio on its way to the realtime session: resampled to the model's rate, and searched for turns.
+
+use std::time::Duration;
+
+use repartee_media::resample::{ResampleError, Resampler};
+use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
+use repartee_realtime::{Input, PIECE_MS};
+
+/// Resampling and turn detection of one call's input audio. [`Self::push`] any amount, then [`Self::process`] while it
+/// [has more](Self::has_more).
+#[derive(Debug)]
+pub(super) struct InputPipeline {
+    model_rate: u32,
+    /// Samples that were not processed yet, and where in them the next piece begins.
+    pending: Vec<f32>,
+    at: usize,
+    rate: u32,
+    resamplers: Option<Resamplers>,
+    detector: TurnDetector,
+    /// Whether turn detection is on; without, the detector only counts samples.
+    detecting: bool,
+    /// Where the voice of the open turn ended, in samples of the detector.
+    voice_end: Option<u64>,
+    endpointing: Option<Duration>,
+}
+
+/// Resamplers from one input rate.
+#[derive(Debug)]
+struct Resamplers {
+    model: Resampler,
+    /// `None` where the model's input rate is the detector's.
+    detector: Option<Resampler>,
+}
+
+impl Resamplers {
+    fn new(rate: u32, model_rate: u32) -> Result<Self, ResampleError> {
+        let detector = (model_rate != vad::RATE).then(|| Resampler::new(rate, vad::RATE)).transpose()?;
+        Ok(Self { model: Resampler::new(rate, model_rate)?, detector })
+    }
+}
+
+impl InputPipeline {
+    pub fn new(model_rate: u32) -> Self {
+        Self {
+            model_rate,
+            pending: Vec::new(),
+            at: 0,
+            rate: model_rate,
+            resamplers: None,
+            detector: TurnDetector::default(),
+            detecting: false,
+            voice_end: None,
+            endpointing: None,
+        }
+    }
+
+    /// Sets the turn detection; `None` for push-to-talk.
+    pub fn configure(&mut self, turns: Option<TurnSettings>) {
+        if turns.is_some() != self.detecting {
+            self.detector.end_turn();
+        }
+        self.detecting = turns.is_some();
+        if let Some(turns) = turns {
+            self.detector.configure(turns);
+        }
+    }
+
+    /// Ends the open turn, which was committed by other means.
+    pub fn end_turn(&mut self) {
+        self.detector.end_turn();
+        self.voice_end = None;
+    }
+
+    /// Takes samples at `rate`. Returns what a change of the rate flushed.
+    pub fn push(&mut self, samples: Vec<f32>, rate: u32) -> Result<Vec<Input>, ResampleError> {
+        let mut inputs = Vec::new();
+        if rate != self.rate || self.resamplers.is_none() {
+            inputs = self.flush()?;
+            self.resamplers = Some(Resamplers::new(rate, self.model_rate)?);
+            self.rate = rate;
+        }
+        if self.has_more() {
+            self.pending.extend(samples);
+        } else {
+            (self.pending, self.at) = (samples, 0);
+        }
+        Ok(inputs)
+    }
+
+    /// Whether there are samples to process.
+    pub fn has_more(&self) -> bool {
+        self.at < self.pending.len()
+    }
+
+    /// Sets the playback level for the next samples; see [`TurnDetector::set_playback_level`].
+    pub fn set_playback_level(&mut self, level: Option<f32>) {
+        self.detector.set_playback_level(level);
+    }
+
+    /// Processes one piece of what was pushed.
+    pub fn process(&mut self) -> Result<Vec<Input>, ResampleError> {
+        let end = self.pending.len().min(self.at + (self.rate * PIECE_MS / 1_000) as usize);
+        let piece = &self.pending[self.at..end];
+        let Some(resamplers) = &mut self.resamplers else { return Ok(Vec::new()) };
+        let for_model = resamplers.model.push(piece)?;
+        let for_detector = resamplers.detector.as_mut().map(|filter| filter.push(piece)).transpose()?;
+        self.at = end;
+        if !self.has_more() {
+            (self.pending, self.at) = (Vec::new(), 0);
+        }
+        Ok(self.detect(for_model, for_detector))
+    }
+
+    /// Processes all that was pushed, and flushes the resamplers.
+    pub fn flush(&mut self) -> Result<Vec<Input>, ResampleError> {
+        let mut inputs = Vec::new();
+        while self.has_more() {
+            inputs.extend(self.process()?);
+        }
+        if let Some(resamplers) = &mut self.resamplers {
+            let for_model = resamplers.model.flush()?;
+            let for_detector = resamplers.detector.as_mut().map(Resampler::flush).transpose()?;
+            inputs.extend(self.detect(for_model, for_detector));
+        }
+        Ok(inputs)
+    }
+
+    /// The endpointing delay of the last turn; returned once.
+    pub fn endpointing(&mut self) -> Option<Duration> {
+        self.endpointing.take()
+    }
+
+    fn detect(&mut self, for_model: Vec<f32>, for_detector: Option<Vec<f32>>) -> Vec<Input> {
+        let events = self.detector.push(for_detector.as_deref().unwrap_or(&for_model));
+        let mut inputs = vec![Input::Audio(for_model)];
+        for event in events {
+            if let (TurnEvent::SpeechStopped { .. }, Some(voice_end)) = (event, self.voice_end) {
+                let waited = event.sample().saturating_sub(voice_end);
+                self.endpointing = Some(Duration::from_secs_f64(waited as f64 / f64::from(vad::RATE)));
+            }
+            if self.detecting {
+                inputs.push(Input::Turn(event));
+            }
+        }
+        self.voice_end = self.detector.voice_end();
+        inputs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(inputs: &[Input]) -> usize {
+        inputs.iter().map(|input| if let Input::Audio(samples) = input { samples.len() } else { 0 }).sum()
+    }
+
+    #[test]
+    fn any_input_rate_and_split_keeps_all_samples() {
+        for (rate, model_rate) in [(24_000, 16_000), (8_000, 16_000), (48_000, 24_000), (16_000, 16_000)] {
+            for piece in [1, 37, 480, 24_000] {
+                let mut pipeline = InputPipeline::new(model_rate);
+                let mut count = 0;
+                for chunk in vec![0.1; rate as usize].chunks(piece) {
+                    count += samples(&pipeline.push(chunk.to_vec(), rate).unwrap());
+                    while pipeline.has_more() {
+                        count += samples(&pipeline.process().unwrap());
+                    }
+                }
+                count += samples(&pipeline.flush().unwrap());
+                assert_eq!(count, model_rate as usize, "{rate} to {model_rate} in pieces of {piece}");
+            }
+        }
+    }
+
+    #[test]
+    fn changing_the_input_rate_loses_no_samples() {
+        let mut pipeline = InputPipeline::new(16_000);
+        let mut count = samples(&pipeline.push(vec![0.1; 24_000], 24_000).unwrap());
+        count += samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
+        count += samples(&pipeline.flush().unwrap());
+        assert_eq!(count, 32_000);
+    }
+}

@@ -1,0 +1,106 @@
+//! The transport of one call, as the call's task sees it: what it takes and what it reports.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use repartee_engine_api::ResponseId;
+use repartee_protocol::ErrorBody;
+use repartee_protocol::session::AudioFormat;
+use repartee_realtime::{Delivery, PlayoutReport};
+use tokio::sync::mpsc;
+
+/// The transport of one call: moves bytes and plays audio, knows nothing of turns.
+pub trait Transport: Send {
+    /// Who knows what the caller has heard.
+    const DELIVERY: Delivery;
+
+    /// The next event. With `accept_input` false only the playout clock runs. Cancel safe.
+    fn next(&mut self, accept_input: bool) -> impl Future<Output = TransportEvent> + Send;
+
+    /// The queue of messages to the caller. Closed once the caller is out of reach.
+    fn outbound(&self) -> mpsc::Sender<OutboundMessage>;
+
+    /// A response begins to have audio; `format` holds where audio is part of the events.
+    fn begin_audio(&mut self, response: ResponseId, format: AudioFormat) -> Result<(), TransportError>;
+
+    /// Takes samples of a response at the model's output rate. A transport without a playout clock returns the bytes of a delta.
+    fn push_audio(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, TransportError>;
+
+    /// A response has no more audio; returns the bytes of the last delta, if the transport sends deltas.
+    fn end_audio(&mut self, response: ResponseId) -> Result<Vec<u8>, TransportError>;
+
+    /// Opus packets of the audio pushed last, where audio goes out as binary messages: one message each.
+    fn take_packets(&mut self) -> Vec<Bytes> {
+        Vec::new()
+    }
+
+    /// Drops audio that was not played yet.
+    fn clear_audio(&mut self);
+
+    /// Whether it takes more audio now.
+    fn has_room(&self) -> bool;
+
+    /// How much of the response being played has reached the ear, by estimate.
+    fn heard(&self) -> Option<(ResponseId, Duration)>;
+}
+
+/// An internal error in the handling of audio.
+#[derive(Debug, thiserror::Error)]
+pub enum TransportError {
+    /// The resampler refused.
+    #[error(transparent)]
+    Resample(#[from] repartee_media::resample::ResampleError),
+    /// The codec refused.
+    #[error(transparent)]
+    Opus(#[from] repartee_media::opus::OpusError),
+    /// The playout clock refused.
+    #[error(transparent)]
+    Playout(#[from] repartee_media::playout::PushError),
+}
+
+/// What a transport reports.
+#[derive(Debug)]
+pub enum TransportEvent {
+    /// A client event as text.
+    Event(String),
+    /// A message that cannot be a client event.
+    Invalid(ErrorBody),
+    /// A message so large that nothing can be read after it.
+    TooLarge(ErrorBody),
+    /// Input audio as one Opus packet.
+    OpusPacket(Bytes),
+    /// Input audio, decoded.
+    Audio {
+        /// Mono samples in -1..1.
+        samples: Vec<f32>,
+        /// Samples a second.
+        rate: u32,
+    },
+    /// A report of the playout clock.
+    Playout(PlayoutReport),
+    /// The first audible packet of a response was sent.
+    FirstAudible {
+        /// The response.
+        response: ResponseId,
+        /// When the packet was sent.
+        at: Instant,
+    },
+    /// The playout clock found nothing to play.
+    Underrun,
+    /// The caller is gone.
+    Closed,
+}
+
+/// A message to the caller.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OutboundMessage {
+    /// A server event as text.
+    Event(String),
+    /// Output audio as one Opus packet.
+    OpusPacket(Bytes),
+    /// A websocket ping.
+    Ping,
+    /// The end: a websocket close code and a reason for a person.
+    Close(u16, &'static str),
+}

@@ -1,0 +1,66 @@
+//! Errors as HTTP responses, in the shape of the OpenAI API.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use repartee_protocol::error::ErrorEvent;
+use repartee_protocol::{ErrorBody, ErrorKind};
+
+/// An error as an HTTP response.
+#[derive(Debug)]
+pub(crate) struct ApiError {
+    status: StatusCode,
+    error: Box<ErrorBody>,
+    /// `Retry-After`.
+    retry_after: Option<Duration>,
+}
+
+impl ApiError {
+    pub fn new(status: StatusCode, error: ErrorBody) -> Self {
+        Self { status, error: Box::new(error), retry_after: None }
+    }
+
+    pub fn bad_request(error: ErrorBody) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error)
+    }
+
+    pub fn not_found(message: &str) -> Self {
+        Self::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::NotFound, message))
+    }
+
+    /// An internal error; `message` goes to the log alone.
+    pub fn internal(message: &str) -> Self {
+        tracing::error!(message, "a request failed");
+        let body = ErrorBody::server(ErrorKind::Internal, "the server could not do this");
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, body)
+    }
+
+    /// The error's body, for a response that has begun already.
+    pub fn into_error(self) -> ErrorBody {
+        *self.error
+    }
+
+    /// Sets `Retry-After`.
+    pub fn retry_after(mut self, after: Duration) -> Self {
+        self.retry_after = Some(after);
+        self
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = (self.status, Json(ErrorEvent { error: *self.error })).into_response();
+        let headers = response.headers_mut();
+        if let Some(after) = self.retry_after {
+            // Whole seconds, and never too early.
+            headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs() + u64::from(after.subsec_nanos() > 0)));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}

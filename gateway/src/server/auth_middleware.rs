@@ -1,0 +1,164 @@
+//! Middleware of every `/v1` route and `/metrics`: checks the origin (CORS) and the key, and adds the [`Caller`] to the
+//! request.
+
+use std::sync::{Arc, PoisonError, RwLockReadGuard};
+use std::time::Instant;
+
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ACCESS_CONTROL_REQUEST_HEADERS,
+    ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION, ORIGIN, SEC_WEBSOCKET_PROTOCOL, VARY,
+};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use repartee_protocol::{ErrorBody, ErrorKind};
+use serde_json::Value;
+
+use super::App;
+use super::api_error::ApiError;
+use super::client_addr::{ClientAddr, Peer};
+use crate::admission::Client;
+use crate::auth::{KeySet, KeyStatus};
+
+/// Subprotocol that carries a key: a browser cannot set headers on a websocket.
+const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
+/// Response headers that a page may read.
+const EXPOSED: &str = "Location, Retry-After, WWW-Authenticate";
+/// How long a browser may cache a preflight, in seconds.
+const MAX_AGE: &str = "600";
+
+/// The client of a request: an extractor of every route behind this middleware.
+#[derive(Debug, Clone)]
+pub(crate) struct Caller {
+    /// Key and address that limits apply to.
+    pub client: Client,
+    /// The session configuration of its ephemeral key: a `session.update` patch.
+    pub session: Option<Arc<Value>>,
+}
+
+impl<S: Sync> FromRequestParts<S> for Caller {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        let missing = || ApiError::internal("a route without the auth middleware extracts the caller");
+        parts.extensions.get::<Self>().cloned().ok_or_else(missing)
+    }
+}
+
+/// Refuses requests of other origins or without a valid key; the others get their [`Caller`].
+pub(super) async fn authenticate(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let Some(peer) = request.extensions().get::<Peer>().copied() else {
+        return ApiError::internal("a connection without a peer").into_response();
+    };
+    let headers = request.headers();
+    let client_addr = ClientAddr::new(peer, headers, &app.config.proxy.trusted);
+    let origin = headers.get(ORIGIN).cloned();
+    if let Some(origin) = &origin
+        && !origin.to_str().is_ok_and(|origin| app.origins.allow(origin, &client_addr))
+    {
+        let message = "pages of this origin may not call this server: list it under browser.origins";
+        return ApiError::new(StatusCode::FORBIDDEN, ErrorBody::invalid(ErrorKind::ForeignOrigin, message))
+            .into_response();
+    }
+    let mut response = if request.method() == Method::OPTIONS && headers.contains_key(ACCESS_CONTROL_REQUEST_METHOD) {
+        // A preflight comes without the key.
+        preflight(headers)
+    } else {
+        match app.identify(request.uri().path(), headers, &client_addr) {
+            Ok(caller) => {
+                request.extensions_mut().insert(caller);
+                next.run(request).await
+            }
+            Err(refusal) => {
+                app.metrics.refused.with_label_values(&["unauthorized"]).inc();
+                refusal.into_response()
+            }
+        }
+    };
+    if let Some(origin) = origin {
+        let headers = response.headers_mut();
+        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, origin);
+        headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+        headers.append(VARY, HeaderValue::from_static("Origin"));
+    }
+    response
+}
+
+/// Allows every header, because the origin is known and stock clients add headers of their own.
+fn preflight(headers: &HeaderMap) -> Response {
+    let requested = headers.get(ACCESS_CONTROL_REQUEST_HEADERS).cloned();
+    let mut response = StatusCode::NO_CONTENT.into_response();
+    let headers = response.headers_mut();
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST"));
+    headers.insert(ACCESS_CONTROL_MAX_AGE, HeaderValue::from_static(MAX_AGE));
+    if let Some(requested) = requested {
+        headers.insert(ACCESS_CONTROL_ALLOW_HEADERS, requested);
+    }
+    response
+}
+
+impl App {
+    fn identify(&self, path: &str, headers: &HeaderMap, client_addr: &ClientAddr) -> Result<Caller, ApiError> {
+        let known = |key, session| Ok(Caller { client: Client { address: client_addr.address, key }, session });
+        let Some(key) = request_key(headers) else {
+            return if !self.needs_key(path) { known(None, None) } else { Err(unauthorized(ErrorKind::MissingKey)) };
+        };
+        match self.ephemeral.look_up(key, Instant::now()) {
+            KeyStatus::Valid { session, owner } if opens_calls(path) => known(owner, Some(session)),
+            KeyStatus::Valid { .. } => {
+                let message = "an ephemeral key opens calls and nothing else: use an API key for this";
+                let error = ErrorBody::invalid(ErrorKind::KeyInsufficient, message);
+                Err(ApiError::new(StatusCode::FORBIDDEN, error))
+            }
+            KeyStatus::Expired => Err(unauthorized(ErrorKind::ExpiredKey)),
+            KeyStatus::NotEphemeral => match self.keys().find(key) {
+                Some(key) => known(Some(key), None),
+                // Stock clients always send something.
+                None if !self.needs_key(path) => known(None, None),
+                None => Err(unauthorized(ErrorKind::InvalidKey)),
+            },
+        }
+    }
+
+    fn keys(&self) -> RwLockReadGuard<'_, KeySet> {
+        // The set is replaced whole, so a panic leaves nothing half done.
+        self.keys.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn needs_key(&self, path: &str) -> bool {
+        !self.keys().is_empty() && (path != "/metrics" || self.config.keys.metrics)
+    }
+}
+
+/// Whether an ephemeral key may be used for this path: it opens calls, and nothing else.
+fn opens_calls(path: &str) -> bool {
+    matches!(path, "/v1/realtime" | "/v1/realtime/calls" | "/v1/realtime/ice_servers")
+        || path.starts_with("/v1/realtime/calls/")
+}
+
+/// The key of a request. Never from the URL, which ends up in logs.
+fn request_key(headers: &HeaderMap) -> Option<&str> {
+    let bearer = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).and_then(|value| {
+        let (scheme, key) = value.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| key.trim())
+    });
+    bearer.or_else(|| {
+        let offered = headers.get_all(SEC_WEBSOCKET_PROTOCOL).into_iter().filter_map(|value| value.to_str().ok());
+        offered.flat_map(|list| list.split(',')).find_map(|protocol| protocol.trim().strip_prefix(KEY_PROTOCOL))
+    })
+}
+
+fn unauthorized(kind: ErrorKind) -> ApiError {
+    let message = match kind {
+        ErrorKind::MissingKey => {
+            "this server needs a key: send `Authorization: Bearer KEY`, or from a browser's websocket the subprotocol \
+             `openai-insecure-api-key.KEY`"
+        }
+        ErrorKind::ExpiredKey => "this ephemeral key has expired, or was never issued: request another",
+        _ => "the server does not know this key",
+    };
+    ApiError::new(StatusCode::UNAUTHORIZED, ErrorBody::invalid(kind, message))
+}

@@ -1,0 +1,163 @@
+//! State of one call, shared by the callbacks, the tasks and the owner of its connection.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Notify, mpsc, watch};
+use webrtc::data_channel::DataChannel;
+
+use super::event::PeerEvent;
+
+/// Events that may wait for the owner of a call.
+const EVENT_QUEUE: usize = 256;
+/// Of these, how many are not for audio, so that a flood of it never delays a message.
+const RESERVED: usize = 64;
+
+/// Phase of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Connecting,
+    Connected,
+    Ended,
+}
+
+/// Phase, data channel and event queue of one call. Does not hold the connection, which holds it.
+pub(super) struct CallState {
+    events: mpsc::Sender<PeerEvent>,
+    phase: watch::Sender<Phase>,
+    gathered: Notify,
+    /// The data channel is closed on both sides, or was never there.
+    channel_closed: Notify,
+    /// The open data channel. It holds the connection: taken out at the end to free both.
+    channel: Mutex<Option<Arc<dyn DataChannel>>>,
+    dropped_audio: AtomicU64,
+    /// Whether we have ended the call.
+    hung_up: AtomicBool,
+}
+
+impl std::fmt::Debug for CallState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallState").field("phase", &*self.phase.borrow()).finish_non_exhaustive()
+    }
+}
+
+impl CallState {
+    /// The state of a new call, and the queue of its events.
+    pub fn new() -> (Self, mpsc::Receiver<PeerEvent>) {
+        let (events, receiver) = mpsc::channel(EVENT_QUEUE);
+        let state = Self {
+            events,
+            phase: watch::Sender::new(Phase::Connecting),
+            gathered: Notify::new(),
+            channel_closed: Notify::new(),
+            channel: Mutex::new(None),
+            dropped_audio: AtomicU64::new(0),
+            hung_up: AtomicBool::new(false),
+        };
+        (state, receiver)
+    }
+
+    /// The phase and its changes.
+    pub fn phase(&self) -> watch::Receiver<Phase> {
+        self.phase.subscribe()
+    }
+
+    /// Ends the call; the supervisor does the rest.
+    pub fn end(&self) {
+        self.phase.send_replace(Phase::Ended);
+    }
+
+    /// Ends the call, which the peer still has to be told.
+    pub fn hang_up(&self) {
+        self.hung_up.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Whether we have ended the call, rather than the peer.
+    pub fn is_hung_up(&self) -> bool {
+        self.hung_up.load(Ordering::Relaxed)
+    }
+
+    /// Whether the call has ended.
+    pub fn has_ended(&self) -> bool {
+        *self.phase.borrow() == Phase::Ended
+    }
+
+    /// The open data channel.
+    pub fn channel(&self) -> Option<Arc<dyn DataChannel>> {
+        self.lock_channel().clone()
+    }
+
+    /// Takes the open data channel out.
+    pub fn take_channel(&self) -> Option<Arc<dyn DataChannel>> {
+        self.lock_channel().take()
+    }
+
+    /// The data channel is open.
+    pub fn channel_opened(&self, channel: Arc<dyn DataChannel>) {
+        *self.lock_channel() = Some(channel);
+    }
+
+    /// The data channel is closed on both sides. The connection's own state would tell only seconds later.
+    pub fn channel_closed(&self) {
+        self.channel_closed.notify_one();
+        self.end();
+    }
+
+    /// Returns once the data channel is closed on both sides.
+    pub async fn until_channel_closed(&self) {
+        self.channel_closed.notified().await;
+    }
+
+    /// All local candidates are known.
+    pub fn set_gathered(&self) {
+        self.gathered.notify_one();
+    }
+
+    /// Returns once all local candidates are known.
+    pub async fn until_gathered(&self) {
+        self.gathered.notified().await;
+    }
+
+    /// The peer is connected and encrypted.
+    pub fn connected(&self) {
+        let first = self.phase.send_if_modified(|phase| {
+            let first = *phase == Phase::Connecting;
+            if first {
+                *phase = Phase::Connected;
+            }
+            first
+        });
+        if first {
+            // Nothing else is reported before this, so there is room.
+            let _ = self.events.try_send(PeerEvent::Connected);
+        }
+    }
+
+    /// Queues an audio packet. If the queue is full, it is dropped and counted: the owner has not read for seconds.
+    pub fn audio(&self, event: PeerEvent) {
+        if self.events.capacity() <= RESERVED || self.events.try_send(event).is_err() {
+            self.dropped_audio.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Audio packets that were dropped.
+    pub fn dropped_audio(&self) -> u64 {
+        self.dropped_audio.load(Ordering::Relaxed)
+    }
+
+    /// Queues an event, waiting for room; false if nobody reads any more.
+    pub async fn report(&self, event: PeerEvent) -> bool {
+        self.events.send(event).await.is_ok()
+    }
+
+    /// Queues an event if there is room; false if there is none.
+    pub fn try_report(&self, event: PeerEvent) -> bool {
+        self.events.try_send(event).is_ok()
+    }
+
+    fn lock_channel(&self) -> MutexGuard<'_, Option<Arc<dyn DataChannel>>> {
+        // Only moves happen under the lock: a panic cannot leave it half-changed.
+        self.channel.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

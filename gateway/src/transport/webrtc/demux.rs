@@ -1,0 +1,150 @@
+//! Demultiplexing of the shared UDP socket: which datagram belongs to which call. Each call has an entry with its ICE agent
+//! and a bounded queue of datagrams that its connection reads.
+//!
+//! Locks: an entry's lock may be taken while the table's is held, never the other way round.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_util::task::AtomicWaker;
+
+use super::ice::{LiteAgent, Route};
+use super::stun::{self, Binding, Kind};
+
+/// Datagrams that may wait for one call.
+const INBOX: usize = 512;
+
+/// The calls by ICE user fragment, by source address and by SSRC.
+#[derive(Default)]
+pub(super) struct DemuxTable {
+    by_ufrag: HashMap<String, Arc<MuxEntry>>,
+    by_route: HashMap<Route, Arc<MuxEntry>>,
+    by_ssrc: HashMap<u32, Arc<MuxEntry>>,
+}
+
+impl DemuxTable {
+    /// The call that a datagram belongs to; `ssrc` is the SSRC if it is RTP.
+    pub fn owner(&self, route: Route, datagram: &[u8], ssrc: Option<u32>) -> Option<Arc<MuxEntry>> {
+        // A request names its call, whoever owned the address before.
+        if stun::is_stun(datagram)
+            && let Some(binding) = Binding::parse(datagram)
+            && binding.kind() == Kind::Request
+        {
+            let (ufrag, _) = binding.ufrags()?;
+            return self.by_ufrag.get(&ufrag).cloned();
+        }
+        self.by_route.get(&route).or_else(|| self.by_ssrc.get(&ssrc?)).cloned()
+    }
+
+    /// Adds a call.
+    pub fn add(&mut self, entry: &Arc<MuxEntry>) {
+        self.by_ufrag.insert(entry.ufrag.clone(), entry.clone());
+        for ssrc in entry.agent().ssrcs() {
+            self.by_ssrc.entry(*ssrc).or_insert_with(|| entry.clone());
+        }
+    }
+
+    /// Datagrams from `route` belong to this call from now on. The newest call from an address owns it: a caller may dial
+    /// again from the same socket.
+    pub fn add_route(&mut self, route: Route, entry: &Arc<MuxEntry>) {
+        if self.has(entry) {
+            self.by_route.insert(route, entry.clone());
+        }
+    }
+
+    /// Datagrams from `route` no longer belong to this call.
+    pub fn remove_route(&mut self, route: Route, entry: &Arc<MuxEntry>) {
+        if self.by_route.get(&route).is_some_and(|owner| Arc::ptr_eq(owner, entry)) {
+            self.by_route.remove(&route);
+        }
+    }
+
+    /// RTP with this SSRC belongs to this call, unless it belongs to another one already.
+    pub fn add_ssrc(&mut self, ssrc: u32, entry: &Arc<MuxEntry>) {
+        if self.has(entry) {
+            self.by_ssrc.entry(ssrc).or_insert_with(|| entry.clone());
+        }
+    }
+
+    /// Number of calls.
+    pub fn calls(&self) -> usize {
+        self.by_ufrag.len()
+    }
+
+    /// Numbers of addresses and of SSRCs that belong to calls.
+    #[cfg(test)]
+    pub fn routes(&self) -> (usize, usize) {
+        (self.by_route.len(), self.by_ssrc.len())
+    }
+
+    /// Whether the call is still there: it may have ended while a datagram of it was being taken.
+    fn has(&self, entry: &Arc<MuxEntry>) -> bool {
+        self.by_ufrag.get(&entry.ufrag).is_some_and(|owner| Arc::ptr_eq(owner, entry))
+    }
+
+    /// Removes a call with all its routes and SSRCs.
+    pub fn remove(&mut self, entry: &Arc<MuxEntry>) {
+        self.by_ufrag.remove(&entry.ufrag);
+        let agent = entry.agent();
+        for route in agent.routes() {
+            self.remove_route(route, entry);
+        }
+        for ssrc in agent.ssrcs() {
+            if self.by_ssrc.get(ssrc).is_some_and(|owner| Arc::ptr_eq(owner, entry)) {
+                self.by_ssrc.remove(ssrc);
+            }
+        }
+    }
+}
+
+/// What the mux keeps of one call.
+pub(super) struct MuxEntry {
+    ufrag: String,
+    agent: Mutex<LiteAgent>,
+    inbox: Mutex<VecDeque<Vec<u8>>>,
+    waker: AtomicWaker,
+}
+
+impl MuxEntry {
+    pub fn new(ufrag: String, agent: LiteAgent) -> Self {
+        Self { ufrag, agent: Mutex::new(agent), inbox: Mutex::default(), waker: AtomicWaker::new() }
+    }
+
+    pub fn agent(&self) -> MutexGuard<'_, LiteAgent> {
+        // A datagram is handled wholly or not at all.
+        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn inbox(&self) -> MutexGuard<'_, VecDeque<Vec<u8>>> {
+        // Only moves happen under the lock.
+        self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Queues a datagram for the call's connection; false if there is no room.
+    pub fn deliver(&self, datagram: Vec<u8>) -> bool {
+        let mut inbox = self.inbox();
+        let room = inbox.len() < INBOX;
+        if room {
+            inbox.push_back(datagram);
+        }
+        drop(inbox);
+        self.waker.wake();
+        room
+    }
+
+    /// The next datagram for the call's connection.
+    pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
+        if let Some(datagram) = self.inbox().pop_front() {
+            return Poll::Ready(datagram);
+        }
+        // A probe with a no-op waker must not replace the real one.
+        if !cx.waker().will_wake(Waker::noop()) {
+            self.waker.register(cx.waker());
+        }
+        match self.inbox().pop_front() {
+            Some(datagram) => Poll::Ready(datagram),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! Events of a peer connection.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+/// What a peer connection reports.
+///
+/// The queue is bounded. Messages are never dropped: while it is full, the peer's window closes. Audio packets are
+/// dropped and counted ([`Call::dropped_audio`](super::Call::dropped_audio)) when the owner has not read for seconds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PeerEvent {
+    /// The peer is connected and encrypted.
+    Connected,
+    /// The data channel is open: messages may be sent.
+    ChannelOpen,
+    /// An RTP packet of the peer's audio, as it arrived; see [`repartee_media::jitter`].
+    Audio {
+        /// RTP sequence number.
+        sequence: u16,
+        /// RTP timestamp, 48 kHz.
+        timestamp: u32,
+        /// RTP marker: the first packet after silence.
+        marker: bool,
+        /// One Opus packet.
+        payload: Bytes,
+        /// When it was read from the socket.
+        arrival: Instant,
+    },
+    /// A text message of the peer.
+    Message(String),
+    /// The call is over; the last event.
+    Closed,
+}

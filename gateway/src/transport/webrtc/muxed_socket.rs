@@ -1,0 +1,90 @@
+//! One call's socket on the UDP mux.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::demux::MuxEntry;
+use super::ice::{Credentials, LiteAgent, Output};
+use super::stun;
+use super::udp_mux::{Shared, UdpMux};
+
+/// One call's socket on the shared UDP socket. Dropping it removes the call from the mux.
+pub(super) struct MuxedSocket {
+    shared: Arc<Shared>,
+    entry: Arc<MuxEntry>,
+    ours: Credentials,
+}
+
+impl std::fmt::Debug for MuxedSocket {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MuxedSocket").field("agent", &*self.entry.agent()).finish_non_exhaustive()
+    }
+}
+
+impl MuxedSocket {
+    /// Opens a socket for a call whose caller has the ICE credentials `theirs` and announces `ssrcs`.
+    pub fn open(mux: &UdpMux, theirs: Credentials, ssrcs: Vec<u32>) -> Result<Self, getrandom::Error> {
+        let (shared, ours) = (mux.shared(), Credentials::random()?);
+        let agent = LiteAgent::new(ours.clone(), theirs, ssrcs, shared.crypto());
+        let entry = Arc::new(MuxEntry::new(ours.ufrag.clone(), agent));
+        shared.demux().add(&entry);
+        Ok(Self { shared, entry, ours })
+    }
+
+    /// Our ICE credentials, for the answer.
+    pub fn credentials(&self) -> &Credentials {
+        &self.ours
+    }
+
+    /// The round trip to the caller, as STUN measures it.
+    pub fn round_trip(&self) -> Option<Duration> {
+        self.entry.agent().round_trip()
+    }
+
+    /// How often the caller's address has changed.
+    pub fn address_changes(&self) -> u64 {
+        self.entry.agent().address_changes()
+    }
+
+    /// For how long nothing has come from the caller; `None` before the call has begun.
+    pub fn silence(&self) -> Option<Duration> {
+        self.entry.agent().silence(Instant::now())
+    }
+
+    /// Sends a connectivity check to a silent caller.
+    pub fn check_liveness(&self) {
+        let outputs = self.entry.agent().check_liveness(Instant::now());
+        for output in outputs {
+            if let Output::Send(route, datagram) = output {
+                self.shared.send(route, &datagram);
+            }
+        }
+    }
+
+    /// Sends a datagram of the call's connection to the caller's present address.
+    pub fn send(&self, datagram: &[u8]) {
+        if stun::is_stun(datagram) {
+            let replies = self.entry.agent().on_library_stun(datagram);
+            for reply in replies {
+                self.shared.deliver(&self.entry, reply);
+            }
+            return;
+        }
+        let active = self.entry.agent().active();
+        if let Some(route) = active {
+            self.shared.send(route, datagram);
+        }
+    }
+
+    /// The next datagram for the call's connection.
+    pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
+        self.entry.poll_recv(cx)
+    }
+}
+
+impl Drop for MuxedSocket {
+    fn drop(&mut self) {
+        self.shared.demux().remove(&self.entry);
+    }
+}

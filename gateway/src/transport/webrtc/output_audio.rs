@@ -1,0 +1,156 @@
+//! Output audio of a WebRTC call: resampler, playout clock and Opus encoder.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use repartee_engine_api::ResponseId;
+use repartee_media::level::is_audible;
+use repartee_media::opus::{FRAME, OpusEncoder, OpusError};
+use repartee_media::playout::{Frame, Output, Playout, PushError};
+use repartee_media::resample::Resampler;
+use repartee_realtime::PlayoutReport;
+use tokio::sync::mpsc;
+
+use crate::call::{TransportError, TransportEvent};
+
+/// One packet of output audio.
+#[derive(Debug)]
+pub(super) struct Packet {
+    pub payload: Bytes,
+    /// Silence before it, which the RTP timestamp skips.
+    pub gap: Duration,
+}
+
+/// Resampler, playout clock and encoder of one call.
+#[derive(Debug)]
+pub(super) struct OutputAudio {
+    packets: mpsc::Sender<Packet>,
+    encoder: OpusEncoder,
+    playout: Playout,
+    /// The model's output rate, in Hz.
+    output_rate: u32,
+    encode_rate: u32,
+    /// From the model's output rate to the encoder's; made when a response begins to have audio.
+    resampler: Option<Resampler>,
+    /// Until when audio was sent: the RTP timestamp has to skip the gap after it.
+    sent_until: Option<Instant>,
+    /// The newest response of which something audible was sent.
+    audible: Option<ResponseId>,
+    underruns: u64,
+}
+
+impl OutputAudio {
+    /// Takes samples at `output_rate`, and sends `packets` encoded at `encode_rate`, which is one of Opus's.
+    pub fn new(output_rate: u32, encode_rate: u32, packets: mpsc::Sender<Packet>) -> Result<Self, OpusError> {
+        Ok(Self {
+            packets,
+            encoder: OpusEncoder::new(encode_rate)?,
+            playout: Playout::new(encode_rate),
+            output_rate,
+            encode_rate,
+            resampler: None,
+            sent_until: None,
+            audible: None,
+            underruns: 0,
+        })
+    }
+
+    /// Queues samples of a response for playout.
+    pub fn push(&mut self, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
+        let resampler = match &mut self.resampler {
+            Some(resampler) => resampler,
+            None => self.resampler.insert(Resampler::new(self.output_rate, self.encode_rate)?),
+        };
+        let samples = resampler.push(samples)?;
+        self.queue(response, &samples)
+    }
+
+    /// A response has no more audio.
+    pub fn end(&mut self, response: ResponseId) -> Result<(), TransportError> {
+        if let Some(mut resampler) = self.resampler.take() {
+            let rest = resampler.flush()?;
+            self.queue(response, &rest)?;
+        }
+        self.playout.end(response);
+        Ok(())
+    }
+
+    /// Drops audio that was not played yet.
+    pub fn clear(&mut self) {
+        self.playout.clear();
+        self.resampler = None;
+    }
+
+    /// Whether the playout queue is full.
+    pub fn is_full(&self) -> bool {
+        self.playout.is_full()
+    }
+
+    /// When [`Self::play`] has something to do.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.playout.next_deadline()
+    }
+
+    /// The response being played, and how much of it was sent.
+    pub fn sent(&self) -> Option<(ResponseId, Duration)> {
+        self.playout.current().map(|(response, _, sent)| (response, sent))
+    }
+
+    /// Adapts the encoder to a share of packets that get lost, 0 to 1.
+    pub fn expect_loss(&mut self, share: f64) -> Result<(), OpusError> {
+        self.encoder.expect_loss(share)
+    }
+
+    /// Sends what is due by `now`, and adds what happened to `events`.
+    pub fn play(&mut self, now: Instant, events: &mut VecDeque<TransportEvent>) {
+        while let Some(output) = self.playout.poll(now) {
+            match output {
+                Output::Frame(frame) => self.send(&frame, now, events),
+                Output::Drained { generation: response } => {
+                    events.push_back(TransportEvent::Playout(PlayoutReport::Drained { response }));
+                }
+            }
+        }
+        if self.playout.underruns() > self.underruns {
+            self.underruns = self.playout.underruns();
+            events.push_back(TransportEvent::Underrun);
+        }
+    }
+
+    fn send(&mut self, frame: &Frame, now: Instant, events: &mut VecDeque<TransportEvent>) {
+        let response = frame.generation;
+        if frame.first {
+            events.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
+        }
+        match self.encoder.encode(&frame.samples) {
+            // DTX: the receiver fills silence by itself.
+            Ok(packet) if packet.silent => {}
+            Ok(packet) => {
+                // By the playout grid: a frame that leaves late follows the one before all the same; a gap in the timestamps
+                // would be a hole in a word.
+                let gap = self.sent_until.map_or(Duration::ZERO, |until| frame.due.saturating_duration_since(until));
+                // After an underrun of less than a frame, audio that is late sounds better than a gap.
+                let gap = if gap < FRAME { Duration::ZERO } else { gap };
+                let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(frame.due);
+                self.sent_until = Some(until + FRAME);
+                if self.packets.try_send(Packet { payload: packet.payload, gap }).is_err() {
+                    tracing::debug!("the socket is stalled: an audio packet was dropped");
+                }
+            }
+            Err(error) => tracing::error!(%error, "an audio frame could not be encoded"),
+        }
+        if self.audible < Some(response) && is_audible(&frame.samples) {
+            self.audible = Some(response);
+            events.push_back(TransportEvent::FirstAudible { response, at: now });
+        }
+    }
+
+    fn queue(&mut self, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
+        match self.playout.push(response, response, samples) {
+            // Cleared in the meantime.
+            Ok(()) | Err(PushError::Stale) => Ok(()),
+            Err(error @ PushError::Full) => Err(error.into()),
+        }
+    }
+}

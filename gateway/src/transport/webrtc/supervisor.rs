@@ -1,0 +1,89 @@
+//! The end of a call: waits for it, lets the last messages through, and closes the peer connection, since one that is merely
+//! dropped would keep its driver running.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use webrtc::data_channel::DataChannel;
+use webrtc::peer_connection::PeerConnection;
+
+use super::PEER_TIMEOUT;
+use super::call_state::{CallState, Phase};
+use super::event::PeerEvent;
+use super::muxed_socket::MuxedSocket;
+use super::peer_connection::KEEPALIVE;
+
+/// How long the last messages may take to arrive when we end a call: a lost packet is sent again after a second.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause between looks at whether they have arrived.
+const DRAIN_POLL: Duration = Duration::from_millis(5);
+/// How long the peer's last messages may take to be read; also the scale of how long the data channel may take to close.
+const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
+/// Pause between liveness checks of a caller that is silent for longer than [`KEEPALIVE`].
+const LIVENESS_POLL: Duration = Duration::from_millis(250);
+
+/// Waits for the end of a call, then frees it.
+pub(super) async fn supervise(
+    pc: Arc<dyn PeerConnection>,
+    state: Arc<CallState>,
+    socket: Option<Arc<MuxedSocket>>,
+    connect_within: Duration,
+) {
+    let mut phase = state.phase();
+    let connected = phase.wait_for(|phase| *phase != Phase::Connecting);
+    let connected = tokio::time::timeout(connect_within, connected).await.is_ok();
+    if connected {
+        tokio::select! {
+            // Cannot fail: the sender lives in `state`.
+            _ = phase.wait_for(|phase| *phase == Phase::Ended) => {}
+            () = peer_timeout(socket.as_deref()) => {}
+        }
+    }
+    state.end();
+    if let Some(channel) = state.take_channel() {
+        if state.is_hung_up() {
+            let _ = tokio::time::timeout(DRAIN_TIMEOUT, drained(&channel)).await;
+            // Browsers report an error if the association ends while the channel is open, and nobody says when the peer has
+            // closed it: it takes a round trip each way.
+            if channel.close().await.is_ok() {
+                let round_trip = socket.as_ref().and_then(|socket| socket.round_trip()).unwrap_or_default();
+                tokio::time::sleep((round_trip * 3).clamp(CLOSE_TIMEOUT / 2, CLOSE_TIMEOUT * 4)).await;
+            }
+        } else {
+            // What the peer said before the end is read first. Longer than this, and it is out of reach.
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, state.until_channel_closed()).await;
+        }
+    }
+    let told = state.try_report(PeerEvent::Closed);
+    if let Err(error) = pc.close().await {
+        tracing::debug!(%error, "closing a peer connection");
+    }
+    drop(pc);
+    if !told {
+        // The queue was full: the owner finds this behind the rest, or has dropped the queue.
+        state.report(PeerEvent::Closed).await;
+    }
+}
+
+/// Returns once nothing has come from the caller for [`PEER_TIMEOUT`], although checks were sent. Never for a connection
+/// with a UDP socket of its own, whose ICE agent does this.
+async fn peer_timeout(socket: Option<&MuxedSocket>) {
+    let Some(socket) = socket else { return std::future::pending().await };
+    loop {
+        let silence = socket.silence().unwrap_or_default();
+        if silence >= PEER_TIMEOUT {
+            return;
+        }
+        if silence >= KEEPALIVE {
+            socket.check_liveness();
+        }
+        tokio::time::sleep(KEEPALIVE.saturating_sub(silence).max(LIVENESS_POLL)).await;
+    }
+}
+
+/// Returns once the peer has all that was sent over the channel.
+async fn drained(channel: &Arc<dyn DataChannel>) {
+    while channel.outstanding_bytes().await.is_ok_and(|bytes| bytes > 0) {
+        tokio::time::sleep(DRAIN_POLL).await;
+    }
+}

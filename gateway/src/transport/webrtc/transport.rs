@@ -1,0 +1,286 @@
+//! The [`Transport`] of a WebRTC call: RTP in through the jitter buffer, audio out at the pace of the playout clock, events
+//! over the data channel. Nothing here waits for the network: two tasks of their own do.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use repartee_engine_api::ResponseId;
+use repartee_media::opus::{FRAME, OpusError, RATES};
+use repartee_protocol::session::AudioFormat;
+use repartee_realtime::Delivery;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep_until, timeout};
+
+use super::input_audio::InputAudio;
+use super::output_audio::{OutputAudio, Packet};
+use super::{Call, PeerEvent, Quality, SendError};
+use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
+use crate::metrics::Metrics;
+use crate::transport::sideband::{Commands, Publisher, Sidebands, sidebands};
+
+/// Events that may wait for the data channel.
+const EVENT_QUEUE: usize = 32;
+/// Packets of 20 ms that may wait for the socket; more means that it is stalled, and late audio is worthless.
+const PACKET_QUEUE: usize = 16;
+/// Codec rate for models whose rate is none of Opus's, in Hz.
+const FALLBACK_RATE: u32 = 48_000;
+
+/// Rates and limits of a call's transport.
+#[derive(Debug, Clone, Copy)]
+pub struct TransportSettings {
+    /// The model's input rate, in Hz.
+    pub input_rate: u32,
+    /// The model's output rate, in Hz.
+    pub output_rate: u32,
+    /// A data channel that accepts nothing for so long ends the call.
+    pub stalled_after: Duration,
+    /// The jitter buffer that the receiver is assumed to have.
+    pub receiver_buffer: Duration,
+}
+
+/// The transport of a call over WebRTC.
+#[derive(Debug)]
+pub struct WebRtcTransport {
+    /// The connection; `None` in tests that have none.
+    call: Option<Arc<Call>>,
+    metrics: Arc<Metrics>,
+    sidebands: Sidebands,
+    commands: Commands,
+    receiver_buffer: Duration,
+    /// Reports of the caller that are in the metrics already.
+    counted_reports: u64,
+    events: mpsc::Receiver<PeerEvent>,
+    outbound: mpsc::Sender<OutboundMessage>,
+    /// Whether the data channel is open.
+    open: watch::Sender<bool>,
+    /// A message that waits until the call accepts input. No event is read after it.
+    pending_message: Option<String>,
+    /// Events that [`Transport::next`] returns first.
+    ready: VecDeque<TransportEvent>,
+    input: InputAudio,
+    output: OutputAudio,
+}
+
+impl WebRtcTransport {
+    /// The transport over `call`. Must be called within a runtime.
+    pub fn new(mut call: Call, settings: TransportSettings, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
+        let events = std::mem::replace(&mut call.events, mpsc::channel(1).1);
+        let (packets, queue) = mpsc::channel(PACKET_QUEUE);
+        let call = Arc::new(call);
+        let mut transport = Self::over(events, packets, settings, metrics, |queue, opened, publisher| {
+            tokio::spawn(send_messages(call.clone(), queue, opened, publisher, settings.stalled_after));
+        })?;
+        // Both tasks end when the transport is dropped, and the call with them.
+        tokio::spawn(send_packets(call.clone(), queue));
+        transport.call = Some(call);
+        Ok(transport)
+    }
+
+    /// A transport whose packets come and go through queues; `write` gets the other ends of its events.
+    fn over(
+        events: mpsc::Receiver<PeerEvent>,
+        packets: mpsc::Sender<Packet>,
+        settings: TransportSettings,
+        metrics: Arc<Metrics>,
+        write: impl FnOnce(mpsc::Receiver<OutboundMessage>, watch::Receiver<bool>, Publisher),
+    ) -> Result<Self, OpusError> {
+        let rate = |rate| if RATES.contains(&rate) { rate } else { FALLBACK_RATE };
+        let (decode_rate, encode_rate) = (rate(settings.input_rate), rate(settings.output_rate));
+        let input = InputAudio::new(decode_rate, metrics.clone())?;
+        let output = OutputAudio::new(settings.output_rate, encode_rate, packets)?;
+        let (outbound, queue) = mpsc::channel(EVENT_QUEUE);
+        let (open, opened) = watch::channel(false);
+        let (sidebands, publisher, commands) = sidebands();
+        write(queue, opened, publisher);
+        Ok(Self {
+            call: None,
+            metrics,
+            sidebands,
+            commands,
+            receiver_buffer: settings.receiver_buffer,
+            counted_reports: 0,
+            events,
+            outbound,
+            open,
+            pending_message: None,
+            ready: VecDeque::new(),
+            input,
+            output,
+        })
+    }
+
+    /// Where sideband clients attach to the call.
+    pub fn sidebands(&self) -> Sidebands {
+        self.sidebands.clone()
+    }
+
+    fn quality(&self) -> Quality {
+        self.call.as_ref().map(|call| call.quality()).unwrap_or_default()
+    }
+
+    /// Adds a new RTCP report of the caller to the metrics, and adapts the encoder to its loss.
+    fn count_report(&mut self) {
+        let Quality { round_trip, jitter, loss, reports } = self.quality();
+        if reports > self.counted_reports {
+            self.counted_reports = reports;
+            self.metrics.network.reported(round_trip, jitter, loss);
+            self.input.count();
+            if let Some(Err(error)) = loss.map(|share| self.output.expect_loss(share)) {
+                tracing::error!(%error, "the encoder cannot adapt to the loss");
+            }
+        }
+    }
+
+    /// Plays what is due by `now`.
+    fn play(&mut self, now: Instant) {
+        self.output.play(now, &mut self.ready);
+        self.count_report();
+    }
+
+    /// Handles an event of the connection; returns what the call has to know.
+    fn on_peer_event(&mut self, event: Option<PeerEvent>) -> Option<TransportEvent> {
+        match event {
+            Some(PeerEvent::Connected) => None,
+            Some(PeerEvent::ChannelOpen) => {
+                self.open.send_replace(true);
+                None
+            }
+            Some(PeerEvent::Audio { sequence, timestamp, payload, arrival, .. }) => {
+                self.input.push(sequence, timestamp, payload, arrival);
+                None
+            }
+            Some(PeerEvent::Message(text)) => {
+                self.pending_message = Some(text);
+                None
+            }
+            Some(PeerEvent::Closed) | None => Some(TransportEvent::Closed),
+        }
+    }
+}
+
+impl Transport for WebRtcTransport {
+    const DELIVERY: Delivery = Delivery::Paced;
+
+    async fn next(&mut self, accept_input: bool) -> TransportEvent {
+        loop {
+            let now = now();
+            self.play(now);
+            if accept_input {
+                self.input.decode(now, &mut self.ready);
+            }
+            let withheld = |event: &TransportEvent| !accept_input && matches!(event, TransportEvent::Audio { .. });
+            if self.ready.front().is_some_and(|event| !withheld(event))
+                && let Some(event) = self.ready.pop_front()
+            {
+                return event;
+            }
+            if accept_input && let Some(text) = self.pending_message.take() {
+                return TransportEvent::Event(text);
+            }
+            let due =
+                [self.output.next_deadline(), self.input.due().filter(|_| accept_input)].into_iter().flatten().min();
+            let clock = async {
+                match due {
+                    Some(due) => sleep_until(due.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                event = self.events.recv(), if self.pending_message.is_none() => event,
+                command = self.commands.next(), if self.pending_message.is_none() => Some(PeerEvent::Message(command)),
+                () = clock => continue,
+            };
+            if let Some(event) = self.on_peer_event(event) {
+                return event;
+            }
+        }
+    }
+
+    fn outbound(&self) -> mpsc::Sender<OutboundMessage> {
+        self.outbound.clone()
+    }
+
+    fn begin_audio(&mut self, _: ResponseId, _: AudioFormat) -> Result<(), TransportError> {
+        // Formats belong to websockets: here it is Opus.
+        Ok(())
+    }
+
+    fn push_audio(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, TransportError> {
+        self.output.push(response, samples)?;
+        Ok(Vec::new())
+    }
+
+    fn end_audio(&mut self, response: ResponseId) -> Result<Vec<u8>, TransportError> {
+        self.output.end(response)?;
+        Ok(Vec::new())
+    }
+
+    fn clear_audio(&mut self) {
+        self.output.clear();
+    }
+
+    fn has_room(&self) -> bool {
+        !self.output.is_full()
+    }
+
+    /// The sent cursor minus what is in flight or in the receiver's buffer.
+    fn heard(&self) -> Option<(ResponseId, Duration)> {
+        let (response, sent) = self.output.sent()?;
+        let in_flight = self.quality().round_trip.unwrap_or_default() / 2;
+        Some((response, sent.saturating_sub(in_flight + self.receiver_buffer)))
+    }
+}
+
+impl Drop for WebRtcTransport {
+    fn drop(&mut self) {
+        self.input.count();
+        self.metrics.network.address_changes.inc_by(self.call.as_ref().map_or(0, |call| call.address_changes()));
+    }
+}
+
+/// The time, which tests may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
+/// Publishes events to sidebands, and sends them once the data channel is open, if there is one.
+async fn send_messages(
+    call: Arc<Call>,
+    mut queue: mpsc::Receiver<OutboundMessage>,
+    mut opened: watch::Receiver<bool>,
+    publisher: Publisher,
+    stalled_after: Duration,
+) {
+    while let Some(OutboundMessage::Event(text)) = queue.recv().await {
+        publisher.publish(&text);
+        if !call.has_channel() {
+            continue;
+        }
+        if opened.wait_for(|open| *open).await.is_err() {
+            return;
+        }
+        match timeout(stalled_after, call.send_message(&text)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error @ SendError::TooLarge { .. })) => tracing::warn!(%error, "an event was not sent"),
+            Ok(Err(SendError::NotOpen | SendError::Closed)) => return,
+            Err(_) => return tracing::info!(?stalled_after, "closed a stalled data channel"),
+        }
+    }
+}
+
+/// Sends audio packets.
+async fn send_packets(call: Arc<Call>, mut packets: mpsc::Receiver<Packet>) {
+    while let Some(Packet { payload, gap }) = packets.recv().await {
+        if !gap.is_zero() {
+            call.skip_audio(gap);
+        }
+        if call.send_audio(payload, FRAME).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "transport_tests.rs"]
+mod tests;

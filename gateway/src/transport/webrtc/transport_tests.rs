@@ -1,0 +1,246 @@
+//! Whole conversations over simulated networks: caller, network, transport, realtime session and a scripted engine, without
+//! sockets and on a clock that stands still while anybody is busy.
+
+use bytes::Bytes;
+use repartee_engine_api::SpeechEngine as _;
+use repartee_media::jitter::{Action, JitterBuffer};
+use repartee_media::level::is_audible;
+use repartee_media::opus::{OpusDecoder, OpusEncoder};
+use repartee_media::wav;
+use repartee_realtime::Setup;
+use repartee_testkit::network::{Link, Network};
+use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine};
+use repartee_testkit::signal::sine;
+use serde_json::Value;
+
+use super::*;
+
+/// Longer, in virtual time, than anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A packet with its sequence number and timestamp.
+#[derive(Debug, Clone)]
+struct Numbered {
+    sequence: u16,
+    timestamp: u32,
+    payload: Bytes,
+}
+
+/// What a caller sent and received.
+#[derive(Debug, Default)]
+struct Report {
+    events: Vec<Value>,
+    /// 20 ms frames of the answers that sounded.
+    heard: usize,
+    /// Frames that were sent to the caller.
+    sent: usize,
+    lost: u64,
+}
+
+impl Report {
+    fn count(&self, kind: &str) -> usize {
+        self.events.iter().filter(|event| event["type"] == kind).count()
+    }
+}
+
+/// A spoken question with silence after it, in frames of 20 ms.
+fn question() -> Vec<Vec<f32>> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/question.wav");
+    let file = std::fs::File::open(path).unwrap();
+    let mut samples = vec![0.0; 8_000];
+    samples.extend(wav::read(file, 16_000, Duration::from_secs(60)).unwrap());
+    samples.resize(samples.len() + 16_000, 0.0);
+    samples.chunks_exact(320).map(<[f32]>::to_vec).collect()
+}
+
+/// Transport settings of these tests.
+const SETTINGS: TransportSettings = TransportSettings {
+    input_rate: INPUT_RATE,
+    output_rate: OUTPUT_RATE,
+    stalled_after: Duration::from_secs(10),
+    receiver_buffer: Duration::from_millis(60),
+};
+
+/// Asks two questions over `network`, both ways, and hangs up. `pauses`: a caller whose silence is not sent.
+async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
+    let engine = ScriptedEngine::new(Script { frames: 25, ..Script::default() });
+    let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+    let setup = Setup {
+        session_id: "sess_simulated".into(),
+        stem: "simulated".into(),
+        seed,
+        model: engine.info().clone(),
+        delivery: Delivery::Paced,
+        configuration: None,
+    };
+    let (to_transport, events) = mpsc::channel(256);
+    let (packets, mut from_transport) = mpsc::channel(PACKET_QUEUE);
+    let (sent_events, mut told) = mpsc::channel(1_024);
+    let transport = WebRtcTransport::over(events, packets, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
+        tokio::spawn(async move {
+            while let Some(OutboundMessage::Event(text)) = queue.recv().await {
+                publisher.publish(&text);
+                sent_events.send(serde_json::from_str::<Value>(&text).unwrap()).await.unwrap();
+            }
+        });
+    })
+    .unwrap();
+    let session = engine.open().unwrap();
+    let never = std::future::pending::<()>();
+    let call = tokio::spawn(crate::call::run(transport, session, setup, metrics, never, std::future::pending()));
+
+    let mut report = Report::default();
+    let (mut up, mut down) = (Link::new(network, seed), Link::new(network, seed + 1));
+    let mut encoder = OpusEncoder::new(INPUT_RATE).unwrap();
+    let (mut jitter, mut decoder) = (JitterBuffer::new(), OpusDecoder::new(INPUT_RATE).unwrap());
+    let frames = question();
+    let silence = vec![0.0; 320];
+    let (mut number, mut tick_count, mut position) = (60_000_u16, 0_u32, 0_usize);
+    let (mut down_number, mut down_ticks) = (0_u16, 0_u32);
+    let mut questions = 0;
+    let mut clock = tokio::time::interval(FRAME);
+    let begin = now();
+    // Two questions and what is said to them; then a while for the last packets.
+    let mut rest = None::<Instant>;
+    while rest.is_none_or(|until| now() < until) {
+        assert!(now() - begin < PATIENCE, "{:?}", report.events.iter().map(|event| &event["type"]).collect::<Vec<_>>());
+        let next_arrival = up.next_arrival().into_iter().chain(down.next_arrival()).min();
+        let arrival = async {
+            match next_arrival {
+                Some(at) => sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            Some(event) = told.recv() => {
+                assert_ne!(event["type"], "error", "{event}");
+                if event["type"] == "output_audio_buffer.stopped" {
+                    questions += 1;
+                    position = 0;
+                    if questions == 2 {
+                        rest = Some(now() + Duration::from_millis(500));
+                    }
+                }
+                report.events.push(event);
+            }
+            Some(packet) = from_transport.recv() => {
+                let Packet { payload, gap } = packet;
+                down_ticks = down_ticks.wrapping_add((gap.as_micros() * 48 / 1_000) as u32);
+                down.send(Numbered { sequence: down_number, timestamp: down_ticks, payload }, now());
+                (down_number, down_ticks) = (down_number.wrapping_add(1), down_ticks.wrapping_add(960));
+                report.sent += 1;
+            }
+            () = arrival => {
+                while let Some((arrival, packet)) = up.receive(now()) {
+                    let Numbered { sequence, timestamp, payload } = packet;
+                    to_transport.try_send(PeerEvent::Audio { sequence, timestamp, marker: false, payload, arrival }).unwrap();
+                }
+                while let Some((arrival, packet)) = down.receive(now()) {
+                    jitter.push(packet.sequence, packet.timestamp, packet.payload, arrival);
+                }
+            }
+            _ = clock.tick() => {
+                let frame = frames.get(position).unwrap_or(&silence);
+                // The next question only when the answer to the one before has been played.
+                position += 1;
+                let packet = encoder.encode(frame).unwrap();
+                if !(pauses && packet.silent) {
+                    up.send(Numbered { sequence: number, timestamp: tick_count, payload: packet.payload }, now());
+                    number = number.wrapping_add(1);
+                }
+                tick_count = tick_count.wrapping_add(960);
+            }
+        }
+        loop {
+            let samples = match jitter.pop(now()) {
+                Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
+                Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
+                Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
+                Action::Silence { .. } => continue,
+                Action::Wait { .. } => break,
+            };
+            report.heard += samples.chunks(320).filter(|frame| is_audible(frame)).count();
+        }
+    }
+    report.lost = up.lost + down.lost;
+    drop(to_transport);
+    assert_eq!(call.await.unwrap(), crate::call::CallEnd::Hangup);
+    let mut open = engine.open_sessions();
+    tokio::time::timeout(PATIENCE, open.wait_for(|open| *open == 0)).await.expect("the session is freed").unwrap();
+    report
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_perfect_network_delivers_every_frame() {
+    let report = converse(Network::PERFECT, false, 1).await;
+    assert_eq!(report.count("response.done"), 2);
+    assert_eq!(report.count("input_audio_buffer.speech_started"), 2);
+    // Twenty-five frames of 80 ms each.
+    assert!((198..=204).contains(&report.heard), "{} of {}", report.heard, report.sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_with_dtx_is_answered() {
+    let report = converse(Network::PERFECT, true, 2).await;
+    assert_eq!(report.count("response.done"), 2);
+    assert!((198..=204).contains(&report.heard), "{} of {}", report.heard, report.sent);
+}
+
+#[tokio::test(start_paused = true)]
+async fn conversations_survive_loss_reordering_jitter_and_duplicates() {
+    for (seed, (loss, burst)) in [(0.0, 1.0), (0.05, 1.0), (0.1, 2.0), (0.2, 1.0), (0.2, 3.0)].into_iter().enumerate() {
+        for jitter in [0, 40, 100] {
+            let network = Network { loss, burst, duplicates: 0.05, jitter: Duration::from_millis(jitter) };
+            let report = converse(network, seed % 2 == 0, seed as u64 * 10 + jitter).await;
+            let continuity = report.heard as f64 / report.sent as f64;
+            println!(
+                "loss {:>2.0} % in bursts of {burst}, jitter {jitter:>3} ms: {} packets lost, {:.1} % of the answers heard",
+                loss * 100.0,
+                report.lost,
+                continuity * 100.0
+            );
+            assert!(report.count("response.done") >= 2);
+            // Beyond what concealment can fill, a fifth of the sound may be missing when a fifth of the packets is.
+            assert!(continuity > 0.95 - loss, "{network:?}: {continuity}");
+        }
+    }
+}
+
+/// Plays `samples`, polled at these milliseconds only. Returns the gaps before the packets, in milliseconds.
+async fn gaps(samples: &[f32], polled: impl IntoIterator<Item = u64>) -> Vec<u128> {
+    let (packets, mut sent) = mpsc::channel(PACKET_QUEUE);
+    let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+    let mut transport = WebRtcTransport::over(mpsc::channel(1).1, packets, SETTINGS, metrics, |_, _, _| {}).unwrap();
+    transport.push_audio(1, samples).unwrap();
+    transport.end_audio(1).unwrap();
+    let begin = now();
+    let mut gaps = Vec::new();
+    for ms in polled {
+        transport.play(begin + Duration::from_millis(ms));
+        gaps.extend(std::iter::from_fn(|| sent.try_recv().ok()).map(|packet| packet.gap.as_millis()));
+    }
+    gaps
+}
+
+#[tokio::test]
+async fn late_packets_leave_no_gap_in_timestamps() {
+    let sound = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize);
+    // The machine was busy elsewhere for 57, 90 and 199 ms, and then for longer than is made up for.
+    let timely = (0..200).step_by(20);
+    let gaps = gaps(&sound, timely.chain([257, 277, 367, 566, 586, 986, 1_006])).await;
+    let torn: Vec<_> = gaps.iter().enumerate().filter(|(_, gap)| **gap > 0).collect();
+    assert_eq!(torn, [(30, &386)], "{gaps:?}");
+}
+
+#[tokio::test]
+async fn pauses_keep_their_length() {
+    let tone = sine(440.0, OUTPUT_RATE, OUTPUT_RATE as usize / 5);
+    let sound = [&tone[..], &vec![0.0; OUTPUT_RATE as usize], &tone].concat();
+    // Timers are some milliseconds late, each time differently.
+    let gaps = gaps(&sound, (0..80).map(|frame| frame * 20 + frame * frame % 7)).await;
+    let pauses: Vec<_> = gaps.iter().filter(|gap| **gap > 0).collect();
+    assert!(!pauses.is_empty() && pauses.iter().all(|gap| *gap % 20 == 0), "{gaps:?}");
+    let said = gaps.len() as u128 * 20 + gaps.iter().sum::<u128>();
+    assert!((1_400..=1_440).contains(&said), "{said} ms: {gaps:?}");
+}

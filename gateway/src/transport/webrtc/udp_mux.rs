@@ -1,0 +1,263 @@
+//! The UDP mux: one socket for all calls.
+//!
+//! A datagram belongs to the call that its STUN request names, else to the call that knows its source address, else to
+//! the call that has its SSRC; anything else is dropped and counted. `demux` holds the tables, `muxed_runtime` is the
+//! call's side.
+//!
+//! Overflow: a full queue drops the newest datagram, and a socket that accepts nothing at the moment drops what is sent, as
+//! the network does; both are counted.
+
+use std::io::{self, IoSliceMut};
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rtc::crypto::{RTCCryptoProvider, default_provider};
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::task::JoinHandle;
+use webrtc::runtime::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
+
+use super::WebRtcSettings;
+use super::addresses::interfaces;
+use super::demux::{DemuxTable, MuxEntry};
+use super::ice::{Output, Route};
+use super::stun;
+
+/// A coalesced read holds up to 64 datagrams of one Ethernet frame each.
+const READ_BUFFER: usize = 64 * 1_500;
+/// What the system is asked to hold for the socket, each way.
+const SOCKET_BUFFER: usize = 4 << 20;
+/// Candidates that an answer lists at most.
+const MAX_CANDIDATES: usize = 16;
+/// Pause after a read error.
+const READ_RETRY: Duration = Duration::from_millis(100);
+
+/// The UDP socket of all calls. Dropping it closes the socket once the last call has ended.
+#[derive(Debug)]
+pub struct UdpMux {
+    shared: Arc<Shared>,
+    settings: WebRtcSettings,
+    reader: JoinHandle<()>,
+}
+
+/// What was dropped since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Datagrams that belong to no call.
+    pub strangers: u64,
+    /// Datagrams of calls that did not read them in time.
+    pub unread: u64,
+    /// Datagrams that the socket did not take.
+    pub unsent: u64,
+}
+
+/// The socket with its demux table and counters, which calls keep alive.
+pub(super) struct Shared {
+    socket: UdpSocket,
+    /// Knows what the system offers: several datagrams a read, and the address at which each arrived.
+    system: UdpSocketState,
+    address: SocketAddr,
+    crypto: Arc<dyn RTCCryptoProvider>,
+    demux: Mutex<DemuxTable>,
+    strangers: AtomicU64,
+    unread: AtomicU64,
+    unsent: AtomicU64,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+impl UdpMux {
+    /// Binds the socket. Must be called within a runtime.
+    pub fn bind(settings: WebRtcSettings) -> io::Result<Self> {
+        let socket = std::net::UdpSocket::bind(settings.udp)?;
+        let address = socket.local_addr()?;
+        socket.set_nonblocking(true)?;
+        let socket = UdpSocket::from_std(socket)?;
+        let system = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        enlarge_buffers(&system, &socket);
+        let crypto = default_provider().map_err(io::Error::other)?;
+        let shared = Arc::new(Shared {
+            socket,
+            system,
+            address,
+            crypto,
+            demux: Mutex::default(),
+            strangers: AtomicU64::new(0),
+            unread: AtomicU64::new(0),
+            unsent: AtomicU64::new(0),
+        });
+        let reader = tokio::spawn(read(shared.clone()));
+        Ok(Self { shared, settings, reader })
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        self.shared.address
+    }
+
+    /// The settings of calls at this mux.
+    pub fn settings(&self) -> &WebRtcSettings {
+        &self.settings
+    }
+
+    /// Number of calls.
+    pub fn calls(&self) -> usize {
+        self.shared.demux().calls()
+    }
+
+    /// Handles a datagram as if it had come from the network.
+    #[cfg(test)]
+    pub(super) fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
+        self.shared.receive(route, datagram, now);
+    }
+
+    /// Numbers of addresses and of SSRCs that belong to calls.
+    #[cfg(test)]
+    pub(super) fn routes(&self) -> (usize, usize) {
+        self.shared.demux().routes()
+    }
+
+    /// What was dropped so far.
+    pub fn dropped(&self) -> Dropped {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Dropped {
+            strangers: count(&self.shared.strangers),
+            unread: count(&self.shared.unread),
+            unsent: count(&self.shared.unsent),
+        }
+    }
+
+    /// Our ICE candidates, the preferred one first.
+    pub(super) fn candidates(&self) -> Vec<SocketAddr> {
+        let own = self.shared.address;
+        let mut addresses = self.settings.advertised.clone();
+        if addresses.is_empty() {
+            addresses = if own.ip().is_unspecified() { interfaces(own.is_ipv6()) } else { vec![own.ip()] };
+        }
+        addresses.truncate(MAX_CANDIDATES);
+        addresses.into_iter().map(|address| SocketAddr::new(address, own.port())).collect()
+    }
+
+    /// What the sockets of the calls share.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        self.shared.clone()
+    }
+}
+
+impl Drop for UdpMux {
+    fn drop(&mut self) {
+        // Calls that are still there keep the socket, but nothing is read from it any more.
+        self.reader.abort();
+    }
+}
+
+impl Shared {
+    /// The cryptography of the calls.
+    pub(super) fn crypto(&self) -> Arc<dyn RTCCryptoProvider> {
+        self.crypto.clone()
+    }
+
+    pub(super) fn demux(&self) -> MutexGuard<'_, DemuxTable> {
+        // Insertions and removals leave nothing half done.
+        self.demux.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Handles one datagram from the network.
+    fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
+        let ssrc = rtp_ssrc(datagram);
+        let Some(entry) = self.demux().owner(route, datagram, ssrc) else {
+            self.strangers.fetch_add(1, Ordering::Relaxed);
+            return;
+        };
+        let outputs = if stun::is_stun(datagram) {
+            entry.agent().stun(route, datagram, now)
+        } else {
+            entry.agent().media(route, datagram, ssrc, now)
+        };
+        for output in outputs {
+            match output {
+                Output::Send(route, datagram) => self.send(route, &datagram),
+                Output::Deliver(datagram) => self.deliver(&entry, datagram),
+                Output::AddRoute(route) => self.demux().add_route(route, &entry),
+                Output::RemoveRoute(route) => self.demux().remove_route(route, &entry),
+                Output::AddSsrc(ssrc) => self.demux().add_ssrc(ssrc, &entry),
+            }
+        }
+    }
+
+    /// Queues a datagram for a call's connection, or counts it as unread.
+    pub(super) fn deliver(&self, entry: &MuxEntry, datagram: Vec<u8>) {
+        if !entry.deliver(datagram) {
+            self.unread.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Sends a datagram, or counts it as unsent.
+    pub(super) fn send(&self, route: Route, datagram: &[u8]) {
+        let transmit = Transmit {
+            destination: route.remote,
+            ecn: None,
+            contents: datagram,
+            segment_size: None,
+            src_ip: route.local,
+        };
+        // The descriptor does not block, and nobody waits for it to take more.
+        if self.system.try_send(UdpSockRef::from(&self.socket), &transmit).is_err() {
+            self.unsent.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The SSRC of an RTP packet. RTCP shares the port and its types lie between 192 and 223 (RFC 5761).
+fn rtp_ssrc(datagram: &[u8]) -> Option<u32> {
+    let is_rtp = datagram.len() >= 12 && datagram[0] >> 6 == 2 && !(192..=223).contains(&datagram[1]);
+    is_rtp.then(|| u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]))
+}
+
+/// Hands every datagram to its call.
+async fn read(shared: Arc<Shared>) {
+    let mut buffer = vec![0; READ_BUFFER];
+    loop {
+        let mut meta = [RecvMeta::default()];
+        let read = shared.socket.async_io(Interest::READABLE, || {
+            let mut buffers = [IoSliceMut::new(&mut buffer)];
+            shared.system.recv(UdpSockRef::from(&shared.socket), &mut buffers, &mut meta)
+        });
+        match read.await {
+            Ok(_) => {
+                let [meta] = meta;
+                let now = Instant::now();
+                let route = Route { remote: meta.addr, local: meta.dst_ip };
+                for datagram in buffer[..meta.len.min(READ_BUFFER)].chunks(meta.stride.max(1)) {
+                    shared.receive(route, datagram, now);
+                }
+            }
+            // ICMP errors of a caller's machine concern that caller alone.
+            Err(error) if is_remote(&error) => {}
+            Err(error) => {
+                tracing::error!(%error, "cannot read the UDP socket of the calls");
+                tokio::time::sleep(READ_RETRY).await;
+            }
+        }
+    }
+}
+
+/// Asks the system for larger socket buffers, because bursts of many calls arrive faster than they are read.
+fn enlarge_buffers(system: &UdpSocketState, socket: &UdpSocket) {
+    for set in [UdpSocketState::set_recv_buffer_size, UdpSocketState::set_send_buffer_size] {
+        if let Err(error) = set(system, UdpSockRef::from(socket), SOCKET_BUFFER) {
+            tracing::debug!(%error, "the UDP socket keeps the default buffer sizes");
+        }
+    }
+}
+
+fn is_remote(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionRefused, ConnectionReset, HostUnreachable, Interrupted, NetworkUnreachable};
+    matches!(error.kind(), ConnectionRefused | ConnectionReset | HostUnreachable | Interrupted | NetworkUnreachable)
+}

@@ -1,0 +1,225 @@
+//! Which vector instructions the processor has, and how a loop is compiled for each kind of them.
+//!
+//! Element-wise loops are written once as plain Rust over slices and compiled once for each level by the macro `dispatch`; the
+//! compiler vectorises each for its level. The matrix product, where registers have to be placed by hand, is written over [`Lanes`].
+//!
+//! Everything above [`Level::BASELINE`] needs an x86-64 processor and the crate's feature `simd`, which is on by default. Without
+//! them the same loops are compiled for the baseline alone, in plain Rust.
+
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
+mod x86;
+
+use std::fmt;
+use std::sync::OnceLock;
+
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
+pub use x86::{Pair, Wide};
+
+/// Vector instructions that this processor has: whoever holds a level may use them.
+///
+/// Only [`Level::detect`] and [`Level::available`] make one above the baseline, after asking the processor.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Level(Kind);
+
+/// What a [`Level`] stands for, to choose by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// What every processor of the architecture has.
+    Baseline,
+    /// AVX2 and fused multiply-add.
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+    Avx2,
+    /// AVX-512 with the extensions F, VL, DQ and BW.
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+    Avx512,
+}
+
+impl Kind {
+    /// Every kind that is compiled in, the lowest first.
+    const ALL: &[Self] = &[
+        Self::Baseline,
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        Self::Avx2,
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        Self::Avx512,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Baseline => "baseline",
+            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+            Self::Avx2 => "avx2",
+            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+            Self::Avx512 => "avx512",
+        }
+    }
+
+    /// Whether this processor has the instructions.
+    fn is_supported(self) -> bool {
+        match self {
+            Self::Baseline => true,
+            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+            Self::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+            Self::Avx512 => {
+                Self::Avx2.is_supported()
+                    && is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512vl")
+                    && is_x86_feature_detected!("avx512dq")
+                    && is_x86_feature_detected!("avx512bw")
+            }
+        }
+    }
+}
+
+impl Level {
+    /// Plain instructions, which every processor has.
+    pub const BASELINE: Self = Self(Kind::Baseline);
+
+    /// The best level of this processor; `REPARTEE_SIMD=baseline|avx2` lowers it, for tests and comparisons.
+    pub fn detect() -> Self {
+        static LEVEL: OnceLock<Level> = OnceLock::new();
+        *LEVEL.get_or_init(|| {
+            let best = Kind::ALL.iter().rfind(|kind| kind.is_supported()).copied().unwrap_or(Kind::Baseline);
+            let asked = std::env::var("REPARTEE_SIMD").ok();
+            let limit = Kind::ALL.iter().find(|kind| asked.as_deref() == Some(kind.name()));
+            Self(limit.map_or(best, |&limit| limit.min(best)))
+        })
+    }
+
+    /// Every level up to [`Level::detect`], the lowest first.
+    pub fn available() -> impl Iterator<Item = Self> {
+        let best = Self::detect();
+        Kind::ALL.iter().copied().filter(move |&kind| kind <= best.0 && kind.is_supported()).map(Self)
+    }
+
+    /// The names of the levels that are compiled in but not available.
+    pub fn unavailable() -> impl Iterator<Item = &'static str> {
+        let best = Self::detect();
+        Kind::ALL.iter().filter(move |&&kind| kind > best.0 || !kind.is_supported()).map(|kind| kind.name())
+    }
+
+    /// `baseline`, `avx2` or `avx512`.
+    pub const fn name(self) -> &'static str {
+        self.0.name()
+    }
+
+    /// What to choose code by.
+    pub(crate) const fn kind(self) -> Kind {
+        self.0
+    }
+}
+
+impl fmt::Debug for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Multiply-add as the level has it: fused where the processor can, else two roundings (a fused one in software would
+/// be slow).
+#[inline(always)]
+pub fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
+    if FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// Compiles `fn NAME<FUSED>(..)` for each [`Level`] and defines `fn DISPATCHED(level, ..)` that chooses.
+macro_rules! dispatch {
+    ($(#[$doc:meta])* $public:vis fn $name:ident = $generic:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $public fn $name(level: $crate::cpu::simd::Level, $($arg: $ty),*) $(-> $ret)? {
+            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx512($($arg: $ty),*) $(-> $ret)? { $generic::<true>($($arg),*) }
+            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+            #[target_feature(enable = "avx2,fma")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx2($($arg: $ty),*) $(-> $ret)? { $generic::<true>($($arg),*) }
+            match level.kind() {
+                $crate::cpu::simd::Kind::Baseline => $generic::<false>($($arg),*),
+                // SAFETY: a `Level` of this kind exists only where the processor has these instructions.
+                #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+                $crate::cpu::simd::Kind::Avx2 => unsafe { avx2($($arg),*) },
+                // SAFETY: as above.
+                #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+                $crate::cpu::simd::Kind::Avx512 => unsafe { avx512($($arg),*) },
+            }
+        }
+    };
+}
+pub(crate) use dispatch;
+
+/// Sixteen numbers in registers: what one row of a packed panel needs.
+pub trait Lanes: Copy {
+    /// All zero.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn zero() -> Self;
+    /// All `x`.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn splat(x: f32) -> Self;
+    /// From memory, unaligned.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `from` is readable for sixteen numbers.
+    unsafe fn load(from: *const f32) -> Self;
+    /// bfloat16 from memory, unaligned, widened: exact.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `from` is readable for sixteen numbers.
+    unsafe fn load_bf16(from: *const u16) -> Self;
+    /// To memory, unaligned.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions; `to` is writable for sixteen numbers.
+    unsafe fn store(self, to: *mut f32);
+    /// `self + a * b`.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn multiply_add(self, a: Self, b: Self) -> Self;
+}
+
+/// Sixteen plain numbers, for any processor.
+#[derive(Clone, Copy)]
+pub struct Plain([f32; 16]);
+
+impl Lanes for Plain {
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Self([0.0; 16])
+    }
+    #[inline(always)]
+    unsafe fn splat(x: f32) -> Self {
+        Self([x; 16])
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const f32) -> Self {
+        // SAFETY: the caller answers for sixteen readable numbers.
+        Self(unsafe { std::ptr::read_unaligned(from.cast()) })
+    }
+    #[inline(always)]
+    unsafe fn load_bf16(from: *const u16) -> Self {
+        // SAFETY: the caller answers for sixteen readable numbers.
+        let narrow: [u16; 16] = unsafe { std::ptr::read_unaligned(from.cast()) };
+        Self(narrow.map(|bits| f32::from_bits(u32::from(bits) << 16)))
+    }
+    #[inline(always)]
+    unsafe fn store(self, to: *mut f32) {
+        // SAFETY: the caller answers for room for sixteen numbers.
+        unsafe { std::ptr::write_unaligned(to.cast(), self.0) }
+    }
+    #[inline(always)]
+    unsafe fn multiply_add(self, a: Self, b: Self) -> Self {
+        let mut sum = self.0;
+        for ((sum, a), b) in sum.iter_mut().zip(a.0).zip(b.0) {
+            *sum += a * b;
+        }
+        Self(sum)
+    }
+}

@@ -1,0 +1,135 @@
+//! Attention over cached positions: the plain formula, and the same bits however a sequence is cut and whoever is beside it.
+
+use proptest::prelude::*;
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::{Attention, Ops, SequenceRows, StateSpec};
+
+use crate::{check, numbers};
+
+/// Query heads and heads of keys.
+const HEADS: (usize, usize) = (4, 2);
+
+#[derive(Debug, Clone)]
+struct Case {
+    /// Positions of each of two sequences.
+    lengths: [usize; 2],
+    dim: usize,
+    block_len: usize,
+    window: Option<usize>,
+    /// Rows of each call, used round and round.
+    cuts: Vec<usize>,
+}
+
+fn case() -> impl Strategy<Value = Case> {
+    let lengths = [1usize..=128, 1usize..=60];
+    let dim = prop::sample::select(vec![8usize, 24, 32, 64]);
+    let block_len = prop::sample::select(vec![4usize, 16, 24]);
+    let window = prop::option::of(1usize..70);
+    (lengths, dim, block_len, window, prop::collection::vec(1usize..40, 1..6))
+        .prop_map(|(lengths, dim, block_len, window, cuts)| Case { lengths, dim, block_len, window, cuts })
+}
+
+struct Fixture {
+    case: Case,
+    ops: Cpu,
+    shape: Attention,
+    /// Queries, keys and values of each sequence.
+    inputs: [[Vec<f32>; 3]; 2],
+    tables: [Vec<u32>; 2],
+}
+
+impl Fixture {
+    fn new(level: Level, case: Case) -> Self {
+        let widths = [HEADS.0 * case.dim, HEADS.1 * case.dim, HEADS.1 * case.dim];
+        let inputs = [0, 1]
+            .map(|s: usize| [0, 1, 2].map(|i: usize| numbers(case.lengths[s] * widths[i], 2.0, (s * 3 + i) as u64)));
+        // Blocks of both sequences by turns, the way a pool hands them out.
+        let blocks = case.lengths.map(|n| n.div_ceil(case.block_len));
+        let tables = [0, 1].map(|s| (0..blocks[s]).map(|b| (2 * b + s) as u32).collect());
+        let shape = Attention { heads: HEADS.0, kv_heads: HEADS.1, head_dim: case.dim, window: case.window };
+        Self { case, ops: Cpu::with_level(level), shape, inputs, tables }
+    }
+
+    /// The results of `calls`, each a list of (sequence, rows), by sequence.
+    fn run(&self, calls: &[Vec<(usize, usize)>]) -> [Vec<f32>; 2] {
+        let Self { case, ops, shape, inputs, tables } = self;
+        let width = HEADS.1 * case.dim;
+        let blocks = 2 * tables.iter().map(Vec::len).max().unwrap();
+        let mut cache = ops.state(StateSpec::KeyValue { blocks, block_len: case.block_len, width });
+        let (mut at, mut results) = ([0, 0], [Vec::new(), Vec::new()]);
+        for call in calls {
+            let part = |i: usize, width: usize| -> Vec<f32> {
+                let rows = |&(s, rows): &(usize, usize)| inputs[s][i][at[s] * width..(at[s] + rows) * width].to_vec();
+                call.iter().flat_map(rows).collect()
+            };
+            let (wide, narrow) = (HEADS.0 * case.dim, HEADS.1 * case.dim);
+            let [q, k, v] = [(0, wide), (1, narrow), (2, narrow)].map(|(i, width)| ops.tensor(part(i, width), width));
+            let sequences: Vec<_> =
+                call.iter().map(|&(s, rows)| SequenceRows { table: &tables[s], position: at[s], rows }).collect();
+            let out = ops.read(&ops.attention(&q, &k, &v, &mut cache, &ops.batch(&sequences), *shape));
+            let mut rest = &out[..];
+            for &(s, rows) in call {
+                let (mine, after) = rest.split_at(rows * wide);
+                results[s].extend_from_slice(mine);
+                at[s] += rows;
+                rest = after;
+            }
+        }
+        results
+    }
+
+    /// The formula, in double precision.
+    fn plain(&self, s: usize) -> Vec<f64> {
+        let Self { case: Case { dim, window, lengths, .. }, inputs: [..], .. } = self;
+        let [q, k, v] = &self.inputs[s];
+        let mut out = Vec::new();
+        for row in 0..lengths[s] {
+            for head in 0..HEADS.0 {
+                let kv = head / (HEADS.0 / HEADS.1);
+                let from = window.map_or(0, |w| (row + 1).saturating_sub(w));
+                let key = |p: usize, d: usize| f64::from(k[(p * HEADS.1 + kv) * dim + d]);
+                let query = |d: usize| f64::from(q[(row * HEADS.0 + head) * dim + d]);
+                let score = |p: usize| (0..*dim).map(|d| query(d) * key(p, d)).sum::<f64>() / (*dim as f64).sqrt();
+                let weights: Vec<f64> = (from..=row).map(|p| score(p).exp()).collect();
+                let total: f64 = weights.iter().sum();
+                for d in 0..*dim {
+                    let value = |p: usize| f64::from(v[(p * HEADS.1 + kv) * dim + d]);
+                    out.push((from..=row).zip(&weights).map(|(p, w)| w * value(p)).sum::<f64>() / total);
+                }
+            }
+        }
+        out
+    }
+}
+
+/// Any split beside any neighbour gives the same bits, and the formula's numbers.
+pub fn any_split_equals_the_formula(level: Level) {
+    check(96, &case(), |case| {
+        let fixture = Fixture::new(level, case.clone());
+        let [first, second] = case.lengths;
+        let alone = [fixture.run(&[vec![(0, first)]])[0].clone(), fixture.run(&[vec![(1, second)]])[1].clone()];
+        let together = fixture.run(&[vec![(0, first), (1, second)]]);
+        prop_assert!(alone == together, "a neighbour changed a result");
+        let mut cuts = case.cuts.iter().cycle();
+        let (mut left, mut calls) = (case.lengths, Vec::new());
+        while left != [0, 0] {
+            let mut call = Vec::new();
+            for (s, left) in left.iter_mut().enumerate() {
+                let rows = (*cuts.next().unwrap()).min(*left);
+                *left -= rows;
+                if rows > 0 {
+                    call.push((s, rows));
+                }
+            }
+            calls.push(call);
+        }
+        prop_assert!(fixture.run(&calls) == alone, "another split gave other bits");
+        for (s, alone) in alone.iter().enumerate() {
+            for (a, b) in alone.iter().zip(fixture.plain(s)) {
+                prop_assert!((f64::from(*a) - b).abs() < 1e-5, "{} instead of {}", a, b);
+            }
+        }
+        Ok(())
+    });
+}

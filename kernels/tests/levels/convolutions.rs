@@ -1,0 +1,190 @@
+//! Convolutions: streams of two slots in any split, and pictures.
+
+use proptest::prelude::*;
+use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::{Cpu, State, Weight};
+use repartee_kernels::{DType, Layout, Ops, RawTensor, StateSpec, StreamChunk};
+
+use crate::{check, numbers};
+
+/// A stateful convolution of one of the three kinds.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    layout: Layout,
+    taps: usize,
+}
+
+impl Kind {
+    /// Rows of the past that it needs.
+    fn history(self) -> usize {
+        match self.layout {
+            Layout::Conv1d { dilation } => (self.taps - 1) * dilation,
+            Layout::ConvTranspose1d { stride } => self.taps / stride - 1,
+            _ => self.taps - 1,
+        }
+    }
+
+    fn shape(self, input: usize, out: usize) -> [usize; 3] {
+        match self.layout {
+            Layout::Conv1d { .. } => [out, input, self.taps],
+            Layout::ConvTranspose1d { .. } => [input, out, self.taps],
+            _ => [out, 1, self.taps],
+        }
+    }
+
+    /// The formula in double precision: the rows of a whole stream.
+    fn plain(self, x: &[f32], input: usize, w: &[f32], bias: &[f32]) -> Vec<f64> {
+        let (rows, out, taps) = (x.len() / input, bias.len(), self.taps);
+        let at = |row: isize, channel: usize| match usize::try_from(row) {
+            Ok(row) if row < rows => f64::from(x[row * input + channel]),
+            _ => 0.0,
+        };
+        let stride = if let Layout::ConvTranspose1d { stride } = self.layout { stride } else { 1 };
+        // A transposed convolution with an overlap loses its first block.
+        let first = if stride == taps || stride == 1 { 0 } else { stride };
+        let mut result = Vec::new();
+        for row in first..rows * stride {
+            for o in 0..out {
+                let mut sum = f64::from(bias[o]);
+                for tap in 0..taps {
+                    let weight = |channel: usize| match self.layout {
+                        Layout::Conv1d { .. } => w[(o * input + channel) * taps + tap],
+                        Layout::ConvTranspose1d { .. } => w[(channel * out + o) * taps + tap],
+                        _ => w[o * taps + tap],
+                    };
+                    let row = row as isize;
+                    let from = match self.layout {
+                        Layout::Conv1d { dilation } => row - ((taps - 1 - tap) * dilation) as isize,
+                        // The row that this tap carries to here, if there is one.
+                        Layout::ConvTranspose1d { stride } => {
+                            let (from, stride) = (row - tap as isize, stride as isize);
+                            if from >= 0 && from % stride == 0 { from / stride } else { -1 }
+                        }
+                        _ => row - (taps - 1 - tap) as isize,
+                    };
+                    let channels = if let Layout::Depthwise = self.layout { o..o + 1 } else { 0..input };
+                    sum += channels.map(|channel| at(from, channel) * f64::from(weight(channel))).sum::<f64>();
+                }
+                result.push(sum);
+            }
+        }
+        result
+    }
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        (1usize..8, 1usize..4).prop_map(|(taps, dilation)| Kind { layout: Layout::Conv1d { dilation }, taps }),
+        (1usize..8).prop_map(|taps| Kind { layout: Layout::Depthwise, taps }),
+        (2usize..6, 1usize..=2)
+            .prop_map(|(stride, n)| Kind { layout: Layout::ConvTranspose1d { stride }, taps: n * stride }),
+    ]
+}
+
+fn weight(ops: &Cpu, layout: Layout, values: &[f32], shape: &[usize]) -> Weight {
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    ops.weight(layout, &[RawTensor { name: "weight", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
+}
+
+/// The results of `calls`, each a list of (slot, rows), by slot.
+fn run(
+    ops: &Cpu,
+    (weight, bias): (&Weight, &Weight),
+    tail: &mut State,
+    streams: &[Vec<f32>; 2],
+    input: usize,
+    calls: &[Vec<(usize, usize)>],
+) -> [Vec<f32>; 2] {
+    let (mut at, mut results) = ([0, 0], [Vec::new(), Vec::new()]);
+    for call in calls {
+        let (mut x, mut chunks) = (Vec::new(), Vec::new());
+        for &(slot, rows) in call {
+            x.extend_from_slice(&streams[slot][at[slot] * input..(at[slot] + rows) * input]);
+            chunks.push(StreamChunk { slot, rows, first: at[slot] == 0 });
+            at[slot] += rows;
+        }
+        let x = ops.tensor(x, input);
+        let (out, made) = match weight {
+            Weight::ConvTranspose1d { .. } => ops.conv_transpose1d(&x, weight, bias, tail, &chunks),
+            _ => (ops.conv1d(&x, weight, bias, tail, &chunks), chunks),
+        };
+        let (rows, out) = (ops.rows(&out), ops.read(&out));
+        let mut rest = &out[..];
+        for chunk in made {
+            let (mine, after) = rest.split_at(chunk.rows * out.len() / rows.max(1));
+            results[chunk.slot].extend_from_slice(mine);
+            rest = after;
+        }
+    }
+    results
+}
+
+/// Any split beside any neighbour gives the same bits, and the formula's numbers.
+pub fn any_split_equals_the_formula(level: Level) {
+    let ops = Cpu::with_level(level);
+    let lengths = [1usize..40, 1usize..20];
+    let strategy = (kind(), lengths, 1usize..9, 1usize..40, prop::collection::vec(1usize..9, 1..6));
+    check(128, &strategy, |(kind, lengths, input, out, cuts)| {
+        let out = if let Layout::Depthwise = kind.layout { input } else { out };
+        let streams = [0, 1].map(|s: usize| numbers(lengths[s] * input, 1.0, s as u64));
+        let shape = kind.shape(input, out);
+        let (w, b) = (numbers(shape.iter().product(), 1.0, 2), numbers(out, 1.0, 3));
+        let (weight, bias) = (weight(&ops, kind.layout, &w, &shape), weight(&ops, Layout::Vector, &b, &[out]));
+        let spec = StateSpec::Tail { slots: 2, rows: kind.history(), columns: input };
+        // One state for all: a stream's first rows forget what its slot held.
+        let mut tail = ops.state(spec);
+        let mut results =
+            |calls: &[Vec<(usize, usize)>]| run(&ops, (&weight, &bias), &mut tail, &streams, input, calls);
+        let alone = [results(&[vec![(0, lengths[0])]])[0].clone(), results(&[vec![(1, lengths[1])]])[1].clone()];
+        prop_assert!(results(&[vec![(0, lengths[0]), (1, lengths[1])]]) == alone, "a neighbour changed a result");
+        let mut cuts = cuts.iter().cycle();
+        let (mut left, mut calls) = (lengths, Vec::new());
+        while left != [0, 0] {
+            let mut call = Vec::new();
+            for (slot, left) in left.iter_mut().enumerate().filter(|(_, left)| **left > 0) {
+                let rows = (*cuts.next().unwrap()).min(*left);
+                *left -= rows;
+                call.push((slot, rows));
+            }
+            calls.push(call);
+        }
+        prop_assert!(results(&calls) == alone, "another split gave other bits");
+        for (alone, stream) in alone.iter().zip(&streams) {
+            let plain = kind.plain(stream, input, &w, &b);
+            prop_assert_eq!(alone.len(), plain.len());
+            for (a, b) in alone.iter().zip(plain) {
+                prop_assert!((f64::from(*a) - b).abs() < 1e-5, "{} instead of {}", a, b);
+            }
+        }
+        Ok(())
+    });
+}
+
+pub fn conv2d_equals_the_formula(level: Level) {
+    let ops = Cpu::with_level(level);
+    let strategy = (1usize..4, 1usize..12, 1usize..12, 1usize..5, 1usize..20, 1usize..4);
+    check(64, &strategy, |(images, height, width, input, out, stride)| {
+        let x = numbers(images * height * width * input, 1.0, 1);
+        let (w, b) = (numbers(out * input * 9, 1.0, 2), numbers(out, 1.0, 3));
+        let layout = Layout::Conv2d { stride };
+        let (weight, bias) = (weight(&ops, layout, &w, &[out, input, 3, 3]), weight(&ops, Layout::Vector, &b, &[out]));
+        let found = ops.read(&ops.conv2d(&ops.tensor(x.clone(), input), images, height, width, &weight, &bias));
+        let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
+        prop_assert_eq!(found.len(), images * out_height * out_width * out);
+        for (at, &found) in found.iter().enumerate() {
+            let (o, at) = (at % out, at / out);
+            let (column, row, image) = (at % out_width, at / out_width % out_height, at / out_width / out_height);
+            let mut sum = f64::from(b[o]);
+            for (tap, channel) in (0..9).flat_map(|tap| (0..input).map(move |channel| (tap, channel))) {
+                // Coordinates in the padded picture.
+                let (y, x_at) = (row * stride + tap / 3, column * stride + tap % 3);
+                if (1..=height).contains(&y) && (1..=width).contains(&x_at) {
+                    let value = x[((image * height + y - 1) * width + x_at - 1) * input + channel];
+                    sum += f64::from(value) * f64::from(w[(o * input + channel) * 9 + tap]);
+                }
+            }
+            prop_assert!((f64::from(found) - sum).abs() < 1e-5, "{} instead of {}", found, sum);
+        }
+        Ok(())
+    });
+}

@@ -1,0 +1,88 @@
+//! Element-wise functions and norms, against their formulas in double precision.
+
+use repartee_kernels::cpu::math;
+use repartee_kernels::cpu::simd::Level;
+
+use crate::numbers;
+
+fn grid(low: f32, high: f32) -> Vec<f32> {
+    (0..=4000).map(|i| low + (high - low) * i as f32 / 4000.0).collect()
+}
+
+fn sigmoid(x: f32) -> f64 {
+    1.0 / (1.0 + (-f64::from(x)).exp())
+}
+
+#[track_caller]
+fn assert_close(ours: f32, truth: f64, tolerance: f64) {
+    assert!((f64::from(ours) - truth).abs() < tolerance, "{ours} instead of {truth}");
+}
+
+pub fn snake_matches_its_formula(level: Level) {
+    for x in grid(-300.0, 300.0) {
+        let mut y = [x; 17];
+        math::snake(level, &mut y, &[0.7; 17], &[1.3; 17]);
+        assert_close(y[16], f64::from(x) + 1.3 * f64::from(x * 0.7).sin().powi(2), 4e-5);
+    }
+}
+
+pub fn gelu_matches_a_series(level: Level) {
+    fn erf64(x: f64) -> f64 {
+        let (mut term, mut sum) = (x, x);
+        for n in 1..200 {
+            term *= -x * x / f64::from(n);
+            sum += term / f64::from(2 * n + 1);
+        }
+        sum * 2.0 / std::f64::consts::PI.sqrt()
+    }
+    for x in grid(-5.0, 5.0) {
+        let mut y = [x; 3];
+        math::gelu(level, &mut y);
+        let x = f64::from(x);
+        assert_close(y[0], 0.5 * x * (1.0 + erf64(x / 2f64.sqrt())), 1e-6);
+    }
+}
+
+pub fn silu_and_gates_match_the_sigmoid(level: Level) {
+    let xs = grid(-20.0, 20.0);
+    let mut silu = xs.clone();
+    math::silu(level, &mut silu);
+    let gated: Vec<f32> = xs.iter().flat_map(|&x| [x, 0.5]).collect();
+    let mut silu_mul = vec![0.0; xs.len()];
+    math::silu_mul(level, &gated, &mut silu_mul, 1);
+    let mut gate = vec![3.0; 2 * xs.len()];
+    math::sigmoid_gate(level, &mut gate, &xs);
+    for (i, &x) in xs.iter().enumerate() {
+        assert_close(silu[i], f64::from(x) * sigmoid(x), 5e-6);
+        assert_close(silu_mul[i], 0.5 * f64::from(x) * sigmoid(x), 5e-6);
+        assert_close(gate[2 * i + 1], 3.0 * sigmoid(x), 1e-6);
+    }
+}
+
+pub fn norms_match_their_formulas(level: Level) {
+    for width in [1, 7, 16, 33, 100] {
+        let (x, w, b) = (numbers(3 * width, 4.0, 1), numbers(width, 1.0, 2), numbers(width, 1.0, 3));
+        let (mut rms, mut layer) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+        math::rms_norm(level, &x, &w, 1e-5, &mut rms);
+        math::layer_norm(level, &x, &w, &b, 1e-5, &mut layer);
+        for (r, row) in x.chunks(width).enumerate() {
+            let n = width as f64;
+            let mean = row.iter().map(|&v| f64::from(v)).sum::<f64>() / n;
+            let square = row.iter().map(|&v| f64::from(v).powi(2)).sum::<f64>() / n;
+            let variance = row.iter().map(|&v| (f64::from(v) - mean).powi(2)).sum::<f64>() / n;
+            for (i, &v) in row.iter().enumerate() {
+                let (v, w, b) = (f64::from(v), f64::from(w[i]), f64::from(b[i]));
+                assert_close(rms[r * width + i], v / (square + 1e-5).sqrt() * w, 1e-5);
+                assert_close(layer[r * width + i], (v - mean) / (variance + 1e-5).sqrt() * w + b, 1e-5);
+            }
+        }
+    }
+}
+
+pub fn softmax_sums_to_one_and_keeps_order(level: Level) {
+    let mut x: Vec<f32> = (0..37).map(|i| (i % 7) as f32 * 3.0 - 50.0).collect();
+    let before = x.clone();
+    math::softmax(level, &mut x);
+    assert!((x.iter().sum::<f32>() - 1.0).abs() < 1e-6);
+    assert!((0..36).all(|i| (before[i] < before[i + 1]) == (x[i] < x[i + 1])));
+}

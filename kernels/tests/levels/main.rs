@@ -1,0 +1,85 @@
+//! Every kind of arithmetic at every level of vector instructions that this processor has: right, and for each row the same bits
+//! whatever stands beside it.
+//!
+//! It has a `main` of its own, so that its last line is always shown: which levels were tested and which were not. Where `CI` is
+//! set a run without AVX2 fails.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+mod attention;
+mod convolutions;
+mod functions;
+mod products;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseResult, TestRunner};
+use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::random::uniform;
+
+/// A name and what is checked under it; a panic is a failure.
+type Check = (&'static str, fn(Level));
+
+/// What is checked at each level.
+const CHECKS: &[Check] = &[
+    ("product_equals_the_plain_sum", products::product_equals_the_plain_sum),
+    ("bfloat16_equals_its_widened_numbers", products::bfloat16_equals_its_widened_numbers),
+    ("row_is_independent_of_its_neighbours", products::row_is_independent_of_its_neighbours),
+    ("snake_matches_its_formula", functions::snake_matches_its_formula),
+    ("gelu_matches_a_series", functions::gelu_matches_a_series),
+    ("silu_and_gates_match_the_sigmoid", functions::silu_and_gates_match_the_sigmoid),
+    ("norms_match_their_formulas", functions::norms_match_their_formulas),
+    ("softmax_sums_to_one_and_keeps_order", functions::softmax_sums_to_one_and_keeps_order),
+    ("attention_any_split_equals_the_formula", attention::any_split_equals_the_formula),
+    ("convolution_any_split_equals_the_formula", convolutions::any_split_equals_the_formula),
+    ("conv2d_equals_the_formula", convolutions::conv2d_equals_the_formula),
+];
+
+/// Numbers between `-limit` and `limit`, the same for the same seed.
+fn numbers(count: usize, limit: f32, seed: u64) -> Vec<f32> {
+    (0..count).map(|i| (uniform(seed, i as u64, 0, 0) * 2.0 - 1.0) * limit).collect()
+}
+
+/// Draws `cases` values and panics with the smallest one for which `test` fails.
+fn check<S: Strategy>(cases: u32, strategy: &S, test: impl Fn(S::Value) -> TestCaseResult) {
+    let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
+    if let Err(error) = TestRunner::new(config).run(strategy, test) {
+        panic!("{error}");
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.iter().any(|argument| argument == "--list") {
+        CHECKS.iter().for_each(|(name, _)| println!("{name}: test"));
+        return ExitCode::SUCCESS;
+    }
+    let filters: Vec<_> = arguments.iter().filter(|argument| !argument.starts_with('-')).collect();
+    let wanted = |name: &str| filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()));
+    let checks: Vec<_> = CHECKS.iter().filter(|(name, _)| wanted(name)).collect();
+    let mut failed = 0;
+    for level in Level::available() {
+        for (name, run) in &checks {
+            let passed = catch_unwind(|| run(level)).is_ok();
+            println!("{}::{name} ... {}", level.name(), if passed { "ok" } else { "FAILED" });
+            failed += usize::from(!passed);
+        }
+    }
+    let tested: Vec<_> = Level::available().map(Level::name).collect();
+    let skipped: Vec<_> = Level::unavailable().collect();
+    let compiled = cfg!(all(target_arch = "x86_64", feature = "simd"));
+    let about = match (compiled, &skipped[..]) {
+        (false, _) => "; vector instructions are switched off".to_owned(),
+        (true, []) => String::new(),
+        (true, _) => format!("; SKIPPED, not on this processor or ruled out by REPARTEE_SIMD: {}", skipped.join(", ")),
+    };
+    println!("levels: {} checks at {}, {failed} failed{about}", checks.len(), tested.join(", "));
+    let in_ci = std::env::var("CI").is_ok_and(|value| !value.is_empty());
+    if compiled && in_ci && !tested.contains(&"avx2") {
+        println!("levels: FAILED, because CI is set and AVX2 was not tested");
+        return ExitCode::FAILURE;
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -1,0 +1,59 @@
+//! The matrix product.
+
+use proptest::prelude::*;
+use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
+use repartee_kernels::cpu::simd::Level;
+
+use crate::{check, numbers};
+
+fn product(level: Level, x: &[f32], k: usize, weight: &Packed, columns: usize, bias: Option<&[f32]>) -> Vec<f32> {
+    let mut out = vec![0.0; x.len() / k * columns];
+    multiply(level, Rows::dense(x, k), weight, bias, &mut out);
+    out
+}
+
+pub fn product_equals_the_plain_sum(level: Level) {
+    check(64, &(1usize..12, 1usize..70, 1usize..150, 0u64..1000), |(rows, k, columns, seed)| {
+        let (x, w) = (numbers(rows * k, 1.0, seed), numbers(columns * k, 1.0, seed + 1));
+        let out = product(level, &x, k, &Packed::new(columns, k, |c, i| w[c * k + i]), columns, None);
+        for (at, &found) in out.iter().enumerate() {
+            let (r, c) = (at / columns, at % columns);
+            let sum: f64 = (0..k).map(|i| f64::from(x[r * k + i]) * f64::from(w[c * k + i])).sum();
+            prop_assert!((f64::from(found) - sum).abs() < 1e-4, "{found} {sum}");
+        }
+        Ok(())
+    });
+}
+
+pub fn bfloat16_equals_its_widened_numbers(level: Level) {
+    check(64, &(1usize..12, 1usize..150, 0u64..1000), |(rows, columns, seed)| {
+        let k = 29;
+        let (x, w) = (numbers(rows * k, 1.0, seed), numbers(columns * k, 1.0, seed + 1));
+        let bits = |c: usize, i: usize| (w[c * k + i].to_bits() >> 16) as u16;
+        let wide = Packed::new(columns, k, |c, i| f32::from_bits(u32::from(bits(c, i)) << 16));
+        let narrow = Packed::new_bf16(columns, k, bits);
+        let [wide, narrow] = [wide, narrow].map(|weight| product(level, &x, k, &weight, columns, None));
+        prop_assert_eq!(wide, narrow);
+        Ok(())
+    });
+}
+
+pub fn row_is_independent_of_its_neighbours(level: Level) {
+    check(64, &(1usize..=128, 1usize..200, 0u64..1000), |(rows, columns, seed)| {
+        let k = 37;
+        let (x, w) = (numbers(rows * k, 1.0, seed), numbers(columns * k, 1.0, seed + 1));
+        let bias = numbers(columns, 1.0, seed + 2);
+        let weight = Packed::new(columns, k, |c, i| w[c * k + i]);
+        let whole = product(level, &x, k, &weight, columns, Some(&bias));
+        let mut from = 0;
+        let mut cut = seed as usize;
+        while from < rows {
+            cut = (cut * 31 + 7) % 9;
+            let n = (cut + 1).min(rows - from);
+            let part = product(level, &x[from * k..(from + n) * k], k, &weight, columns, Some(&bias));
+            prop_assert_eq!(&part[..], &whole[from * columns..(from + n) * columns]);
+            from += n;
+        }
+        Ok(())
+    });
+}
