@@ -5,7 +5,7 @@
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
-use common::{CONVERSATIONS, folder};
+use common::{CONVERSATIONS, folder, property};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::Source;
@@ -65,7 +65,7 @@ fn any_split_equals_one_decode() {
         // Up to four frames of each stream a call, one at a time as often as not.
         let step = prop::collection::vec(prop_oneof![Just(1usize), 0usize..5], 2);
         let cases = (stream(), stream(), prop::collection::vec(step, 2 * MAX_FRAMES));
-        let mut runner = TestRunner::new(ProptestConfig { cases: 12, ..ProptestConfig::default() });
+        let mut runner = TestRunner::new(property(12, file!()));
         runner
             .run(&cases, |(one, other, mut steps)| {
                 // The rest of the frames comes at the end.

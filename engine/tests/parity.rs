@@ -22,6 +22,11 @@ use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 /// Largest relative difference that counts as equal.
 const TOLERANCE: f32 = 1e-4;
 
+/// Whether a difference counts as equal; NaN does not.
+fn is_close(off: f32) -> bool {
+    off <= TOLERANCE
+}
+
 /// Compared tensors: name and difference (0 or infinite for ids).
 type Findings = Vec<(String, f32)>;
 
@@ -224,6 +229,20 @@ fn waveform(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize,
 }
 
 #[test]
+fn non_finite_values_are_not_close() {
+    for odd in [f32::NAN, f32::INFINITY] {
+        let (sound, broken) = ([1.0, 2.0], [1.0, odd]);
+        for (ours, reference) in [(broken, sound), (sound, broken), (broken, broken)] {
+            assert!(!is_close(difference(&ours, &reference)), "{ours:?} against {reference:?}");
+        }
+    }
+    assert!(!is_close(f32::NAN));
+    assert!(!is_close(difference(&[1.0], &[0.0])), "a silent reference");
+    assert!(!is_close(difference(&[1.0], &[])), "another size");
+    assert!(is_close(difference(&[0.0, 0.0], &[0.0, 0.0])));
+}
+
+#[test]
 fn every_tensor_equals_the_reference() {
     for name in CONVERSATIONS {
         let findings = compare(&open(&folder(name).join("checkpoint")), &Expected::load(name));
@@ -231,7 +250,7 @@ fn every_tensor_equals_the_reference() {
         for (what, off) in &findings {
             println!("{name:10} {what:width$} {off:.1e}");
         }
-        let wrong: Vec<_> = findings.iter().filter(|(_, off)| *off > TOLERANCE).collect();
+        let wrong: Vec<_> = findings.iter().filter(|(_, off)| !is_close(*off)).collect();
         assert!(wrong.is_empty(), "{name}: {wrong:?}");
     }
 }
@@ -243,7 +262,7 @@ fn chunked_decode_equals_one_decode() {
         let model = Qwen3Omni::load(&ops, &open(&folder(name).join("checkpoint"))).unwrap();
         for at_once in [1, 2, 3, 7] {
             let findings = waveform(&ops, &model, &Expected::load(name), 0, at_once);
-            assert!(findings.iter().all(|(_, off)| *off <= TOLERANCE), "{name} {at_once}: {findings:?}");
+            assert!(findings.iter().all(|(_, off)| is_close(*off)), "{name} {at_once}: {findings:?}");
         }
     }
 }
@@ -277,7 +296,7 @@ fn zeroing_any_block_is_noticed() {
             }
             let findings = compare(&open(copy.path()), &expected);
             assert!(
-                findings.iter().any(|(_, off)| *off > TOLERANCE),
+                findings.iter().any(|(_, off)| !is_close(*off)),
                 "{name}: no tensor differs although {block} is zero"
             );
             blocks_tried += 1;

@@ -17,7 +17,7 @@ use repartee_engine_api::{
 use repartee_kernels::cpu::Tensor;
 
 use common::driven::{Driven, Response, serve, submit};
-use common::{Expected, folder};
+use common::{Expected, folder, property};
 
 /// Sessions at once.
 const CALLERS: usize = 3;
@@ -302,8 +302,7 @@ fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
 
 fn cases(cases: u32, mode: impl Fn() -> EngineConfig) {
     let steps = prop::collection::vec((any::<u8>(), any::<u8>(), any::<u16>()), 1..60);
-    let config =
-        ProptestConfig { cases, failure_persistence: None, max_shrink_iters: 2000, ..ProptestConfig::default() };
+    let config = ProptestConfig { max_shrink_iters: 2000, ..property(cases, file!()) };
     proptest::test_runner::TestRunner::new(config).run(&steps, |steps| check(&mode(), &steps)).unwrap();
 }
 
@@ -329,17 +328,17 @@ fn speech_ending_early_keeps_the_whole_text() {
 
 #[test]
 fn interleavings_equal_serial_runs_in_batches() {
-    cases(20, || mode(true, HandOff::AsyncChunk));
+    cases(200, || mode(true, HandOff::AsyncChunk));
 }
 
 #[test]
 fn interleavings_equal_serial_runs_with_full_payload() {
-    cases(10, || mode(true, HandOff::FullPayload));
+    cases(50, || mode(true, HandOff::FullPayload));
 }
 
 #[test]
 fn interleavings_equal_serial_runs_without_batches() {
-    cases(10, || mode(false, HandOff::AsyncChunk));
+    cases(50, || mode(false, HandOff::AsyncChunk));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use repartee_engine_api::{
     Command, Event, FinishReason, OpenError, Respond, Role, Sampling, SessionError, SessionHandle, SpeechEngine, Usage,
 };
 
-use common::{CONVERSATIONS, Expected, difference, greedy_copy, shrink_context};
+use common::{CONVERSATIONS, Expected, difference, greedy_copy, property, shrink_context};
 
 /// Sessions at once.
 const SESSIONS: usize = 8;
@@ -128,7 +128,7 @@ fn any_split_of_audio_gives_the_same_response() {
     for name in CONVERSATIONS {
         let served = serve(name, &modest());
         let whole = converse(&served, || usize::MAX);
-        let mut runner = TestRunner::new(ProptestConfig { cases: 6, ..ProptestConfig::default() });
+        let mut runner = TestRunner::new(property(6, file!()));
         runner
             .run(&prop::collection::vec(1usize..9000, 1..40), |lengths| {
                 let mut lengths = lengths.into_iter().cycle();

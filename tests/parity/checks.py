@@ -4,6 +4,7 @@ The changes are measured with the recorded run's own inputs fed again to the par
 forcing), so a change is never lost in a different answer.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -113,8 +114,14 @@ def parts(model, fixture: Fixture, turns, questions) -> list[Part]:
 
 
 def change(now: list[torch.Tensor], before: list[torch.Tensor]) -> float:
-    """The largest change of any tensor, relative to its own largest value."""
-    return max(((a - b).abs().max() / b.abs().max()).item() for a, b in zip(now, before, strict=True))
+    """The largest change of any tensor, relative to its own largest value. Infinite where a value is not finite: `max` and
+    comparisons with NaN would pass it."""
+    return max(_change(a, b) for a, b in zip(now, before, strict=True))
+
+
+def _change(now: torch.Tensor, before: torch.Tensor) -> float:
+    moved = ((now - before).abs().max() / before.abs().max()).item()
+    return moved if math.isfinite(moved) else math.inf
 
 
 def _pieces(name: str, parameter: torch.Tensor):

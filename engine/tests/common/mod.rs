@@ -5,6 +5,8 @@ pub mod driven;
 
 use std::path::{Path, PathBuf};
 
+use proptest::prelude::ProptestConfig;
+use proptest::test_runner::FileFailurePersistence;
 use safetensors::SafeTensors;
 use serde_json::Value;
 
@@ -52,13 +54,28 @@ impl Expected {
     }
 }
 
-/// The largest difference, relative to the largest value of the reference; infinite if sizes differ or a value is none.
+/// The largest difference, relative to the largest value of the reference; infinite if sizes differ, or if a value of either
+/// side or the result is not finite. Never NaN, which every comparison with a tolerance would pass or fail by its direction.
 pub fn difference(ours: &[f32], reference: &[f32]) -> f32 {
-    if ours.len() != reference.len() || ours.iter().any(|v| !v.is_finite()) {
+    if ours.len() != reference.len() || ours.iter().chain(reference).any(|v| !v.is_finite()) {
         return f32::INFINITY;
     }
     let scale = reference.iter().fold(0.0f32, |m, v| m.max(v.abs()));
-    ours.iter().zip(reference).fold(0.0f32, |m, (a, b)| m.max((a - b).abs())) / scale
+    let largest = ours.iter().zip(reference).fold(0.0f32, |m, (a, b)| m.max((a - b).abs()));
+    // An empty or silent reference has no scale.
+    let relative = if largest == 0.0 { 0.0 } else { largest / scale };
+    if relative.is_finite() { relative } else { f32::INFINITY }
+}
+
+/// A property test's configuration: inputs that failed are kept in a file next to `source_file`, which is committed, and run
+/// again first.
+pub fn property(cases: u32, source_file: &'static str) -> ProptestConfig {
+    ProptestConfig {
+        cases,
+        source_file: Some(source_file),
+        failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("proptest-regressions"))),
+        ..ProptestConfig::default()
+    }
 }
 
 /// Makes the context of a copied checkpoint as small as given.
