@@ -11,7 +11,7 @@ use repartee::config::{Config, Tls};
 use repartee::server::{Certificate, development_certificate};
 use repartee_media::pcm;
 use repartee_media::resample::Resampler;
-use repartee_testkit::scripted::{self, Script, Scripted, ScriptedEngine};
+use repartee_testkit::scripted::{self, Script, ScriptedEngine, ScriptedResponse};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -205,18 +205,18 @@ impl Scenario {
 
     /// An engine that answers so.
     pub fn engine(&self) -> Arc<ScriptedEngine> {
-        let answers = self.turns.iter().map(|turn| Scripted {
+        let responses = self.turns.iter().map(|turn| ScriptedResponse {
             text: turn.answer.text.map(str::to_owned),
             frames: if turn.until == Until::Held { LONG } else { turn.answer.frames },
             hold: (turn.until == Until::Held).then_some(turn.answer.frames),
         });
-        let mut answers: Vec<_> = answers.collect();
+        let mut responses: Vec<_> = responses.collect();
         let call = self.function.as_ref().map(|function| {
-            // The call is an answer of its own.
-            answers.insert(0, Scripted::default());
+            // The call is a response of its own.
+            responses.insert(0, ScriptedResponse::default());
             (function.name.to_owned(), function.arguments.iter().map(|piece| (*piece).to_owned()).collect())
         });
-        ScriptedEngine::new(Script { answers, call, ..Script::default() })
+        ScriptedEngine::new(Script { responses, call, ..Script::default() })
     }
 
     /// Has a client's script go through it, and reads what it says: it gets `address` and the path of this scenario.
