@@ -5,7 +5,7 @@
 //! - [`signal`]: test signals, and what they are measured by
 //! - [`random`]: reproducible random numbers
 //! - [`fuzz`]: inputs made from a saved corpus
-//! - [`memory`]: what this process holds
+//! - [`memory`]: resident memory, and an allocator that counts
 
 pub mod fuzz;
 pub mod memory;
@@ -13,3 +13,7 @@ pub mod network;
 pub mod random;
 pub mod scripted;
 pub mod signal;
+
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;

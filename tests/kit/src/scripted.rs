@@ -102,6 +102,11 @@ impl ScriptedEngine {
     pub fn commands(&self) -> Vec<Command> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Every command since the last time it was asked so, in order; none of them is kept.
+    pub fn take_commands(&self) -> Vec<Command> {
+        std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Counts one session as long as it lives.
