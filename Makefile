@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long conformance lint bench loadtest setup-test bench-engine bench-heard eval-model
+.PHONY: help run test test-long conformance lint bench loadtest graph setup-test bench-engine bench-heard eval-model
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,6 +57,9 @@ eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of
 loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
 	@$(SETUP) build
 	$(CARGO) run --release -p repartee-loadtest -- $(ARGS)
+
+graph:  ## Write the crate graph into ARCHITECTURE.md
+	$(CARGO) run --release -p repartee-tests --bin crate_graph ARCHITECTURE.md
 
 setup-test:  ## Only install what the tests need
 	@$(SETUP) build tests
