@@ -36,16 +36,16 @@ lint:  ## Format, clippy and documentation, warnings denied
 
 bench: bench-engine bench-heard  ## Measure everything, also against the reference; writes target/report/{engine,heard,first_path}.json
 	@$(SETUP) build tests reference
-	REPARTEE_REFERENCE_PYTHON=target/tools/reference/bin/python \
-	  $(CARGO) run --release -p repartee-tests --bin bench_first_path
+	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
+	  $(CARGO) bench -p repartee-tests --bench first_path
 
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build
-	$(CARGO) run --release -p repartee-tests --bin bench_engine
+	$(CARGO) bench -p repartee-tests --bench engine
 
 bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
 	@$(SETUP) build recogniser
-	$(CARGO) run --release -p repartee-tests --bin bench_heard
+	$(CARGO) bench -p repartee-tests --bench heard
 
 eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of each kind, and judge the answers; writes target/report/model.json
 	@$(SETUP) build recogniser speech
