@@ -6,7 +6,6 @@
 //!
 //! A server with keys takes the one in `REPARTEE_KEY`.
 
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
@@ -39,8 +38,8 @@ async fn main() -> Result<()> {
 
 /// One spoken turn; returns the transcript of the answer.
 pub async fn ask(url: &str, key: Option<&str>, question: &Path, answer: &Path) -> Result<String> {
-    let file = File::open(question).with_context(|| question.display().to_string())?;
-    let sound = wav::read(file, RATE, MAX_DURATION).with_context(|| question.display().to_string())?;
+    let file = std::fs::read(question).with_context(|| question.display().to_string())?;
+    let sound = wav::read(&file[..], RATE, MAX_DURATION).with_context(|| question.display().to_string())?;
 
     let mut request = url.into_client_request()?;
     if let Some(key) = key {

@@ -27,8 +27,8 @@ async fn serve() -> Result<Running> {
 }
 
 fn read(path: &Path, rate: u32) -> Result<Vec<f32>> {
-    let file = std::fs::File::open(path).with_context(|| path.display().to_string())?;
-    Ok(wav::read(file, rate, Duration::from_secs(60))?)
+    let file = std::fs::read(path).with_context(|| path.display().to_string())?;
+    Ok(wav::read(&file[..], rate, Duration::from_secs(60))?)
 }
 
 /// The question's length in ms.

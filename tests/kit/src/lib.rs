@@ -5,6 +5,7 @@
 //! - [`signal`]: test signals, and what they are measured by
 //! - [`random`]: reproducible random numbers
 //! - [`fuzz`]: inputs made from a saved corpus
+//! - [`wav`]: wav files of every format
 //! - [`memory`]: resident memory, and an allocator that counts
 
 pub mod fuzz;
@@ -13,6 +14,7 @@ pub mod network;
 pub mod random;
 pub mod scripted;
 pub mod signal;
+pub mod wav;
 
 #[cfg(test)]
 #[global_allocator]
