@@ -51,7 +51,7 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("metrics", &[]),
     ("model", &["config"]),
     ("server", &["admission", "auth", "call", "cli", "config", "ids", "metrics", "transport"]),
-    ("transport", &["call", "config", "metrics"]),
+    ("transport", &["call", "metrics"]),
 ];
 
 /// Sources that take time and packets as parameters.
