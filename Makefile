@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long conformance lint bench loadtest setup-test bench-engine bench-heard eval-model
+.PHONY: help run test test-long conformance lint bench loadtest graph setup-test bench-engine bench-heard eval-model
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,16 +36,16 @@ lint:  ## Format, clippy and documentation, warnings denied
 
 bench: bench-engine bench-heard  ## Measure everything, also against the reference; writes target/report/{engine,heard,first_path}.json
 	@$(SETUP) build tests reference
-	REPARTEE_REFERENCE_PYTHON=target/tools/reference/bin/python \
-	  $(CARGO) run --release -p repartee-tests --bin bench_first_path
+	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
+	  $(CARGO) bench -p repartee-tests --bench first_path
 
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build
-	$(CARGO) run --release -p repartee-tests --bin bench_engine
+	$(CARGO) bench -p repartee-tests --bench engine
 
 bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
 	@$(SETUP) build recogniser
-	$(CARGO) run --release -p repartee-tests --bin bench_heard
+	$(CARGO) bench -p repartee-tests --bench heard
 
 eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of each kind, and judge the answers; writes target/report/model.json
 	@$(SETUP) build recogniser speech
@@ -57,6 +57,9 @@ eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of
 loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
 	@$(SETUP) build
 	$(CARGO) run --release -p repartee-loadtest -- $(ARGS)
+
+graph:  ## Write the crate graph into ARCHITECTURE.md
+	$(CARGO) run --release -p repartee-tests --bin crate_graph ARCHITECTURE.md
 
 setup-test:  ## Only install what the tests need
 	@$(SETUP) build tests

@@ -6,13 +6,14 @@
 mod common;
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, OpenError, Respond, SessionHandle, SpeechEngine};
 use repartee_kernels::random::uniform;
+use repartee_testkit::memory::resident;
 
 use common::{Expected, difference, greedy_copy};
 
@@ -23,7 +24,7 @@ const CALLERS: usize = 8;
 const SETTLED: usize = 1000;
 /// Growth allowed after that: the allocator settles after some ten thousand aborts, 1.5 MB higher. A leak of 300 bytes an
 /// abort is more.
-const ALLOCATOR: usize = 2 << 20;
+const ALLOCATOR: u64 = 2 << 20;
 /// Held by the test that measures, because resident memory is the whole process's.
 static MEMORY: Mutex<()> = Mutex::new(());
 
@@ -84,12 +85,6 @@ fn touch_everything(engine: &Engine, audio: &[f32]) {
     }
 }
 
-/// Resident memory of this process, in bytes.
-fn resident() -> usize {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-    pages.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
 /// Aborts sessions until `enough(number, time since the start)`.
 fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
     let _alone = MEMORY.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +95,7 @@ fn soak(enough: impl Fn(usize, Duration) -> bool + Sync) {
     let engine = Engine::start(Source::Folder(folder.path().to_path_buf()), &config).unwrap();
     let audio = expected.tensor("turn1.audio").0;
     touch_everything(&engine, &audio);
-    let (aborts, settled) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    let (aborts, settled) = (AtomicUsize::new(0), AtomicU64::new(0));
     let begun = Instant::now();
     std::thread::scope(|scope| {
         for caller in 0..CALLERS {

@@ -23,3 +23,7 @@ pub mod server;
 #[cfg(test)]
 mod testdata;
 pub mod transport;
+
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: repartee_testkit::memory::CountingAllocator = repartee_testkit::memory::CountingAllocator;

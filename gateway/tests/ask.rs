@@ -3,53 +3,45 @@
 
 mod common;
 
-use repartee::cli::ask::{AskError, ask};
-use repartee_media::pcm::from_i16;
-use repartee_media::wav::WavError;
-use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine};
+use std::time::Duration;
 
-fn write(path: &std::path::Path, spec: hound::WavSpec, frames: usize) {
-    let mut writer = hound::WavWriter::create(path, spec).unwrap();
-    for frame in 0..frames {
-        for _ in 0..spec.channels {
-            let sample = (frame as f32 * 0.1).sin() * 0.3;
-            match spec.sample_format {
-                hound::SampleFormat::Float => writer.write_sample(sample).unwrap(),
-                hound::SampleFormat::Int => {
-                    writer.write_sample((sample * 2f32.powi(i32::from(spec.bits_per_sample) - 1)) as i32).unwrap();
-                }
-            }
-        }
-    }
-    writer.finalize().unwrap();
+use repartee::cli::ask::{AskError, ask};
+use repartee_media::wav::{WavError, decode};
+use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine};
+use repartee_testkit::wav::{Encoding, Format, encode};
+
+/// A wav file of `frames` samples of a tone.
+fn question(format: Format, frames: u32) -> Vec<u8> {
+    let samples: Vec<f32> = (0..frames).map(|frame| (frame as f32 * 0.1).sin() * 0.3).collect();
+    encode(&samples, format)
 }
 
 #[tokio::test]
 async fn any_wav_gets_a_playable_answer() {
     let folder = tempfile::tempdir().unwrap();
-    let (question, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
-    let int = hound::SampleFormat::Int;
-    for (channels, sample_rate, bits_per_sample, sample_format) in [
-        (1, 16_000, 16, int),
-        (2, 44_100, 16, int),
-        (1, 8_000, 8, int),
-        (6, 48_000, 24, int),
-        (2, 96_000, 32, hound::SampleFormat::Float),
+    let (path, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
+    for (channels, rate, encoding) in [
+        (1, 16_000, Encoding::Int(16)),
+        (2, 44_100, Encoding::Int(16)),
+        (1, 8_000, Encoding::Int(8)),
+        (6, 48_000, Encoding::Int(24)),
+        (2, 96_000, Encoding::Float),
     ] {
-        let spec = hound::WavSpec { channels, sample_rate, bits_per_sample, sample_format };
-        write(&question, spec, sample_rate as usize);
+        let format = Format { channels, rate, encoding };
+        std::fs::write(&path, question(format, rate)).unwrap();
         let mut printed = Vec::new();
         let engine = ScriptedEngine::new(Script::default());
-        let answered = ask(&*engine, &question, &answer, &mut printed).await.unwrap();
-        assert_eq!(answered.transcript, "I heard 1000 ms.", "{spec:?}");
+        let answered = ask(&*engine, &path, &answer, &mut printed).await.unwrap();
+        assert_eq!(answered.transcript, "I heard 1000 ms.", "{format:?}");
         assert_eq!(printed, b"I heard 1000 ms.\n");
         assert!(answered.first_sound.unwrap() <= answered.took && answered.rtf().is_some());
 
-        let mut reader = hound::WavReader::open(&answer).unwrap();
-        let written = reader.spec();
-        assert_eq!((written.channels, written.sample_rate, written.bits_per_sample), (1, OUTPUT_RATE, 16));
-        let samples: Vec<f32> = reader.samples::<i16>().map(|sample| from_i16(sample.unwrap())).collect();
-        assert_eq!(samples.len(), 5 * FRAME_SAMPLES);
+        let written = std::fs::read(&answer).unwrap();
+        // One channel and 16 bits, where every wav file says so.
+        assert_eq!((&written[22..24], &written[34..36]), (&[1, 0][..], &[16, 0][..]));
+        let wav = decode(&written[..], Duration::from_secs(1)).unwrap();
+        assert_eq!((wav.rate, wav.samples.len()), (OUTPUT_RATE, 5 * FRAME_SAMPLES));
+        let samples = wav.samples;
         assert!(samples.iter().zip(repartee_testkit::scripted::tone(0)).all(|(a, b)| (a - b).abs() < 1e-3));
     }
 }
@@ -57,23 +49,22 @@ async fn any_wav_gets_a_playable_answer() {
 #[tokio::test]
 async fn a_bad_question_is_a_typed_error() {
     let folder = tempfile::tempdir().unwrap();
-    let (question, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
+    let (path, answer) = (folder.path().join("question.wav"), folder.path().join("answer.wav"));
     let engine = ScriptedEngine::new(Script::default());
-    let ask = async || ask(&*engine, &question, &answer, &mut Vec::new()).await.unwrap_err();
+    let ask = async || ask(&*engine, &path, &answer, &mut Vec::new()).await.unwrap_err();
 
     let missing = ask().await;
     assert!(matches!(missing, AskError::Read { .. }));
     assert!(missing.to_string().contains("question.wav"), "{missing}");
 
-    std::fs::write(&question, "RIFF of nonsense").unwrap();
+    std::fs::write(&path, "RIFF of nonsense").unwrap();
     assert!(matches!(ask().await, AskError::Sound { error: WavError::Format(_), .. }));
 
-    let sample_format = hound::SampleFormat::Int;
-    let spec = hound::WavSpec { channels: 1, sample_rate: 16_000, bits_per_sample: 16, sample_format };
-    write(&question, spec, 0);
+    let format = Format { channels: 1, rate: 16_000, encoding: Encoding::Int(16) };
+    std::fs::write(&path, question(format, 0)).unwrap();
     assert!(matches!(ask().await, AskError::Sound { error: WavError::Empty, .. }));
 
-    write(&question, hound::WavSpec { sample_rate: 4_000, ..spec }, 4_000);
+    std::fs::write(&path, question(Format { rate: 4_000, ..format }, 4_000)).unwrap();
     assert!(ask().await.to_string().contains("8000 to 48000"));
     assert!(!answer.exists());
 }

@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use repartee_engine_api::Command;
-use repartee_testkit::scripted::{Script, Scripted};
+use repartee_testkit::scripted::{Script, ScriptedResponse};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -62,9 +62,9 @@ async fn an_out_of_band_response_runs_in_parallel() {
 
 #[tokio::test]
 async fn a_speculation_is_aborted_when_speech_resumes() {
-    let answers =
-        ["First.", "Second."].map(|text| Scripted { text: Some(text.into()), frames: 2, hold: None }).to_vec();
-    let server = Running::start(Script { answers, ..Script::default() }).await;
+    let responses =
+        ["First.", "Second."].map(|text| ScriptedResponse { text: Some(text.into()), frames: 2, hold: None }).to_vec();
+    let server = Running::start(Script { responses, ..Script::default() }).await;
     let mut client = server.connect().await;
     // A pause within the turn.
     let question = question();

@@ -10,6 +10,9 @@ use repartee_engine_api::{Command, Event, FinishReason, SpeechEngine as _, Usage
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::{ClientMessage, ServerMessage};
 use repartee_realtime::{Core, Delivery, Effect, Input, Setup};
+use repartee_testkit::fuzz::{assert_bounded, mutation};
+use repartee_testkit::memory::{CountingAllocator, Growth, Scope};
+use repartee_testkit::random::Random;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -18,44 +21,8 @@ use tokio::time::timeout;
 
 use common::Running;
 
-/// Reproducible random numbers (xorshift).
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit.max(1)
-    }
-
-    fn of<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
-        &choices[self.below(choices.len())]
-    }
-}
-
-/// Changes some bytes: flips, cuts, repeats, splices.
-fn scramble(bytes: &mut Vec<u8>, other: &[u8], random: &mut Random) {
-    for _ in 0..=random.below(4) {
-        let at = random.below(bytes.len() + 1);
-        let length = random.below(24).min(bytes.len() - at);
-        match random.below(6) {
-            0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
-            1 => drop(bytes.drain(at..at + length)),
-            2 => {
-                let piece = bytes[at..at + length].to_vec();
-                bytes.splice(at..at, piece);
-            }
-            3 => {
-                let from = random.below(other.len());
-                let piece = other[from..].iter().copied().take(random.below(40)).collect::<Vec<_>>();
-                bytes.splice(at..at, piece);
-            }
-            4 => bytes.insert(at, random.below(256) as u8),
-            _ => bytes.truncate(at),
-        }
-    }
-}
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
 
 /// Changes a value somewhere in an event, but not the whole of it.
 fn transform(value: &mut Value, depth: usize, donor: &Value, random: &mut Random) {
@@ -106,18 +73,13 @@ fn transform(value: &mut Value, depth: usize, donor: &Value, random: &mut Random
     }
 }
 
-/// Memory of this process, in MiB.
-fn resident() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1_024
-}
-
 /// A conversation whose engine answers at once.
 struct Talk {
     core: Core,
     now: Instant,
     received_ms: u64,
+    /// Ids of the items that were ever in the history.
+    items: Vec<String>,
 }
 
 impl Talk {
@@ -125,7 +87,7 @@ impl Talk {
         let model = ScriptedEngine::new(Script::default()).info().clone();
         let setup =
             Setup { session_id: "sess_1".into(), stem: "s".into(), seed: 7, model, delivery, configuration: None };
-        Self { core: Core::new(setup).0, now: Instant::now(), received_ms: 0 }
+        Self { core: Core::new(setup).0, now: Instant::now(), received_ms: 0, items: Vec::new() }
     }
 
     fn input(&mut self, input: Input) {
@@ -133,7 +95,12 @@ impl Talk {
         while let Some(input) = inputs.pop() {
             for effect in self.core.handle(input, self.now) {
                 match effect {
-                    Effect::Send(message) => read_back(&message),
+                    Effect::Send(message) => {
+                        let message = read_back(&message);
+                        if message["type"] == "conversation.item.added" {
+                            self.items.extend(message["item"]["id"].as_str().map(str::to_owned));
+                        }
+                    }
                     Effect::Engine(Command::Respond(respond) | Command::BeginSpeculation { respond, .. }) => {
                         let response = respond.response;
                         inputs.push(Input::Engine(Event::SegmentFinished {
@@ -154,6 +121,24 @@ impl Talk {
         }
     }
 
+    /// Ends the turn and deletes every item: what is left belongs to the conversation for good.
+    fn empty(&mut self) {
+        self.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: self.received_ms }));
+        let mut events = vec![json!({"type": "input_audio_buffer.clear"})];
+        let mut session = json!({"type": "realtime"});
+        for setting in
+            ["instructions", "tools", "tool_choice", "prompt", "tracing", "include", "audio", "max_output_tokens"]
+        {
+            session[setting] = Value::Null;
+        }
+        events.push(json!({"type": "session.update", "session": session}));
+        let items = std::mem::take(&mut self.items);
+        events.extend(items.iter().map(|id| json!({"type": "conversation.item.delete", "item_id": id})));
+        for event in events {
+            self.input(Input::Client(ClientMessage::parse(&event.to_string()).unwrap()));
+        }
+    }
+
     /// The caller goes on with its life.
     fn live(&mut self, random: &mut Random) {
         let ms = self.received_ms;
@@ -170,10 +155,11 @@ impl Talk {
     }
 }
 
-/// What we send can be read by the types that it was written from.
-fn read_back(message: &ServerMessage) {
+/// What we send can be read by the types that it was written from. Returns it as a client sees it.
+fn read_back(message: &ServerMessage) -> Value {
     let text = serde_json::to_string(message).unwrap();
     assert!(serde_json::from_str::<ServerMessage>(&text).is_ok(), "{text}");
+    serde_json::from_str(&text).unwrap()
 }
 
 fn corpus() -> Vec<String> {
@@ -181,11 +167,19 @@ fn corpus() -> Vec<String> {
 }
 
 fn fuzz_events(count: usize, seed: u64) {
-    let (corpus, mut random) = (corpus(), Random(seed));
+    let (corpus, mut random) = (corpus(), Random::new(seed));
+    let bytes: Vec<Vec<u8>> = corpus.iter().map(|text| text.clone().into_bytes()).collect();
     let values: Vec<Value> = corpus.iter().map(|text| serde_json::from_str(text).unwrap()).collect();
     let mut talks = [Talk::new(Delivery::Paced), Talk::new(Delivery::Unpaced)];
-    let (mut before, mut understood) = (0, 0);
-    for round in 0..count + corpus.len() {
+    let (inputs, mut growth, mut understood) = (corpus.len() + count, Growth::begin(Scope::Thread), 0);
+    for round in 0..inputs {
+        // A full history would refuse whatever comes after.
+        if round % 1_000 == 0 || round == inputs / 4 {
+            talks.iter_mut().for_each(Talk::empty);
+        }
+        if round == inputs / 4 {
+            growth = Growth::begin(Scope::Thread);
+        }
         let mut text = random.of(&corpus).clone();
         if round < corpus.len() {
             text.clone_from(&corpus[round]);
@@ -196,9 +190,7 @@ fn fuzz_events(count: usize, seed: u64) {
             }
             text = value.to_string();
         } else {
-            let mut bytes = text.into_bytes();
-            scramble(&mut bytes, random.of(&corpus).as_bytes(), &mut random);
-            text = String::from_utf8_lossy(&bytes).into_owned();
+            text = String::from_utf8_lossy(&mutation(&bytes, &mut random)).into_owned();
         }
         let talk = &mut talks[round % 2];
         let survived = catch_unwind(AssertUnwindSafe(|| match ClientMessage::parse(&text) {
@@ -215,14 +207,11 @@ fn fuzz_events(count: usize, seed: u64) {
         assert!(survived.is_ok(), "this input is worth a place in the corpus:\n{text}");
         understood += usize::from(survived.unwrap());
         talk.live(&mut random);
-        if round == count / 4 {
-            before = resident();
-        }
     }
     // Most inputs should get past the reader, or nothing behind it is tested.
     assert!(understood > count / 3, "{understood} of {count} were events");
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 128, "{grown} MiB more after {count} inputs");
+    talks.iter_mut().for_each(Talk::empty);
+    assert_bounded(&growth, inputs - inputs / 4);
 }
 
 #[test]
@@ -265,30 +254,28 @@ async fn fuzz_frames(count: usize, seed: u64) {
     const A_CONNECTION: usize = 20;
     let script = Script { slots: 8, ..Script::default() };
     let server = Running::start_with(script, |config| config.limits.opens_per_minute = u32::MAX).await;
-    let (corpus, mut random) = (frames(), Random(seed));
-    let (mut before, mut entered) = (0, 0);
+    let (corpus, mut random) = (frames(), Random::new(seed));
+    let (connections, mut entered) = (count / A_CONNECTION, 0);
     for frame in &corpus {
         write_frames(&server, frame).await;
     }
-    for round in 0..count / A_CONNECTION {
+    let mut growth = Growth::begin(Scope::Thread);
+    for connection in 0..connections {
+        if connection == connections / 4 {
+            growth = Growth::begin(Scope::Thread);
+        }
         let mut input = Vec::new();
         for _ in 0..A_CONNECTION {
-            let mut frame = random.of(&corpus).clone();
-            if random.below(3) > 0 {
-                let other: &Vec<u8> = random.of(&corpus);
-                scramble(&mut frame, other, &mut random);
-            }
-            input.extend(frame);
+            let is_whole = random.below(3) == 0;
+            input.extend(if is_whole { random.of(&corpus).clone() } else { mutation(&corpus, &mut random) });
         }
         entered += usize::from(write_frames(&server, &input).await);
         server.sessions(0).await;
-        if round == count / A_CONNECTION / 4 {
-            before = resident();
-        }
+        // The script's own log is no growth of the server.
+        server.engine.take_commands();
     }
-    assert_eq!(entered, count / A_CONNECTION, "the others were not even read");
-    let grown = resident().saturating_sub(before);
-    assert!(grown < 128, "{grown} MiB more after {count} frames");
+    assert_eq!(entered, connections, "the others were not even read");
+    assert_bounded(&growth, connections - connections / 4);
     // Whoever comes next is served.
     let mut client = server.connect().await;
     client.ask("hello").await;

@@ -48,7 +48,7 @@ pub struct Load {
     /// Turns of each call.
     #[arg(long, default_value_t = 1)]
     pub turns: usize,
-    /// What is said: 16-bit mono, 8 to 48 kHz. Callers begin at different files and take turns through all.
+    /// What is said: wav files of any format. Callers begin at different files and take turns through all.
     #[arg(long, num_args = 1.., required = true)]
     pub wav: Vec<PathBuf>,
     /// Time between the beginnings of two calls, in ms.

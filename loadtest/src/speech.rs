@@ -1,15 +1,17 @@
 //! What callers say: wav files, cut into the 20 ms frames in which a microphone would deliver them.
 
 use std::path::Path;
+use std::time::Duration;
 
-use anyhow::{Context as _, bail, ensure};
-use repartee_media::pcm;
-use repartee_media::resample::Resampler;
+use anyhow::Context as _;
+use repartee_media::wav;
 
 /// Samples a second in which callers speak and hear: what the websocket carries, and Opus takes.
 pub const RATE: u32 = 24_000;
 /// Samples of one frame.
 pub const FRAME_SAMPLES: usize = RATE as usize / 50;
+/// The longest sentence.
+const MAX_DURATION: Duration = Duration::from_secs(600);
 
 /// One sentence.
 #[derive(Debug)]
@@ -19,23 +21,11 @@ pub struct Utterance {
 }
 
 impl Utterance {
-    /// Reads a 16-bit mono wav of 8 to 48 kHz.
+    /// Reads a wav file of any format.
     pub fn load(path: &Path) -> anyhow::Result<Self> {
-        Self::read(path).with_context(|| path.display().to_string())
-    }
-
-    fn read(path: &Path) -> anyhow::Result<Self> {
-        let mut reader = hound::WavReader::open(path)?;
-        let spec = reader.spec();
-        if spec.channels != 1 || spec.bits_per_sample != 16 || spec.sample_format != hound::SampleFormat::Int {
-            bail!("a 16-bit mono wav is needed, this has {} channels of {} bits", spec.channels, spec.bits_per_sample);
-        }
-        let samples = reader.samples::<i16>().map(|sample| sample.map(pcm::from_i16)).collect::<Result<Vec<_>, _>>()?;
-        ensure!(!samples.is_empty(), "the wav is empty");
-        let mut resampler = Resampler::new(spec.sample_rate, RATE)?;
-        let mut resampled = resampler.push(&samples)?;
-        resampled.extend(resampler.flush()?);
-        Ok(Self::new(&resampled))
+        let named = || path.display().to_string();
+        let file = std::fs::read(path).with_context(named)?;
+        Ok(Self::new(&wav::read(&file[..], RATE, MAX_DURATION).with_context(named)?))
     }
 
     fn new(samples: &[f32]) -> Self {

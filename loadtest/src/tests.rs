@@ -12,7 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee::transport::webrtc::{Call, PeerEvent, UdpMux, WebRtcSettings, answer};
 use repartee_media::opus::{FRAME, OpusEncoder};
-use repartee_media::pcm;
+use repartee_media::{pcm, wav};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -35,17 +35,8 @@ async fn plan(router: Router) -> Plan {
     tokio::spawn(async move { axum::serve(listener, router).await });
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("question.wav");
-    let spec = hound::WavSpec {
-        channels: 1,
-        sample_rate: 16_000,
-        bits_per_sample: 16,
-        sample_format: hound::SampleFormat::Int,
-    };
-    let mut writer = hound::WavWriter::create(&path, spec).unwrap();
-    for i in 0..6_400 {
-        writer.write_sample((8_000.0 * (i as f32 * 0.1).sin()) as i16).unwrap();
-    }
-    writer.finalize().unwrap();
+    let question: Vec<f32> = (0..6_400).map(|i| 0.25 * (i as f32 * 0.1).sin()).collect();
+    std::fs::write(&path, wav::encode(&question, 16_000).unwrap()).unwrap();
     Plan {
         server: wire::Server::new(&url, None).unwrap(),
         utterances: vec![Utterance::load(&path).unwrap()],

@@ -6,6 +6,7 @@
 //! - [`asr`]: what an independent recogniser makes of a recording; [`spectral_similarity`]: how much of a sound is in it
 //! - [`tools`]: the programs that drive the server from outside, and where they are
 //! - [`conformance`]: the conversation that every stock client must be able to have
+//! - [`workspace`]: the crates and the edges between them; [`sources`]: what their sources name
 
 pub mod asr;
 pub mod conformance;
@@ -13,5 +14,7 @@ pub mod demo;
 pub mod questions;
 pub mod recording_engine;
 pub mod server;
+pub mod sources;
 pub mod spectral_similarity;
 pub mod tools;
+pub mod workspace;

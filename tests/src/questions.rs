@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
+use repartee_testkit::random::Random;
 use serde::Deserialize;
 
 use crate::tools;
@@ -55,12 +56,7 @@ pub fn shuffled(count: usize) -> Result<Vec<Question>> {
     };
     println!("REPARTEE_TEST_SEED={seed}");
     let mut questions = all()?;
-    let mut random = SplitMix(seed);
-    // Fisher-Yates, as far as is needed.
-    for i in 0..count {
-        let left = (questions.len() - i) as u64;
-        questions.swap(i, i + (random.next() % left) as usize);
-    }
+    Random::new(seed).shuffle(&mut questions);
     questions.truncate(count);
     Ok(questions)
 }
@@ -69,29 +65,20 @@ fn folder() -> PathBuf {
     tools::root().join("tests/questions")
 }
 
-/// The splitmix64 generator: enough to shuffle with.
-struct SplitMix(u64);
-
-impl SplitMix {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use repartee_media::wav;
+
     use super::*;
 
     #[test]
     fn every_question_has_a_sound_and_own_key() {
         let questions = all().unwrap();
         for question in &questions {
-            let wav = hound::WavReader::open(question.path()).unwrap();
-            assert_eq!((wav.spec().sample_rate, wav.spec().channels), (16_000, 1), "{}", question.file);
+            let wav = wav::decode(&std::fs::read(question.path()).unwrap()[..], Duration::from_secs(60)).unwrap();
+            assert_eq!(wav.rate, 16_000, "{}", question.file);
             for other in &questions {
                 let own = question.file == other.file;
                 assert_eq!(question.is_answered_by(&other.answer), own, "{} by {}", question.file, other.answer);

@@ -8,8 +8,10 @@
 
 use std::f32::consts::TAU;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
+use repartee_media::wav;
 
 /// What was heard is what was said when more than this is alike: a codec and an even network leave 0.95, a tenth cut out at most 0.9.
 pub const SIMILAR: f64 = 0.92;
@@ -20,6 +22,8 @@ const FLOOR_DB: f32 = -65.0;
 /// A recording begins and ends with what is louder, in dB of full scale.
 const LOUD_DB: f32 = -45.0;
 const BANDS: usize = 24;
+/// The longest recording.
+const MAX_DURATION: Duration = Duration::from_secs(600);
 /// The bands' outer edges in Hz; beyond them there is little of a voice.
 const EDGES_HZ: (f32, f32) = (100.0, 7_000.0);
 /// Stretches of a second.
@@ -37,23 +41,17 @@ pub struct Sound {
 }
 
 impl Sound {
-    /// Reads a wav file of 16 bit; of several channels the first.
+    /// Reads a wav file.
     pub fn read(path: &Path) -> Result<Self> {
-        let mut wav = hound::WavReader::open(path).with_context(|| path.display().to_string())?;
-        let (rate, channels) = (wav.spec().sample_rate, usize::from(wav.spec().channels));
-        let samples = wav.samples::<i16>().step_by(channels).map(|sample| Ok(f32::from(sample?) / 32_768.0));
-        Ok(Self { samples: samples.collect::<Result<_>>()?, rate })
+        let named = || path.display().to_string();
+        let file = std::fs::read(path).with_context(named)?;
+        let wav = wav::decode(&file[..], MAX_DURATION).with_context(named)?;
+        Ok(Self { samples: wav.samples, rate: wav.rate })
     }
 
     /// Writes a wav file of 16 bit.
     pub fn write(&self, path: &Path) -> Result<()> {
-        let sample_format = hound::SampleFormat::Int;
-        let spec = hound::WavSpec { channels: 1, sample_rate: self.rate, bits_per_sample: 16, sample_format };
-        let mut wav = hound::WavWriter::create(path, spec).with_context(|| path.display().to_string())?;
-        for sample in &self.samples {
-            wav.write_sample((sample.clamp(-1.0, 1.0) * 32_767.0) as i16)?;
-        }
-        Ok(wav.finalize()?)
+        std::fs::write(path, wav::encode(&self.samples, self.rate)?).with_context(|| path.display().to_string())
     }
 
     /// How long it lasts, in milliseconds.
@@ -136,6 +134,8 @@ fn decibels(power: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use repartee_testkit::random::Random;
+
     use super::*;
     use crate::questions;
 
@@ -178,11 +178,8 @@ mod tests {
     fn damaged_or_other_sound_is_not_similar() {
         let sound = speech("four-plus-eight.wav");
         let length = sound.samples.len();
-        let mut random = 1_u32;
-        let mut noise = move || {
-            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-            (f64::from(random) / f64::from(u32::MAX) - 0.5) as f32
-        };
+        let mut random = Random::new(1);
+        let mut noise = move || random.unit() as f32 - 0.5;
         let plain = |samples: Vec<f32>| Sound { samples, rate: sound.rate };
         let others = [
             ("cut off", plain(sound.samples[..length * 2 / 3].to_vec())),

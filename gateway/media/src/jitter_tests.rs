@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use repartee_testkit::network::{Link, Network};
 use repartee_testkit::random::Random;
 
 use super::*;
@@ -23,27 +24,17 @@ fn index_of(payload: &Bytes) -> u64 {
     u64::from_be_bytes(payload[1..9].try_into().unwrap())
 }
 
+/// A stream of packets.
 #[derive(Debug, Clone, Copy)]
-struct Network {
+struct Stream {
     packet_ms: u64,
-    /// Of a packet, 0 to 1.
-    loss: f64,
-    duplicates: f64,
-    /// Of the delay, uniform from zero.
-    jitter_ms: f64,
     /// Sequence number and timestamp of the first packet.
     sequence: u16,
     timestamp: u32,
 }
 
-const PERFECT: Network = Network {
-    packet_ms: 20,
-    loss: 0.0,
-    duplicates: 0.0,
-    jitter_ms: 0.0,
-    sequence: 65_500,
-    timestamp: u32::MAX - 9_000,
-};
+/// Both numbers wrap around soon.
+const STREAM: Stream = Stream { packet_ms: 20, sequence: 65_500, timestamp: u32::MAX - 9_000 };
 
 struct Outcome {
     actions: Vec<(Instant, Action)>,
@@ -76,35 +67,34 @@ fn drain(buffer: &mut JitterBuffer, now: Instant, actions: &mut Vec<(Instant, Ac
     }
 }
 
-/// Sends `count` packets through `network`; the driver asks after each arrival and at each deadline.
-fn simulate(network: Network, count: u64, seed: u64) -> Outcome {
+/// Sends `count` packets of `stream` through `network`; the driver asks after each arrival and at each deadline.
+fn simulate(stream: Stream, network: Network, count: u64, seed: u64) -> Outcome {
     let start = Instant::now();
-    let mut random = Random::new(seed);
-    let mut arrivals = vec![None; count as usize];
-    let mut events: Vec<(Instant, u64)> = Vec::new();
-    for index in 0..count {
-        // The ends are kept, so that the length of the stream is known.
-        if index != 0 && index != count - 1 && random.unit() < network.loss {
-            continue;
-        }
-        let copies = if random.unit() < network.duplicates { 2 } else { 1 };
-        for _ in 0..copies {
-            let delay = if index == 0 { 0.0 } else { random.unit() * network.jitter_ms };
-            let arrival = start + (index * network.packet_ms) as u32 * MS + Duration::from_secs_f64(delay / 1e3);
-            events.push((arrival, index));
-            let first = arrivals[index as usize].get_or_insert(arrival);
-            *first = (*first).min(arrival);
-        }
+    let time = |index: u64| start + (index * stream.packet_ms) as u32 * MS;
+    let mut link = Link::new(network, seed);
+    // The ends are not lost, so that the length of the stream is known; the first sets the clock.
+    let mut last = Link::new(Network { loss: 0.0, ..network }, seed);
+    for index in 1..count - 1 {
+        link.send(index, time(index));
     }
+    last.send(count - 1, time(count - 1));
+    let mut events = vec![(start, 0)];
+    let all = time(count) + network.jitter;
+    events.extend(std::iter::from_fn(|| link.receive(all)));
+    events.extend(std::iter::from_fn(|| last.receive(all)));
     events.sort();
+    let mut arrivals = vec![None; count as usize];
+    for (arrival, index) in &events {
+        arrivals[*index as usize].get_or_insert(*arrival);
+    }
     let (mut buffer, mut actions, mut deadline) = (JitterBuffer::new(), Vec::new(), None::<Instant>);
     for (arrival, index) in events {
         while let Some(until) = deadline.filter(|until| *until <= arrival) {
             deadline = drain(&mut buffer, until, &mut actions);
         }
-        let ticks = (index * network.packet_ms * 48) as u32;
-        let sequence = network.sequence.wrapping_add(index as u16);
-        buffer.push(sequence, network.timestamp.wrapping_add(ticks), payload(network.packet_ms, index), arrival);
+        let ticks = (index * stream.packet_ms * 48) as u32;
+        let sequence = stream.sequence.wrapping_add(index as u16);
+        buffer.push(sequence, stream.timestamp.wrapping_add(ticks), payload(stream.packet_ms, index), arrival);
         deadline = drain(&mut buffer, arrival, &mut actions);
     }
     // Until the last gap is given up, and no further.
@@ -115,20 +105,20 @@ fn simulate(network: Network, count: u64, seed: u64) -> Outcome {
 }
 
 /// What must hold on any network.
-fn check(network: Network, outcome: &Outcome) {
+fn check(stream: Stream, outcome: &Outcome) {
     let mut last = 0;
     for (when, action) in &outcome.actions {
         let sequence = match action {
             Action::Packet { sequence, payload } => {
                 let index = index_of(payload);
-                assert_eq!(*sequence as u16, network.sequence.wrapping_add(index as u16), "number and content");
+                assert_eq!(*sequence as u16, stream.sequence.wrapping_add(index as u16), "number and content");
                 let waited = *when - outcome.arrivals[index as usize].unwrap();
                 assert!(waited <= MAX_GAP_TIMEOUT, "packet {index} waited {waited:?}");
                 *sequence
             }
             Action::Fec { sequence, next, .. } => {
                 let index = index_of(next);
-                assert_eq!(*sequence as u16, network.sequence.wrapping_add(index as u16).wrapping_sub(1));
+                assert_eq!(*sequence as u16, stream.sequence.wrapping_add(index as u16).wrapping_sub(1));
                 *sequence
             }
             Action::Conceal { sequence, .. } => *sequence,
@@ -144,8 +134,8 @@ fn check(network: Network, outcome: &Outcome) {
 
 #[test]
 fn perfect_network_passes_through_without_delay() {
-    let outcome = simulate(PERFECT, 3_000, 1);
-    check(PERFECT, &outcome);
+    let outcome = simulate(STREAM, Network::PERFECT, 3_000, 1);
+    check(STREAM, &outcome);
     assert_eq!(outcome.stats, JitterStats { released: 3_000, ..JitterStats::default() });
     for (when, action) in &outcome.actions {
         let Action::Packet { payload, .. } = action else { panic!("{action:?}") };
@@ -155,9 +145,9 @@ fn perfect_network_passes_through_without_delay() {
 
 #[test]
 fn single_losses_are_recovered_by_fec() {
-    let network = Network { loss: 0.05, ..PERFECT };
-    let outcome = simulate(network, 5_000, 2);
-    check(network, &outcome);
+    let network = Network { loss: 0.05, ..Network::PERFECT };
+    let outcome = simulate(STREAM, network, 5_000, 2);
+    check(STREAM, &outcome);
     let lost = outcome.arrivals.iter().filter(|arrival| arrival.is_none()).count() as u64;
     assert_eq!(outcome.stats.recovered + outcome.stats.concealed, lost);
     assert!(outcome.stats.recovered as f64 > 0.85 * lost as f64, "{:?}", outcome.stats);
@@ -166,18 +156,18 @@ fn single_losses_are_recovered_by_fec() {
 
 #[test]
 fn reordered_packets_are_put_in_order() {
-    let network = Network { jitter_ms: 60.0, ..PERFECT };
-    let outcome = simulate(network, 5_000, 3);
-    check(network, &outcome);
+    let network = Network { jitter: 60 * MS, ..Network::PERFECT };
+    let outcome = simulate(STREAM, network, 5_000, 3);
+    check(STREAM, &outcome);
     assert!(outcome.stats.reordered > 500, "{:?}", outcome.stats);
     assert!(outcome.stats.late < 100, "{:?}", outcome.stats);
 }
 
 #[test]
 fn duplicates_are_dropped() {
-    let network = Network { duplicates: 0.5, jitter_ms: 30.0, ..PERFECT };
-    let outcome = simulate(network, 2_000, 4);
-    check(network, &outcome);
+    let network = Network { duplicates: 0.5, jitter: 30 * MS, ..Network::PERFECT };
+    let outcome = simulate(STREAM, network, 2_000, 4);
+    check(STREAM, &outcome);
     assert!(outcome.stats.duplicate + outcome.stats.late > 800);
 }
 
@@ -187,15 +177,17 @@ proptest! {
     fn any_network_keeps_order_and_bounds_delay(
         packet_ms in prop::sample::select(vec![10u64, 20, 40, 60]),
         loss in 0.0..0.2,
+        burst in 1.0..1.5,
         duplicates in 0.0..0.2,
         jitter_ms in 0.0..100.0,
         sequence: u16,
         timestamp: u32,
         seed: u64,
     ) {
-        let network = Network { packet_ms, loss, duplicates, jitter_ms, sequence, timestamp };
-        let outcome = simulate(network, 600, seed);
-        check(network, &outcome);
+        let stream = Stream { packet_ms, sequence, timestamp };
+        let network = Network { loss, burst, duplicates, jitter: Duration::from_secs_f64(jitter_ms / 1e3) };
+        let outcome = simulate(stream, network, 600, seed);
+        check(stream, &outcome);
         // Time neither stretches nor shrinks but for pauses that were none.
         let sent = 600 * packet_ms as u32 * MS;
         let played = outcome.duration(packet_ms) - outcome.stats.silence.min(outcome.duration(packet_ms));

@@ -60,3 +60,7 @@ pub mod resample;
 mod testdata;
 pub mod vad;
 pub mod wav;
+
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: repartee_testkit::memory::CountingAllocator = repartee_testkit::memory::CountingAllocator;

@@ -1,6 +1,5 @@
 //! The recordings that tests of this crate share.
 
-use std::fs::File;
 use std::time::Duration;
 
 use crate::{vad, wav};
@@ -8,5 +7,5 @@ use crate::{vad, wav};
 /// A recorded sentence from `gateway/testdata`, at [`vad::RATE`].
 pub fn speech(name: &str) -> Vec<f32> {
     let path = format!("{}/../testdata/{name}.wav", env!("CARGO_MANIFEST_DIR"));
-    wav::read(File::open(path).unwrap(), vad::RATE, Duration::from_secs(60)).unwrap()
+    wav::read(&std::fs::read(path).unwrap()[..], vad::RATE, Duration::from_secs(60)).unwrap()
 }

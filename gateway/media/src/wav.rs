@@ -1,7 +1,6 @@
 //! Wav files to mono samples and back.
 
 use std::io::{Cursor, Read};
-use std::path::Path;
 use std::time::Duration;
 
 pub use hound::Error as WriteError;
@@ -32,8 +31,17 @@ pub enum WavError {
     },
 }
 
-/// Reads a wav file of any format and at most `max_duration` as mono samples at `rate`.
-pub fn read(source: impl Read, rate: u32, max_duration: Duration) -> Result<Vec<f32>, WavError> {
+/// What a wav file holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Wav {
+    /// Mono samples in -1..1: the mean of its channels.
+    pub samples: Vec<f32>,
+    /// Samples a second.
+    pub rate: u32,
+}
+
+/// Reads a wav file of any format and at most `max_duration`, at its own rate.
+pub fn decode(source: impl Read, max_duration: Duration) -> Result<Wav, WavError> {
     let mut reader = hound::WavReader::new(source)?;
     let spec = reader.spec();
     // By its header: what comes after may not fit into memory.
@@ -51,14 +59,20 @@ pub fn read(source: impl Read, rate: u32, max_duration: Duration) -> Result<Vec<
                 .collect::<Result<_, hound::Error>>()?
         }
     };
-    let mono = average(&interleaved, usize::from(spec.channels.max(1)));
-    if mono.is_empty() {
+    let samples = average(&interleaved, usize::from(spec.channels.max(1)));
+    if samples.is_empty() {
         return Err(WavError::Empty);
     }
+    Ok(Wav { samples, rate: spec.sample_rate })
+}
+
+/// Reads a wav file of any format and at most `max_duration` as mono samples at `rate`.
+pub fn read(source: impl Read, rate: u32, max_duration: Duration) -> Result<Vec<f32>, WavError> {
+    let wav = decode(source, max_duration)?;
     // Studio rates are brought into range by averaging neighbours: speech has nothing up there that could fold back.
-    let factor = spec.sample_rate.div_ceil(*RATES.end()).max(1);
-    let mut filter = Resampler::new(spec.sample_rate / factor, rate)?;
-    let mut samples = filter.push(&average(&mono, factor as usize))?;
+    let factor = wav.rate.div_ceil(*RATES.end()).max(1);
+    let mut filter = Resampler::new(wav.rate / factor, rate)?;
+    let mut samples = filter.push(&average(&wav.samples, factor as usize))?;
     samples.extend(filter.flush()?);
     Ok(samples)
 }
@@ -67,23 +81,12 @@ fn average(samples: &[f32], group: usize) -> Vec<f32> {
     samples.chunks_exact(group).map(|group| group.iter().sum::<f32>() / group.len() as f32).collect()
 }
 
-fn spec(rate: u32) -> hound::WavSpec {
-    hound::WavSpec { channels: 1, sample_rate: rate, bits_per_sample: 16, sample_format: hound::SampleFormat::Int }
-}
-
-/// Writes a wav file of 16 bits, mono.
-pub fn write(path: &Path, samples: &[f32], rate: u32) -> Result<(), hound::Error> {
-    let mut writer = hound::WavWriter::create(path, spec(rate))?;
-    for sample in samples {
-        writer.write_sample(to_i16(*sample))?;
-    }
-    writer.finalize()
-}
-
 /// The bytes of a wav file of 16 bits, mono.
 pub fn encode(samples: &[f32], rate: u32) -> Result<Vec<u8>, hound::Error> {
+    let sample_format = hound::SampleFormat::Int;
+    let spec = hound::WavSpec { channels: 1, sample_rate: rate, bits_per_sample: 16, sample_format };
     let mut bytes = Cursor::new(Vec::new());
-    let mut writer = hound::WavWriter::new(&mut bytes, spec(rate))?;
+    let mut writer = hound::WavWriter::new(&mut bytes, spec)?;
     for sample in samples {
         writer.write_sample(to_i16(*sample))?;
     }
@@ -109,18 +112,17 @@ mod tests {
     #[test]
     fn broken_files_never_panic() {
         let mut random = Random::new(1);
-        let mut below = |limit: usize| (random.unit() * limit as f64) as usize;
         let longest = Duration::from_secs(5);
         let seeds = [encode(&[0.5; 300], 8_000), encode(&[0.5; 300], 48_000)].map(Result::unwrap);
         let (mut taken, mut refused) = (0, 0);
         for round in 0..10_000 {
             let mut bytes = seeds[round % seeds.len()].clone();
-            for _ in 0..1 + below(4) {
+            for _ in 0..1 + random.below(4) {
                 // Mostly in the header.
-                let at = if below(4) > 0 { below(44) } else { below(bytes.len()) };
-                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, below(256) as u8][below(6)];
+                let at = if random.below(4) > 0 { random.below(44) } else { random.below(bytes.len()) };
+                bytes[at] = [0, 1, 0x7f, 0x80, 0xff, random.below(256) as u8][random.below(6)];
             }
-            bytes.truncate(bytes.len() - if below(3) == 0 { below(bytes.len()) } else { 0 });
+            bytes.truncate(bytes.len() - if random.below(3) == 0 { random.below(bytes.len()) } else { 0 });
             match read(&bytes[..], 16_000, longest) {
                 Ok(samples) => {
                     assert!(samples.len() <= 16_000 * 6, "no more than the longest");

@@ -120,7 +120,8 @@ pub async fn ask(
     }
     writeln!(out)?;
     let took = asked.elapsed();
-    wav::write(answer, &samples, info.output_rate)
+    wav::encode(&samples, info.output_rate)
+        .and_then(|bytes| Ok(std::fs::write(answer, bytes)?))
         .map_err(|error| AskError::Write { path: answer.to_owned(), error })?;
     let sound = Duration::from_secs_f64(samples.len() as f64 / f64::from(info.output_rate));
     Ok(AskReport { transcript, first_sound, took, sound })

@@ -33,7 +33,7 @@ mod tls;
 
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -55,7 +55,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::admission::Admission;
 use crate::auth::EphemeralKeys;
 use crate::cli::lan;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, WebRtc};
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::transport::webrtc::{Dropped, UdpMux, WebRtcSettings};
@@ -138,7 +138,7 @@ impl Server {
         let address = config.listen;
         let listener = TcpListener::bind(address).await.map_err(|error| BindError::Listen { address, error })?;
         let address = listener.local_addr().map_err(|error| BindError::Listen { address, error })?;
-        let webrtc = WebRtcSettings::of(&config.webrtc, address.ip());
+        let webrtc = webrtc_settings(&config.webrtc, address.ip());
         let udp = webrtc.udp;
         let udp_mux = UdpMux::bind(webrtc).map_err(|error| BindError::Udp { address: udp, error })?;
         let (alive, calls_ended) = mpsc::channel(1);
@@ -240,6 +240,17 @@ fn router(app: Arc<App>) -> Router {
         .route("/{file}", get(page::file))
         .fallback(|| async { ApiError::not_found("there is nothing here") })
         .with_state(app)
+}
+
+/// The settings of calls for a server that listens for HTTP at `address`: the default UDP address is the same one.
+fn webrtc_settings(config: &WebRtc, address: IpAddr) -> WebRtcSettings {
+    WebRtcSettings {
+        udp: config.udp.unwrap_or(SocketAddr::new(address, 0)),
+        advertised: config.advertised.clone(),
+        max_message_size: config.max_message_bytes,
+        connect_within: config.connect_within,
+        receiver_buffer: config.receiver_buffer,
+    }
 }
 
 async fn wrong_method() -> ApiError {

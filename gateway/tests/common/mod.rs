@@ -12,8 +12,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt as _, StreamExt as _};
 use repartee::config::Config;
 use repartee::server::{Reloader, Server};
-use repartee_media::pcm;
-use repartee_media::resample::Resampler;
+use repartee_media::{pcm, wav};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
@@ -219,13 +218,9 @@ pub fn sound(events: &[Value]) -> Vec<f32> {
 
 /// A spoken question at 24 kHz, with silence around it.
 pub fn question() -> Vec<f32> {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/question.wav");
-    let mut reader = hound::WavReader::open(path).unwrap();
-    let samples: Vec<f32> = reader.samples::<i16>().map(|sample| pcm::from_i16(sample.unwrap())).collect();
-    let mut filter = Resampler::new(reader.spec().sample_rate, 24_000).unwrap();
+    let file = std::fs::read(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/question.wav")).unwrap();
     let mut question = silence(500);
-    question.extend(filter.push(&samples).unwrap());
-    question.extend(filter.flush().unwrap());
+    question.extend(wav::read(&file[..], 24_000, PATIENCE).unwrap());
     question.extend(silence(1_000));
     question
 }

@@ -1,18 +1,33 @@
-//! Inputs for fuzz tests, made from a saved corpus by a fixed seed.
+//! Inputs for fuzz tests, made from a saved corpus by a fixed seed, and a bound on what they leave allocated.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::memory::resident;
+use crate::memory::{Growth, Scope};
 use crate::random::Random;
 
-/// Memory that a test may hold on to after all of its inputs, in MiB; other tests run beside it.
-const GROWTH: u64 = 256;
+/// Bytes that may be allocated more after the last input than after the first quarter of them: a buffer keeps the room of the
+/// largest input so far, and the inputs are a few KiB long. A leak of three bytes an input is more than this after 10,000 inputs.
+pub const GROWTH: i64 = 16 << 10;
 
-/// Calls `target` with every entry of `corpus` and then with `count` mutations of them. A panic names the input.
+/// Panics if this thread has allocated [`GROWTH`] more since `growth` began, `inputs` inputs ago.
+pub fn assert_bounded(growth: &Growth, inputs: usize) {
+    let bytes = growth.bytes();
+    println!("{bytes} bytes more are allocated after {inputs} inputs");
+    assert!(bytes < GROWTH, "{bytes} bytes more are allocated after {inputs} inputs");
+}
+
+/// Calls `target` with every entry of `corpus` and then with `count` mutations of them. A panic names the input; what this thread
+/// has allocated must not grow, once the first quarter has made what is made once.
+///
+/// # Panics
+/// Also where [`crate::memory::CountingAllocator`] is not the global allocator.
 pub fn fuzz(corpus: &[Vec<u8>], count: usize, seed: u64, mut target: impl FnMut(&[u8])) {
     let mut random = Random::new(seed);
-    let mut before = 0;
-    for round in 0..corpus.len() + count {
+    let (inputs, mut growth) = (corpus.len() + count, Growth::begin(Scope::Thread));
+    for round in 0..inputs {
+        if round == inputs / 4 {
+            growth = Growth::begin(Scope::Thread);
+        }
         let input = match corpus.get(round) {
             Some(saved) => saved.clone(),
             None => mutation(corpus, &mut random),
@@ -20,34 +35,30 @@ pub fn fuzz(corpus: &[Vec<u8>], count: usize, seed: u64, mut target: impl FnMut(
         if catch_unwind(AssertUnwindSafe(|| target(&input))).is_err() {
             panic!("this input is worth a place in the corpus: {}", input.escape_ascii());
         }
-        if round == corpus.len() + count / 4 {
-            before = resident();
-        }
     }
-    let grown = resident().saturating_sub(before);
-    assert!(grown < GROWTH, "{grown} MiB more after {count} inputs");
+    assert_bounded(&growth, inputs - inputs / 4);
 }
 
 /// One of the corpus, changed in a few places.
 pub fn mutation(corpus: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
-    let mut bytes = corpus[below(random, corpus.len())].clone();
-    for _ in 0..=below(random, 4) {
-        let at = below(random, bytes.len() + 1);
-        let length = below(random, 40).min(bytes.len() - at);
-        match below(random, 8) {
-            0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << below(random, 8)),
+    let mut bytes = random.of(corpus).clone();
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        let length = random.below(40).min(bytes.len() - at);
+        match random.below(8) {
+            0 => bytes.iter_mut().skip(at).take(1).for_each(|byte| *byte ^= 1 << random.below(8)),
             1 => drop(bytes.drain(at..at + length)),
             2 => {
                 let piece = bytes[at..at + length].to_vec();
                 bytes.splice(at..at, piece);
             }
             3 => {
-                let other = &corpus[below(random, corpus.len())];
-                let from = below(random, other.len());
-                let piece: Vec<u8> = other[from..].iter().copied().take(below(random, 200)).collect();
+                let other = random.of(corpus);
+                let from = random.below(other.len());
+                let piece: Vec<u8> = other[from..].iter().copied().take(random.below(200)).collect();
                 bytes.splice(at..at, piece);
             }
-            4 => bytes.insert(at, below(random, 256) as u8),
+            4 => bytes.insert(at, random.below(256) as u8),
             5 => number(&mut bytes, at, random),
             6 => swap_lines(&mut bytes, random),
             _ => bytes.truncate(at),
@@ -62,7 +73,7 @@ fn number(bytes: &mut Vec<u8>, at: usize, random: &mut Random) {
     let Some(begin) = bytes[at..].iter().position(u8::is_ascii_digit).map(|offset| at + offset) else { return };
     let end =
         bytes[begin..].iter().position(|byte| !byte.is_ascii_digit()).map_or(bytes.len(), |length| begin + length);
-    bytes.splice(begin..end, ODD[below(random, ODD.len())].bytes());
+    bytes.splice(begin..end, random.of(&ODD).bytes());
 }
 
 /// Exchanges two lines, or doubles one.
@@ -71,7 +82,7 @@ fn swap_lines(bytes: &mut Vec<u8>, random: &mut Random) {
     if lines.is_empty() {
         return;
     }
-    let (first, second) = (below(random, lines.len()), below(random, lines.len()));
+    let (first, second) = (random.below(lines.len()), random.below(lines.len()));
     if first == second {
         lines.insert(first, lines[first]);
     } else {
@@ -80,7 +91,47 @@ fn swap_lines(bytes: &mut Vec<u8>, random: &mut Random) {
     *bytes = lines.concat();
 }
 
-/// A random number below `limit`, which is at least one.
-pub fn below(random: &mut Random, limit: usize) -> usize {
-    (random.unit() * limit.max(1) as f64) as usize
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn corpus() -> Vec<Vec<u8>> {
+        vec![b"one 1\ntwo 22\nthree 333\n".to_vec(), vec![0, 1, 2, 3]]
+    }
+
+    #[test]
+    fn target_that_frees_everything_stays_within_bound() {
+        let mut largest = Vec::new();
+        fuzz(&corpus(), 10_000, 1, |input| {
+            if input.len() > largest.len() {
+                largest = input.to_vec();
+            }
+        });
+        assert!(!largest.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "bytes more are allocated after 7")]
+    fn leak_of_three_bytes_an_input_is_noticed() {
+        let mut kept = Vec::with_capacity(10_002);
+        fuzz(&corpus(), 10_000, 1, |_| kept.push(Box::new([0_u8; 3])));
+    }
+
+    #[test]
+    #[should_panic(expected = "worth a place in the corpus: BANG")]
+    fn panicking_input_is_named() {
+        fuzz(&[b"BANG".to_vec()], 0, 1, |_| panic!("for the test"));
+    }
+
+    #[test]
+    fn same_seed_makes_same_inputs() {
+        let inputs = |seed| {
+            let mut inputs = Vec::new();
+            let mut random = Random::new(seed);
+            inputs.extend((0..100).map(|_| mutation(&corpus(), &mut random)));
+            inputs
+        };
+        assert_eq!(inputs(1), inputs(1));
+        assert_ne!(inputs(1), inputs(2));
+    }
 }

@@ -5,7 +5,8 @@
 //! - [`signal`]: test signals, and what they are measured by
 //! - [`random`]: reproducible random numbers
 //! - [`fuzz`]: inputs made from a saved corpus
-//! - [`memory`]: what this process holds
+//! - [`wav`]: wav files of every format
+//! - [`memory`]: resident memory, and an allocator that counts
 
 pub mod fuzz;
 pub mod memory;
@@ -13,3 +14,8 @@ pub mod network;
 pub mod random;
 pub mod scripted;
 pub mod signal;
+pub mod wav;
+
+#[cfg(test)]
+#[global_allocator]
+static ALLOCATOR: memory::CountingAllocator = memory::CountingAllocator;

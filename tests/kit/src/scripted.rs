@@ -25,22 +25,22 @@ pub const TONE: f32 = 440.0;
 pub struct Script {
     /// Sessions that can be open at once.
     pub slots: usize,
-    /// Codec frames of an answer, after its text.
+    /// Codec frames of a response, after its text.
     pub frames: u64,
-    /// What an answer waits for: each frame takes one permit. `None` for as fast as it goes.
+    /// What a response waits for: each frame takes one permit. `None` for as fast as it goes.
     pub gate: Option<Arc<Semaphore>>,
-    /// Makes every answer fail.
+    /// Makes every response fail.
     pub failure: Option<SessionError>,
-    /// The first answers of each session, in order; those after them are as the rest of the script says.
-    pub answers: Vec<Scripted>,
-    /// What an answer calls if it is offered that function and no function has answered yet: its name, and its arguments in pieces.
+    /// The first responses of each session, in order; those after them are as the rest of the script says.
+    pub responses: Vec<ScriptedResponse>,
+    /// What a response calls if it is offered that function and has no function's result yet: its name, and its arguments in pieces.
     pub call: Option<(String, Vec<String>)>,
 }
 
-/// An answer that is written beforehand.
+/// A response that is written beforehand.
 #[derive(Debug, Clone, Default)]
-pub struct Scripted {
-    /// What it says; `None` for how much was heard.
+pub struct ScriptedResponse {
+    /// What it says; `None` for how long its input was.
     pub text: Option<String>,
     /// Its codec frames.
     pub frames: u64,
@@ -50,11 +50,11 @@ pub struct Scripted {
 
 impl Default for Script {
     fn default() -> Self {
-        Self { slots: 4, frames: 5, gate: None, failure: None, answers: Vec::new(), call: None }
+        Self { slots: 4, frames: 5, gate: None, failure: None, responses: Vec::new(), call: None }
     }
 }
 
-/// The scripted engine. An answer says how much it heard: `I heard 1280 ms.`, or `You wrote: hello`, or `The tool says: 7`.
+/// The scripted engine. A response says how long its input was: `I heard 1280 ms.`, or `You wrote: hello`, or `The tool says: 7`.
 /// Sessions run as tasks of the runtime in which they are opened.
 #[derive(Debug)]
 pub struct ScriptedEngine {
@@ -102,6 +102,11 @@ impl ScriptedEngine {
     pub fn commands(&self) -> Vec<Command> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+
+    /// Every command since the last time it was asked so, in order; none of them is kept.
+    pub fn take_commands(&self) -> Vec<Command> {
+        std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// Counts one session as long as it lives.
@@ -135,15 +140,14 @@ impl SpeechEngine for ScriptedEngine {
             script: self.script.clone(),
             log: self.log.clone(),
             frames: self.frames.clone(),
-            heard: 0,
-            heard_before: 0,
-            suspected: None,
+            input: 0,
+            speculation: None,
             tools: Vec::new(),
-            last: String::new(),
+            reply: String::new(),
             called: false,
-            waiting: VecDeque::new(),
-            beside: VecDeque::new(),
-            answered: 0,
+            pending: VecDeque::new(),
+            out_of_band: VecDeque::new(),
+            responses: 0,
         };
         tokio::spawn(async move {
             actor.run().await;
@@ -164,72 +168,77 @@ struct Actor {
     log: Arc<Mutex<Vec<Command>>>,
     frames: Arc<watch::Sender<u64>>,
     /// Samples of the open audio item.
-    heard: usize,
-    /// Samples of the turn whose end is suspected.
-    heard_before: usize,
-    /// The answer that was begun on suspicion.
-    suspected: Option<ResponseId>,
+    input: usize,
+    /// The speculation that is open: its response, and the samples of its turn.
+    speculation: Option<(ResponseId, usize)>,
     /// Functions that the session offers.
     tools: Vec<Tool>,
-    /// What the next answer says.
-    last: String,
-    /// Whether a function has answered.
+    /// What the next response says.
+    reply: String,
+    /// Whether a function has given its result.
     called: bool,
-    /// Answers that wait for the one before.
-    waiting: VecDeque<Respond>,
-    /// Answers that wait for nothing.
-    beside: VecDeque<Respond>,
-    /// Answers of the conversation so far, less those that were taken back.
-    answered: usize,
+    /// Responses of the conversation that wait for the one before.
+    pending: VecDeque<Respond>,
+    /// Out-of-band responses, which wait for nothing.
+    out_of_band: VecDeque<Respond>,
+    /// Responses of the conversation so far, but for aborted speculations.
+    responses: usize,
 }
 
 impl Actor {
     async fn run(mut self) {
         while let Some(command) = self.receive().await {
-            self.take(command);
+            self.handle(command);
             loop {
-                if self.answer_beside().await.is_none() {
+                if self.respond_out_of_band().await.is_none() {
                     return;
                 }
-                let Some(respond) = self.waiting.pop_front() else { break };
-                if self.answer(&respond).await.is_none() {
+                let Some(respond) = self.pending.pop_front() else { break };
+                if self.respond(&respond).await.is_none() {
                     return;
                 }
             }
         }
     }
 
-    fn take(&mut self, command: Command) {
+    fn handle(&mut self, command: Command) {
         match command {
-            Command::Append(samples) => self.heard += samples.len(),
-            Command::Clear => self.heard = 0,
+            Command::Append(samples) => self.input += samples.len(),
+            Command::Clear => self.input = 0,
             Command::Commit { .. } => self.commit(),
-            Command::BeginSpeculation { respond: answer, .. } => {
-                let heard = self.heard;
+            Command::BeginSpeculation { respond, .. } => {
+                self.speculation = Some((respond.response, self.input));
                 self.commit();
-                self.heard_before = heard;
-                self.suspected = Some(answer.response);
-                self.waiting.push_back(answer);
+                self.pending.push_back(respond);
             }
-            Command::CommitSpeculation { response } if self.suspected == Some(response) => self.suspected = None,
-            Command::AbortSpeculation { response } if self.suspected == Some(response) => {
-                self.suspected = None;
-                self.heard += self.heard_before;
-                let begun = self.waiting.iter().all(|respond| respond.response != response);
-                self.answered -= usize::from(begun);
-                self.waiting.retain(|respond| respond.response != response);
+            Command::CommitSpeculation { response } => {
+                self.end_speculation(response);
             }
-            Command::Insert { content, .. } => self.last = self.reply_to(content),
+            Command::AbortSpeculation { response } => {
+                if let Some(input) = self.end_speculation(response) {
+                    self.input += input;
+                    let begun = self.pending.iter().all(|respond| respond.response != response);
+                    self.responses -= usize::from(begun);
+                    self.pending.retain(|respond| respond.response != response);
+                }
+            }
+            Command::Insert { content, .. } => self.reply = self.reply_to(content),
             Command::SetTools(tools) => self.tools = tools,
-            Command::Respond(respond) if respond.out_of_band => self.beside.push_back(respond),
-            Command::Respond(respond) => self.waiting.push_back(respond),
+            Command::Respond(respond) if respond.out_of_band => self.out_of_band.push_back(respond),
+            Command::Respond(respond) => self.pending.push_back(respond),
             _ => {}
         }
     }
 
     fn commit(&mut self) {
-        self.last = format!("I heard {} ms.", self.heard * 1_000 / INPUT_RATE as usize);
-        self.heard = 0;
+        self.reply = format!("I heard {} ms.", self.input * 1_000 / INPUT_RATE as usize);
+        self.input = 0;
+    }
+
+    /// Samples of the speculation's turn, if it is this one that is open.
+    fn end_speculation(&mut self, response: ResponseId) -> Option<usize> {
+        let (_, input) = self.speculation.take_if(|(open, _)| *open == response)?;
+        Some(input)
     }
 
     fn reply_to(&mut self, content: Content) -> String {
@@ -244,9 +253,9 @@ impl Actor {
         }
     }
 
-    /// Makes all of the answers that are none of the conversation's.
-    async fn answer_beside(&mut self) -> Option<()> {
-        while let Some(respond) = self.beside.pop_front() {
+    /// Makes all out-of-band responses.
+    async fn respond_out_of_band(&mut self) -> Option<()> {
+        while let Some(respond) = self.out_of_band.pop_front() {
             let response = respond.response;
             let text = match respond.input {
                 Some(inputs) => {
@@ -256,18 +265,18 @@ impl Actor {
                     });
                     contents.next_back().map_or_else(|| "You gave me nothing.".into(), |content| self.reply_to(content))
                 }
-                None => self.last.clone(),
+                None => self.reply.clone(),
             };
-            self.tell(Event::Text { response, text }).await?;
+            self.send(Event::Text { response, text }).await?;
             for frame in 0..if respond.audio { self.script.frames } else { 0 } {
-                self.tell(Event::Audio { response, frame, samples: tone(frame), stamps: None }).await?;
+                self.send(Event::Audio { response, frame, samples: tone(frame), stamps: None }).await?;
             }
-            self.tell(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: Usage::default() }).await?;
+            self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: Usage::default() }).await?;
         }
         Some(())
     }
 
-    /// Calls the function of the script, if this answer is offered it; whether it did.
+    /// Calls the function of the script, if this response is offered it; whether it did.
     async fn call(&mut self, respond: &Respond) -> Option<bool> {
         let tools = respond.tools.as_ref().unwrap_or(&self.tools);
         let Some((name, pieces)) = self.script.call.clone() else { return Some(false) };
@@ -275,9 +284,9 @@ impl Actor {
             return Some(false);
         }
         let response = respond.response;
-        self.tell(Event::ToolCall { response, call: 0, name }).await?;
+        self.send(Event::ToolCall { response, call: 0, name }).await?;
         for arguments in pieces {
-            self.tell(Event::ToolArguments { response, call: 0, arguments }).await?;
+            self.send(Event::ToolArguments { response, call: 0, arguments }).await?;
         }
         Some(true)
     }
@@ -288,20 +297,20 @@ impl Actor {
         Some(command)
     }
 
-    /// Says one answer; `None` once the caller is gone.
-    async fn answer(&mut self, respond: &Respond) -> Option<()> {
+    /// Makes one response; `None` once the caller is gone.
+    async fn respond(&mut self, respond: &Respond) -> Option<()> {
         let response = respond.response;
         if let Some(error) = self.script.failure.clone() {
-            return self.tell(Event::Failed { response: Some(response), error }).await;
+            return self.send(Event::Failed { response: Some(response), error }).await;
         }
-        let scripted = self.script.answers.get(self.answered).cloned();
-        let scripted = scripted.unwrap_or(Scripted { text: None, frames: self.script.frames, hold: None });
-        self.answered += 1;
+        let scripted = self.script.responses.get(self.responses).cloned();
+        let scripted = scripted.unwrap_or(ScriptedResponse { text: None, frames: self.script.frames, hold: None });
+        self.responses += 1;
         let accepted = Instant::now();
         let calls = self.call(respond).await?;
         if !calls {
-            for piece in scripted.text.unwrap_or_else(|| self.last.clone()).split_inclusive(' ') {
-                self.tell(Event::Text { response, text: piece.to_owned() }).await?;
+            for piece in scripted.text.unwrap_or_else(|| self.reply.clone()).split_inclusive(' ') {
+                self.send(Event::Text { response, text: piece.to_owned() }).await?;
             }
         }
         let first_token = Instant::now();
@@ -327,14 +336,14 @@ impl Actor {
                         }
                         _ => false,
                     };
-                    self.take(command);
-                    self.answer_beside().await?;
+                    self.handle(command);
+                    self.respond_out_of_band().await?;
                 }
                 () = permit => {
                     let now = Instant::now();
                     let stamps = Stamps { accepted, first_token, first_frame: now, first_samples: now };
                     let samples = tone(frame);
-                    self.tell(Event::Audio { response, frame, samples, stamps: (frame == 0).then_some(stamps) }).await?;
+                    self.send(Event::Audio { response, frame, samples, stamps: (frame == 0).then_some(stamps) }).await?;
                     self.frames.send_modify(|frames| *frames += 1);
                     frame += 1;
                 }
@@ -348,10 +357,10 @@ impl Actor {
             output_text_tokens: 4,
             output_audio_frames: u32::try_from(frame).unwrap_or(u32::MAX),
         };
-        self.tell(Event::SegmentFinished { response, reason, usage }).await
+        self.send(Event::SegmentFinished { response, reason, usage }).await
     }
 
-    async fn tell(&self, event: Event) -> Option<()> {
+    async fn send(&self, event: Event) -> Option<()> {
         self.peer.events.send_async(event).await.ok()
     }
 }

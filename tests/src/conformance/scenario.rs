@@ -9,9 +9,8 @@ use anyhow::{Context, Result};
 use repartee::auth::KeySet;
 use repartee::config::{Config, Tls};
 use repartee::server::{Certificate, development_certificate};
-use repartee_media::pcm;
-use repartee_media::resample::Resampler;
-use repartee_testkit::scripted::{self, Script, Scripted, ScriptedEngine};
+use repartee_media::{pcm, wav};
+use repartee_testkit::scripted::{self, Script, ScriptedEngine, ScriptedResponse};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -205,18 +204,18 @@ impl Scenario {
 
     /// An engine that answers so.
     pub fn engine(&self) -> Arc<ScriptedEngine> {
-        let answers = self.turns.iter().map(|turn| Scripted {
+        let responses = self.turns.iter().map(|turn| ScriptedResponse {
             text: turn.answer.text.map(str::to_owned),
             frames: if turn.until == Until::Held { LONG } else { turn.answer.frames },
             hold: (turn.until == Until::Held).then_some(turn.answer.frames),
         });
-        let mut answers: Vec<_> = answers.collect();
+        let mut responses: Vec<_> = responses.collect();
         let call = self.function.as_ref().map(|function| {
-            // The call is an answer of its own.
-            answers.insert(0, Scripted::default());
+            // The call is a response of its own.
+            responses.insert(0, ScriptedResponse::default());
             (function.name.to_owned(), function.arguments.iter().map(|piece| (*piece).to_owned()).collect())
         });
-        ScriptedEngine::new(Script { answers, call, ..Script::default() })
+        ScriptedEngine::new(Script { responses, call, ..Script::default() })
     }
 
     /// Has a client's script go through it, and reads what it says: it gets `address` and the path of this scenario.
@@ -234,26 +233,17 @@ impl Answer {
     /// Its sound as a wav file beside the raw one.
     pub fn as_wav(&self) -> Result<PathBuf> {
         let path = self.sound.with_extension("wav");
-        let kind = hound::SampleFormat::Int;
-        let spec = hound::WavSpec { channels: 1, sample_rate: RATE, bits_per_sample: 16, sample_format: kind };
-        let mut wav = hound::WavWriter::create(&path, spec)?;
-        for sample in pcm::decode_i16le(&std::fs::read(&self.sound)?)? {
-            wav.write_sample(pcm::to_i16(sample))?;
-        }
-        wav.finalize()?;
+        let samples = pcm::decode_i16le(&std::fs::read(&self.sound)?)?;
+        std::fs::write(&path, wav::encode(&samples, RATE)?)?;
         Ok(path)
     }
 }
 
 impl Turn {
     fn record(folder: &Path, file: &str, until: Until, answer: Expected) -> Result<Self> {
-        let mut wav = hound::WavReader::open(questions::named(file)?.path())?;
-        let rate = wav.spec().sample_rate;
-        let samples = wav.samples::<i16>().map(|sample| Ok(pcm::from_i16(sample?))).collect::<Result<Vec<_>>>()?;
-        let spoken_ms = samples.len() as u64 * 1_000 / u64::from(rate);
-        let mut filter = Resampler::new(rate, RATE)?;
-        let mut sound = filter.push(&samples)?;
-        sound.extend(filter.flush()?);
+        let recording = std::fs::read(questions::named(file)?.path())?;
+        let mut sound = wav::read(&recording[..], RATE, LIMIT)?;
+        let spoken_ms = sound.len() as u64 * 1_000 / u64::from(RATE);
         let length = sound.len() + (PAUSE.as_millis() * u128::from(RATE) / 1_000) as usize;
         sound.resize(length.next_multiple_of(PIECE_SAMPLES), 0.0);
         let say = folder.join(file).with_extension("pcm");

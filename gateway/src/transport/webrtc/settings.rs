@@ -3,8 +3,6 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::config::WebRtc;
-
 /// Addresses and limits of calls. The default serves callers on the same machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebRtcSettings {
@@ -29,19 +27,6 @@ impl Default for WebRtcSettings {
             max_message_size: 256 * 1024,
             connect_within: Duration::from_secs(30),
             receiver_buffer: Duration::from_millis(60),
-        }
-    }
-}
-
-impl WebRtcSettings {
-    /// The settings for a server that listens for HTTP at `address`: the default UDP address is the same one.
-    pub fn of(config: &WebRtc, address: IpAddr) -> Self {
-        Self {
-            udp: config.udp.unwrap_or(SocketAddr::new(address, 0)),
-            advertised: config.advertised.clone(),
-            max_message_size: config.max_message_bytes,
-            connect_within: config.connect_within,
-            receiver_buffer: config.receiver_buffer,
         }
     }
 }

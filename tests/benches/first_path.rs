@@ -16,6 +16,7 @@ use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
 use repartee_loadtest::report::{Report, Row, percentile};
 use repartee_loadtest::{Load, Transport};
+use repartee_media::wav;
 use repartee_tests::{demo, questions, tools};
 use serde::Deserialize;
 
@@ -213,11 +214,9 @@ fn whole_answer(folder: &Path, sound: &[f32]) -> Result<Answer> {
     Ok(answers.swap_remove(REPEATS / 2))
 }
 
-/// A 16-bit mono wav at the engine's rate.
+/// A wav file at the engine's rate.
 fn samples(path: &Path) -> Result<Vec<f32>> {
-    let mut wav = hound::WavReader::open(path)?;
-    ensure!(wav.spec().sample_rate == 16_000 && wav.spec().channels == 1, "{}: not 16 kHz mono", path.display());
-    Ok(wav.samples::<i16>().map(|s| s.map(|s| f32::from(s) / 32_768.0)).collect::<Result<_, _>>()?)
+    Ok(wav::read(&std::fs::read(path)?[..], 16_000, Duration::from_secs(60))?)
 }
 
 fn reference(model: &Path, question: &Path, threads: usize) -> Result<Reference> {

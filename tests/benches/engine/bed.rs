@@ -10,6 +10,7 @@ use repartee_engine::internals::{Checkpoint, Gauges, Scheduler, Tick, Times, loa
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Peer, Respond, SessionHandle, Wake, link};
 use repartee_kernels::cpu::Tensor;
+use repartee_media::wav;
 use repartee_tests::questions;
 
 /// Samples a second that the demo hears.
@@ -121,9 +122,8 @@ impl Bed {
 
 /// The sound of one of the questions in `tests/questions`.
 pub fn sound(file: &str) -> Result<Vec<f32>> {
-    let mut wav = hound::WavReader::open(questions::named(file)?.path())?;
-    ensure!(wav.spec().sample_rate as usize == RATE && wav.spec().channels == 1, "{file}: not 16 kHz mono");
-    Ok(wav.samples::<i16>().map(|s| s.map(|s| f32::from(s) / 32_768.0)).collect::<Result<_, _>>()?)
+    let file = std::fs::read(questions::named(file)?.path())?;
+    Ok(wav::read(&file[..], RATE as u32, Duration::from_secs(60))?)
 }
 
 /// The middle one.

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, ensure};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
 use repartee_loadtest::report::{Report, Row};
+use repartee_media::wav;
 use repartee_realtime::estimate::{SpokenPace, WordEstimator};
 use repartee_tests::{questions, tools};
 use serde::Deserialize;
@@ -81,38 +82,27 @@ fn answers() -> Result<Vec<Answer>> {
         }
         let rate = engine.info().output_rate;
         let recording = folder.join(&question.file);
-        let mut wav = hound::WavWriter::create(&recording, spec(rate))?;
-        let mut text = String::new();
+        let (mut text, mut spoken) = (String::new(), Vec::new());
         loop {
             match session.next_event_blocking().context("the session ended")? {
                 Event::Text { text: more, .. } => text += &more,
-                Event::Audio { samples, .. } => {
-                    for sample in samples {
-                        wav.write_sample((sample * 32_767.0) as i16)?;
-                    }
-                }
+                Event::Audio { samples, .. } => spoken.extend(samples),
                 Event::SegmentFinished { .. } => break,
                 Event::Failed { error, .. } => return Err(error.into()),
                 Event::ToolCall { .. } | Event::ToolArguments { .. } | Event::Finished => {}
             }
         }
-        let sound_ms = u64::from(wav.len()) * 1_000 / u64::from(rate);
-        wav.finalize()?;
+        let sound_ms = spoken.len() as u64 * 1_000 / u64::from(rate);
+        std::fs::write(&recording, wav::encode(&spoken, rate)?)?;
         ensure!(!text.is_empty() && sound_ms > 0, "{}: no spoken answer", question.file);
         answers.push(Answer { text, sound_ms, recording });
     }
     Ok(answers)
 }
 
-fn spec(sample_rate: u32) -> hound::WavSpec {
-    hound::WavSpec { channels: 1, sample_rate, bits_per_sample: 16, sample_format: hound::SampleFormat::Int }
-}
-
-/// A 16-bit mono wav at `rate`.
+/// A wav file at `rate`.
 fn samples(path: &Path, rate: u32) -> Result<Vec<f32>> {
-    let mut wav = hound::WavReader::open(path)?;
-    ensure!(wav.spec() == spec(rate), "{}: not 16-bit mono at {rate} Hz", path.display());
-    Ok(wav.samples::<i16>().map(|s| s.map(|s| f32::from(s) / 32_768.0)).collect::<Result<_, _>>()?)
+    Ok(wav::read(&std::fs::read(path)?[..], rate, Duration::from_secs(60))?)
 }
 
 /// What the recogniser says of a recording.

@@ -21,7 +21,8 @@ use repartee_tests::tools;
 fn main() -> Result<()> {
     let model = tools::root().join("models/demo");
     let mut rows: Vec<Row> = Vec::new();
-    let only = std::env::args().nth(1);
+    // Cargo adds `--bench`.
+    let only = std::env::args().skip(1).find(|argument| argument != "--bench");
     let mut part = |title: &str, run: &mut dyn FnMut() -> Result<Vec<Row>>| -> Result<()> {
         if only.as_ref().is_some_and(|only| !title.contains(only)) {
             return Ok(());

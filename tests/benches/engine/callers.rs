@@ -8,6 +8,7 @@ use repartee_engine::EngineConfig;
 use repartee_engine::HandOff;
 use repartee_engine_api::{Command, Respond, SessionHandle};
 use repartee_loadtest::report::Row;
+use repartee_testkit::memory::resident;
 
 use crate::bed::{Bed, RATE, Timing, median, sound};
 
@@ -132,22 +133,19 @@ pub fn input_length(folder: &Path) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Resident memory of this process, in bytes.
-fn resident() -> Result<f64> {
-    let statm = std::fs::read_to_string("/proc/self/statm")?;
-    let pages: f64 = statm.split_whitespace().nth(1).context("statm has no resident pages")?.parse()?;
-    Ok(pages * 4096.0)
-}
-
 pub fn memory(folder: &Path) -> Result<Vec<Row>> {
     const SESSIONS: usize = 16;
     let mut bed = Bed::new(folder, &config())?;
-    let before = resident()?;
+    let before = resident() as f64;
     let sessions: Vec<SessionHandle> = (0..SESSIONS).map(|_| bed.open()).collect::<Result<_>>()?;
     bed.settle();
     let each = |bytes: f64| bytes.max(0.0) / SESSIONS as f64 / 1024.0;
-    let mut rows =
-        vec![Row::alone("session_at_rest", each(resident()? - before), "KiB", "resident memory, mean of 16 sessions")];
+    let mut rows = vec![Row::alone(
+        "session_at_rest",
+        each(resident() as f64 - before),
+        "KiB",
+        "resident memory, mean of 16 sessions",
+    )];
     let minute: Vec<f32> = (0..60 * RATE).map(|i| ((i * 7919) % 1000) as f32 * 2e-5).collect();
     for session in &sessions {
         for slice in minute.chunks(RATE) {
@@ -158,7 +156,7 @@ pub fn memory(folder: &Path) -> Result<Vec<Row>> {
     }
     bed.settle();
     let note = "resident memory, mean of 16 sessions: keys and values of two stages, and the encoded windows";
-    rows.push(Row::alone("session_after_a_60_s_turn", each(resident()? - before), "KiB", note));
+    rows.push(Row::alone("session_after_a_60_s_turn", each(resident() as f64 - before), "KiB", note));
     drop(sessions);
     bed.settle();
 
@@ -173,11 +171,11 @@ pub fn memory(folder: &Path) -> Result<Vec<Row>> {
             session.submit(Command::Delete { item })?;
         }
         if turn == 100 {
-            settled = resident()?;
+            settled = resident() as f64;
         }
     }
     let note = format!("resident memory of the process after {TURNS} turns of one session, over that after 100");
-    rows.push(Row::alone("growth_over_1000_turns", (resident()? - settled) / 1024.0, "KiB", note));
+    rows.push(Row::alone("growth_over_1000_turns", (resident() as f64 - settled) / 1024.0, "KiB", note));
     Ok(rows)
 }
 

@@ -1,0 +1,59 @@
+//! Wav files in formats that our own writer does not make. Written by hand, so that a reader is not tested by its own library.
+
+/// How samples are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Integers of so many bits: 8 (unsigned), 16, 24 or 32.
+    Int(u16),
+    /// Floating point of 32 bits.
+    Float,
+}
+
+/// A format of wav files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Format {
+    /// Channels, all with the same sound.
+    pub channels: u16,
+    /// Samples a second.
+    pub rate: u32,
+    /// How they are stored.
+    pub encoding: Encoding,
+}
+
+/// The bytes of a wav file of `samples`, which are in -1..1.
+pub fn encode(samples: &[f32], format: Format) -> Vec<u8> {
+    let Format { channels, rate, encoding } = format;
+    let (tag, bits) = match encoding {
+        Encoding::Int(bits) => (1_u16, bits),
+        Encoding::Float => (3, 32),
+    };
+    let frame = channels * bits / 8;
+    let mut data = Vec::new();
+    for sample in samples {
+        let stored = match encoding {
+            Encoding::Float => sample.to_le_bytes().to_vec(),
+            Encoding::Int(8) => vec![(sample * 127.0 + 128.0) as u8],
+            Encoding::Int(bits) => {
+                let full_scale = (1_i64 << (bits - 1)) - 1;
+                let value = (f64::from(*sample) * full_scale as f64) as i32;
+                value.to_le_bytes()[..usize::from(bits / 8)].to_vec()
+            }
+        };
+        data.extend(stored.repeat(usize::from(channels)));
+    }
+    let mut file = Vec::new();
+    file.extend(b"RIFF");
+    file.extend((36 + data.len() as u32).to_le_bytes());
+    file.extend(b"WAVEfmt ");
+    file.extend(16_u32.to_le_bytes());
+    file.extend(tag.to_le_bytes());
+    file.extend(channels.to_le_bytes());
+    file.extend(rate.to_le_bytes());
+    file.extend((rate * u32::from(frame)).to_le_bytes());
+    file.extend(frame.to_le_bytes());
+    file.extend(bits.to_le_bytes());
+    file.extend(b"data");
+    file.extend((data.len() as u32).to_le_bytes());
+    file.extend(data);
+    file
+}

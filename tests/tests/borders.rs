@@ -1,0 +1,170 @@
+//! The borders between crates, and those inside them that no compiler holds.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use repartee_tests::sources::Source;
+use repartee_tests::tools::root;
+use repartee_tests::workspace::{Workspace, everything_needed_by, graph_in};
+
+/// Which crates of this workspace a crate may need to build. Tests and benchmarks (dev-dependencies) may need more.
+const MAY_NEED: &[(&str, &[&str])] = &[
+    (
+        "repartee",
+        &["repartee-engine", "repartee-engine-api", "repartee-media", "repartee-protocol", "repartee-realtime"],
+    ),
+    ("repartee-protocol", &[]),
+    ("repartee-media", &[]),
+    ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol"]),
+    ("repartee-engine-api", &[]),
+    ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
+    ("repartee-kernels", &[]),
+    ("repartee-loadtest", &["repartee", "repartee-media"]),
+    ("repartee-testkit", &["repartee-engine-api"]),
+];
+
+/// The crate of end-to-end tests, which may need all others.
+const TESTS: &str = "repartee-tests";
+
+/// Crates without I/O: none of [`RUNTIMES_AND_NETWORKS`] is anywhere in what they need.
+const WITHOUT_NETWORK: &[&str] = &[
+    "repartee-engine",
+    "repartee-engine-api",
+    "repartee-kernels",
+    "repartee-media",
+    "repartee-protocol",
+    "repartee-realtime",
+];
+
+const RUNTIMES_AND_NETWORKS: &[&str] =
+    &["async-std", "axum", "hyper", "mio", "rtc", "rustls", "smol", "socket2", "tokio", "tungstenite", "webrtc"];
+
+/// Which modules of the gateway each of its modules may name. `main.rs` and `lib.rs` may name all.
+const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
+    ("admission", &["auth", "config"]),
+    ("auth", &["ids"]),
+    ("call", &["metrics"]),
+    ("cli", &["auth", "ids"]),
+    ("config", &["auth"]),
+    ("ids", &[]),
+    ("metrics", &[]),
+    ("model", &["config"]),
+    ("server", &["admission", "auth", "call", "cli", "config", "ids", "metrics", "transport"]),
+    ("transport", &["call", "metrics"]),
+];
+
+/// Sources that take time and packets as parameters.
+const PURE: &[&str] = &["gateway/media/src", "gateway/protocol/src", "gateway/realtime/src"];
+
+/// What such a source may not say.
+const CLOCKS_AND_IO: &[&str] = &[
+    "std::net",
+    "std::fs",
+    "std::thread",
+    "std::process",
+    "tokio::",
+    "Instant::now",
+    "SystemTime",
+    "File::open",
+    "File::create",
+    "WavReader::open",
+    "WavWriter::create",
+];
+
+/// The shipped crates' sources.
+const SHIPPED: &[&str] = &[
+    "engine/api/src",
+    "gateway/media/src",
+    "gateway/protocol/src",
+    "gateway/realtime/src",
+    "gateway/src",
+    "kernels/src",
+    "loadtest/src",
+];
+
+fn folder(path: &str) -> PathBuf {
+    root().join(path)
+}
+
+#[test]
+fn crates_need_only_allowed_crates() {
+    let mut wrong = Vec::new();
+    for (name, found) in Workspace::load().unwrap().crates() {
+        if name == TESTS {
+            continue;
+        }
+        let Some((_, allowed)) = MAY_NEED.iter().find(|(listed, _)| *listed == name) else {
+            wrong.push(format!("{name} is not in the table"));
+            continue;
+        };
+        let others = found.needs.iter().filter(|needed| !allowed.contains(&needed.as_str()));
+        wrong.extend(others.map(|needed| format!("{name} needs {needed}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn cores_need_no_runtime_and_no_network() {
+    let mut wrong = Vec::new();
+    for name in WITHOUT_NETWORK {
+        let needed = everything_needed_by(name).unwrap();
+        assert!(needed.contains(*name), "cargo tells nothing of {name}");
+        let others = RUNTIMES_AND_NETWORKS.iter().filter(|foreign| needed.contains(**foreign));
+        wrong.extend(others.map(|foreign| format!("{name} needs {foreign}")));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn gateway_modules_name_only_allowed_modules() {
+    let sources = Source::all(&folder("gateway/src")).unwrap();
+    let modules: BTreeSet<String> = sources.iter().map(Source::module).collect();
+    let mut wrong = Vec::new();
+    for source in &sources {
+        let module = source.module();
+        if ["lib", "main"].contains(&module.as_str()) {
+            continue;
+        }
+        let Some((_, allowed)) = GATEWAY_MAY_NAME.iter().find(|(listed, _)| *listed == module) else {
+            wrong.push(format!("{module} is not in the table"));
+            continue;
+        };
+        for named in source.modules_named() {
+            if named != module && modules.contains(&named) && !allowed.contains(&named.as_str()) {
+                wrong.push(format!("{} names {named}", source.path.display()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn pure_crates_have_no_clock_and_no_io() {
+    let mut wrong = Vec::new();
+    for path in PURE {
+        let sources = Source::all(&folder(path)).unwrap();
+        assert!(sources.len() > 3, "{path} is read");
+        wrong.extend(sources.iter().flat_map(|source| source.lines_with(CLOCKS_AND_IO)));
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn shipped_crates_leave_engine_internals_alone() {
+    let mut wrong = Vec::new();
+    for path in SHIPPED {
+        let sources = Source::all(&folder(path)).unwrap();
+        wrong.extend(
+            sources.iter().flat_map(|source| source.lines_with(&["repartee_engine::internals", "internals::"])),
+        );
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn crate_graph_matches_architecture_page() {
+    let page = std::fs::read_to_string(folder("ARCHITECTURE.md")).unwrap();
+    let drawn = graph_in(&page).expect("the marks of the crate graph");
+    assert_eq!(drawn, Workspace::load().unwrap().graph(), "run `make graph`");
+}
