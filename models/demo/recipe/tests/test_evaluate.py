@@ -9,7 +9,6 @@ import numpy as np
 
 from demo_recipe import held_out
 from demo_recipe.domain import Turn, conversations
-from demo_recipe.domain.words import number
 from demo_recipe.evaluate import conditions, sound, table, words
 
 COMMITTED = Path(__file__).parents[2] / "held-out"
@@ -17,50 +16,6 @@ COMMITTED = Path(__file__).parents[2] / "held-out"
 
 def turn(answer: str, key: str) -> Turn:
     return Turn("", "", answer, tuple(key.split()))
-
-
-class Words(unittest.TestCase):
-    def test_digits_and_words_are_the_same(self) -> None:
-        for heard in ("Fifty-one.", "51", "fifty one", "51."):
-            self.assertEqual(words.words(heard), ["fifty", "one"])
-        self.assertEqual(words.words("1, 2, 3"), ["one", "two", "three"])
-        for n in range(145):
-            self.assertEqual(words.words(f"It is {n}."), ["it", "is", *number(n).split()])
-
-    def test_digits_without_commas_are_counted_out_where_no_hundred_is_due(self) -> None:
-        self.assertTrue(words.right(turn("Seven, eight, nine.", "seven eight nine"), "789."))
-        self.assertTrue(
-            words.right(turn("Twelve times twelve is one hundred forty four.", "one hundred forty four"), "12 times 12 is 144.")
-        )
-
-    def test_signs_are_words(self) -> None:
-        self.assertEqual(words.words("10 + 5 = 15"), words.words("Ten plus five is fifteen."))
-        self.assertEqual(words.words("3x4 is 12"), words.words("Three times four is twelve."))
-
-    def test_a_hyphen_is_minus_only_where_minus_is_due(self) -> None:
-        self.assertEqual(words.words("10-3 is 7", ["minus"]), ["ten", "minus", "three", "is", "seven"])
-        self.assertEqual(words.words("3-4-5"), ["three", "four", "five"])
-
-    def test_spelled_letters_are_letters_however_they_are_written(self) -> None:
-        cat = turn("Cat is spelled C, A, T.", "c a t")
-        for heard in (
-            "Cat is spelled C-A-T.",
-            "cat is spelled c a t",
-            "Cat is spelled CAT.",
-            "Cat is spelled C.A.T.",
-            "Cat is spelled see a tea.",
-        ):
-            self.assertTrue(words.right(cat, heard), heard)
-        for heard in ("Cat is spelled C-A-D.", "Cat is spelled cat.", "Cat is spelled C-A-T-S."):
-            self.assertFalse(words.right(cat, heard), heard)
-
-    def test_accents_and_apostrophes_do_not_matter(self) -> None:
-        self.assertEqual(words.words("Brasília. I don’t"), ["brasilia", "i", "dont"])
-
-    def test_words_that_sound_alike_count_only_where_a_number_is_due(self) -> None:
-        self.assertTrue(words.right(turn("One plus one is two.", "two"), "One plus one is too."))
-        self.assertTrue(words.right(turn("One, two, three, four.", "one two three four"), "Won, to, three, for."))
-        self.assertEqual(words.errors("Nice to meet you.", "Nice two meet you.").wrong, 1)
 
 
 class Right(unittest.TestCase):
@@ -180,10 +135,10 @@ class Table(unittest.TestCase):
         self.assertEqual(rows["right_clean_heard"].value, 75)
         self.assertEqual(rows["right_clean_text"].value, 100)
         self.assertEqual(rows["unknown_heard"].value, 100)
-        self.assertAlmostEqual(rows["word_errors_clean"].value, 100 / 25)
+        self.assertAlmostEqual(rows["word_errors_clean"].value, 100 / 26)
         self.assertTrue(np.isnan(rows["memory_heard"].value))
-        self.assertAlmostEqual(rows["rtf"].ratio, 2.0)
-        self.assertAlmostEqual(rows["right_clean_heard"].ratio, 75 / 95)
+        self.assertAlmostEqual(rows["rtf"].ratio, 5 / 3)
+        self.assertAlmostEqual(rows["right_clean_heard"].ratio, 75 / 85)
 
     def test_the_report_is_plain_json(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
