@@ -1,6 +1,7 @@
 """The judge's rules: no model, no network, no synthesiser."""
 
 import json
+import random
 import tempfile
 import unittest
 from pathlib import Path
@@ -10,6 +11,7 @@ import numpy as np
 from demo_recipe import held_out
 from demo_recipe.domain import Turn, conversations
 from demo_recipe.evaluate import conditions, sound, table, words
+from demo_recipe.questions import HELD_OUT_SINCE, HELD_OUT_VOICES, Voice
 
 COMMITTED = Path(__file__).parents[2] / "held-out"
 
@@ -95,6 +97,21 @@ class Lists(unittest.TestCase):
                 held_out.write(path, made)
                 self.assertEqual(path.read_text(), (COMMITTED / path.name).read_text(), kind)
                 self.assertEqual([held.turns for held in held_out.load(path)], [held.turns for held in made])
+
+    def test_the_lists_only_grow(self) -> None:
+        for kind, count in {"single": 205, "follow-up": 40, "memory": 40, "unknown": 54}.items():
+            self.assertGreaterEqual(len(held_out.load(COMMITTED / f"{kind}.json")), count)
+
+    def test_no_held_out_voice_speaks_in_training(self) -> None:
+        r = random.Random(1)
+        trained = {Voice.random(r).name for _ in range(20_000)}
+        apart = {held.voice.name for kind in held_out.KINDS for held in held_out.load(COMMITTED / f"{kind}.json")}
+        apart |= {*HELD_OUT_VOICES, *HELD_OUT_SINCE}
+        self.assertFalse(trained & apart)
+        # Nor the same speaker under another name: flite has one voice at two rates, espeak-ng a variant in many accents.
+        self.assertFalse([name for name in trained if name.startswith("flite ka")])
+        variants = {name.split("+")[1] for name in apart if name.startswith("espeak")}
+        self.assertFalse({name.split("+")[1] for name in trained if name.startswith("espeak")} & variants)
 
     def test_no_held_out_question_is_asked_in_training(self) -> None:
         trained = {t.question for talk in conversations(20_000, seed=1) for t in talk.turns}

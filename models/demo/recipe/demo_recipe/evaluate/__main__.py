@@ -17,6 +17,7 @@ import numpy as np
 from websockets.exceptions import WebSocketException
 
 from ..domain import Turn
+from .. import kokoro
 from ..held_out import KINDS, Held, load
 from . import table
 from .ask import Answer, Refused, converse
@@ -101,6 +102,8 @@ def main() -> None:
     missing = [program for program in ("espeak-ng", "flite") if not shutil.which(program)]
     if missing:
         raise SystemExit(f"eval-model: there is no {' and no '.join(missing)} to speak the questions: scripts/setup.sh speech")
+    if kokoro.missing():
+        raise SystemExit(f"eval-model: {kokoro.missing()}")
     held_out = {kind: few(load(options.held_out / f"{kind}.json"), options.calls) for kind in KINDS}
     recordings = few(people(options.people), options.calls) if options.people else []
     if not recordings:
