@@ -26,7 +26,7 @@ import numpy as np
 from scipy.signal import resample_poly
 
 from . import kokoro
-from .domain import Turn, conversations
+from .domain import Turn, conversation, practice
 from .progress import Progress
 from .scale import Scale
 
@@ -126,11 +126,13 @@ def trim(sound: np.ndarray, threshold: float = 200.0, margin: int = RATE // 20) 
 def shard(path: Path, first: int, count: int, seed: int, held_out: bool) -> int:
     """Speaks conversations `first` to `first + count` of a seed. Returns how many turns that is."""
     sounds, turns, lists = [], [], []
-    for index, conversation in enumerate(conversations(count, seed * 1_000_003 + first, held_out)):
+    r = random.Random(seed * 1_000_003 + first)
+    talks = [conversation(r, held_out) if held_out else practice(r) for _ in range(count)]
+    for index, talk in enumerate(talks):
         r = random.Random(f"{seed} {first + index} voice")
         voice = Voice.random(r, HELD_OUT_VOICES + HELD_OUT_SINCE if held_out else ())
-        lists.append([len(turns) + k for k in range(len(conversation.turns))])
-        for turn in conversation.turns:
+        lists.append([len(turns) + k for k in range(len(talk.turns))])
+        for turn in talk.turns:
             sound = voice.say(turn.question)
             start = turns[-1]["end"] if turns else 0
             turns.append(dict(start=start, end=start + len(sound), voice=voice.name, **vars(turn)))
