@@ -68,6 +68,12 @@ def export(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     export.make(work, arguments.out or work / "checkpoint")
 
 
+def listen(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
+    from . import listen
+
+    listen.make(work, device())
+
+
 def pack(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import pack
 
@@ -92,6 +98,7 @@ STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] 
 }
 # Not a part of `all`.
 OTHERS = {
+    "listen": (listen, "answers that were not trained, as teacher, codec and talker say them, to be judged"),
     "pack": (pack, "what a GPU machine without network needs, in parts; see on-gpu.sh"),
     "held-out": (held_out, "the lists of questions that a finished model is judged by; they are committed"),
 }

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from websockets.exceptions import WebSocketException
 
-from ..domain import Turn
 from .. import kokoro
+from ..domain import Turn
 from ..held_out import KINDS, Held, load
 from . import table
 from .ask import Answer, Refused, converse
