@@ -89,10 +89,10 @@ def held_out(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
 STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] = {
     "answers": (answers, "the domain's answers in the teacher's voice"),
     "targets": (targets, "what the codec reproduces"),
-    "questions": (questions, "the domain's questions in many synthetic voices"),
     "codec": (codec, "code2wav, from the codes"),
     "codes": (codes, "many more answers, as codes alone"),
     "talker": (talker, "talker and code predictor"),
+    "questions": (questions, "the domain's questions in many synthetic voices"),
     "thinker": (thinker, "audio tower and language model"),
     "export": (export, "the checkpoint folder"),
 }

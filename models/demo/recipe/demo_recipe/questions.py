@@ -49,7 +49,7 @@ KOKORO = (
     "af_alloy af_aoede af_bella af_heart af_jessica af_nicole af_nova af_river af_sarah af_sky "
     "am_adam am_echo am_eric am_fenrir am_liam am_michael am_puck am_santa bf_alice bf_emma bf_isabella bm_daniel bm_fable bm_george"
 ).split()
-KOKORO_SHARE = 0.2
+KOKORO_SHARE = 0.15
 # Never heard in training, neither the voice nor, for espeak-ng, its variant in another accent.
 HELD_OUT_VOICES = (
     "flite rms",

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from demo_recipe import config, talker, tokenizer
+from demo_recipe import config, listen, talker, tokenizer
 from demo_recipe.config import CODEBOOKS, CODES
 from demo_recipe.scale import SMOKE
 
@@ -117,6 +117,20 @@ class Steps(unittest.TestCase):
         # The first books carry the words: they are wrong much more rarely.
         self.assertLess(wrong[:3].max() * 3, wrong[3:].min())
         self.assertTrue((wrong[3:] > 0.1).all() and (wrong[3:] < 0.3).all())
+
+    def test_what_runs_freely_says_the_likeliest_codes(self) -> None:
+        """Read at once, each frame that was said one by one is the likeliest after those before it."""
+        self.model.words = self.data.words
+        with unittest.mock.patch.object(listen, "LONGEST_SPEECH", 5), torch.no_grad():
+            made = listen.say(self.model, TEXTS[0])
+            self.assertLessEqual(len(made), 5)
+            self.assertTrue(((made >= 0) & (made < CODES)).all())
+            said = talker.Spoken(self.data.answers[0].text, made)
+            text, codes, first = self.model.sequence(said, made, self.model.user(None, 8))
+            rows = self.model.inputs(text, codes)
+            positions = torch.arange(len(rows)).expand(3, 1, -1)
+            hidden = self.model.model.model(inputs_embeds=rows[None], position_ids=positions, use_cache=False).last_hidden_state[0, first:]
+            self.assertEqual(self.model.model.codec_head(hidden)[: len(made), :CODES].argmax(-1).tolist(), made[:, 0].tolist())
 
     def test_the_codes_fit_the_talkers_vocabulary(self) -> None:
         text = config.model(self.data.words).talker_config.text_config
