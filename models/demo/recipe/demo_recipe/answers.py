@@ -38,7 +38,7 @@ def texts(count: int) -> list[str]:
     """Up to `count` different answers. Those of small topics come all and first, since they are said most: a talker garbles what it was
     not taught. Those of large topics come as a random share."""
     said: dict[str, set[str]] = {}
-    for talk in conversations(60_000, seed=11):
+    for talk in conversations(60_000 if count <= 5_000 else 240_000, seed=11):
         for turn in talk.turns:
             said.setdefault(turn.topic, set()).add(turn.answer)
     order = random.Random(3)

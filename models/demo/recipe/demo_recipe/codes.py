@@ -46,8 +46,8 @@ def of(places: list[tuple[str, int, int]], pitch: np.ndarray, loudness: np.ndarr
 
 
 def code(phoneme: str) -> int:
-    """Of the first two books. A stressed consonant is as one without stress."""
-    return INDEX[phoneme] if phoneme in INDEX else INDEX[phoneme.lstrip("ˈˌ")]
+    """Of the first two books. A stressed consonant is as one without stress; what has no code is silence."""
+    return INDEX.get(phoneme, INDEX.get(phoneme.lstrip("ˈˌ"), INDEX[""]))
 
 
 def periods(pitch: np.ndarray) -> np.ndarray:
