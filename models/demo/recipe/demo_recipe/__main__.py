@@ -83,7 +83,7 @@ def pack(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
 def held_out(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import held_out
 
-    held_out.make(arguments.out or Path(__file__).parents[2] / "held-out")
+    held_out.make(arguments.out or Path(__file__).parents[2] / "held-out", work)
 
 
 STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] = {

@@ -95,8 +95,9 @@ def _lists(seed: str, voices: tuple[str, ...], fewer: int) -> dict[str, list[Hel
     }
 
 
-def make(out: Path) -> None:
-    """Writes the lists into `out`, and the teacher's measures if its packages are installed."""
+def make(out: Path, work: Path) -> None:
+    """Writes the lists into `out`, and the teacher's measures if its packages are installed. Its sound stays in `work/voice`, for the judge
+    to add the teacher's word errors (evaluate/hear.py)."""
     out.mkdir(parents=True, exist_ok=True)
     made = lists()
     for kind, conversations in made.items():
@@ -110,17 +111,17 @@ def make(out: Path) -> None:
         print(f"held-out: {out / 'voice.json'} is left as it is, the teacher is not installed ({error})", flush=True)
         return
     answers = list(dict.fromkeys(turn.answer for kind in KINDS for held in made[kind] for turn in held.turns))
-    (out / "voice.json").write_text(json.dumps(measure_voice(teacher, answers), indent=1) + "\n")
+    (out / "voice.json").write_text(json.dumps(measure_voice(teacher, answers, work / "voice"), indent=1) + "\n")
 
 
-def measure_voice(teacher, answers: list[str]) -> dict[str, object]:
+def measure_voice(teacher, answers: list[str], keep: Path) -> dict[str, object]:
     """Level, average spectrum and energy at frame boundaries of the teacher's speech of these answers.
 
     Both as it speaks (`natural`) and with locked pitch pulses (`locked`); the codec is taught one of them, see teacher.py.
     """
     import torch
 
-    from . import codec
+    from . import codec, listen
     from . import teacher as targets
     from .config import CODEBOOKS, FRAME
     from .evaluate.sound import measures
@@ -131,11 +132,15 @@ def measure_voice(teacher, answers: list[str]) -> dict[str, object]:
 
     progress = Progress("held-out: voice", len(answers))
     natural, locked = [], []
-    for answer in answers:
+    keep.mkdir(parents=True, exist_ok=True)
+    (keep / "texts.json").write_text(json.dumps(answers, indent=0) + "\n")
+    for number, answer in enumerate(answers):
         plan, sound = teacher.say(answer)
         said = np.clip(sound * 32767, -32768, 32767).astype(np.int16)
         natural.append(targets.natural(said)[:-missing])
         locked.append(targets.locked(said, plan.pitch.reshape(-1), plan.codes[:, targets.PITCH_BOOK])[:-missing])
+        for level, sounds in (("natural", natural), ("locked", locked)):
+            listen.save(keep / level / f"{number:02}.wav", sounds[-1])
         progress.step()
     return {"sentences": len(answers), "natural": measures(natural), "locked": measures(locked)}
 

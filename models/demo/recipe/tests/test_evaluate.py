@@ -159,6 +159,16 @@ class Table(unittest.TestCase):
         self.assertAlmostEqual(rows["rtf"].ratio, 5 / 3)
         self.assertAlmostEqual(rows["right_clean_heard"].ratio, 75 / 85)
 
+    def test_word_errors_are_held_against_the_teachers(self) -> None:
+        voice = {"word_errors": {"natural": 1.2, "locked": 6.2}}
+        (row,) = [row for row in table.answer_rows([self.judged("One.", "One.")], voice) if row.measure == "word_errors_clean"]
+        self.assertIn("6.2 %", row.note)
+
+    def test_voices_are_told_apart(self) -> None:
+        lines = table.apart([self.judged("One plus one is two.", "blue")], "voice", lambda j: j.voice).splitlines()
+        self.assertIn("flite rms", lines[2])
+        self.assertEqual(lines[2].split()[-5:], ["1", "0", "%", "100", "%"])
+
     def test_the_report_is_plain_json(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "target/report/model.json"

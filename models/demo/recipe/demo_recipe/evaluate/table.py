@@ -90,8 +90,8 @@ def declined(_: Turn, text: str) -> bool:
     return words.declines(text)
 
 
-def answer_rows(judged: Sequence[Judged]) -> list[Row]:
-    """What was answered, by transcript and by ear."""
+def answer_rows(judged: Sequence[Judged], voice: dict | None = None) -> list[Row]:
+    """What was answered, by transcript and by ear. `voice` is `held-out/voice.json`."""
     rows = []
 
     def judged_as(
@@ -116,6 +116,9 @@ def answer_rows(judged: Sequence[Judged]) -> list[Row]:
         judged_as(f"right_{condition}", f"answer right, {LABELS[condition]}", of("single", condition), aim, words.right, text_aim)
     for condition in CONDITIONS:
         spoken = [j for j in judged if j.condition == condition and j.kind != PEOPLE]
+        taught = (
+            f"; what the codec is taught on a processor: {voice['word_errors']['locked']} %" if voice and "word_errors" in voice else ""
+        )
         total = sum((words.errors(j.transcript, j.heard) for j in spoken), words.Errors(0, 0))
         rows.append(
             Row(
@@ -125,7 +128,7 @@ def answer_rows(judged: Sequence[Judged]) -> list[Row]:
                 "%",
                 12 if condition == CLEAN else None,
                 False,
-                f"{total.words} words",
+                f"{total.words} words" + taught,
             )
         )
     judged_as("follow_up", "follow-up right", of("follow-up", CLEAN), 75, words.right)
@@ -183,14 +186,14 @@ def speed_row(processor_seconds: float, seconds: float) -> Row:
     return Row("rtf", "RTF of the whole path on one core", value, "", 0.05, False, note)
 
 
-def topics(judged: Sequence[Judged]) -> str:
-    """Clean single turns, topic by topic: for whoever trains, not for the card."""
-    lines = ["| topic | answers | as heard | in the transcript |", "|---|---|---|---|"]
+def apart(judged: Sequence[Judged], name: str, of: Callable[[Judged], str]) -> str:
+    """Clean single turns, by topic or by voice: for whoever trains, not for the card."""
+    lines = [f"| {name} | answers | as heard | in the transcript |", "|---|---|---|---|"]
     clean = [j for j in judged if j.condition == CLEAN and j.kind == "single"]
-    for topic in sorted({j.turn.topic for j in clean}):
-        chosen = [j for j in clean if j.turn.topic == topic]
+    for group in sorted({of(j) for j in clean}):
+        chosen = [j for j in clean if of(j) == group]
         heard, text = share(chosen, lambda j: j.right_heard), share(chosen, lambda j: j.right_text)
-        lines.append(f"| {topic} | {len(chosen)} | {heard:.0f} % | {text:.0f} % |")
+        lines.append(f"| {group} | {len(chosen)} | {heard:.0f} % | {text:.0f} % |")
     return aligned("\n".join(lines))
 
 
