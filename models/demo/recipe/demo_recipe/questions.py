@@ -18,7 +18,6 @@ import subprocess
 import wave
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from functools import cache
 from math import gcd
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,7 +25,8 @@ from pathlib import Path
 import numpy as np
 from scipy.signal import resample_poly
 
-from .domain import Turn, conversations
+from . import kokoro
+from .domain import Turn, conversation, practice
 from .progress import Progress
 from .scale import Scale
 
@@ -42,10 +42,14 @@ VARIANTS = (
     "edward edward2 f1 f2 f4 f5 grandma grandpa gustave iven iven3 iven4 john klatt klatt2 klatt3 klatt5 klatt6 m1 m2 m3 m4 m5 m7 m8 "
     "marcelo max michel miguel norbert pablo paul pedro quincy rob robert sandro shelby steph steph2 steph3 travis victor zac"
 ).split()
-FLITE = ("kal16", "awb", "slt", "slt", "awb", "kal")
-FLITE_SHARE = 0.27
-# The teacher's voice, made higher or lower: the one that is learnt from a person. Slower to make than the others.
-NEURAL_SHARE = 0.1
+FLITE = ("awb", "slt")
+FLITE_SHARE = 0.2
+# Kokoro's voices that speak English are the ones that are learnt from people. Slower to make than the others.
+KOKORO = (
+    "af_alloy af_aoede af_bella af_heart af_jessica af_nicole af_nova af_river af_sarah af_sky "
+    "am_adam am_echo am_eric am_fenrir am_liam am_michael am_puck am_santa bf_alice bf_emma bf_isabella bm_daniel bm_fable bm_george"
+).split()
+KOKORO_SHARE = 0.15
 # Never heard in training, neither the voice nor, for espeak-ng, its variant in another accent.
 HELD_OUT_VOICES = (
     "flite rms",
@@ -55,6 +59,8 @@ HELD_OUT_VOICES = (
     "espeak en-gb-x-gbclan+klatt4",
     "espeak en-us-nyc+linda",
 )
+# Nor these, which came to judge later.
+HELD_OUT_SINCE = ("kokoro am_onyx", "kokoro af_kore", "kokoro bm_lewis", "kokoro bf_lily", "flite kal")
 
 
 @dataclass(frozen=True)
@@ -66,14 +72,14 @@ class Voice:
     pitch: int  # 0 to 99; not of flite
 
     @staticmethod
-    def random(r: random.Random, held_out: bool) -> Voice:
-        """Anybody of the set."""
-        if held_out:
-            name = r.choice(HELD_OUT_VOICES)
+    def random(r: random.Random, among: tuple[str, ...] = ()) -> Voice:
+        """Anybody whom training hears, or one of some voices."""
+        if among:
+            name = r.choice(among)
         elif (family := r.random()) < FLITE_SHARE:
             name = "flite " + r.choice(FLITE)
-        elif family < FLITE_SHARE + NEURAL_SHARE:
-            name = "piper joe"
+        elif family < FLITE_SHARE + KOKORO_SHARE:
+            name = "kokoro " + r.choice(KOKORO)
         else:
             name = f"espeak {r.choice(ACCENTS)}+{r.choice(VARIANTS)}"
         return Voice(name, r.uniform(0.75, 1.2), r.randint(20, 80))
@@ -91,38 +97,16 @@ class Voice:
     def _speak(self, text: str) -> tuple[np.ndarray, int]:
         """Samples and rate, as the synthesiser gives them."""
         family, voice = self.name.split()
-        if family == "piper":
+        if family == "kokoro":
             # Played at another rate it is another person, who speaks as fast as asked.
-            pitch = 0.8 + 0.5 * (self.pitch - 20) / 60
-            return neural(text, pitch / self.speed), round(22_050 * pitch / 50) * 50
+            pitch = 0.9 + 0.2 * (self.pitch - 20) / 60
+            spoken = np.clip(kokoro.speak(text, voice, self.speed / pitch) * 32767, -32768, 32767)
+            return spoken.astype(np.int16), round(kokoro.RATE * pitch / 100) * 100
         if family == "flite":
             command = ["flite", "-voice", voice, "--setf", f"duration_stretch={1 / self.speed:.2f}", "-t", text, "-o", "/dev/stdout"]
         else:
             command = ["espeak-ng", "-v", voice, "-s", str(round(175 * self.speed)), "-p", str(self.pitch), "--stdout", text]
         return read_wave(subprocess.run(command, capture_output=True, check=True).stdout)
-
-
-@cache
-def _piper():
-    import onnxruntime
-    from piper.config import PiperConfig
-    from piper.voice import PiperVoice
-
-    from .voice import VOICE
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    description = json.loads(VOICE.with_suffix(".onnx.json").read_text())
-    session = onnxruntime.InferenceSession(str(VOICE), options, providers=["CPUExecutionProvider"])
-    return PiperVoice(config=PiperConfig.from_dict(description), session=session)
-
-
-def neural(text: str, length: float) -> np.ndarray:
-    """The teacher's voice with its own randomness, `length` times as long as usual; 22,050 Hz."""
-    from piper.config import SynthesisConfig
-
-    return np.concatenate([chunk.audio_int16_array for chunk in _piper().synthesize(text, SynthesisConfig(length_scale=length))])
 
 
 def read_wave(data: bytes) -> tuple[np.ndarray, int]:
@@ -142,11 +126,13 @@ def trim(sound: np.ndarray, threshold: float = 200.0, margin: int = RATE // 20) 
 def shard(path: Path, first: int, count: int, seed: int, held_out: bool) -> int:
     """Speaks conversations `first` to `first + count` of a seed. Returns how many turns that is."""
     sounds, turns, lists = [], [], []
-    for index, conversation in enumerate(conversations(count, seed * 1_000_003 + first, held_out)):
+    r = random.Random(seed * 1_000_003 + first)
+    talks = [conversation(r, held_out) if held_out else practice(r) for _ in range(count)]
+    for index, talk in enumerate(talks):
         r = random.Random(f"{seed} {first + index} voice")
-        voice = Voice.random(r, held_out)
-        lists.append([len(turns) + k for k in range(len(conversation.turns))])
-        for turn in conversation.turns:
+        voice = Voice.random(r, HELD_OUT_VOICES + HELD_OUT_SINCE if held_out else ())
+        lists.append([len(turns) + k for k in range(len(talk.turns))])
+        for turn in talk.turns:
             sound = voice.say(turn.question)
             start = turns[-1]["end"] if turns else 0
             turns.append(dict(start=start, end=start + len(sound), voice=voice.name, **vars(turn)))

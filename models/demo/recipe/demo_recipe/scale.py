@@ -1,4 +1,4 @@
-"""How much of everything: a smoke test's seconds, a processor's hour, a GPU's in earnest."""
+"""How much of everything: a smoke test's seconds, a processor's hours, a GPU's in earnest."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Scale:
-    """The sizes of a run. Times are limits: a step stops at whichever of its limits comes first."""
+    """The sizes of a run. Training is limited in steps, not minutes, so that it ends with the same weights on any machine."""
 
     name: str
     processes: int  # that make speech side by side
     threads: int  # of the numeric libraries, on a processor
+    seed: int  # of all training
     answers: int  # sentences in the teacher's voice
+    planned: int  # sentences of which only the codes are made
     questions: int  # turns spoken by the askers
     teacher: str  # "locked" or "natural", see teacher.py
     adversarial: bool
@@ -21,22 +23,21 @@ class Scale:
     codec_steps: int
     codec_batch: int
     codec_rate: float
-    codec_seconds: float
     talker_steps: int
     talker_batch: int
     talker_rate: float
-    talker_seconds: float
     thinker_steps: int
     thinker_batch: int
     thinker_rate: float
-    thinker_seconds: float
 
 
 SMOKE = Scale(
     name="smoke",
     processes=1,
     threads=1,
+    seed=1,
     answers=4,
+    planned=6,
     questions=8,
     teacher="locked",
     adversarial=True,
@@ -45,45 +46,43 @@ SMOKE = Scale(
     codec_steps=4,
     codec_batch=2,
     codec_rate=1e-3,
-    codec_seconds=60,
     talker_steps=3,
     talker_batch=2,
     talker_rate=1e-3,
-    talker_seconds=60,
     thinker_steps=3,
     thinker_batch=2,
     thinker_rate=1e-3,
-    thinker_seconds=60,
 )
 CPU = Scale(
     name="cpu",
     processes=2,
     threads=1,
-    answers=3_000,
+    seed=1,
+    answers=1_500,
+    planned=12_000,
     questions=32_000,
     teacher="locked",
     adversarial=False,
     wave_weight=1,
     compile=True,
-    codec_steps=12_000,
+    codec_steps=24_000,
     codec_batch=5,
     codec_rate=1e-3,
-    codec_seconds=6_000,
-    talker_steps=6_000,
+    talker_steps=12_000,
     talker_batch=32,
     talker_rate=1e-3,
-    talker_seconds=3_600,
     thinker_steps=9_000,
     thinker_batch=18,
     thinker_rate=6e-4,
-    thinker_seconds=9_000,
 )
 # About twenty-five minutes on one H100 with 16 cores: codec and thinker side by side, then the talker.
 GPU = Scale(
     name="gpu",
     processes=14,
     threads=4,
+    seed=1,
     answers=8_000,
+    planned=12_000,
     questions=40_000,
     teacher="natural",
     adversarial=True,
@@ -92,14 +91,11 @@ GPU = Scale(
     codec_steps=40_000,
     codec_batch=32,
     codec_rate=5e-4,
-    codec_seconds=540,
     talker_steps=20_000,
     talker_batch=128,
     talker_rate=1e-3,
-    talker_seconds=420,
     thinker_steps=30_000,
     thinker_batch=128,
     thinker_rate=6e-4,
-    thinker_seconds=900,
 )
 SCALES = {scale.name: scale for scale in (SMOKE, CPU, GPU)}

@@ -1,7 +1,7 @@
 """Step `talker`: trains the talker and its code predictor on the codes of the teacher's answers.
 
 What runs freely hears itself, and what it hears is never quite what it was taught. So part of what it hears in training is wrong: some
-frames' codes are those of another frame, mostly of the same phoneme, which is how its own mistakes sound.
+codes are those of another frame, mostly of one with the same phoneme, which is how its own mistakes sound.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from tokenizers import Tokenizer
 from torch import Tensor, nn
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeTalkerForConditionalGeneration
 
-from . import config, tokenizer
+from . import answers, config, tokenizer
+from .codes import PHONEMES
 from .config import CODEBOOKS
 from .domain import conversations
 from .scale import Scale
@@ -26,7 +27,8 @@ PREDICTED = 512  # frames of a batch that the code predictor learns from: it see
 AHEAD = 3  # frames whose phoneme the auxiliary head names: this one and the next
 SAME_PHONEME = 0.7  # share of the wrong codes that come from a frame of the same phoneme
 NOTHING = -1  # where a row has no text token or no code
-FIRST_BOOK = 0.2  # how much rarer the first codebook is wrong than the others
+# How often each book's code is wrong in an utterance with the most mistakes. The first three carry the words and where they are.
+WRONG = (0.1, 0.1, 0.1, 0.5, 0.5, 0.5)
 MOST_OFTEN = 5  # how much more often an answer comes that conversations give all the time, than one sum of thousands
 MOST_BEFORE = 13  # turns of the session before the one that is answered
 RARELY = 16  # the higher the rarer: one batch in seven has a turn before it, one in seventeen has five
@@ -38,29 +40,32 @@ class Spoken:
 
     text: Tensor  # token ids with the end of the message
     codes: Tensor  # [frames, CODEBOOKS]
-    phonemes: Tensor  # [frames]
+
+    @property
+    def phonemes(self) -> Tensor:
+        return self.codes[:, 0]
 
 
 class Data:
     """The answers, and frames to be wrong with."""
 
     def __init__(self, work: Path) -> None:
-        kept = torch.load(work / "codes.pt", weights_only=True)
+        said = list(answers.load(work, "codes"))
+        if not said:
+            raise SystemExit(f"there is nothing in {work / 'codes'}: run the step `codes` first")
         self.words = tokenizer.load(work)
         end = self.words.token_to_id("<|im_end|>")
-        self.answers = [
-            Spoken(torch.tensor(self.words.encode(a["text"]).ids + [end]), a["codes"].long(), a["phonemes"].long()) for a in kept["answers"]
-        ]
+        self.answers = [Spoken(torch.tensor(self.words.encode(a.text).ids + [end]), torch.from_numpy(a.codes).long()) for a in said]
         talks = conversations(3_000, seed=23)
         given = Counter(turn.answer for talk in talks for turn in talk.turns)
-        times = [1 + min(MOST_OFTEN, given[answer["text"]]) for answer in kept["answers"]]
+        times = [1 + min(MOST_OFTEN, given[a.text]) for a in said]
         often = [i for i, count in enumerate(times) for _ in range(count)]
         self._by_length = sorted(often, key=lambda i: len(self.answers[i].codes))
         self.codes = torch.cat([a.codes for a in self.answers])
-        phonemes = torch.cat([a.phonemes for a in self.answers])
         # Frames sorted by phoneme, so that one of the same phoneme is one random number away.
+        phonemes = self.codes[:, 0]
         self._order = phonemes.argsort(stable=True)
-        self._counts = torch.bincount(phonemes, minlength=len(kept["phonemes"]))
+        self._counts = torch.bincount(phonemes, minlength=len(PHONEMES))
         self._firsts = self._counts.cumsum(0) - self._counts
         self.questions = [self.words.encode(t.question).ids for talk in talks[:300] for t in talk.turns]
 
@@ -70,16 +75,14 @@ class Data:
         return [self.answers[near[i]] for i in torch.randint(0, len(near), (count,)).tolist()]
 
     def corrupted(self, said: Spoken) -> Tensor:
-        """The codes with some of them wrong: in one utterance in five none, in the others up to all of the later codebooks."""
+        """The codes with some of them wrong: in one utterance in five none, in the others up to `WRONG`."""
         frames = len(said.codes)
         share = 0.0 if torch.rand(()) < 0.2 else torch.rand(()).item()
         pick = self._firsts[said.phonemes] + (torch.rand(frames) * self._counts[said.phonemes]).long()
         alike = self.codes[self._order[pick]]
         other = self.codes[torch.randint(0, len(self.codes), (frames,))]
         wrong = torch.where((torch.rand(frames) < SAME_PHONEME)[:, None], alike, other)
-        chance = torch.full((frames, CODEBOOKS), share)
-        chance[:, 0] *= FIRST_BOOK
-        return torch.where(torch.rand(frames, CODEBOOKS) < chance, wrong, said.codes)
+        return torch.where(torch.rand(frames, CODEBOOKS) < share * torch.tensor(WRONG), wrong, said.codes)
 
 
 class Talker(nn.Module):
@@ -216,10 +219,11 @@ def initialise(talker: nn.Module) -> None:
 
 
 def train(work: Path, scale: Scale, device: torch.device) -> None:
-    """Trains until the scale's limit; goes on where an earlier run stopped. Writes `talker.pt`."""
+    """Trains to the scale's last step; goes on where an earlier run stopped. Writes `talker.pt`."""
+    torch.manual_seed(scale.seed)
     data = Data(work)
     talker = Talker(data.words, tokenizer.embeddings(work)).to(device)
-    run = Run("talker", work / "talker.pt", talker, scale.talker_rate, scale.talker_steps, scale.talker_seconds, scale.threads)
+    run = Run("talker", work / "talker.pt", talker, scale.talker_rate, scale.talker_steps, scale.threads)
     print(f"talker: {len(data.answers)} answers, {len(data.codes)} frames", flush=True)
     for _ in run:
         with autocast(device):

@@ -1,11 +1,12 @@
-"""Step `targets`: what the codec learns to reproduce, and the features by which its encoder knows it.
+"""Step `targets`: what the codec learns to reproduce.
 
-`natural`: the teacher's own waveform, known by its log-mel. Its phase and noise follow from nothing that a code could say, so a
-decoder needs adversarial losses to sound like it: a GPU's work.
+`natural`: the teacher's own waveform. Its phase and noise follow from nothing that a code could say, so a decoder needs adversarial
+losses to sound like it: a GPU's work.
 
-`locked`: the same speech from WORLD's analysis, with an excitation that is the same in every codec frame but for its number of pitch
-periods: pulses start at the frame's first sample and noise is one frozen frame of it. The waveform becomes a function of
-the codes, so plain regression on complex spectra learns it in minutes on a processor. The price is a melody in four steps.
+`locked`: the same speech from WORLD's analysis, which is told the teacher's own pitch and voicing, with an excitation that is the same
+in every codec frame but for its number of pitch periods: pulses start at the frame's first sample and noise is one frozen frame of it.
+The waveform becomes a function of the codes, so plain regression on complex spectra learns it in hours on a processor. The price is
+a melody in steps of 12.5 Hz.
 """
 
 from __future__ import annotations
@@ -16,17 +17,16 @@ from pathlib import Path
 import numpy as np
 
 from .config import FRAME, SAMPLE_RATE
+from .kokoro import Melody
 from .progress import Progress
 from .scale import Scale
 
 HOP = 120  # samples between analyses: 5 ms
 PER_FRAME = FRAME // HOP
 FFT = 1024
-MELS = 60
-BANDS = 4  # of aperiodicity
-FEATURES = MELS + BANDS + 1
-PERIODS = (8, 10, 12, 14)  # pitch periods that a frame may hold: 100 to 175 Hz
 LEVEL = 0.8  # of the teacher's peak, so that pulses do not clip
+PITCH_BOOK = 3  # of the codes: pitch periods
+LOWEST = 70.0  # Hz, of a voice where it begins and ends
 
 
 def mel_filters(fft: int, mels: int) -> np.ndarray:
@@ -37,53 +37,35 @@ def mel_filters(fft: int, mels: int) -> np.ndarray:
     return np.maximum(0, np.minimum((hertz - low) / (centre - low), (high - hertz) / (high - centre)))
 
 
-def locked(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Speech with a locked excitation, f32 `[n]`, and its features, f16 `[n / HOP, FEATURES]`.
+def locked(samples: np.ndarray, pitch: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Speech with a locked excitation, f32 `[n]`.
 
-    `samples`: i16, a whole number of frames. The only randomness is the frozen noise.
+    `samples`: i16, a whole number of frames. `pitch`: the teacher's own, in Hz, evenly spaced over the same time; low where nothing is
+    voiced. `counts`: pitch periods of each frame. The only randomness is the frozen noise.
     """
     import pyworld  # built from source where it is installed; natural targets do without
 
     sound = samples.astype(np.float64) / 32768 * LEVEL
-    pitch, times = pyworld.dio(sound, SAMPLE_RATE, f0_floor=60, f0_ceil=300, frame_period=1000 * HOP / SAMPLE_RATE)
-    pitch = pyworld.stonemask(sound, pitch, times, SAMPLE_RATE)
+    pitch = at_analyses(pitch, len(sound) // HOP)
+    times = np.arange(len(pitch)) * HOP / SAMPLE_RATE
     power = pyworld.cheaptrick(sound, pitch, times, SAMPLE_RATE, fft_size=FFT)
     breath = np.clip(pyworld.d4c(sound, pitch, times, SAMPLE_RATE, fft_size=FFT), 1e-3, 1)
     breath[pitch <= 0] = 1
-    count = len(sound) // HOP
-    counts = periods_of_frames(pitch[:count].reshape(-1, PER_FRAME))
-
-    wave = pulses(pitch, power, breath, counts) + noise(power, breath, count)
-    filters = mel_filters(FFT, MELS)
-    envelope = np.log(power[:count] @ filters.T / filters.sum(1) + 1e-9)
-    edges = np.array([40, 80, 140, 240, FFT // 2 + 1])
-    bands = np.stack([breath[:count, a:b].mean(1) for a, b in zip(edges[:-1], edges[1:])], 1)
-    melody = np.repeat((counts - 11) / 3, PER_FRAME) * (pitch[:count] > 0)
-    features = np.concatenate([(envelope + 12) / 4, bands * 2 - 1, melody[:, None]], 1)
-    return wave[: len(sound)].astype(np.float32), features.astype(np.float16)
+    wave = pulses(pitch, power, breath, counts) + noise(power, breath, len(pitch))
+    return wave[: len(sound)].astype(np.float32)
 
 
-def natural(samples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Speech as it is, f32 `[n]`, and its features, f16 `[n / HOP, FEATURES]`."""
-    wave = samples.astype(np.float32) / 32768 * LEVEL
-    count = len(wave) // HOP
-    padded = np.pad(wave, FFT // 2)
-    frames = np.lib.stride_tricks.sliding_window_view(padded, FFT)[::HOP][:count]
-    magnitude = np.abs(np.fft.rfft(frames * np.hanning(FFT + 1)[:-1]))
-    mel = np.log(magnitude @ mel_filters(FFT, FEATURES).T + 1e-3)
-    return wave, ((mel + 2) / 3).astype(np.float16)
+def natural(samples: np.ndarray) -> np.ndarray:
+    """Speech as it is, f32 `[n]`."""
+    return samples.astype(np.float32) / 32768 * LEVEL
 
 
-def periods_of_frames(pitch: np.ndarray) -> np.ndarray:
-    """How many pitch periods each frame holds: the allowed number nearest to its median pitch; unvoiced frames go on as before."""
-    allowed = np.array(PERIODS)
-    now, chosen = allowed[len(allowed) // 2], []
-    for frame in pitch:
-        voiced = frame[frame > 0]
-        if len(voiced) > 2:
-            now = allowed[np.abs(allowed - np.median(voiced) * FRAME / SAMPLE_RATE).argmin()]
-        chosen.append(now)
-    return np.array(chosen)
+def at_analyses(pitch: np.ndarray, count: int) -> np.ndarray:
+    """Pitch in Hz at the middle of each analysis, 0 where the nearest value is unvoiced."""
+    given = (np.arange(len(pitch)) + 0.5) / len(pitch)
+    wanted = (np.arange(count) + 0.5) / count
+    nearest = pitch[(wanted * len(pitch)).astype(int)]
+    return np.where(nearest > Melody.VOICED, np.maximum(np.interp(wanted, given, pitch), LOWEST), 0.0)
 
 
 def pulses(pitch: np.ndarray, power: np.ndarray, breath: np.ndarray, counts: np.ndarray) -> np.ndarray:
@@ -123,7 +105,7 @@ def noise(power: np.ndarray, breath: np.ndarray, count: int) -> np.ndarray:
 
 
 def make(work: Path, scale: Scale) -> None:
-    """Writes `targets/NNNNN.npz` for each shard of answers: `wave` f16, `features` f16, `frames`."""
+    """Writes `targets/NNNNN.npz` for each shard of answers: `wave` f16, `frames`."""
     folder = work / "targets"
     folder.mkdir(parents=True, exist_ok=True)
     shards = sorted((work / "answers").glob("?????.npz"))
@@ -136,16 +118,16 @@ def make(work: Path, scale: Scale) -> None:
 
 def _analyse(task: tuple[Path, str]) -> None:
     shard, teacher = task
-    analyse = {"locked": locked, "natural": natural}[teacher]
     kept = np.load(shard)
-    ends = np.cumsum(kept["frames"]) * FRAME
-    made = [analyse(kept["samples"][e - n * FRAME : e]) for e, n in zip(ends, kept["frames"])]
+    made, end = [], 0
+    for frames in kept["frames"]:
+        start, end = end, end + int(frames)
+        samples = kept["samples"][start * FRAME : end * FRAME]
+        if teacher == "natural":
+            made.append(natural(samples))
+        else:
+            made.append(locked(samples, kept["pitch"][start:end].reshape(-1), kept["codes"][start:end, PITCH_BOOK]))
     path = shard.parent.parent / "targets" / shard.name
     part = path.with_suffix(".part.npz")
-    np.savez(
-        part,
-        wave=np.concatenate([w for w, _ in made]).astype(np.float16),
-        features=np.concatenate([f for _, f in made]),
-        frames=kept["frames"],
-    )
+    np.savez(part, wave=np.concatenate(made).astype(np.float16), frames=kept["frames"])
     part.rename(path)

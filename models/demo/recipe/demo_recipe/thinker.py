@@ -28,7 +28,8 @@ WARM_UP = 200  # steps
 TRANSCRIPT_WEIGHT = 0.8  # of the questions' CTC loss beside that of the answers
 TRANSCRIPT_FIRST = 3_000  # steps of CTC alone, without which a cold start learns to answer without listening; at most a quarter
 AVERAGE = 0.998  # of the averaged weights that stay at each step
-SAY_EVERY, SAVE_EVERY, JUDGE_EVERY = 20.0, 120.0, 300.0  # seconds
+SAY_EVERY, SAVE_EVERY = 20.0, 120.0  # seconds
+JUDGE_EVERY = 300  # steps, at most an eighth of all
 JUDGED_TURNS = 150
 LONGEST_STEP = 30.0  # seconds that count as training; the rest of a longer one is a judgement or a machine that slept
 
@@ -60,7 +61,7 @@ class Training:
             warm_embeddings(work, warm_start)
         words = tokenizer.load(work)
         self.template = Template(words)
-        torch.manual_seed(1)
+        torch.manual_seed(scale.seed)
         self.model = Thinker(words, tokenizer.embeddings(work), "sdpa" if device.type == "cuda" else "eager")
         if warm_start:
             self.model.warm_start(warm_start, words)
@@ -86,16 +87,18 @@ class Training:
             self.average.load_state_dict(kept["average"])
             self.optimizer.load_state_dict(kept["optimizer"])
             self.step, self.seconds, self.best = kept["step"], kept["seconds"], kept["best"]
+            torch.set_rng_state(kept["random"].cpu())
             print(f"thinker: goes on after step {self.step}, best so far {self.best:.3f}", flush=True)
 
     def save(self) -> None:
         kept = dict(model=self.model.state_dict(), average=self.average.state_dict(), optimizer=self.optimizer.state_dict())
-        _write(kept | dict(step=self.step, seconds=self.seconds, best=self.best), self.state_path)
+        where = dict(step=self.step, seconds=self.seconds, best=self.best, random=torch.get_rng_state())
+        _write(kept | where, self.state_path)
 
     @property
     def progress(self) -> float:
-        """0 to 1, by whichever limit comes first."""
-        return max(self.step / self.scale.thinker_steps, self.seconds / self.scale.thinker_seconds)
+        """0 to 1."""
+        return self.step / self.scale.thinker_steps
 
     def learn(self, batch) -> dict[str, float]:
         """One step. Returns what to report."""
@@ -153,7 +156,7 @@ def judged_talks(work: Path, turns: int) -> list[list[questions.Spoken]]:
 
 
 def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.device) -> None:
-    """Trains until a limit of the scale; the same call goes on after a stop. `warm_start` is a checkpoint folder to begin from."""
+    """Trains to the scale's last step; the same call goes on after a stop. `warm_start` is a checkpoint folder to begin from."""
     torch.set_num_threads(scale.threads)
     training = Training(work, scale, warm_start, device)
     training.resume()
@@ -169,7 +172,7 @@ def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.devic
     )
     interrupt = Interrupt()
     begun = last = time.monotonic()
-    said = saved = judged = begun
+    said = saved = begun
     smooth: dict[str, float] = {}
     first_step = training.step
     for batch in batches:
@@ -185,12 +188,14 @@ def train(work: Path, scale: Scale, warm_start: Path | None, device: torch.devic
             said = now
             pace = (training.step - first_step) / (now - begun)
             values = ", ".join(f"{name} {value:.3f}" for name, value in smooth.items())
-            print(f"thinker: step {training.step}, {training.progress:.0%}, {pace:.2f} steps/s, {values}", flush=True)
+            print(
+                f"thinker: step {training.step}, {training.progress:.0%}, {pace:.2f} steps/s, {training.seconds:.0f} s so far, {values}",
+                flush=True,
+            )
         if now - saved > SAVE_EVERY:
             saved = now
             training.save()
-        if now - judged > min(JUDGE_EVERY, scale.thinker_seconds / 8) and training.step > training.transcript_first:
-            judged = now
+        if training.step % max(1, min(JUDGE_EVERY, scale.thinker_steps // 8)) == 0 and training.step > training.transcript_first:
             training.judge(talks)
     training.save()
     interrupt.obey()

@@ -1,4 +1,4 @@
-"""What every training step shares: a loop with limits, learning rate, averaged weights, progress, and going on after a stop."""
+"""What every training step shares: a loop with a last step, learning rate, averaged weights, progress, and going on after a stop."""
 
 from __future__ import annotations
 
@@ -58,10 +58,9 @@ def leave_interrupts_to_parent(_: int) -> None:
 class Run:
     """Iterates over steps. `update` takes a loss and moves the weights; the file holds all that is needed to go on."""
 
-    def __init__(self, name: str, path: Path, model: nn.Module, rate: float, steps: int, seconds: float, threads: int) -> None:
+    def __init__(self, name: str, path: Path, model: nn.Module, rate: float, steps: int, threads: int) -> None:
         torch.set_num_threads(threads)
-        self.name, self.path, self.model = name, path, model
-        self.steps, self.seconds = steps, seconds
+        self.name, self.path, self.model, self.steps = name, path, model, steps
         self.step = 0
         self._before = 0.0  # seconds that earlier calls took
         self.ema = {key: value.detach().clone() for key, value in model.state_dict().items()}
@@ -71,6 +70,8 @@ class Run:
         self.add("main", model, rate)
         if self._kept:
             self.step, self.ema, self._before = self._kept["step"], self._kept["ema"], self._kept["seconds"]
+            # What is random goes on where it was, so that a stop changes nothing.
+            torch.set_rng_state(self._kept["random"].cpu())
             print(f"{name}: goes on at step {self.step}", flush=True)
 
     def add(self, part: str, model: nn.Module, rate: float) -> None:
@@ -94,9 +95,12 @@ class Run:
             now = time.monotonic()
             if now - self._said > REPORT_EVERY:
                 pace = (now - self._start) / (self.step - first)
-                left = min(self.seconds - self.taken(), pace * (self.steps - self.step))
+                left = pace * (self.steps - self.step)
                 values = ", ".join(f"{key} {value:.3f}" for key, value in self._seen.items())
-                print(f"{self.name}: step {self.step}, {pace:.2f} s each, at most {left:.0f} s left; {values}", flush=True)
+                print(
+                    f"{self.name}: step {self.step}, {pace:.2f} s each, {self.taken():.0f} s so far, {left:.0f} s left; {values}",
+                    flush=True,
+                )
                 self._said = now
             if now - self._saved > SAVE_EVERY:
                 self.save()
@@ -105,12 +109,12 @@ class Run:
         interrupt.obey()
 
     def taken(self) -> float:
-        """Seconds of training so far, earlier calls counted."""
+        """Seconds of training so far, earlier calls counted: what is logged, not a limit."""
         return self._before + time.monotonic() - self._start
 
     def done(self) -> float:
-        """How far the run is, 0 to 1, by whichever limit is nearer."""
-        return min(1.0, max(self.step / self.steps, self.taken() / self.seconds))
+        """How far the run is, 0 to 1."""
+        return min(1.0, self.step / self.steps)
 
     def update(self, part: str, loss: Tensor) -> None:
         """One step of a part's optimiser, along a warm-up and half a cosine."""
@@ -132,7 +136,7 @@ class Run:
     def _average(self) -> None:
         share = 1 - min(0.999, (self.step + 1) / (self.step + 20))
         for key, value in self.model.state_dict().items():
-            if value.dtype.is_floating_point and not key.startswith("quantizer"):
+            if value.dtype.is_floating_point:
                 self.ema[key].lerp_(value, share)
             else:
                 self.ema[key].copy_(value)
@@ -141,5 +145,6 @@ class Run:
         """Writes the file whole or not at all."""
         parts = {part: (model.state_dict(), optimiser.state_dict()) for part, (model, optimiser, _) in self._parts.items()}
         part_path = self.path.with_suffix(".part")
-        torch.save({"step": self.step, "seconds": self.taken(), "ema": self.ema, "parts": parts}, part_path)
+        kept = {"step": self.step, "seconds": self.taken(), "ema": self.ema, "parts": parts, "random": torch.get_rng_state()}
+        torch.save(kept, part_path)
         part_path.rename(self.path)

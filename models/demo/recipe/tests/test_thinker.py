@@ -1,8 +1,10 @@
 """Questions are spoken and the thinker learns from them: each step on a few seconds of data."""
 
+import random
 import shutil
 import tempfile
 import unittest
+import unittest.mock
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,9 +13,10 @@ import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeThinkerForConditionalGeneration
 
 from demo_recipe import config, features, questions, thinker, thinker_judge, tokenizer
-from demo_recipe.domain import Turn
+from demo_recipe.domain import Turn, practice
+from demo_recipe.domain.words import TENS
 from demo_recipe.scale import SMOKE
-from demo_recipe.thinker_data import Part, Talk, Template, asks_for, batch, follows
+from demo_recipe.thinker_data import TRANSCRIBE, Composer, Part, Talk, Template, asks_for, batch, follows
 from demo_recipe.thinker_model import IGNORED, Thinker
 
 CPU = torch.device("cpu")
@@ -34,8 +37,9 @@ class Steps(unittest.TestCase):
 
     def test_questions_are_heard_and_held_out_voices_apart(self) -> None:
         train, held_out = (questions.load(self.work / "questions" / name) for name in ("train", "held_out"))
-        self.assertTrue({turn.voice for talk in held_out for turn in talk} <= set(questions.HELD_OUT_VOICES))
-        self.assertFalse({turn.voice for talk in train for turn in talk} & set(questions.HELD_OUT_VOICES))
+        apart = {*questions.HELD_OUT_VOICES, *questions.HELD_OUT_SINCE}
+        self.assertTrue({turn.voice for talk in held_out for turn in talk} <= apart)
+        self.assertFalse({turn.voice for talk in train for turn in talk} & apart)
         for talk in train + held_out:
             self.assertEqual(len({turn.voice for turn in talk}), 1)
             for turn in talk:
@@ -111,6 +115,28 @@ class Steps(unittest.TestCase):
 
 
 class Rules(unittest.TestCase):
+    def test_transcription_is_asked_for_with_its_own_words(self) -> None:
+        sound = np.zeros(8_000, np.int16)
+        spoken = [[questions.Spoken(sound, "x", Turn("colours", "What color is snow?", "Snow is white.", ("white",)))]]
+        composer = Composer(spoken, unittest.mock.Mock(side_effect=lambda voice: voice.astype(np.float32)), 1)
+        talks = [composer.next() for _ in range(400)]
+        written = [talk for talk in talks if talk.instructions in TRANSCRIBE]
+        self.assertGreater(len(written), 10)
+        for talk in written:
+            self.assertTrue(all(part.answer == part.question and part.sound is not None for part in talk.parts))
+        for talk in talks:
+            if talk.instructions not in TRANSCRIBE:
+                self.assertTrue(all(part.answer != part.question for part in talk.parts))
+
+    def test_practice_has_sums_of_tens_and_hesitations(self) -> None:
+        r = random.Random(1)
+        asked = [turn for _ in range(3_000) for turn in practice(r).turns]
+        tens = [t for t in asked if t.topic == "arithmetic" and sum(word in TENS for word in t.question.rstrip(".?").split()) == 2]
+        self.assertGreater(len(tens), 100)
+        self.assertGreater(sum("um" in t.question.lower().split(",")[0].split("...") for t in asked), 20)
+        for t in asked:
+            self.assertTrue(thinker_judge.Judged(t, "", t.answer, 0).right, t)
+
     def test_an_answer_is_right_by_what_decides(self) -> None:
         def right(turn: Turn, answer: str) -> bool:
             return thinker_judge.Judged(turn, "", answer, 0).right

@@ -1,8 +1,9 @@
-"""The teacher speaks, its speech becomes targets, the codec learns them: each step on four sentences."""
+"""The teacher speaks, its speech becomes codes and targets, the codec learns them: each step on a few sentences."""
 
 import shutil
 import tempfile
 import unittest
+import unittest.mock
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeCode2Wav, Qwen3OmniMoeSnakeBeta
 
-from demo_recipe import answers, codec_train, config, snake, teacher, voice
+from demo_recipe import answers, codec_train, codes, config, phonemes, snake, teacher, training, voice
 from demo_recipe.codec import Codec
 from demo_recipe.config import CODEBOOKS, CODES, FRAME
 from demo_recipe.domain import conversations
@@ -26,85 +27,90 @@ class Steps(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.work = Path(tempfile.mkdtemp())
         cls.addClassCleanup(shutil.rmtree, cls.work)
-        torch.manual_seed(1)
         torch.set_num_threads(1)
         answers.make(cls.work, SMOKE)
+        answers.plan(cls.work, SMOKE)
         teacher.make(cls.work, SMOKE)
 
-    def made(self, pattern: str) -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in self.work.glob(pattern)}
+    def made(self) -> dict[Path, int]:
+        return {path: path.stat().st_mtime_ns for folder in ("answers", "codes", "targets") for path in (self.work / folder).iterdir()}
 
-    def test_answers_last_whole_frames_each_with_its_phoneme(self) -> None:
+    def test_answers_last_whole_frames_of_codes(self) -> None:
         spoken = list(answers.load(self.work))
         self.assertEqual(len(spoken), SMOKE.answers)
         for one in spoken:
-            self.assertEqual(len(one.samples), len(one.phonemes) * FRAME)
+            self.assertEqual(len(one.samples), len(one.codes) * FRAME)
             self.assertGreater(np.abs(one.samples.astype(int)).max(), 3_000)
-            self.assertGreater(sum(bool(phoneme) for phoneme in one.phonemes), 2)
+            self.assertGreater(len(set(one.codes[:, 0].tolist())), 3)
+
+    def test_codes_are_the_same_with_and_without_sound(self) -> None:
+        planned = {one.text: one.codes for one in answers.load(self.work, "codes")}
+        self.assertEqual(len(planned), SMOKE.planned)
+        for one in answers.load(self.work):
+            np.testing.assert_array_equal(planned[one.text], one.codes)
 
     def test_what_is_there_is_not_made_again(self) -> None:
-        before = self.made("answers/*") | self.made("targets/*")
-        self.assertEqual(len(before), 3)
+        before = self.made()
+        self.assertEqual(len(before), 5)
         answers.make(self.work, SMOKE)
+        answers.plan(self.work, SMOKE)
         teacher.make(self.work, SMOKE)
-        self.assertEqual(before, self.made("answers/*") | self.made("targets/*"))
+        self.assertEqual(before, self.made())
 
     def test_targets_fit_their_answers(self) -> None:
         (path,) = (self.work / "targets").glob("*.npz")
-        kept, said = np.load(path), list(answers.load(self.work))
-        self.assertEqual(kept["frames"].tolist(), [len(one.phonemes) for one in said])
-        frames = int(kept["frames"].sum())
-        self.assertEqual(kept["wave"].shape, (frames * FRAME,))
-        self.assertEqual(kept["features"].shape, (frames * teacher.PER_FRAME, teacher.FEATURES))
-        for name in ("wave", "features"):
-            self.assertTrue(np.isfinite(kept[name]).all())
-        self.assertLess(np.abs(kept["features"]).max(), 8)
+        wave, said = np.load(path)["wave"], list(answers.load(self.work))
+        self.assertEqual(len(wave), sum(len(one.samples) for one in said))
+        self.assertTrue(np.isfinite(wave).all())
         # About as loud as the answers, and never clipped.
-        level = np.sqrt(np.mean(np.square(kept["wave"].astype(np.float64))))
         spoken = np.concatenate([one.samples for one in said]).astype(np.float64) / 32768
-        self.assertAlmostEqual(20 * np.log10(level / np.sqrt(np.mean(spoken**2))), 20 * np.log10(teacher.LEVEL), delta=3)
+        level, wanted = (np.sqrt(np.mean(np.square(x.astype(np.float64)))) for x in (wave, spoken))
+        self.assertAlmostEqual(20 * np.log10(level / wanted), 20 * np.log10(teacher.LEVEL), delta=3)
+        self.assertLess(np.abs(wave).max(), 1)
 
-    def test_a_locked_excitation_is_the_same_each_time(self) -> None:
-        samples = next(answers.load(self.work)).samples
-        first, again = teacher.locked(samples), teacher.locked(samples)
-        for a, b in zip(first, again):
-            np.testing.assert_array_equal(a, b)
+    def test_every_answer_is_trained_or_held_out(self) -> None:
+        both = [answer.text for held_out in (False, True) for answer, _ in codec_train.targets(self.work, held_out)]
+        self.assertCountEqual(both, [one.text for one in answers.load(self.work)])
 
-    def test_natural_targets_are_the_answers_themselves(self) -> None:
-        samples = next(answers.load(self.work)).samples
-        wave, features = teacher.natural(samples)
-        np.testing.assert_allclose(wave, samples / 32768 * teacher.LEVEL, atol=1e-6)
-        self.assertEqual(features.shape, (len(samples) // teacher.HOP, teacher.FEATURES))
-        self.assertTrue(np.isfinite(features).all())
-
-    def test_the_codec_goes_on_after_a_stop_and_its_codes_keep_their_meaning(self) -> None:
-        codec_train.train(self.work, replace(SMOKE, codec_steps=2), CPU)
-        self.assertEqual(torch.load(self.work / "codec.pt")["step"], 2)
-        codec_train.train(self.work, replace(SMOKE, codec_steps=4), CPU)
-        trained = torch.load(self.work / "codec.pt")
-        self.assertEqual(trained["step"], 4)
-        weights, _ = trained["parts"]["main"]
+    def test_a_stop_changes_nothing_of_the_codec(self) -> None:
+        trained = []
+        for stops in ((4,), (2, 4)):
+            (self.work / "codec.pt").unlink(missing_ok=True)
+            for steps in stops:
+                # The rate falls along the whole run, so the end must be known from the start.
+                run = replace(SMOKE, codec_steps=4, adversarial=False)
+                with unittest.mock.patch.object(codec_train, "Run", stopping_at(steps)):
+                    codec_train.train(self.work, run, CPU)
+                self.assertEqual(torch.load(self.work / "codec.pt")["step"], steps)
+            trained.append(torch.load(self.work / "codec.pt"))
         # An optimiser that goes on has counted the steps before.
-        self.assertEqual({int(state["step"]) for state in trained["parts"]["main"][1]["state"].values()}, {4})
-        self.assertTrue(all(value.isfinite().all() for value in weights.values()))
-        self.assertTrue(weights["quantizer.started"])
-        codec_train.encode(self.work, CPU)
-        codes = torch.load(self.work / "codes.pt")
-        said = list(answers.load(self.work))
-        self.assertEqual([kept["text"] for kept in codes["answers"]], [one.text for one in said])
-        for one, kept in zip(said, codes["answers"]):
-            self.assertEqual(kept["codes"].shape, (len(one.phonemes), CODEBOOKS))
-            self.assertTrue(((kept["codes"] >= 0) & (kept["codes"] < CODES)).all())
-            self.assertEqual([codes["phonemes"][k] for k in kept["phonemes"]], one.phonemes)
-        # From here on the codes mean what they mean: only the decoder learns.
-        codec_train.train(self.work, replace(SMOKE, codec_steps=6), CPU)
-        before, after = trained["ema"], torch.load(self.work / "codec.pt")["ema"]
-        changed = {name.split(".")[0] for name in before if not before[name].equal(after[name])}
-        self.assertIn("decoder", changed)
-        self.assertFalse(changed & {"encoder", "quantizer"}, changed)
-        codec_train.encode(self.work, CPU)
-        for one, other in zip(codes["answers"], torch.load(self.work / "codes.pt")["answers"]):
-            self.assertTrue(one["codes"].equal(other["codes"]))
+        self.assertEqual({int(state["step"]) for state in trained[1]["parts"]["main"][1]["state"].values()}, {4})
+        for name, value in trained[0]["ema"].items():
+            self.assertTrue(value.isfinite().all(), name)
+            torch.testing.assert_close(value, trained[1]["ema"][name], msg=name)
+
+    def test_critics_join(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for made in ("answers", "targets"):
+                shutil.copytree(self.work / made, Path(folder) / made)
+            codec_train.train(Path(folder), SMOKE, CPU)
+            self.assertIn("critics", torch.load(Path(folder) / "codec.pt")["parts"])
+
+
+def stopping_at(step: int):
+    """A run that is interrupted after some steps."""
+
+    class Stopping(training.Run):
+        def __iter__(self):
+            for at in super().__iter__():
+                yield at
+                if at + 1 == step:
+                    self.step += 1
+                    self._average()
+                    self.save()
+                    return
+
+    return Stopping
 
 
 class Rules(unittest.TestCase):
@@ -116,13 +122,54 @@ class Rules(unittest.TestCase):
         self.assertEqual(topics, heard)
 
     def test_every_phoneme_lasts_whole_codec_frames(self) -> None:
-        symbols = list("həlˈoʊ, wˈɜːld.")
-        free = np.random.default_rng(1).uniform(0.5, 9, 2 * len(symbols) + 3).astype(np.float32)
-        locked, names = voice.lock(symbols, free)
-        self.assertEqual(locked.sum(), len(names) * voice.PER_CODEC_FRAME)
+        symbols = "həlˈO, wˈɜld."
+        free = np.random.default_rng(1).uniform(0.5, 9, len(symbols) + 2).astype(np.float32)
+        locked, places = voice.lock(symbols, free)
+        self.assertEqual(locked.sum(), len(places) * voice.UNITS)
         self.assertTrue((locked >= 0).all() and (locked == np.round(locked)).all())
-        self.assertIn("ɜː", [name.strip("ˈ") for name in names])
-        self.assertNotIn(",", names)
+        self.assertIn("ˈɜ", [name for name, _, _ in places])
+        self.assertNotIn(",", [name for name, _, _ in places])
+        for at, (name, place, length) in enumerate(places):
+            self.assertEqual(places[at - place], (name, 0, length))
+
+    def test_every_answer_has_phonemes_that_have_codes(self) -> None:
+        said = phonemes.of("Reykjavik, 42! Who's there? Yes: the zebra; the fjord.")
+        self.assertTrue(set(said) <= set(phonemes.IDS))
+        self.assertEqual([mark for mark in said if mark in phonemes.MARKS], list(",!?:;."))
+        for segment in phonemes.segments(said):
+            self.assertLess(codes.code(phonemes.name("".join(said[at] for at in segment))), CODES)
+
+    def test_codes_say_what_comes_and_how(self) -> None:
+        places = [("", 0, 1), ("h", 0, 1), ("ˈI", 0, 2), ("ˈI", 1, 2)]
+        pitch = np.array([[5] * 6, [5, 5, 5, 5, 200, 200], [200] * 6, [250] * 6], float)
+        loudness = np.linspace(-9, 9, 24).reshape(4, 6)
+        made = codes.of(places, pitch, loudness)
+        self.assertEqual([codes.PHONEMES[k] for k in made[:, 0]], ["", "h", "ˈI", "ˈI"])
+        self.assertEqual([codes.PHONEMES[k] for k in made[:, 1]], ["h", "ˈI", "", ""])
+        self.assertEqual(made[:, 2].tolist(), [0, 0, 1, codes.LENGTHS + 1])
+        self.assertEqual(made[:, 3].tolist(), [16, 16, 16, 20])  # 200 Hz are 16 periods in 80 ms
+        self.assertEqual((made[:, 4:] % codes.VOICED).tolist(), [[0, 0], [0, 2], [3, 3], [3, 3]])
+        levels = (made[:, 4:] // codes.VOICED).flatten()
+        self.assertTrue((np.diff(levels) >= 0).all() and levels[0] == 0 and levels[-1] > 50)
+        self.assertTrue((made.max(0) < codes.SIZES).all())
+
+    def test_spoiled_codes_are_codes_and_most_are_right(self) -> None:
+        torch.manual_seed(2)
+        right = torch.stack([torch.randint(0, size, (200, 12)) for size in codes.SIZES], -1)
+        heard = codec_train.spoiled(right)
+        self.assertTrue(((heard >= 0) & (heard < torch.tensor(codes.SIZES))).all())
+        wrong = (heard != right).float()
+        self.assertTrue((wrong.mean((0, 1)) > 0).all() and (wrong.mean((0, 1)) < 0.15).all())
+        # The pitch is off by a period or two.
+        self.assertLessEqual((heard - right)[..., 3].abs().max(), 2)
+        self.assertAlmostEqual((wrong.amax((1, 2)) == 0).float().mean().item(), codec_train.UNSPOILED, delta=0.1)
+
+    def test_pitch_at_analyses_is_the_teachers_own(self) -> None:
+        pitch = np.array([5, 5, 200, 210, 220, 230, 240, 5, 5, 5, 5, 5], float)
+        found = teacher.at_analyses(pitch, 32)
+        self.assertTrue((found[:5] == 0).all() and (found[-12:] == 0).all())
+        voiced = found[found > 0]
+        self.assertTrue((voiced >= teacher.LOWEST).all() and (voiced <= 240).all())
 
     def test_a_target_wave_follows_its_pitch(self) -> None:
         """A frame of 12 periods repeats after a twelfth of it; the next frame starts with a pulse again."""
@@ -148,18 +195,17 @@ class Rules(unittest.TestCase):
             torch.testing.assert_close(expected, got, rtol=1e-4, atol=1e-5)
 
     def test_the_codecs_sound_is_the_references(self) -> None:
-        """With the quantizer's codebooks where the reference keeps its embeddings, of which it takes the mean."""
+        """With the codes' vectors where the reference keeps its embeddings, of which it takes the mean."""
         torch.manual_seed(3)
-        codec = Codec(teacher.FEATURES).eval()
-        torch.nn.init.normal_(codec.quantizer.codes)
+        codec = Codec().eval()
         reference = Qwen3OmniMoeCode2Wav._from_config(config.code2wav()).eval()
         left = reference.load_state_dict(codec.decoder.state_dict(), strict=False)
         self.assertEqual((left.missing_keys, left.unexpected_keys), (["code_embedding.weight"], []))
-        codes = torch.randint(0, CODES, (1, 5, CODEBOOKS))
+        said = torch.randint(0, CODES, (1, 5, CODEBOOKS))
         with torch.no_grad():
-            reference.code_embedding.weight.copy_(codec.quantizer.codes.flatten(0, 1) * CODEBOOKS)
-            expected = reference(codes.transpose(1, 2)).squeeze(1)
-            torch.testing.assert_close(codec.decode(codec.quantizer.decode(codes)), expected, rtol=1e-4, atol=1e-5)
+            reference.code_embedding.weight.copy_(codec.codes.weight * CODEBOOKS)
+            expected = reference(said.transpose(1, 2)).squeeze(1)
+            torch.testing.assert_close(codec.decode(said), expected, rtol=1e-4, atol=1e-5)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,6 @@
 An answer is a function of the conversation: no two answers are right for one question, so that greedy decoding can be judged.
 """
 
-from .talk import Conversation, Turn, conversation, conversations
+from .talk import Conversation, Turn, conversation, conversations, practice
 
-__all__ = ["Conversation", "Turn", "conversation", "conversations"]
+__all__ = ["Conversation", "Turn", "conversation", "conversations", "practice"]

@@ -131,3 +131,33 @@ def conversations(count: int, seed: int, held_out: bool = False) -> list[Convers
     """`count` conversations; the same for the same seed."""
     r = random.Random(seed)
     return [conversation(r, held_out) for _ in range(count)]
+
+
+# How often a conversation to train with is one of those that are missed most, and how often a question is asked with a hesitation.
+HARD_SHARE, HESITANT_SHARE = 0.15, 0.08
+HESITATIONS = "Um,|Uh,|Er,|Hmm,|Um, well,|Let me see,".split("|")
+
+
+def practice(r: random.Random) -> Conversation:
+    """A random conversation to train with: as `conversation` gives it, but that sums of tens and what leans on the turn before come more
+    often, and that some people hesitate."""
+    if r.random() < HARD_SHARE:
+        s = Speaker(r)
+        turns = tuple(follow_up(s) if r.random() < 0.5 else [topics.tens(s)])
+    else:
+        turns = conversation(r).turns
+    return Conversation(tuple(hesitant(t, r) for t in turns))
+
+
+def hesitant(t: Turn, r: random.Random) -> Turn:
+    """Sometimes with a hesitation before the question or in it."""
+    if r.random() > HESITANT_SHARE or t.topic == "repeating":
+        return t
+    asked = t.question.split()
+    at = 0 if len(asked) < 4 or r.random() < 0.6 else r.randrange(1, len(asked) - 1)
+    said = r.choice(HESITATIONS)
+    if at:
+        said = "..." + said.split(",")[0].lower() + "..."
+        return replace(t, question=" ".join([*asked[:at], said, *asked[at:]]))
+    proper = asked[0].rstrip(".,?!'") in ("I", *words.DAYS, *words.MONTHS)
+    return replace(t, question=f"{said} {t.question if proper else t.question[0].lower() + t.question[1:]}")

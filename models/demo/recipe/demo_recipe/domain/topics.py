@@ -53,6 +53,22 @@ def arithmetic(s: Speaker) -> Turn:
         a, b = b, a
     if operation == "plus" and a + b > 100:
         b = r.randint(0, 100 - a)
+    return _sum(s, operation, a, b)
+
+
+def tens(s: Speaker) -> Turn:
+    """A sum of two-digit numbers, of which half are tens."""
+    r = s.random
+    operation = r.choice(("plus", "minus"))
+    a, b = (10 * r.randint(1, 10) if r.random() < 0.5 else r.randint(10, 99) for _ in range(2))
+    if operation == "minus":
+        return _sum(s, operation, max(a, b), min(a, b))
+    if a + b > 100:
+        b = (100 - a) // 10 * 10
+    return _sum(s, operation, a, b)
+
+
+def _sum(s: Speaker, operation: str, a: int, b: int) -> Turn:
     result = number(OPERATIONS[operation](a, b))
     asked = f"{number(a)} {operation} {number(b)}"
     question = s.phrase(

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 from websockets.exceptions import WebSocketException
 
+from .. import kokoro
 from ..domain import Turn
 from ..held_out import KINDS, Held, load
 from . import table
@@ -101,6 +102,8 @@ def main() -> None:
     missing = [program for program in ("espeak-ng", "flite") if not shutil.which(program)]
     if missing:
         raise SystemExit(f"eval-model: there is no {' and no '.join(missing)} to speak the questions: scripts/setup.sh speech")
+    if kokoro.missing():
+        raise SystemExit(f"eval-model: {kokoro.missing()}")
     held_out = {kind: few(load(options.held_out / f"{kind}.json"), options.calls) for kind in KINDS}
     recordings = few(people(options.people), options.calls) if options.people else []
     if not recordings:
@@ -142,9 +145,9 @@ def main() -> None:
             )
             progress.say(asked + 1, len(judge), "recordings of people")
         judge.finish()
-    voice = options.held_out / "voice.json"
-    rows = table.answer_rows(judge.judged)
-    rows += table.sound_rows(sounds, frame_samples(options.model), json.loads(voice.read_text()) if voice.exists() else None)
+    described = options.held_out / "voice.json"
+    voice = json.loads(described.read_text()) if described.exists() else None
+    rows = table.answer_rows(judge.judged, voice) + table.sound_rows(sounds, frame_samples(options.model), voice)
     rows.append(table.speed_row(used, seconds))
     finish(rows, judge.judged, options)
 
@@ -161,7 +164,8 @@ def finish(rows: list[table.Row], judged: list[Judged], options: argparse.Namesp
     """Prints and writes what was found."""
     written = table.markdown(rows)
     table.report(rows, options.report)
-    print(f"\n{table.topics(judged)}\n\n{table.aligned(written)}\n")
+    topics, voices = table.apart(judged, "topic", lambda j: j.turn.topic), table.apart(judged, "voice", lambda j: j.voice)
+    print(f"\n{topics}\n\n{voices}\n\n{table.aligned(written)}\n")
     print(f"eval-model: wrote {options.report}; each answer is in {options.answers}", flush=True)
     if options.card:
         path = options.model / "README.md"

@@ -90,24 +90,35 @@ def declined(_: Turn, text: str) -> bool:
     return words.declines(text)
 
 
-def answer_rows(judged: Sequence[Judged]) -> list[Row]:
-    """What was answered, by transcript and by ear."""
+def answer_rows(judged: Sequence[Judged], voice: dict | None = None) -> list[Row]:
+    """What was answered, by transcript and by ear. `voice` is `held-out/voice.json`."""
     rows = []
 
-    def judged_as(measure: str, label: str, chosen: Sequence[Judged], aim: float | None, verdict: Callable[[Turn, str], bool]) -> None:
+    def judged_as(
+        measure: str,
+        label: str,
+        chosen: Sequence[Judged],
+        aim: float | None,
+        verdict: Callable[[Turn, str], bool],
+        text_aim: float | None = None,
+    ) -> None:
         heard, text = share(chosen, lambda j: verdict(j.turn, j.heard)), share(chosen, lambda j: verdict(j.turn, j.transcript))
         more = None if aim is None else True
         rows.append(Row(f"{measure}_heard", f"{label}, as heard", heard, "%", aim, more, f"{len(chosen)} answers"))
-        rows.append(Row(f"{measure}_text", f"{label}, in the transcript", text, "%", note=f"{len(chosen)} answers"))
+        more = None if text_aim is None else True
+        rows.append(Row(f"{measure}_text", f"{label}, in the transcript", text, "%", text_aim, more, f"{len(chosen)} answers"))
 
     def of(kind: str, condition: str) -> list[Judged]:
         return [j for j in judged if j.kind == kind and j.condition == condition and j.last]
 
     for condition in CONDITIONS:
-        aim = 95 if condition == CLEAN else 85
-        judged_as(f"right_{condition}", f"answer right, {LABELS[condition]}", of("single", condition), aim, words.right)
+        aim, text_aim = (85, 95) if condition == CLEAN else (75, None)
+        judged_as(f"right_{condition}", f"answer right, {LABELS[condition]}", of("single", condition), aim, words.right, text_aim)
     for condition in CONDITIONS:
         spoken = [j for j in judged if j.condition == condition and j.kind != PEOPLE]
+        taught = (
+            f"; what the codec is taught on a processor: {voice['word_errors']['locked']} %" if voice and "word_errors" in voice else ""
+        )
         total = sum((words.errors(j.transcript, j.heard) for j in spoken), words.Errors(0, 0))
         rows.append(
             Row(
@@ -115,15 +126,15 @@ def answer_rows(judged: Sequence[Judged]) -> list[Row]:
                 f"word error rate of the sound against its text, {LABELS[condition]}",
                 100 * total.rate,
                 "%",
-                5 if condition == CLEAN else None,
+                12 if condition == CLEAN else None,
                 False,
-                f"{total.words} words",
+                f"{total.words} words" + taught,
             )
         )
-    judged_as("follow_up", "follow-up right", of("follow-up", CLEAN), 85, words.right)
-    judged_as("memory", "remembered within the session", of("memory", CLEAN), 85, words.right)
-    judged_as("unknown", 'outside the domain, met with "I don\'t know"', of("unknown", CLEAN), 80, declined)
-    judged_as(PEOPLE, 'people, who ask nothing of the domain, met with "I don\'t know"', of(PEOPLE, CLEAN), None, declined)
+    judged_as("follow_up", "follow-up right", of("follow-up", CLEAN), 75, words.right)
+    judged_as("memory", "remembered within the session", of("memory", CLEAN), 75, words.right)
+    judged_as("unknown", 'outside the domain, met with "I don\'t know"', of("unknown", CLEAN), 90, declined)
+    judged_as(PEOPLE, 'people, who ask nothing of the domain, met with "I don\'t know"', of(PEOPLE, CLEAN), 80, declined)
     return rows
 
 
@@ -172,17 +183,17 @@ def speed_row(processor_seconds: float, seconds: float) -> Row:
     """The whole path, websocket to websocket, as processor time: what one core would need."""
     value = processor_seconds / seconds if seconds else float("nan")
     note = f"processor time of the gateway for {seconds:.0f} s of answers, one session at a time"
-    return Row("rtf", "RTF of the whole path on one core", value, "", 0.06, False, note)
+    return Row("rtf", "RTF of the whole path on one core", value, "", 0.05, False, note)
 
 
-def topics(judged: Sequence[Judged]) -> str:
-    """Clean single turns, topic by topic: for whoever trains, not for the card."""
-    lines = ["| topic | answers | as heard | in the transcript |", "|---|---|---|---|"]
+def apart(judged: Sequence[Judged], name: str, of: Callable[[Judged], str]) -> str:
+    """Clean single turns, by topic or by voice: for whoever trains, not for the card."""
+    lines = [f"| {name} | answers | as heard | in the transcript |", "|---|---|---|---|"]
     clean = [j for j in judged if j.condition == CLEAN and j.kind == "single"]
-    for topic in sorted({j.turn.topic for j in clean}):
-        chosen = [j for j in clean if j.turn.topic == topic]
+    for group in sorted({of(j) for j in clean}):
+        chosen = [j for j in clean if of(j) == group]
         heard, text = share(chosen, lambda j: j.right_heard), share(chosen, lambda j: j.right_text)
-        lines.append(f"| {topic} | {len(chosen)} | {heard:.0f} % | {text:.0f} % |")
+        lines.append(f"| {group} | {len(chosen)} | {heard:.0f} % | {text:.0f} % |")
     return aligned("\n".join(lines))
 
 
