@@ -16,11 +16,10 @@ use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
 use repartee_loadtest::report::{Report, Row};
 use repartee_media::wav;
 use repartee_realtime::estimate::{SpokenPace, WordEstimator};
+use repartee_tests::word_errors::{Errors, STEP_MS, TimedWords, plain};
 use repartee_tests::{questions, tools};
 use serde::Deserialize;
 
-/// Between two cuts.
-const STEP_MS: u64 = 80;
 /// What the plainest estimator takes a character to last.
 const MS_PER_CHARACTER: u64 = 67;
 
@@ -32,9 +31,9 @@ fn main() -> Result<()> {
         let times = times.remove(&answer.recording).context("the recogniser did not report on a recording")?;
         measured.push(Measured::new(answer, times)?);
     }
-    for Measured { answer, heard, hears_every_word, .. } in &measured {
+    for Measured { spoken, heard, hears_every_word } in &measured {
         let verdict = if *hears_every_word { "   " } else { "not" };
-        println!("{verdict} word for word: {} / {heard}", answer.text);
+        println!("{verdict} word for word: {} / {heard}", spoken.text);
     }
 
     let clear: Vec<&Measured> = measured.iter().filter(|answer| answer.hears_every_word).collect();
@@ -132,11 +131,10 @@ async fn word_times(answers: &[Answer]) -> Result<HashMap<PathBuf, Times>> {
 /// An answer and when its words had been said.
 #[derive(Debug)]
 struct Measured {
-    answer: Answer,
+    spoken: TimedWords,
     heard: String,
     /// The recogniser needs not be told the words.
     hears_every_word: bool,
-    ends_ms: Vec<u64>,
 }
 
 impl Measured {
@@ -150,7 +148,8 @@ impl Measured {
         );
         let hears_every_word = plain(&times.heard) == said;
         let ends_ms = times.words.iter().map(|timed| timed.end_ms).collect();
-        Ok(Self { answer, heard: times.heard, hears_every_word, ends_ms })
+        let spoken = TimedWords { text: answer.text, sound_ms: answer.sound_ms, ends_ms };
+        Ok(Self { spoken, heard: times.heard, hears_every_word })
     }
 
     /// One long answer of all of them, from the one at `first` on: errors add up over it, which short answers do not show.
@@ -158,39 +157,22 @@ impl Measured {
         let in_turn = || answers.iter().cycle().skip(first).take(answers.len());
         let mut ends_ms = Vec::new();
         let mut sound_ms = 0;
-        for Self { answer, ends_ms: more, .. } in in_turn() {
-            ends_ms.extend(more.iter().map(|end_ms| sound_ms + end_ms));
-            sound_ms += answer.sound_ms;
+        for Self { spoken, .. } in in_turn() {
+            ends_ms.extend(spoken.ends_ms.iter().map(|end_ms| sound_ms + end_ms));
+            sound_ms += spoken.sound_ms;
         }
-        let sentences: Vec<&str> = in_turn().map(|Self { answer, .. }| answer.text.trim()).collect();
-        Self {
-            answer: Answer { text: sentences.join(" "), sound_ms, recording: PathBuf::new() },
-            heard: String::new(),
-            hears_every_word: false,
-            ends_ms,
-        }
+        let sentences: Vec<&str> = in_turn().map(|Self { spoken, .. }| spoken.text.trim()).collect();
+        let spoken = TimedWords { text: sentences.join(" "), sound_ms, ends_ms };
+        Self { spoken, heard: String::new(), hears_every_word: false }
     }
-}
-
-/// The words of `text` without case and punctuation; a recogniser may write digits.
-fn plain(text: &str) -> Vec<String> {
-    const DIGITS: [&str; 10] = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
-    let words = text.split(|c: char| c.is_whitespace() || c == '-');
-    words
-        .map(|word| word.chars().filter(|c| c.is_alphanumeric()).collect::<String>().to_lowercase())
-        .filter(|word| !word.is_empty())
-        .map(|word| match word.parse::<usize>() {
-            Ok(digit) if digit < DIGITS.len() => DIGITS[digit].to_owned(),
-            _ => word,
-        })
-        .collect()
 }
 
 /// Ours and the peer's errors over all cuts of `answers`. `made` says of a cut and the sound's length how much sound was made when
 /// the answer was cut, and whether that is all.
 fn compared(title: &str, answers: &[&Measured], note: &str, made: impl Fn(u64, u64) -> (u64, bool)) -> Vec<Row> {
+    let spoken: Vec<&TimedWords> = answers.iter().map(|answer| &answer.spoken).collect();
     let [ours, peer] =
-        [&SpokenPace as &dyn WordEstimator, &EvenPace].map(|estimator| Errors::of(estimator, answers, &made));
+        [&SpokenPace as &dyn WordEstimator, &EvenPace].map(|estimator| Errors::of(estimator, &spoken, &made));
     let row = |measure: &str, of: fn(&Errors) -> f64| Row {
         measure: format!("{title}: {measure}"),
         ours: of(&ours),
@@ -207,40 +189,6 @@ fn compared(title: &str, answers: &[&Measured], note: &str, made: impl Fn(u64, u
         row("mean error", Errors::mean),
         row("bias, above 0 for words kept that were not said", Errors::bias),
     ]
-}
-
-/// Words kept more than were said, at each cut; sorted by size.
-#[derive(Debug)]
-struct Errors(Vec<i64>);
-
-impl Errors {
-    fn of(estimator: &dyn WordEstimator, answers: &[&Measured], made: impl Fn(u64, u64) -> (u64, bool)) -> Self {
-        let mut errors = Vec::new();
-        for Measured { answer, ends_ms, .. } in answers {
-            for cut_ms in (0..=answer.sound_ms).step_by(STEP_MS as usize) {
-                let (made_ms, whole) = made(cut_ms, answer.sound_ms);
-                let kept = estimator.heard(&answer.text, cut_ms, made_ms, whole).split_whitespace().count();
-                let said = ends_ms.iter().filter(|end_ms| **end_ms <= cut_ms).count();
-                errors.push(kept as i64 - said as i64);
-            }
-        }
-        errors.sort_by_key(|error| error.abs());
-        Self(errors)
-    }
-
-    /// The smallest error that `percent` of all do not exceed.
-    fn percentile(&self, percent: usize) -> f64 {
-        let rank = (self.0.len() * percent).div_ceil(100);
-        self.0[rank - 1].abs() as f64
-    }
-
-    fn mean(&self) -> f64 {
-        self.0.iter().map(|error| error.abs()).sum::<i64>() as f64 / self.0.len() as f64
-    }
-
-    fn bias(&self) -> f64 {
-        self.0.iter().sum::<i64>() as f64 / self.0.len() as f64
-    }
 }
 
 /// All characters last equally long.
@@ -272,38 +220,5 @@ fn print(rows: &[Row]) {
             println!("\n{note}\n  {:<80} {:>6} {:>6}", "", "ours", "peer");
         }
         println!("  {:<80} {:>6.2} {:>6.2} {}", row.measure, row.ours, row.peer.unwrap_or_default(), row.unit);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn errors_are_words_kept_more_or_less_than_were_said() {
-        #[derive(Debug)]
-        struct Keeps(&'static str);
-        impl WordEstimator for Keeps {
-            fn heard<'a>(&self, text: &'a str, _: u64, _: u64, _: bool) -> &'a str {
-                &text[..self.0.len()]
-            }
-        }
-        let answer = Answer { text: "one two".to_owned(), sound_ms: 320, recording: PathBuf::new() };
-        let measured =
-            Measured { answer, heard: String::new(), hears_every_word: true, ends_ms: vec![STEP_MS, 3 * STEP_MS] };
-        // Said at the five cuts: 0, 1, 1, 2 and 2 words.
-        let errors = |kept| Errors::of(&Keeps(kept), &[&measured], |_, sound_ms| (sound_ms, true));
-        let one = errors("one");
-        assert_eq!((one.percentile(50), one.percentile(100), one.mean(), one.bias()), (1.0, 1.0, 0.6, -0.2));
-        let none = errors("");
-        assert_eq!((none.percentile(50), none.percentile(100), none.mean(), none.bias()), (1.0, 2.0, 1.2, -1.2));
-        assert_eq!(errors("one two").bias(), 0.8);
-    }
-
-    #[test]
-    fn digits_and_words_are_the_same_and_other_words_are_not() {
-        assert_eq!(plain("3 plus 4 is 7."), plain("Three plus four is seven."));
-        assert_eq!(plain("One-two, three!"), ["one", "two", "three"]);
-        assert_ne!(plain("You're welcome."), plain("You are welcome."));
     }
 }

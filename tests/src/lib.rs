@@ -4,6 +4,7 @@
 //! - [`questions`]: what is asked, in voices that the demo model never heard
 //! - [`recording_engine`]: an engine that keeps what the model said
 //! - [`asr`]: what an independent recogniser makes of a recording; [`spectral_similarity`]: how much of a sound is in it
+//! - [`word_errors`]: errors of a word estimator
 //! - [`tools`]: the programs that drive the server from outside, and where they are
 //! - [`conformance`]: the conversation that every stock client must be able to have
 //! - [`workspace`]: the crates and the edges between them; [`sources`]: what their sources name
@@ -17,4 +18,5 @@ pub mod server;
 pub mod sources;
 pub mod spectral_similarity;
 pub mod tools;
+pub mod word_errors;
 pub mod workspace;
