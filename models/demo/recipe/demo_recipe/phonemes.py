@@ -13,11 +13,12 @@ IDS |= {"ᵊ": 42, "a": 43, "b": 44, "d": 46, "e": 47, "f": 48, "h": 50, "i": 51
 IDS |= {"p": 58, "s": 61, "t": 62, "u": 63, "v": 64, "w": 65, "z": 68, "ɑ": 69, "ɒ": 71, "æ": 72, "ɔ": 76, "ð": 81, "ʤ": 82, "ə": 83}
 IDS |= {"ɛ": 86, "ɜ": 87, "ɡ": 92, "ɪ": 102, "ŋ": 112, "θ": 119, "ɹ": 123, "ɾ": 125, "ʃ": 131, "ʧ": 133, "ʊ": 135, "ʌ": 138, "ʒ": 147}
 IDS |= {"ʔ": 148, "ˈ": 156, "ˌ": 157, "ː": 158, "ᵻ": 177}
-# From espeak-ng's notation, in this order.
+# From espeak-ng's notation, in this order; the second list in an American's mouth only.
 REPLACED = (
     *(("ʲ", ""), ("r", "ɹ"), ("x", "k"), ("ɬ", "l"), ("aɪ", "I"), ("aʊ", "W"), ("eɪ", "A"), ("ɔɪ", "Y"), ("oʊ", "O"), ("əʊ", "Q")),
-    *(("tʃ", "ʧ"), ("dʒ", "ʤ"), ("ɚ", "əɹ"), ("ɐ", "ə"), ("oːɹ", "ɔɹ"), ("ɔːɹ", "ɔɹ"), ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ")),
+    *(("tʃ", "ʧ"), ("dʒ", "ʤ"), ("ɚ", "əɹ"), ("ɐ", "ə")),
 )
+REPLACED_AMERICAN = (("oːɹ", "ɔɹ"), ("ɜːɹ", "ɜɹ"), ("ɜː", "ɜɹ"), ("ː", ""))
 AMERICAN, BRITISH = "en-us", "en-gb"
 
 
@@ -37,10 +38,8 @@ def of(text: str, accent: str = AMERICAN) -> str:
             said += part
         else:
             said += (" " if said else "") + next(spoken).strip()
-    for theirs, ours in REPLACED:
+    for theirs, ours in REPLACED + (REPLACED_AMERICAN if accent == AMERICAN else ()):
         said = said.replace(theirs, ours)
-    if accent == AMERICAN:
-        said = said.replace("ː", "")
     return "".join(symbol for symbol in said if symbol in IDS)
 
 

@@ -139,6 +139,10 @@ class Rules(unittest.TestCase):
         for segment in phonemes.segments(said):
             self.assertLess(codes.code(phonemes.name("".join(said[at] for at in segment))), CODES)
 
+    def test_accents_differ_as_the_teacher_learnt_them(self) -> None:
+        self.assertEqual(phonemes.of("Four birds."), "fˈɔɹ bˈɜɹdz.")
+        self.assertEqual(phonemes.of("Four birds.", phonemes.BRITISH), "fˈɔː bˈɜːdz.")
+
     def test_codes_say_what_comes_and_how(self) -> None:
         places = [("", 0, 1), ("h", 0, 1), ("ˈI", 0, 2), ("ˈI", 1, 2)]
         pitch = np.array([[5] * 6, [5, 5, 5, 5, 200, 200], [200] * 6, [250] * 6], float)
