@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-long conformance lint bench loadtest graph setup-test bench-engine bench-heard eval-model
+.PHONY: help run release test test-long conformance lint bench loadtest graph setup-test bench-engine bench-heard eval-model
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,6 +15,11 @@ help:  ## Show this list
 run:  ## Serve the demo model on http://127.0.0.1:8080
 	@$(SETUP) build
 	$(CARGO) run --release -p repartee -- $(ARGS)
+
+release:  ## Build the binary that ships, stripped and with link-time optimisation: target/dist/repartee; says its size
+	@$(SETUP) build
+	$(CARGO) build --profile dist -p repartee
+	@du -h --apparent-size $${CARGO_TARGET_DIR:-target}/dist/repartee
 
 test:  ## Every test that a change must pass (at most 45 minutes on two cores, from nothing)
 	@$(SETUP) build tests
@@ -28,8 +33,9 @@ conformance:  ## Stock clients alone, one line each; `make test` runs them too
 	@$(SETUP) build tests
 	$(CARGO) test --release -p repartee-tests --test conformance -- --test-threads=1
 
-lint:  ## Format, clippy and documentation, warnings denied
+lint:  ## Format, clippy, documentation, and what deny.toml says of dependencies; warnings denied
 	@$(SETUP) build lint
+	scripts/check-deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps

@@ -3,7 +3,7 @@
 #
 # Usage: setup.sh PART...
 #   build      a C compiler and cmake, for libopus
-#   lint       rustfmt and clippy
+#   lint       rustfmt and clippy, Python
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
@@ -42,11 +42,15 @@ need_packages() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive $install >&2 || die "that failed. As root, type: $install"
 }
 
+have_python() {
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
 # python_tools NAME REQUIREMENTS: a virtual environment target/tools/NAME with exactly these packages.
 python_tools() {
   local home=$TOOLS/$1 requirements=$2
   cmp -s "$requirements" "$home/installed.txt" && return
-  python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+  { have_python && python3 -c 'import venv, ensurepip' 2>/dev/null; } ||
     need_packages "the Python tools" python3 python3-venv
   say "installing $requirements into $home"
   rm -rf "$home"
@@ -90,6 +94,7 @@ build() {
 }
 
 lint() {
+  have_python || need_packages "scripts/check-deps" python3
   cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
   command -v rustup >/dev/null || die "missing: rustfmt and clippy of your Rust toolchain"
   say "installing rustfmt and clippy"
