@@ -6,7 +6,7 @@
 //!
 //! - [`command`]: commands of the caller
 //! - [`event`]: events of a session
-//! - [`error`]: errors
+//! - [`error`] says why a command or a session failed
 //! - [`handle`]: both ends of the queues
 //!
 //! [`link`] makes both ends. The engine holds the other one ([`Peer`]); so does a scripted engine in tests.

@@ -80,7 +80,8 @@ fn merges(checkpoint: &Checkpoint) -> Result<Vec<(String, String)>, CheckpointEr
         message: error.to_string(),
     })?;
     let lines = text.lines().enumerate();
-    let pairs = lines.filter(|(number, line)| !line.is_empty() && !(*number == 0 && line.starts_with("#version")));
+    let is_version = |number: usize, line: &str| number == 0 && line.starts_with("#version");
+    let pairs = lines.filter(|(number, line)| !line.is_empty() && !is_version(*number, line));
     let pair = |(number, line): (usize, &str)| match line.split_once(' ') {
         Some((left, right)) if !right.contains(' ') => Ok((left.to_owned(), right.to_owned())),
         _ => {
