@@ -94,6 +94,8 @@ fn lan_prints_key_and_qr_code() {
         said.push('\n');
     }
     assert!(said.contains("https://") && said.contains("rp_"), "{said}");
+    // The code's quiet zone is light modules alone.
+    assert!(said.contains(&"█".repeat(29)), "{said}");
     Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
     assert!(server.wait().unwrap().success());
 }
