@@ -12,7 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use repartee::auth::KeySet;
 use repartee::cli::ask::ask;
 use repartee::cli::lan;
-use repartee::config::{Config, load};
+use repartee::config::{Config, Loaded, OldName, load};
 use repartee::server::{BindError, Reloader, Server};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -81,22 +81,31 @@ fn assignment(text: &str) -> Result<(String, String), String> {
 }
 
 impl Settings {
-    /// The effective settings; `listen` is from the command line.
-    fn load(&self, listen: Option<&str>) -> anyhow::Result<Config> {
+    /// The effective settings, and the old names that were used; `listen` is from the command line.
+    fn load(&self, listen: Option<&str>) -> anyhow::Result<Loaded> {
         let mut set = self.set.clone();
         set.extend(listen.map(|listen| ("listen".to_owned(), listen.to_owned())));
-        let config = load(self.config.as_deref(), |name| std::env::var(name).ok(), &set);
-        let mut config = config.map_err(|error| UserError(error.into()))?;
+        let loaded = load(self.config.as_deref(), |name| std::env::var(name).ok(), &set);
+        let mut loaded = loaded.map_err(|error| UserError(error.into()))?;
         // Paths need not be text, settings are.
-        config.model = self.model.clone().or(config.model);
-        Ok(config)
+        loaded.config.model = self.model.clone().or(loaded.config.model);
+        Ok(loaded)
     }
 }
 
+/// The settings of a server.
+struct Effective {
+    config: Config,
+    /// The old names that were used for some of them.
+    old_names: Vec<OldName>,
+    /// The key that `--lan` has generated.
+    key: Option<String>,
+}
+
 impl Serve {
-    /// The effective settings, and the key that `--lan` has generated.
-    fn load(&self) -> anyhow::Result<(Config, Option<String>)> {
-        let mut config = self.settings.load(self.listen.as_deref())?;
+    /// The effective settings.
+    fn load(&self) -> anyhow::Result<Effective> {
+        let Loaded { mut config, old_names } = self.settings.load(self.listen.as_deref())?;
         let mut generated = None;
         if self.lan {
             if config.listen.ip().is_loopback() {
@@ -110,7 +119,7 @@ impl Serve {
             }
         }
         config.check().map_err(|error| UserError(error.into()))?;
-        Ok((config, generated))
+        Ok(Effective { config, old_names, key: generated })
     }
 }
 
@@ -125,7 +134,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
     let done = match cli.command.unwrap_or(Action::Serve(cli.serve)) {
         Action::Serve(serve) => run(serve_calls(&serve)),
-        Action::Check(serve) => serve.load().map(|(config, _)| print!("{config}")),
+        Action::Check(serve) => serve.load().map(|effective| print_settings(&effective)),
         Action::Ask(ask) => run(ask_once(&ask)),
     };
     match done {
@@ -137,13 +146,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints the effective settings, and the old names among those that were set.
+fn print_settings(Effective { config, old_names, .. }: &Effective) {
+    print!("{config}");
+    for old_name in old_names {
+        println!("# {old_name}");
+    }
+}
+
+/// Logs a warning for each old name of a setting.
+fn warn_of(old_names: &[OldName]) {
+    for old_name in old_names {
+        tracing::warn!("{old_name}");
+    }
+}
+
 fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     runtime.block_on(action)
 }
 
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
-    let (mut config, key) = serve.load()?;
+    let Effective { mut config, old_names, key } = serve.load()?;
+    warn_of(&old_names);
     let model = start_model(&config)?;
     config.card = model.card;
     let https = config.is_https();
@@ -174,7 +199,8 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
 async fn reload(mut hangup: Signal, serve: Serve, reloader: Reloader) {
     while hangup.recv().await.is_some() {
         // With `--lan` keys and certificate are this start's own.
-        let done = if serve.lan { Ok(()) } else { serve.load().and_then(|(config, _)| Ok(reloader.reload(&config)?)) };
+        let done =
+            if serve.lan { Ok(()) } else { serve.load().and_then(|effective| Ok(reloader.reload(&effective.config)?)) };
         match done {
             Ok(()) => tracing::info!("keys and certificate were read again"),
             Err(error) => tracing::error!("nothing was changed: {error:#}"),
@@ -205,7 +231,9 @@ fn start_model(config: &Config) -> anyhow::Result<model::Model> {
 }
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
-    let model = start_model(&arguments.settings.load(None)?)?;
+    let Loaded { config, old_names } = arguments.settings.load(None)?;
+    warn_of(&old_names);
+    let model = start_model(&config)?;
     let mut out = std::io::stdout();
     let answered = ask(&*model.engine, &arguments.question, &arguments.answer, &mut out)
         .await

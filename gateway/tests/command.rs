@@ -53,6 +53,20 @@ fn check_prints_the_effective_settings() {
 }
 
 #[test]
+fn old_names_of_settings_are_reported() {
+    let set = ["--set", "engine.beside=3"];
+    let named = "command line: engine.beside is now engine.out_of_band; the old name still works";
+    let output = repartee(&[&["check"], &set[..]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said}");
+    assert!(said.contains("out_of_band = 3\n") && said.contains(named), "{said}");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    refused(&[&["--listen", &address], &set[..]].concat(), &[&address, "WARN", named]);
+    refused(&[&["ask", "/no/such/question.wav", "answer.wav"], &set[..]].concat(), &["WARN", named]);
+}
+
+#[test]
 fn check_refuses_bad_settings() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("repartee.toml");
@@ -80,6 +94,8 @@ fn lan_prints_key_and_qr_code() {
         said.push('\n');
     }
     assert!(said.contains("https://") && said.contains("rp_"), "{said}");
+    // The code's quiet zone is light modules alone.
+    assert!(said.contains(&"█".repeat(29)), "{said}");
     Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
     assert!(server.wait().unwrap().success());
 }

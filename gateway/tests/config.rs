@@ -1,4 +1,4 @@
-//! Settings: the example holds all of them, later sources win, and what is wrong is said by its path.
+//! Settings: the example holds all of them, later sources win, errors name the path, and old names still work.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use repartee::config::{Config, ConfigError, EXAMPLE, load};
+use repartee_engine::EngineConfig;
 use repartee_engine::StageConfig;
 use serde_json::Value;
 
@@ -50,7 +51,7 @@ fn uncommented() -> String {
 
 #[test]
 fn the_example_changes_nothing() {
-    let mut config = load(Some(&file(EXAMPLE).path), nothing, &[]).unwrap();
+    let mut config = load(Some(&file(EXAMPLE).path), nothing, &[]).unwrap().config;
     // An empty table of a stage leaves every choice to the model, as none does.
     assert_eq!(config.engine.stages.remove("code2wav"), Some(StageConfig::default()));
     assert_eq!(config, Config::default());
@@ -86,7 +87,7 @@ fn environment_overrides_file_and_arguments_override_both() {
         _ => None,
     };
     let set = [("stalled_after_s".to_owned(), "3".to_owned()), ("webrtc.turn.ttl_s".to_owned(), "60".to_owned())];
-    let config = load(Some(&file.path), environment, &set).unwrap();
+    let config = load(Some(&file.path), environment, &set).unwrap().config;
     assert_eq!(config.drain, Duration::from_secs(1));
     assert_eq!(config.ping_every, Duration::from_millis(2_500));
     assert_eq!(config.stalled_after, Duration::from_secs(3));
@@ -119,7 +120,7 @@ fn bad_settings_name_path_and_source() {
     let said = load(None, environment, &[]).unwrap_err().to_string();
     assert!(said.contains("REPARTEE_LISTEN: listen"), "{said}");
     let of_a_stage = [("engine.stages.talker.batch_rows".to_owned(), "7".to_owned())];
-    assert_eq!(load(None, nothing, &of_a_stage).unwrap().engine.stage("talker").batch_rows, Some(7));
+    assert_eq!(load(None, nothing, &of_a_stage).unwrap().config.engine.stage("talker").batch_rows, Some(7));
     load(None, nothing, &[("engine.stages.talker.rows".into(), "7".into())]).unwrap_err();
     let said = load(None, nothing, &[("limits.cals".into(), "1".into())]).unwrap_err().to_string();
     assert!(said.contains("limits.cals") && said.contains("repartee.example.toml"), "{said}");
@@ -137,7 +138,7 @@ fn keys_are_loaded_and_never_printed() {
         "REPARTEE_WEBRTC_TURN_URLS" => Some("turn:turn.example".into()),
         _ => None,
     };
-    let config = load(Some(&settings.path), environment, &[]).unwrap();
+    let config = load(Some(&settings.path), environment, &[]).unwrap().config;
     assert_eq!(config.api_keys.len(), 3);
     assert!(config.api_keys.find("key-of-the-phone-1").is_some());
     let printed = format!("{config}\n{config:?}");
@@ -153,13 +154,13 @@ fn keys_are_loaded_and_never_printed() {
 fn printed_settings_load_again() {
     let text =
         "[limits]\ncalls_per_key = 9\n[browser]\norigins = [\"https://a.example\"]\n[webrtc]\nreceiver_buffer_s = 0.08";
-    let config = load(Some(&file(text).path), nothing, &[]).unwrap();
-    assert_eq!(load(Some(&file(&config.to_string()).path), nothing, &[]).unwrap(), config);
+    let config = load(Some(&file(text).path), nothing, &[]).unwrap().config;
+    assert_eq!(load(Some(&file(&config.to_string()).path), nothing, &[]).unwrap().config, config);
 }
 
 #[test]
 fn contradictory_settings_are_refused() {
-    let refused = |text: &str| load(Some(&file(text).path), nothing, &[]).unwrap().check().unwrap_err();
+    let refused = |text: &str| load(Some(&file(text).path), nothing, &[]).unwrap().config.check().unwrap_err();
     for (text, path) in [
         ("ping_every_s = 0", "ping_every_s"),
         ("[limits]\nconnections = 0", "limits.connections"),
@@ -177,4 +178,105 @@ fn contradictory_settings_are_refused() {
         assert!(error.to_string().starts_with(path), "{path}: {error}");
     }
     assert!(matches!(refused("listen = \"0.0.0.0:8080\""), ConfigError::Public(_)));
+}
+
+/// Settings by their old names.
+const RENAMED: &str = "[engine]\nbeside = 3\n[engine.waits]\nstage_s = 7\ndecision_s = 9\n";
+
+fn renamed_engine() -> EngineConfig {
+    let mut engine = EngineConfig { out_of_band: 3, ..EngineConfig::default() };
+    (engine.timeouts.stage_s, engine.timeouts.speculation_s) = (7, 9);
+    engine
+}
+
+#[test]
+fn old_names_in_a_file_work_and_are_reported() {
+    let file = file(RENAMED);
+    let loaded = load(Some(&file.path), nothing, &[]).unwrap();
+    assert_eq!(loaded.config.engine, renamed_engine());
+    let said: Vec<_> = loaded.old_names.iter().map(ToString::to_string).collect();
+    let path = file.path.display();
+    assert_eq!(
+        said,
+        [
+            format!("{path}: engine.beside is now engine.out_of_band; the old name still works"),
+            format!("{path}: engine.waits is now engine.timeouts; the old name still works"),
+            format!(
+                "{path}: engine.timeouts.decision_s is now engine.timeouts.speculation_s; the old name still works"
+            ),
+        ]
+    );
+    // Printed with the present names, so that nothing is old any more.
+    let again = load(Some(&self::file(&loaded.config.to_string()).path), nothing, &[]).unwrap();
+    assert_eq!((again.config, again.old_names), (loaded.config, Vec::new()));
+}
+
+#[test]
+fn old_names_in_environment_and_arguments_work() {
+    let environment = |name: &str| match name {
+        "REPARTEE_ENGINE_BESIDE" => Some("3".into()),
+        "REPARTEE_ENGINE_WAITS_DECISION_S" => Some("9".into()),
+        _ => None,
+    };
+    let set = [("engine.waits.stage_s".to_owned(), "7".to_owned())];
+    let loaded = load(None, environment, &set).unwrap();
+    assert_eq!(loaded.config.engine, renamed_engine());
+    let mut said: Vec<_> = loaded.old_names.iter().map(ToString::to_string).collect();
+    said.sort();
+    assert_eq!(
+        said,
+        [
+            "command line: engine.waits.stage_s is now engine.timeouts.stage_s; the old name still works",
+            "environment: REPARTEE_ENGINE_BESIDE is now REPARTEE_ENGINE_OUT_OF_BAND; the old name still works",
+            "environment: REPARTEE_ENGINE_WAITS_DECISION_S is now REPARTEE_ENGINE_TIMEOUTS_SPECULATION_S; the old name \
+             still works",
+        ]
+    );
+}
+
+#[test]
+fn old_and_new_names_override_each_other() {
+    let (old, new) = (file("[engine]\nbeside = 1\n"), file("[engine]\nout_of_band = 1\n"));
+    for (file, variable) in [(&old, "REPARTEE_ENGINE_OUT_OF_BAND"), (&new, "REPARTEE_ENGINE_BESIDE")] {
+        let environment = |name: &str| (name == variable).then(|| "2".to_owned());
+        assert_eq!(load(Some(&file.path), environment, &[]).unwrap().config.engine.out_of_band, 2, "{variable}");
+        for path in ["engine.beside", "engine.out_of_band"] {
+            let set = [(path.to_owned(), "3".to_owned())];
+            assert_eq!(load(Some(&file.path), environment, &set).unwrap().config.engine.out_of_band, 3, "{path}");
+        }
+    }
+}
+
+#[test]
+fn both_names_in_one_source_are_refused() {
+    for (text, old, new) in [
+        ("[engine]\nbeside = 1\nout_of_band = 1\n", "engine.beside", "engine.out_of_band"),
+        ("[engine.waits]\nstage_s = 1\n[engine.timeouts]\nunread_s = 1\n", "engine.waits", "engine.timeouts"),
+        (
+            "[engine.waits]\ndecision_s = 1\nspeculation_s = 1\n",
+            "engine.timeouts.decision_s",
+            "engine.timeouts.speculation_s",
+        ),
+    ] {
+        let file = file(text);
+        let said = load(Some(&file.path), nothing, &[]).unwrap_err().to_string();
+        let path = file.path.display();
+        assert_eq!(said, format!("{path}: {old} is the old name of {new}, and both are set: remove {old}"));
+    }
+    let both =
+        |name: &str| matches!(name, "REPARTEE_ENGINE_BESIDE" | "REPARTEE_ENGINE_OUT_OF_BAND").then(|| "1".to_owned());
+    let said = load(None, both, &[]).unwrap_err().to_string();
+    assert_eq!(
+        said,
+        "environment: REPARTEE_ENGINE_BESIDE is the old name of REPARTEE_ENGINE_OUT_OF_BAND, and both are set: remove \
+         REPARTEE_ENGINE_BESIDE"
+    );
+    for order in [["engine.beside", "engine.out_of_band"], ["engine.out_of_band", "engine.beside"]] {
+        let set = order.map(|path| (path.to_owned(), "1".to_owned()));
+        let said = load(None, nothing, &set).unwrap_err().to_string();
+        assert!(said.contains("engine.beside is the old name of engine.out_of_band"), "{said}");
+    }
+    // One name twice is a change of mind.
+    let set = [1, 2].map(|value| ("engine.beside".to_owned(), value.to_string()));
+    assert_eq!(load(None, nothing, &set).unwrap().config.engine.out_of_band, 2);
 }

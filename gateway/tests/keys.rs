@@ -137,7 +137,20 @@ async fn an_ephemeral_key_opens_configured_calls_alone() {
     let told = server.engine.commands();
     assert_eq!(told[0], Command::SetInstructions("Answer like a pirate.".into()));
 
-    for (method, path) in [("GET", "/v1/models"), ("GET", "/metrics"), ("POST", "/v1/realtime/client_secrets")] {
+    let authorization = bearer(ephemeral);
+    let headers = [("authorization", &*authorization)];
+    assert_eq!(send(server.address, "GET", "/v1/realtime/ice_servers", &headers, b"").await.status, 200);
+    let hang_up = send(server.address, "POST", "/v1/realtime/calls/rtc_nobody/hangup", &headers, b"").await;
+    assert_eq!((hang_up.status, &*hang_up.code()), (404, "call_not_found"));
+    let offer = send(server.address, "POST", "/v1/realtime/calls", &headers, b"").await;
+    assert_eq!(offer.status, 415, "{offer:?}");
+
+    for (method, path) in [
+        ("GET", "/v1/models"),
+        ("GET", "/metrics"),
+        ("POST", "/v1/realtime/client_secrets"),
+        ("POST", "/v1/chat/completions"),
+    ] {
         let reply = send(server.address, method, path, &[("authorization", &bearer(ephemeral))], b"").await;
         assert_eq!((reply.status, &*reply.code()), (403, "insufficient_permissions"), "{path}");
     }

@@ -3,11 +3,12 @@
 
 mod common;
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use repartee_testkit::scripted::Script;
 use serde_json::Value;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Error;
 
@@ -84,14 +85,33 @@ async fn unfinished_requests_time_out() {
     assert_eq!(server.get("/healthz").await.0, 200);
 }
 
+/// One request over a connection that stays open; the connection's status line.
+async fn keep_alive(socket: &mut BufReader<TcpStream>) -> String {
+    socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    let mut lines = Vec::new();
+    while lines.last().is_none_or(|line| line != "ok\n") {
+        let mut line = String::new();
+        assert!(socket.read_line(&mut line).await.unwrap() > 0, "{lines:?}");
+        lines.push(line);
+    }
+    lines.swap_remove(0)
+}
+
 #[tokio::test]
 async fn excess_connections_wait() {
-    let server = Running::start_with(Script::default(), |config| {
-        config.limits.connections = 1;
-        config.limits.request = Duration::from_millis(300);
-    })
-    .await;
-    // Holds the only place until it is given up for saying nothing.
-    let _silent = TcpStream::connect(server.address).await.unwrap();
-    assert_eq!(server.get("/healthz").await.0, 200);
+    let server = Running::start_with(Script::default(), |config| config.limits.connections = 1).await;
+    let mut first = BufReader::new(TcpStream::connect(server.address).await.unwrap());
+    assert_eq!(keep_alive(&mut first).await, "HTTP/1.1 200 OK\r\n");
+    let mut second = BufReader::new(TcpStream::connect(server.address).await.unwrap());
+    second.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    // While the first is served again and again, the second is not served at all.
+    for _ in 0..50 {
+        keep_alive(&mut first).await;
+    }
+    let early = second.get_ref().try_read(&mut [0; 1]);
+    assert_eq!(early.unwrap_err().kind(), ErrorKind::WouldBlock);
+    drop(first);
+    let mut status = String::new();
+    tokio::time::timeout(PATIENCE, second.read_line(&mut status)).await.expect("there is room now").unwrap();
+    assert_eq!(status, "HTTP/1.1 200 OK\r\n");
 }

@@ -11,6 +11,7 @@ use serde_json::Value as Json;
 use thiserror::Error;
 use toml::{Table, Value};
 
+use super::renamed::{OldName, insert, move_old, old_paths, present_path};
 use super::{Config, ConfigError};
 use crate::auth::{KeyError, KeySet};
 
@@ -46,6 +47,16 @@ pub enum LoadError {
         /// What is wrong.
         message: String,
     },
+    /// Both the old and the present name of a setting are used.
+    #[error("{from}: {old} is the old name of {new}, and both are set: remove {old}")]
+    BothNames {
+        /// File, environment or command line.
+        from: String,
+        /// The old name.
+        old: String,
+        /// The present name.
+        new: String,
+    },
     /// A key that cannot be used.
     #[error("{from}: {error}")]
     Key {
@@ -59,26 +70,38 @@ pub enum LoadError {
     Refused(#[from] ConfigError),
 }
 
+/// Settings, and the old names that were used for some of them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    /// The settings.
+    pub config: Config,
+    /// The uses of old names.
+    pub old_names: Vec<OldName>,
+}
+
 /// Reads `file`, then the `environment` variable of each setting, then `set`: pairs of a setting's path and its value as text.
 /// Does not [check](Config::check) what the settings mean together.
 pub fn load(
     file: Option<&Path>,
     environment: impl Fn(&str) -> Option<String>,
     set: &[(String, String)],
-) -> Result<Config, LoadError> {
+) -> Result<Loaded, LoadError> {
     let mut table = Table::new();
+    let mut old_names = Vec::new();
     if let Some(path) = file {
         let text = read(path)?;
         table = text.parse().map_err(|error| LoadError::NotToml { path: path.to_owned(), error: Box::new(error) })?;
+        let from = path.display().to_string();
+        let moved = move_old(&mut table).map_err(|(old, new)| both_names(&from, old, new))?;
+        old_names.extend(moved.into_iter().map(|(old, new)| old_name(&from, old, new)));
         // Checked by itself first, so that its errors are not blamed on the environment.
-        deserialize(table.clone(), |_| path.display().to_string())?;
+        deserialize(table.clone(), |_| from.clone())?;
     }
     let settings = settings();
     // The source of each setting that overrides the file.
     let mut origins = HashMap::new();
     for (path, kind) in &settings {
-        let variable = variable(path);
-        if let Some(text) = environment(&variable) {
+        if let Some((variable, text)) = from_environment(path, &environment, &mut old_names)? {
             let value = parse(&text, kind).map_err(|message| LoadError::Setting {
                 from: variable.clone(),
                 path: path.clone(),
@@ -88,15 +111,25 @@ pub fn load(
             origins.insert(path.clone(), variable);
         }
     }
-    for (path, text) in set {
-        let from = "command line".to_owned();
-        let refuse = |message| LoadError::Setting { from: from.clone(), path: path.clone(), message };
-        let kind = settings.iter().find(|(known, _)| known == path).map(|(_, kind)| kind.clone());
-        let Some(kind) = kind.or_else(|| stage_setting(path)) else {
+    let from = "command line";
+    // The name under which the command line sets each setting.
+    let mut names: HashMap<String, &str> = HashMap::new();
+    for (name, text) in set {
+        let path = present_path(name);
+        let refuse = |message| LoadError::Setting { from: from.to_owned(), path: name.clone(), message };
+        let kind = settings.iter().find(|(known, _)| *known == path).map(|(_, kind)| kind.clone());
+        let Some(kind) = kind.or_else(|| stage_setting(&path)) else {
             return Err(refuse("there is no such setting: repartee.example.toml lists all".into()));
         };
-        insert(&mut table, path, parse(text, &kind).map_err(refuse)?);
-        origins.insert(path.clone(), from);
+        if let Some(other) = names.insert(path.clone(), name).filter(|other| other != name) {
+            let old = if other == path { name } else { other };
+            return Err(both_names(from, old, &path));
+        }
+        if *name != path {
+            old_names.push(old_name(from, name, &path));
+        }
+        insert(&mut table, &path, parse(text, &kind).map_err(refuse)?);
+        origins.insert(path, from.to_owned());
     }
     let mut config = deserialize(table, |path| origins.get(path).cloned().unwrap_or_else(|| "settings".into()))?;
     if let Some(path) = &config.keys.file {
@@ -108,7 +141,36 @@ pub fn load(
         let keys = KeySet::parse(&lines).map_err(|error| LoadError::Key { from: API_KEYS.into(), error })?;
         config.api_keys.extend(keys);
     }
-    Ok(config)
+    Ok(Loaded { config, old_names })
+}
+
+/// The variable that sets `path`, and its value. Notes the use of an old name.
+fn from_environment(
+    path: &str,
+    environment: impl Fn(&str) -> Option<String>,
+    old_names: &mut Vec<OldName>,
+) -> Result<Option<(String, String)>, LoadError> {
+    const FROM: &str = "environment";
+    let present = variable(path);
+    let mut found = environment(&present).map(|text| (present.clone(), text));
+    for old in old_paths(path) {
+        let old = variable(&old);
+        let Some(text) = environment(&old) else { continue };
+        if found.is_some() {
+            return Err(both_names(FROM, &old, &present));
+        }
+        old_names.push(old_name(FROM, &old, &present));
+        found = Some((old, text));
+    }
+    Ok(found)
+}
+
+fn old_name(from: &str, old: &str, new: &str) -> OldName {
+    OldName { from: from.to_owned(), old: old.to_owned(), new: new.to_owned() }
+}
+
+fn both_names(from: &str, old: &str, new: &str) -> LoadError {
+    LoadError::BothNames { from: from.to_owned(), old: old.to_owned(), new: new.to_owned() }
 }
 
 fn read(path: &Path) -> Result<String, LoadError> {
@@ -165,19 +227,5 @@ fn parse(text: &str, kind: &Json) -> Result<Value, String> {
             Ok(Value::Array(entries.map(|entry| Value::String(entry.to_owned())).collect()))
         }
         _ => Ok(Value::String(text.to_owned())),
-    }
-}
-
-/// Inserts `value` at `path`.
-fn insert(table: &mut Table, path: &str, value: Value) {
-    match path.split_once('.') {
-        None => {
-            table.insert(path.to_owned(), value);
-        }
-        Some((name, rest)) => {
-            if let Value::Table(inner) = table.entry(name.to_owned()).or_insert_with(|| Value::Table(Table::new())) {
-                insert(inner, rest, value);
-            }
-        }
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! - `load`: from a file, the environment and the command line
 //! - `print`: the effective settings as TOML
+//! - `renamed`: old names of settings
 //! - `secret`: settings that are never printed
 //!
 //! `repartee.example.toml` describes every setting for the person who sets it.
 
 mod load;
 mod print;
+mod renamed;
 mod secret;
 
 use std::fmt;
@@ -21,7 +23,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::auth::KeySet;
-pub use load::{LoadError, load};
+pub use load::{LoadError, Loaded, load};
+pub use renamed::OldName;
 pub use secret::Secret;
 
 /// The default of `listen`.

@@ -234,3 +234,7 @@ impl HttpBody for TimedBody {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+#[path = "listen_tests.rs"]
+mod tests;

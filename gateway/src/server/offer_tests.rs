@@ -1,4 +1,5 @@
 use axum::http::HeaderValue;
+use axum::response::IntoResponse as _;
 use futures_util::FutureExt as _;
 use repartee_testkit::fuzz::fuzz;
 
@@ -16,6 +17,11 @@ fn headers(kind: &str) -> HeaderMap {
 fn read(kind: &str, body: &[u8]) -> Result<Offer, ApiError> {
     let body = Bytes::copy_from_slice(body);
     read_offer(&headers(kind), Ok(body)).now_or_never().expect("the body is here already")
+}
+
+/// The status of a refused body.
+fn status(refused: Result<Offer, ApiError>) -> StatusCode {
+    refused.unwrap_err().into_response().status()
 }
 
 /// A form as a browser writes it.
@@ -47,10 +53,11 @@ fn offers_are_read_plain_and_from_forms() {
 fn fields_that_are_too_long_are_refused() {
     let long = vec![b'x'; MAX_SDP + 1];
     for (kind, body) in [("application/sdp", long.clone()), (FORM, form(&[("sdp", &long)]))] {
-        assert!(read(kind, &body).is_err());
+        assert_eq!(status(read(kind, &body)), StatusCode::PAYLOAD_TOO_LARGE);
     }
     let session = format!("{{\"instructions\":\"{}\"}}", "x".repeat(MAX_SESSION));
-    assert!(read(FORM, &form(&[("sdp", b"v=0"), ("session", session.as_bytes())])).is_err());
+    let form = form(&[("sdp", b"v=0"), ("session", session.as_bytes())]);
+    assert_eq!(status(read(FORM, &form)), StatusCode::PAYLOAD_TOO_LARGE);
 }
 
 fn fuzz_forms(count: usize, seed: u64) {

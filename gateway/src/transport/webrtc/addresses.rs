@@ -34,6 +34,7 @@ mod tests {
         for v6_too in [false, true] {
             let addresses = interfaces(v6_too);
             assert!(addresses.iter().all(|address| !address.is_unspecified() && (v6_too || address.is_ipv4())));
+            assert!(!addresses.is_empty());
             let first_loopback = addresses.iter().position(IpAddr::is_loopback).unwrap_or(addresses.len());
             assert!(addresses[first_loopback..].iter().all(IpAddr::is_loopback), "{addresses:?}");
         }

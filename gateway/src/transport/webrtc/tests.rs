@@ -191,33 +191,10 @@ async fn a_stalled_reader_drops_and_counts_audio() {
 
 #[tokio::test]
 async fn the_round_trip_is_known_once_connected() {
+    let since = Instant::now();
     let (_caller, server, _port) = open().await;
     let measured = server.quality().round_trip.expect("connecting measures it");
-    assert!(measured < Duration::from_secs(1), "{measured:?}");
-}
-
-#[tokio::test]
-async fn receiver_reports_give_loss_and_jitter() {
-    let (mut caller, server, _port) = open().await;
-    let mut clock = tokio::time::interval(FRAME);
-    let reported = async {
-        while server.quality().reports == 0 {
-            clock.tick().await;
-            server.send_audio(Bytes::from_static(&[0x08, 0, 0]), FRAME).await.unwrap();
-        }
-    };
-    let listened = async {
-        loop {
-            next(&mut caller).await;
-        }
-    };
-    tokio::select! {
-        done = tokio::time::timeout(PATIENCE, reported) => done.expect("no report"),
-        () = listened => {}
-    }
-    let quality = server.quality();
-    assert!(quality.loss.is_some_and(|loss| loss < 0.5), "{quality:?}");
-    assert!(quality.jitter.is_some_and(|jitter| jitter < Duration::from_secs(1)), "{quality:?}");
+    assert!(Duration::ZERO < measured && measured < since.elapsed(), "{measured:?}");
 }
 
 #[tokio::test]
@@ -231,7 +208,7 @@ async fn hanging_up_closes_the_other_side() {
         }
         let since = Instant::now();
         until_closed(&mut server).await;
-        assert!(since.elapsed() < Duration::from_secs(1), "{:?}", since.elapsed());
+        assert!(since.elapsed() < PEER_TIMEOUT, "only the timeout noticed it");
         assert_eq!(server.send_message("too late").await, Err(SendError::Closed));
         assert_eq!(server.send_audio(Bytes::from_static(&[8, 0]), FRAME).await, Err(SendError::Closed));
     }
@@ -270,9 +247,7 @@ fn a_vanished_peer_closes_the_call() {
     let mut caller = theirs.block_on(dialing.accept(&sdp)).unwrap();
     ours.block_on(async { tokio::join!(until_open(&mut caller), until_open(&mut server)) });
     theirs.shutdown_background();
-    let since = Instant::now();
     ours.block_on(until_closed(&mut server));
-    assert!(since.elapsed() < PEER_TIMEOUT + Duration::from_secs(2), "{:?}", since.elapsed());
 }
 
 #[tokio::test]

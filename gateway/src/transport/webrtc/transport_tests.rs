@@ -2,7 +2,7 @@
 //! sockets and on a clock that stands still while anybody is busy.
 
 use bytes::Bytes;
-use repartee_engine_api::SpeechEngine as _;
+use repartee_engine_api::{Command, SpeechEngine as _};
 use repartee_media::jitter::{Action, JitterBuffer};
 use repartee_media::level::is_audible;
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
@@ -10,7 +10,7 @@ use repartee_media::wav;
 use repartee_realtime::Setup;
 use repartee_testkit::network::{Link, Network};
 use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine};
-use repartee_testkit::signal::sine;
+use repartee_testkit::signal::{level_db, sine};
 use serde_json::Value;
 
 use super::*;
@@ -30,7 +30,9 @@ struct Numbered {
 #[derive(Debug, Default)]
 struct Report {
     events: Vec<Value>,
-    /// 20 ms frames of the answers that sounded.
+    /// The audio that the engine received, of all turns.
+    input: Vec<f32>,
+    /// 20 ms frames of the responses that were audible at the caller.
     heard: usize,
     /// Frames that were sent to the caller.
     sent: usize,
@@ -41,6 +43,27 @@ impl Report {
     fn count(&self, kind: &str) -> usize {
         self.events.iter().filter(|event| event["type"] == kind).count()
     }
+}
+
+/// Levels of 20 ms frames, in dB of full scale, from -60 up.
+fn levels(samples: &[f32]) -> Vec<f64> {
+    samples.chunks_exact(320).map(|frame| f64::from(level_db(frame).max(-60.0))).collect()
+}
+
+/// Correlation of the levels of two recordings, at the shift of up to half a second that fits best.
+fn similarity(ours: &[f32], reference: &[f32]) -> f64 {
+    let (ours, reference) = (levels(ours), levels(reference));
+    let at = |shift: i64| {
+        let pairs: Vec<(f64, f64)> = (0..reference.len() as i64)
+            .filter_map(|index| Some((*ours.get(usize::try_from(index + shift).ok()?)?, reference[index as usize])))
+            .collect();
+        let count = pairs.len() as f64;
+        let mean = |of: fn(&(f64, f64)) -> f64| pairs.iter().map(of).sum::<f64>() / count;
+        let (a, b) = (mean(|pair| pair.0), mean(|pair| pair.1));
+        let sum = |of: &dyn Fn(f64, f64) -> f64| pairs.iter().map(|pair| of(pair.0 - a, pair.1 - b)).sum::<f64>();
+        sum(&|x, y| x * y) / (sum(&|x, _| x * x) * sum(&|_, y| y * y)).sqrt()
+    };
+    (-25..=25).map(at).fold(f64::NEG_INFINITY, f64::max)
 }
 
 /// A spoken question with silence after it, in frames of 20 ms.
@@ -164,6 +187,10 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
         }
     }
     report.lost = up.lost + down.lost;
+    let commands = engine.commands().into_iter();
+    report.input = commands
+        .flat_map(|command| if let Command::Append(samples) = command { samples } else { Vec::new() })
+        .collect();
     drop(to_transport);
     assert_eq!(call.await.unwrap(), crate::call::CallEnd::Hangup);
     let mut open = engine.open_sessions();
@@ -189,16 +216,22 @@ async fn a_caller_with_dtx_is_answered() {
 
 #[tokio::test(start_paused = true)]
 async fn conversations_survive_loss_reordering_jitter_and_duplicates() {
+    let reference = converse(Network::PERFECT, false, 1).await.input;
     for (seed, (loss, burst)) in [(0.0, 1.0), (0.05, 1.0), (0.1, 2.0), (0.2, 1.0), (0.2, 3.0)].into_iter().enumerate() {
         for jitter in [0, 40, 100] {
             let network = Network { loss, burst, duplicates: 0.05, jitter: Duration::from_millis(jitter) };
             let report = converse(network, seed % 2 == 0, seed as u64 * 10 + jitter).await;
             let continuity = report.heard as f64 / report.sent as f64;
+            let audible = |input: &[f32]| input.chunks(320).filter(|frame| is_audible(frame)).count() as f64;
+            let kept = audible(&report.input) / audible(&reference);
+            let alike = similarity(&report.input, &reference);
             println!(
-                "loss {:>2.0} % in bursts of {burst}, jitter {jitter:>3} ms: {} packets lost, {:.1} % of the answers heard",
+                "loss {:>2.0} % in bursts of {burst}, jitter {jitter:>3} ms: {} packets lost, {:.1} % of the answers heard, \
+                 {:.1} % of the questions received, levels {alike:.3} alike",
                 loss * 100.0,
                 report.lost,
-                continuity * 100.0
+                continuity * 100.0,
+                kept * 100.0
             );
             assert!(report.count("response.done") >= 2);
             // Beyond what concealment can fill, a fifth of the sound may be missing when a fifth of the packets is.

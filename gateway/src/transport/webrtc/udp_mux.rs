@@ -215,7 +215,7 @@ impl Shared {
 }
 
 /// The SSRC of an RTP packet. RTCP shares the port and its types lie between 192 and 223 (RFC 5761).
-fn rtp_ssrc(datagram: &[u8]) -> Option<u32> {
+pub(super) fn rtp_ssrc(datagram: &[u8]) -> Option<u32> {
     let is_rtp = datagram.len() >= 12 && datagram[0] >> 6 == 2 && !(192..=223).contains(&datagram[1]);
     is_rtp.then(|| u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]))
 }

@@ -1,0 +1,61 @@
+//! Plain HTTP where there is HTTPS, for peers at any address.
+
+use std::net::SocketAddr;
+
+use axum::routing::get;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+use super::*;
+use crate::config::Tls;
+use crate::server::tls;
+
+/// A server with HTTPS that trusts the proxies of 10.0.0.0/8.
+fn context() -> ConnectionContext {
+    let settings = Tls { development: true, ..Tls::default() };
+    let certificate = tls::certificate(&settings, || vec!["localhost".into()]).unwrap().unwrap();
+    let (acceptor, _) = tls::acceptor(certificate).unwrap();
+    ConnectionContext {
+        router: Router::new().route("/healthz", get(|| async { "ok\n" })),
+        tls: Some(acceptor),
+        trusted: vec!["10.0.0.0/8".parse().unwrap()],
+        request_timeout: Duration::from_secs(10),
+        stalled_after: Duration::from_secs(10),
+        metrics: Arc::new(Metrics::new(Duration::from_millis(80)).unwrap()),
+    }
+}
+
+/// The response to a plain HTTP request of a peer at `address`.
+async fn plain(address: &str, host: &str) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (socket, _) = listener.accept().await.unwrap();
+    let peer = Peer { address: SocketAddr::new(address.parse().unwrap(), 5_000), tls: false };
+    let (_running, stopped) = watch::channel(false);
+    let context = context();
+    let request = format!("GET /healthz?x=1 HTTP/1.1\r\n{host}connection: close\r\n\r\n");
+    client.write_all(request.as_bytes()).await.unwrap();
+    connection(socket, peer, &context, stopped).await;
+    let mut response = String::new();
+    client.read_to_string(&mut response).await.unwrap();
+    response
+}
+
+#[tokio::test]
+async fn plain_http_is_served_to_loopback_and_proxies() {
+    for address in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1", "10.1.2.3", "::ffff:10.1.2.3"] {
+        let response = plain(address, "host: voice.example\r\n").await;
+        assert!(response.starts_with("HTTP/1.1 200 ") && response.ends_with("ok\n"), "{address}: {response}");
+    }
+}
+
+#[tokio::test]
+async fn plain_http_of_others_is_redirected() {
+    for address in ["203.0.113.7", "192.168.1.5", "2001:db8::1", "::ffff:203.0.113.7"] {
+        let response = plain(address, "host: voice.example\r\n").await;
+        assert!(response.starts_with("HTTP/1.1 308 "), "{address}: {response}");
+        assert!(response.contains("location: https://voice.example/healthz?x=1\r\n"), "{address}: {response}");
+        assert!(!response.contains("ok\n"), "{address}: {response}");
+    }
+    let response = plain("203.0.113.7", "").await;
+    assert!(response.starts_with("HTTP/1.1 400 "), "{response}");
+}
