@@ -183,6 +183,8 @@ fn unusable(error: webrtc::error::Error) -> AnswerError {
 #[cfg(test)]
 mod fuzz_tests;
 #[cfg(test)]
+mod nat;
+#[cfg(test)]
 mod tests;
 #[cfg(test)]
 mod udp_mux_tests;

@@ -2,7 +2,7 @@
 //! sockets and on a clock that stands still while anybody is busy.
 
 use bytes::Bytes;
-use repartee_engine_api::SpeechEngine as _;
+use repartee_engine_api::{Command, SpeechEngine as _};
 use repartee_media::jitter::{Action, JitterBuffer};
 use repartee_media::level::is_audible;
 use repartee_media::opus::{OpusDecoder, OpusEncoder};
@@ -10,7 +10,7 @@ use repartee_media::wav;
 use repartee_realtime::Setup;
 use repartee_testkit::network::{Link, Network};
 use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine};
-use repartee_testkit::signal::sine;
+use repartee_testkit::signal::{level_db, sine};
 use serde_json::Value;
 
 use super::*;
@@ -35,6 +35,8 @@ struct Report {
     /// Frames that were sent to the caller.
     sent: usize,
     lost: u64,
+    /// The turns that the engine received.
+    turns: Vec<Vec<f32>>,
 }
 
 impl Report {
@@ -51,6 +53,45 @@ fn question() -> Vec<Vec<f32>> {
     samples.extend(wav::read(file, 16_000, Duration::from_secs(60)).unwrap());
     samples.resize(samples.len() + 16_000, 0.0);
     samples.chunks_exact(320).map(<[f32]>::to_vec).collect()
+}
+
+/// The turns among an engine's commands, each with its audio.
+fn turns(commands: Vec<Command>) -> Vec<Vec<f32>> {
+    let (mut open, mut paused, mut turns) = (Vec::new(), Vec::new(), Vec::new());
+    for command in commands {
+        match command {
+            Command::Append(samples) => open.extend(samples),
+            Command::Commit { .. } => turns.push(std::mem::take(&mut open)),
+            Command::BeginSpeculation { .. } => paused = std::mem::take(&mut open),
+            Command::CommitSpeculation { .. } => turns.push(std::mem::take(&mut paused)),
+            Command::AbortSpeculation { .. } => open.splice(..0, paused.drain(..)).for_each(drop),
+            _ => {}
+        }
+    }
+    turns
+}
+
+/// Samples of 1 ms.
+const MS: usize = INPUT_RATE as usize / 1_000;
+
+/// How much of the question's audible 20 ms frames is in `turn`, at its place and its level, 0 to 1.
+fn received(turn: &[f32]) -> f64 {
+    let question = question().concat();
+    let levels =
+        |samples: &[f32]| samples.chunks_exact(MS).map(level_db).map(|db| db.max(-60.0) + 60.0).collect::<Vec<_>>();
+    let (sent, got) = (levels(&question), levels(turn));
+    // The turn begins somewhere in the question: where both are most alike.
+    let likeness = |start: usize| sent[start..].iter().zip(&got).map(|(sent, got)| sent * got).sum::<f32>();
+    let start = (0..sent.len() - 1_000).max_by(|a, b| likeness(*a).total_cmp(&likeness(*b))).unwrap();
+    let frame = |samples: &[f32], at: usize| samples.get(at * MS..(at + 20) * MS).map(level_db);
+    let (mut audible, mut found) = (0, 0);
+    for at in (0..question.len() / MS - 20).step_by(20) {
+        let Some(wanted) = frame(&question, at).filter(|wanted| *wanted > -45.0) else { continue };
+        audible += 1;
+        let got = at.checked_sub(start).and_then(|at| frame(turn, at));
+        found += usize::from(got.is_some_and(|got| (got - wanted).abs() < 12.0));
+    }
+    f64::from(found as u32) / f64::from(audible)
 }
 
 /// Transport settings of these tests.
@@ -168,6 +209,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
     assert_eq!(call.await.unwrap(), crate::call::CallEnd::Hangup);
     let mut open = engine.open_sessions();
     tokio::time::timeout(PATIENCE, open.wait_for(|open| *open == 0)).await.expect("the session is freed").unwrap();
+    report.turns = turns(engine.commands());
     report
 }
 
@@ -194,8 +236,9 @@ async fn conversations_survive_loss_reordering_jitter_and_duplicates() {
             let network = Network { loss, burst, duplicates: 0.05, jitter: Duration::from_millis(jitter) };
             let report = converse(network, seed % 2 == 0, seed as u64 * 10 + jitter).await;
             let continuity = report.heard as f64 / report.sent as f64;
+            let turns: Vec<_> = report.turns.iter().map(|turn| (turn.len() / MS, received(turn))).collect();
             println!(
-                "loss {:>2.0} % in bursts of {burst}, jitter {jitter:>3} ms: {} packets lost, {:.1} % of the answers heard",
+                "loss {:>2.0} % in bursts of {burst}, jitter {jitter:>3} ms: {} packets lost, {:.1} % of the answers heard, {turns:?}",
                 loss * 100.0,
                 report.lost,
                 continuity * 100.0

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use repartee_media::opus::FRAME;
 
+use super::nat::Nat;
 use super::tests::{PATIENCE, bind_mux, next, open, until_open};
 use super::*;
 
@@ -85,61 +86,13 @@ async fn unknown_datagrams_are_counted_and_dropped() {
     tokio::time::timeout(PATIENCE, counted).await.expect("all are counted");
 }
 
-/// A NAT between a caller and the mux that may change its mapping: then the caller's packets leave from another port of the
-/// router, and what still comes to the old one is lost.
-struct Nat {
-    inside: std::net::SocketAddr,
-    remap: tokio::sync::mpsc::Sender<()>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Nat {
-    async fn new(server: std::net::SocketAddr) -> Self {
-        use tokio::net::UdpSocket;
-        let local = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let inside = local.local_addr().unwrap();
-        let mut outside = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        let (remap, mut remapped) = tokio::sync::mpsc::channel(1);
-        let task = tokio::spawn(async move {
-            let (mut caller, mut up, mut down) = (None, [0; 2_000], [0; 2_000]);
-            loop {
-                tokio::select! {
-                    Ok((length, from)) = local.recv_from(&mut up) => {
-                        caller = Some(from);
-                        outside.send_to(&up[..length], server).await.unwrap();
-                    }
-                    Ok((length, _)) = outside.recv_from(&mut down) => if let Some(caller) = caller {
-                        local.send_to(&down[..length], caller).await.unwrap();
-                    },
-                    Some(()) = remapped.recv() => outside = UdpSocket::bind("127.0.0.1:0").await.unwrap(),
-                }
-            }
-        });
-        Self { inside, remap, task }
-    }
-
-    /// Gives the caller another outside address.
-    async fn remap(&self) {
-        self.remap.send(()).await.unwrap();
-    }
-}
-
-impl Drop for Nat {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
 #[tokio::test]
 async fn audio_survives_address_changes() {
     let udp_mux = bind_mux();
     let nat = Nat::new(udp_mux.address()).await;
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let (sdp, mut server) = answer(&sdp, &udp_mux).await.unwrap();
-    // To the caller the router is the server.
-    let ours = format!("127.0.0.1 {} typ", udp_mux.address().port());
-    let sdp = sdp.replace(&ours, &format!("127.0.0.1 {} typ", nat.inside.port()));
-    let mut caller = dialing.accept(&sdp).await.unwrap();
+    let mut caller = dialing.accept(&nat.rewrite(&sdp)).await.unwrap();
     tokio::join!(until_open(&mut caller), until_open(&mut server));
     for round in 1..=3 {
         nat.remap().await;
