@@ -85,7 +85,7 @@ impl EchoGuard {
 }
 
 /// Whether `frame` may be an echo of playback at the level `playback`.
-pub fn is_echo(frame: &[f32], playback: f32) -> bool {
+pub(crate) fn is_echo(frame: &[f32], playback: f32) -> bool {
     level(frame) < playback * ECHO_RATIO
 }
 

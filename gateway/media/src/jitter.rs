@@ -2,7 +2,7 @@
 //!
 //! This stream feeds a turn detector and a model, not a playout clock. So a packet that is next in order is released the
 //! moment it arrives, and only a *gap* makes the packets behind it wait: for as long as the measured jitter makes it likely
-//! that the missing one still comes ([`JitterBuffer::gap_timeout`]), never longer than [`MAX_GAP_TIMEOUT`]. Then the loss is
+//! that the missing one still comes, never longer than [`MAX_GAP_TIMEOUT`]. Then the loss is
 //! recovered from the copy in the packet after it (FEC), or concealed.
 //!
 //! A sender may also pause: Opus sends no packets in silence (DTX), and a muted microphone may do the same. When the stream
@@ -16,17 +16,17 @@ use bytes::Bytes;
 use super::opus::packet_duration;
 
 /// Shortest wait for a missing packet, however regular the stream.
-pub const MIN_GAP_TIMEOUT: Duration = Duration::from_millis(10);
+const MIN_GAP_TIMEOUT: Duration = Duration::from_millis(10);
 /// Longest wait for a missing packet: the bound of the delay that this buffer adds.
 pub const MAX_GAP_TIMEOUT: Duration = Duration::from_millis(120);
 /// A stream without a gap that has been late for this long beyond its jitter has paused.
-pub const PAUSE: Duration = Duration::from_millis(60);
+const PAUSE: Duration = Duration::from_millis(60);
 /// Packets kept behind a gap; when more arrive, the gap is given up at once.
-pub const DEPTH: usize = 32;
+const DEPTH: usize = 32;
 /// Packets kept when nothing is popped; beyond, the oldest are dropped and count as lost.
-pub const CAPACITY: usize = 256;
+pub(crate) const CAPACITY: usize = 256;
 /// A loss longer than this is skipped: the packet after it follows directly.
-pub const MAX_CONCEALMENT: Duration = Duration::from_millis(400);
+const MAX_CONCEALMENT: Duration = Duration::from_millis(400);
 /// A sequence number this far ahead or behind is a stray, or the stream has begun anew (RFC 3550, A.1).
 const MAX_JUMP: u64 = 1_000;
 /// Audio in RTP ticks a second; Opus always counts 48 kHz.
@@ -183,13 +183,8 @@ impl JitterBuffer {
     }
 
     /// How long a missing packet is waited for once one after it has arrived.
-    pub fn gap_timeout(&self) -> Duration {
+    fn gap_timeout(&self) -> Duration {
         (self.jitter * DEVIATIONS).clamp(MIN_GAP_TIMEOUT, MAX_GAP_TIMEOUT)
-    }
-
-    /// Mean deviation of the packets' transit time.
-    pub fn jitter(&self) -> Duration {
-        self.jitter
     }
 
     /// Counts since the buffer was made.

@@ -110,11 +110,6 @@ impl OpusEncoder {
         // The library's own rule: a packet of at most two bytes need not be sent.
         Ok(Encoded { payload: Bytes::copy_from_slice(&packet[..length]), silent: length <= 2 })
     }
-
-    /// Resets the encoder to a new signal, as when a response was cut off.
-    pub fn reset(&mut self) -> Result<(), OpusError> {
-        Ok(self.encoder.reset_state()?)
-    }
 }
 
 /// Packets to samples at a rate of our choice, without a resampler.
@@ -159,7 +154,7 @@ impl OpusDecoder {
 }
 
 /// How long a packet lasts, from its header.
-pub fn packet_duration(packet: &[u8]) -> Result<Duration, OpusError> {
+pub(crate) fn packet_duration(packet: &[u8]) -> Result<Duration, OpusError> {
     // At this rate a sample is the RTP tick, and every Opus duration is a whole number of them.
     const RATE: u32 = 48_000;
     if packet.is_empty() {
@@ -186,7 +181,7 @@ fn whole_steps(duration: Duration) -> Duration {
 
 #[cfg(test)]
 mod tests {
-    use repartee_testkit::signal::{dominant_frequency, level_db, sine};
+    use repartee_testkit::signal::{chirp, dominant_frequency, frequencies, level_db, sine};
 
     use super::*;
 
@@ -204,6 +199,19 @@ mod tests {
         let settled = &decoded[3_200..];
         assert!((dominant_frequency(settled, 16_000) - 440.0).abs() < 3.0);
         assert!((level_db(settled) - level_db(&sine(440.0, 24_000, 24_000))).abs() < 1.0);
+    }
+
+    #[test]
+    fn chirp_arrives_complete_and_in_order() {
+        let packets = encode(24_000, &chirp(300.0, 3_300.0, 24_000, 24_000));
+        let mut decoder = OpusDecoder::new(16_000).unwrap();
+        let decoded: Vec<f32> = packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
+        assert_eq!((packets.len(), decoded.len()), (50, 16_000));
+        // The chirp rises by 60 Hz in a frame. The codec's delay is a part of one.
+        for (frame, found) in frequencies(&decoded, 16_000, 320).into_iter().enumerate().skip(2) {
+            let expected = 300.0 + 60.0 * (frame as f64 + 0.5);
+            assert!((expected - 40.0..expected + 10.0).contains(&found), "{found} Hz instead of {expected}");
+        }
     }
 
     #[test]

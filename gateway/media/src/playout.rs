@@ -208,19 +208,13 @@ impl Playout {
         if playable || about_to_starve { self.busy_until } else { None }
     }
 
-    /// The sent cursor: how much of `item` was handed out. `None` once it is over, and for items never seen.
-    pub fn position(&self, item: u64) -> Option<Duration> {
-        let track = self.tracks.iter().find(|track| track.item == item)?;
-        Some(duration_of(track.sent, self.rate))
-    }
-
     /// The response and item that play or wait for their audio, and the sent cursor.
     pub fn current(&self) -> Option<(u64, u64, Duration)> {
         self.tracks.front().map(|track| (track.generation, track.item, duration_of(track.sent, self.rate)))
     }
 
     /// Audio that was not handed out yet.
-    pub fn unsent(&self) -> Duration {
+    fn unsent(&self) -> Duration {
         duration_of(self.queued as u64, self.rate)
     }
 

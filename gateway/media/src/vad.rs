@@ -189,34 +189,14 @@ impl<D: VoiceDetector> TurnDetector<D> {
         self.playback_level = level;
     }
 
-    /// The settings in force.
-    pub fn settings(&self) -> TurnSettings {
-        self.settings
-    }
-
     /// New settings, from the next frame on.
     pub fn configure(&mut self, settings: TurnSettings) {
         self.settings = settings;
     }
 
-    /// Whether a turn is open.
-    pub fn is_speaking(&self) -> bool {
-        matches!(self.state, State::Speaking { .. })
-    }
-
     /// Samples received since the session began.
-    pub fn received(&self) -> u64 {
+    fn received(&self) -> u64 {
         self.position + self.pending.len() as u64
-    }
-
-    /// The earliest sample that a later event can name under the present settings: what lies before need not be kept.
-    pub fn keep_from(&self) -> u64 {
-        let voice = match self.state {
-            State::Quiet { since, voiced, .. } if voiced > 0 => since,
-            State::Quiet { .. } => self.position,
-            State::Speaking { .. } => return self.position,
-        };
-        voice.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor)
     }
 
     /// Where the voice of the open turn ended so far, in samples: the moment from which response times count.

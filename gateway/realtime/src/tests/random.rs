@@ -110,6 +110,7 @@ fn run_step(harness: &mut Harness, received_ms: &mut u64, step: Step) {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
     #[test]
     fn random_interleavings_keep_the_wire_in_order(steps in prop::collection::vec(step(), 1..80), paced in any::<bool>()) {
         let mut harness = Harness::new(if paced { Delivery::Paced } else { Delivery::Unpaced });
