@@ -12,7 +12,7 @@ use common::http::{Reply, send};
 use common::{PATIENCE, Running};
 use repartee::auth::KeySet;
 use repartee::media::pcm;
-use repartee::testing::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine, tone};
+use repartee::testing::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine, voice};
 use repartee::wav;
 use repartee_engine::session::{Command, SessionError};
 use serde_json::{Value, json};
@@ -53,10 +53,10 @@ fn chunks(reply: &Reply) -> Vec<Value> {
     data.iter().map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// Five frames of the scripted tone.
-fn assert_tone(samples: &[f32]) {
+/// Five frames of the scripted voice.
+fn assert_voice(samples: &[f32]) {
     assert_eq!(samples.len(), 5 * FRAME_SAMPLES);
-    assert!((0..5).flat_map(tone).zip(samples).all(|(a, b)| (a - b).abs() < 1e-3));
+    assert!((0..5).flat_map(voice).zip(samples).all(|(a, b)| (a - b).abs() < 1e-3));
 }
 
 #[tokio::test]
@@ -73,7 +73,7 @@ async fn a_spoken_question_is_answered_with_a_wav_file() {
         let audio = &choice["message"]["audio"];
         assert_eq!(audio["transcript"], "I heard 1000 ms.");
         let file = STANDARD.decode(audio["data"].as_str().unwrap()).unwrap();
-        assert_tone(&wav::read(&file[..], OUTPUT_RATE, PATIENCE).unwrap());
+        assert_voice(&wav::read(&file[..], OUTPUT_RATE, PATIENCE).unwrap());
         let usage = &answer["usage"];
         assert_eq!(
             (&usage["prompt_tokens"], &usage["completion_tokens"], &usage["total_tokens"]),
@@ -101,7 +101,7 @@ async fn an_answer_is_streamed_as_it_is_made() {
     let pieces: Vec<_> = audio.iter().filter_map(|audio| audio["data"].as_str()).collect();
     assert!(pieces.len() >= 5, "a piece for each frame, not {}", pieces.len());
     let sound: Vec<u8> = pieces.iter().flat_map(|piece| STANDARD.decode(piece).unwrap()).collect();
-    assert_tone(&pcm::decode_i16le(&sound).unwrap());
+    assert_voice(&pcm::decode_i16le(&sound).unwrap());
     let [.., last, usage] = &chunks[..] else { panic!("{chunks:?}") };
     assert_eq!(last["choices"][0]["finish_reason"], "stop");
     assert_eq!((&usage["choices"], &usage["usage"]["total_tokens"]), (&json!([]), &json!(39)));

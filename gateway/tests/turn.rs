@@ -6,7 +6,7 @@ mod common;
 use std::sync::Arc;
 
 use common::{Running, find, kinds, question, silence, sound};
-use repartee::testing::{FRAME_SAMPLES, Script};
+use repartee::testing::{FRAME_SAMPLES, Script, voice};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -64,7 +64,7 @@ async fn a_spoken_question_is_answered_aloud() {
     // The answer's sound is whole.
     let sound = sound(&events);
     assert_eq!(sound.len(), 5 * FRAME_SAMPLES);
-    let worst = (0..5).flat_map(repartee::testing::tone).zip(&sound).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let worst = (0..5).flat_map(voice).zip(&sound).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(worst < 1e-4, "{worst}");
 
     let answer = &find(&events, "response.done")["response"];

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use common::{PATIENCE, Running, find, kinds, question};
 use repartee::config::{Secret, Turn};
 use repartee::media::opus::{FRAME, OpusDecoder, OpusEncoder};
-use repartee::testing::Script;
+use repartee::testing::{Script, Trace};
 use repartee::transport::webrtc::{Call, CallEvent, Dialing, WebRtcSettings, offer};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -110,9 +110,10 @@ async fn a_call_is_answered_aloud_and_the_clock_reports() {
     for kind in ["output_audio_buffer.started", "output_audio_buffer.stopped"] {
         assert_eq!(find(&events, kind)["response_id"], answer["id"]);
     }
-    // 400 ms of the scripted tone came through.
-    let loud = caller.heard.chunks(480).filter(|frame| frame.iter().any(|sample| sample.abs() > 0.2)).count();
-    assert!((18..=22).contains(&loud), "{loud} frames of 20 ms");
+    // 400 ms of the scripted voice came through, in order.
+    let trace = Trace::of(&caller.heard).expect("the voice");
+    assert!(trace.first_ms.abs() < 10.0 && (trace.last_ms - 400.0).abs() < 10.0, "{trace:?}");
+    assert_eq!((trace.missing_ms, trace.added_ms), (0.0, 0.0));
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("repartee_ttfp_seconds_count 1"), "{metrics}");
 }
