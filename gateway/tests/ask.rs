@@ -42,7 +42,7 @@ async fn any_wav_gets_a_playable_answer() {
         let wav = decode(&written[..], Duration::from_secs(1)).unwrap();
         assert_eq!((wav.rate, wav.samples.len()), (OUTPUT_RATE, 5 * FRAME_SAMPLES));
         let samples = wav.samples;
-        let expected = (0..5).flat_map(repartee_testkit::scripted::tone);
+        let expected = (0..5).flat_map(repartee_testkit::scripted::voice);
         assert!(samples.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-3));
     }
 }

@@ -12,7 +12,7 @@ use repartee::auth::KeySet;
 use repartee_engine_api::{Command, SessionError};
 use repartee_media::pcm;
 use repartee_media::wav;
-use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine, tone};
+use repartee_testkit::scripted::{FRAME_SAMPLES, OUTPUT_RATE, Script, ScriptedEngine, voice};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -54,10 +54,10 @@ fn chunks(reply: &Reply) -> Vec<Value> {
     data.iter().map(|data| serde_json::from_str(data).unwrap()).collect()
 }
 
-/// Five frames of the scripted tone.
-fn assert_tone(samples: &[f32]) {
+/// Five frames of the scripted voice.
+fn assert_voice(samples: &[f32]) {
     assert_eq!(samples.len(), 5 * FRAME_SAMPLES);
-    assert!((0..5).flat_map(tone).zip(samples).all(|(a, b)| (a - b).abs() < 1e-3));
+    assert!((0..5).flat_map(voice).zip(samples).all(|(a, b)| (a - b).abs() < 1e-3));
 }
 
 #[tokio::test]
@@ -74,7 +74,7 @@ async fn a_spoken_question_gets_a_wav_answer() {
         let audio = &choice["message"]["audio"];
         assert_eq!(audio["transcript"], "I heard 1000 ms.");
         let file = STANDARD.decode(audio["data"].as_str().unwrap()).unwrap();
-        assert_tone(&wav::read(&file[..], OUTPUT_RATE, PATIENCE).unwrap());
+        assert_voice(&wav::read(&file[..], OUTPUT_RATE, PATIENCE).unwrap());
         let usage = &answer["usage"];
         assert_eq!(
             (&usage["prompt_tokens"], &usage["completion_tokens"], &usage["total_tokens"]),
@@ -102,7 +102,7 @@ async fn a_response_is_streamed_in_chunks() {
     let pieces: Vec<_> = audio.iter().filter_map(|audio| audio["data"].as_str()).collect();
     assert!(pieces.len() >= 5, "a piece for each frame, not {}", pieces.len());
     let sound: Vec<u8> = pieces.iter().flat_map(|piece| STANDARD.decode(piece).unwrap()).collect();
-    assert_tone(&pcm::decode_i16le(&sound).unwrap());
+    assert_voice(&pcm::decode_i16le(&sound).unwrap());
     let [.., last, usage] = &chunks[..] else { panic!("{chunks:?}") };
     assert_eq!(last["choices"][0]["finish_reason"], "stop");
     assert_eq!((&usage["choices"], &usage["usage"]["total_tokens"]), (&json!([]), &json!(39)));

@@ -1,6 +1,7 @@
 //! The embedded demo says the same on every processor, and sounds the same each time on one.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::Command as Process;
 use std::time::Duration;
@@ -31,20 +32,34 @@ fn asked(file: &str, level: Option<&str>, folder: &Path) -> (String, Vec<u8>) {
     (transcript, std::fs::read(answer).unwrap())
 }
 
-#[test]
-fn same_transcript_at_every_simd_level() {
+/// The first question of each topic.
+fn one_of_each_topic() -> Vec<String> {
     let list = std::fs::read_to_string(questions().join("questions.json")).unwrap();
     let list: Vec<serde_json::Value> = serde_json::from_str(&list).unwrap();
+    let mut topics = HashSet::new();
+    let first = list.iter().filter(|question| topics.insert(question["topic"].as_str().unwrap()));
+    first.map(|question| question["file"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn same_transcript_at_every_simd_level() {
     let folder = tempfile::tempdir().unwrap();
-    for question in &list {
-        let (file, expected) = (question["file"].as_str().unwrap(), question["answer"].as_str().unwrap());
+    let mut transcripts = HashSet::new();
+    let files = one_of_each_topic();
+    for file in &files {
         let (transcript, sound) = asked(file, None, folder.path());
-        assert_eq!(transcript, expected, "{file}");
-        assert!(asked(file, None, folder.path()) == (transcript, sound), "{file}: another sound the second time");
+        assert!(
+            asked(file, None, folder.path()) == (transcript.clone(), sound),
+            "{file}: another sound the second time"
+        );
         for level in ["avx2", "baseline"] {
-            assert_eq!(asked(file, Some(level), folder.path()).0, expected, "{file} with {level} instructions");
+            assert_eq!(asked(file, Some(level), folder.path()).0, transcript, "{file} with {level} instructions");
         }
+        assert!(!transcript.is_empty(), "{file}");
+        transcripts.insert(transcript);
     }
+    // Whether an answer is right is for the end-to-end tests, which know a rate; but it is not one for everything.
+    assert!(transcripts.len() > files.len() / 2, "{transcripts:?}");
 }
 
 /// Text and samples of an answer whose words are drawn at random.

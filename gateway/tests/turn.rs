@@ -5,7 +5,7 @@ mod common;
 
 use std::sync::Arc;
 
-use repartee_testkit::scripted::{FRAME_SAMPLES, Script};
+use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 
@@ -65,8 +65,7 @@ async fn a_spoken_question_is_answered_aloud() {
     // The answer's sound is whole.
     let sound = sound(&events);
     assert_eq!(sound.len(), 5 * FRAME_SAMPLES);
-    let worst =
-        (0..5).flat_map(repartee_testkit::scripted::tone).zip(&sound).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let worst = (0..5).flat_map(voice).zip(&sound).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
     assert!(worst < 1e-4, "{worst}");
 
     let answer = &find(&events, "response.done")["response"];

@@ -8,7 +8,7 @@ use std::time::Duration;
 use repartee::config::{Secret, Turn};
 use repartee::transport::webrtc::{Call, PeerEvent, PendingOffer, WebRtcSettings, offer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
-use repartee_testkit::scripted::Script;
+use repartee_testkit::scripted::{Script, Trace};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_tungstenite::tungstenite::{Error, Message};
@@ -122,9 +122,10 @@ async fn a_spoken_question_is_answered_with_playout_events() {
     for kind in ["output_audio_buffer.started", "output_audio_buffer.stopped"] {
         assert_eq!(find(&events, kind)["response_id"], answer["id"]);
     }
-    // 400 ms of the scripted tone came through.
-    let loud = caller.received.chunks(480).filter(|frame| frame.iter().any(|sample| sample.abs() > 0.2)).count();
-    assert!((18..=22).contains(&loud), "{loud} frames of 20 ms");
+    // 400 ms of the scripted voice came through, in order.
+    let trace = Trace::of(&caller.received).expect("the voice");
+    assert!(trace.first_ms.abs() < 10.0 && (trace.last_ms - 400.0).abs() < 10.0, "{trace:?}");
+    assert_eq!((trace.missing_ms, trace.added_ms), (0.0, 0.0));
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("repartee_ttfp_seconds_count 1"), "{metrics}");
 }

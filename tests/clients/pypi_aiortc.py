@@ -81,10 +81,16 @@ class Call:
 
     async def listen(self, track: MediaStreamTrack) -> None:
         filter = av.AudioResampler(format="s16", layout="mono", rate=self._scenario.rate)
+        answer, due = None, None
         while True:
-            for frame in filter.resample(await track.recv()):
-                if self._answer is not None:
-                    self._answer.sound += frame.to_ndarray().astype("<i2").tobytes()
+            frame = await track.recv()
+            # The jitter buffer holds the last packets back until others come, so what goes on without a gap is of the answer before.
+            if frame.pts != due:
+                answer = self._answer
+            due = frame.pts + frame.samples
+            for resampled in filter.resample(frame):
+                if answer is not None:
+                    answer.sound += resampled.to_ndarray().astype("<i2").tobytes()
 
 
 async def talk(address: str, scenario: Scenario) -> None:

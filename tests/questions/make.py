@@ -1,9 +1,9 @@
-"""Speaks the questions of questions.json in voices that the demo model's training never heard.
+"""Speaks the frozen questions of questions.json (see README.md) in voices that the demo model's training never heard.
 
 Usage: make.py (writes the wav files beside itself: 16 kHz, mono, 16 bit)
 
 Needs espeak-ng and flite from Debian, and the packages of tests/requirements.txt. The files are committed, so that a test asks
-the same thing everywhere; run this only to change them, and commit what it wrote.
+the same thing everywhere. The same packages write the same bytes.
 """
 
 import json

@@ -17,15 +17,6 @@ pub async fn transcribe(recordings: &[PathBuf]) -> Result<Vec<String>> {
     recordings.iter().map(|path| found(&heard, path)).collect()
 }
 
-/// What is heard in each sound as it was `said`, and as it was `recorded` where it was played. Near the edge of what a recogniser
-/// understands either may come out as another word, and one of them is enough: that both are the same sound is for
-/// [`crate::spectral_similarity`] to tell.
-pub async fn transcribe_both(said: &[PathBuf], recorded: &[PathBuf]) -> Result<Vec<[String; 2]>> {
-    let heard = transcribe(&[said, recorded].concat()).await?;
-    let (said, recorded) = heard.split_at(said.len());
-    Ok(said.iter().zip(recorded).map(|(said, recorded)| [said.clone(), recorded.clone()]).collect())
-}
-
 fn found(heard: &HashMap<PathBuf, String>, path: &Path) -> Result<String> {
     heard.get(path).cloned().with_context(|| format!("the recogniser did not report on {}", path.display()))
 }

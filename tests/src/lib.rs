@@ -1,7 +1,8 @@
 //! Helpers shared by the end-to-end tests.
 //!
 //! - [`server`]: a server in this process; [`demo`]: the one with the demo model
-//! - [`questions`]: what is asked, in voices that the demo model never heard
+//! - [`questions`]: what is asked, in voices that the demo model never heard; [`rate`]: how much of it is rightly answered;
+//!   [`card`]: how much the model claims; [`binomial`]: what a count may be
 //! - [`recording_engine`]: an engine that keeps what the model said
 //! - [`asr`]: what an independent recogniser makes of a recording; [`spectral_similarity`]: how much of a sound is in it
 //! - [`word_errors`]: errors of a word estimator
@@ -10,9 +11,12 @@
 //! - [`workspace`]: the crates and the edges between them; [`sources`]: what their sources name
 
 pub mod asr;
+pub mod binomial;
+pub mod card;
 pub mod conformance;
 pub mod demo;
 pub mod questions;
+pub mod rate;
 pub mod recording_engine;
 pub mod server;
 pub mod sources;

@@ -1,25 +1,29 @@
-//! The questions of `tests/questions`: sound in voices that the demo model never heard, and the right answers.
+//! The frozen questions of `tests/questions`: sound in voices that the demo model never heard, and the right answers. Its `README.md`
+//! says how they were chosen.
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use repartee_testkit::random::Random;
 use serde::Deserialize;
 
 use crate::tools;
 
-/// A question and what a right answer holds.
+/// The topic of questions outside the domain.
+const UNKNOWN: &str = "unknown";
+
+/// A question and its right answer.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Question {
     /// Name of the sound in `tests/questions`: 16 kHz, mono, 16 bit.
     pub file: String,
+    /// What it is about.
+    pub topic: String,
     /// What is asked.
     pub text: String,
-    /// The answer as the reference implementation gives it.
+    /// The right answer.
     pub answer: String,
-    /// Ways to write the word that decides the answer, in lower case: a recogniser may write digits.
-    pub key: Vec<String>,
 }
 
 impl Question {
@@ -28,11 +32,9 @@ impl Question {
         folder().join(&self.file)
     }
 
-    /// Whether the word that decides the answer is among the words of `text`.
-    pub fn is_answered_by(&self, text: &str) -> bool {
-        let lower = text.to_lowercase();
-        let mut words = lower.split(|c: char| !c.is_alphanumeric());
-        words.any(|word| self.key.iter().any(|key| key == word))
+    /// Whether the model's card claims an answer to it, other than that it does not know.
+    pub fn is_in_domain(&self) -> bool {
+        self.topic != UNKNOWN
     }
 }
 
@@ -48,17 +50,29 @@ pub fn named(file: &str) -> Result<Question> {
     all()?.into_iter().find(|question| question.file == file).with_context(|| format!("no question {file}"))
 }
 
-/// `count` questions in an order that differs from run to run. The seed is printed; `REPARTEE_TEST_SEED` sets it.
-pub fn shuffled(count: usize) -> Result<Vec<Question>> {
+/// Those of `questions` in an order that differs from run to run. The seed is printed; `REPARTEE_TEST_SEED` sets it.
+pub fn shuffled(mut questions: Vec<Question>) -> Result<Vec<Question>> {
     let seed = match std::env::var("REPARTEE_TEST_SEED") {
         Ok(seed) => seed.parse().context("REPARTEE_TEST_SEED is not a number")?,
         Err(_) => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
     };
     println!("REPARTEE_TEST_SEED={seed}");
-    let mut questions = all()?;
     Random::new(seed).shuffle(&mut questions);
-    questions.truncate(count);
     Ok(questions)
+}
+
+/// Whether each text is a right answer to its question, in the judgement that the model's card is made with
+/// (`tests/questions/judge.py`).
+pub async fn judge(answers: &[(&Question, &str)]) -> Result<Vec<bool>> {
+    let scratch = tempfile::NamedTempFile::new()?;
+    let named: Vec<_> = answers.iter().map(|(question, text)| (&question.file, text)).collect();
+    serde_json::to_writer(&scratch, &named)?;
+    let mut judge = tools::python()?;
+    judge.arg(folder().join("judge.py")).arg(scratch.path());
+    let said = tools::output(&mut judge, Duration::from_secs(60)).await?;
+    let right: Vec<bool> = serde_json::from_str(&said).context(said)?;
+    ensure!(right.len() == answers.len(), "{} verdicts on {} answers", right.len(), answers.len());
+    Ok(right)
 }
 
 fn folder() -> PathBuf {
@@ -74,23 +88,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_question_has_a_sound_and_own_key() {
-        let questions = all().unwrap();
-        for question in &questions {
+    fn every_question_has_its_sound() {
+        for question in all().unwrap() {
             let wav = wav::decode(&std::fs::read(question.path()).unwrap()[..], Duration::from_secs(60)).unwrap();
             assert_eq!(wav.rate, 16_000, "{}", question.file);
-            for other in &questions {
-                let own = question.file == other.file;
-                assert_eq!(question.is_answered_by(&other.answer), own, "{} by {}", question.file, other.answer);
-            }
         }
     }
 
-    #[test]
-    fn keys_match_whole_words_in_any_case() {
-        let question = named("three-plus-four.wav").unwrap();
-        assert!(question.is_answered_by("3 plus 4 is 7."));
-        assert!(question.is_answered_by("It is SEVEN!"));
-        assert!(!question.is_answered_by("Seventeen, or 70."));
+    #[tokio::test]
+    async fn only_own_answers_are_right() {
+        let questions = all().unwrap();
+        let pairs: Vec<_> =
+            questions.iter().flat_map(|asked| questions.iter().map(move |other| (asked, other))).collect();
+        let answers: Vec<_> = pairs.iter().map(|(asked, other)| (*asked, other.answer.as_str())).collect();
+        for ((asked, other), right) in pairs.iter().zip(judge(&answers).await.unwrap()) {
+            // Within a topic two questions may have one answer.
+            let may_differ = asked.topic == other.topic;
+            assert!(
+                right == (asked.file == other.file) || may_differ && asked.file != other.file,
+                "{} by {:?}",
+                asked.text,
+                other.answer
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn silence_is_no_right_answer() {
+        let questions = all().unwrap();
+        let answers: Vec<_> = questions.iter().map(|question| (question, "")).collect();
+        assert!(judge(&answers).await.unwrap().iter().all(|right| !right));
     }
 }

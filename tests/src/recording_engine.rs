@@ -1,12 +1,15 @@
-//! What the model itself said: an engine between the gateway and the real one that keeps every answer, so that what a listener
-//! heard can be held against it.
+//! An engine between the gateway and the real one that keeps what went in and what came out: what the caller said can be held against
+//! the one, what the caller heard against the other.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result};
-use repartee_engine_api::{Event, ModelInfo, OpenError, Peer, ResponseId, SessionHandle, SpeechEngine, Wake, link};
+use anyhow::{Context, Result, ensure};
+use repartee_engine_api::{
+    Command, Event, ModelInfo, OpenError, Peer, ResponseId, SessionHandle, SpeechEngine, Wake, link,
+};
 
-use crate::spectral_similarity::Sound;
+use crate::questions::Question;
+use crate::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
 
 /// An answer as the model made it.
 #[derive(Debug, Clone)]
@@ -19,7 +22,7 @@ pub struct Said {
     pub sound: Sound,
 }
 
-/// An engine that is listened to. Must be used within a runtime.
+/// The recorder. Must be used within a runtime. Sessions are numbered from 0 in the order in which they were opened.
 pub struct RecordingEngine {
     engine: Arc<dyn SpeechEngine>,
     log: Arc<Mutex<Log>>,
@@ -27,21 +30,63 @@ pub struct RecordingEngine {
 
 #[derive(Default)]
 struct Log {
-    sessions: usize,
+    /// What came into each session.
+    inputs: Vec<Input>,
     answers: Vec<Said>,
 }
 
+#[derive(Default)]
+struct Input {
+    /// Each turn of the caller that was committed, or taken to be over.
+    turns: Vec<Vec<f32>>,
+    /// What was appended since.
+    open: Vec<f32>,
+}
+
+impl Input {
+    fn keep(&mut self, command: &Command) {
+        match command {
+            Command::Append(samples) => self.open.extend(samples),
+            Command::Clear => self.open.clear(),
+            Command::Commit { .. } | Command::BeginSpeculation { .. } => {
+                self.turns.push(std::mem::take(&mut self.open))
+            }
+            Command::AbortSpeculation { .. } => {
+                let mut turn = self.turns.pop().unwrap_or_default();
+                turn.append(&mut self.open);
+                self.open = turn;
+            }
+            _ => {}
+        }
+    }
+}
+
 impl RecordingEngine {
-    /// Listens to `engine`.
+    /// A recorder of `engine`.
     pub fn of(engine: Arc<dyn SpeechEngine>) -> Arc<Self> {
         Arc::new(Self { engine, log: Arc::default() })
     }
 
-    /// The latest answer with this text. Earlier ones may have been begun when a turn only seemed to be over.
-    pub fn said(&self, text: &str) -> Result<Said> {
+    /// The latest answer of a session with this text. Earlier ones may have been begun when a turn only seemed to be over.
+    pub fn said(&self, session: usize, text: &str) -> Result<Said> {
         let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let latest = log.answers.iter().rev().find(|said| said.text.trim() == text.trim());
-        latest.cloned().with_context(|| format!("the model never said {text:?}"))
+        let is_it = |said: &&Said| said.session == session && said.text.trim() == text.trim();
+        let latest = log.answers.iter().rev().find(is_it);
+        latest.cloned().with_context(|| format!("the model never said {text:?} in session {session}"))
+    }
+
+    /// Fails unless turn `index` of the caller in a session, as the engine got it, has the sound of `asked`.
+    pub fn judge_heard(&self, session: usize, index: usize, asked: &Question) -> Result<()> {
+        let turn = {
+            let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            log.inputs.get(session).and_then(|input| input.turns.get(index).cloned())
+        };
+        let samples = turn.with_context(|| format!("the engine got no turn {index} in session {session}"))?;
+        let heard = Sound { samples, rate: self.info().input_rate };
+        let similarity = spectral_similarity(&Sound::read(&asked.path())?, &heard);
+        println!("{} was heard {similarity:.3} similar", asked.text);
+        ensure!(similarity > SIMILAR, "{} was heard {similarity:.3} similar", asked.text);
+        Ok(())
     }
 }
 
@@ -54,8 +99,9 @@ impl SpeechEngine for RecordingEngine {
         let inner = self.engine.open()?;
         let (session, peer) = link(Wake::new().0);
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        log.sessions += 1;
-        let relay = Relay { number: log.sessions, rate: self.info().output_rate, inner, peer, log: self.log.clone() };
+        log.inputs.push(Input::default());
+        let relay =
+            Relay { number: log.inputs.len() - 1, rate: self.info().output_rate, inner, peer, log: self.log.clone() };
         tokio::spawn(async move {
             // Side by side: a full queue in one direction must not hold up the other. Whichever end goes ends both.
             tokio::select! {
@@ -83,6 +129,7 @@ struct Relay {
 impl Relay {
     async fn commands(&self) {
         while let Ok(command) = self.peer.commands.recv_async().await {
+            self.log.lock().unwrap_or_else(PoisonError::into_inner).inputs[self.number].keep(&command);
             if self.inner.submit_async(command).await.is_err() {
                 return;
             }

@@ -2,25 +2,27 @@
 //!
 //! Real time, so one after another.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use repartee_media::opus::OpusEncoder;
 use repartee_tests::questions::Question;
-use repartee_tests::recording_engine::RecordingEngine;
+use repartee_tests::rate::{self, Answer, FALSE_ALARM};
 use repartee_tests::server::Running;
 use repartee_tests::spectral_similarity::{SIMILAR, Sound, spectral_similarity};
-use repartee_tests::{asr, demo, questions, tools};
+use repartee_tests::{binomial, demo, questions, tools};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
 /// Held by the test that runs: two conversations at once would slow each other down on a small machine.
 static REAL_TIME: Mutex<()> = Mutex::const_new(());
 
-/// A question whose answer was torn on its way is asked again in a new call: on a busy machine a browser may have no time for its
-/// sound, which is nobody's defect unless it happens each time.
-const CALLS: usize = 3;
+/// Calls that are made, and questions that are asked in each.
+const CALLS: usize = 4;
+const QUESTIONS: usize = 4;
+/// The share of answers that may be torn on their way to the page: a browser on a busy machine may have no time for its sound.
+const TORN: f64 = 0.02;
 /// A browser stretches the first packets of a call by 70 to 130 ms while it learns how evenly they come.
 const STRETCHED_MS: f64 = 150.0;
 
@@ -100,68 +102,69 @@ fn packets(sound: &Sound) -> Result<usize> {
 #[tokio::test(flavor = "multi_thread")]
 async fn spoken_questions_are_answered_aloud_in_the_browser() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
-    let mut asked = questions::shuffled(3)?;
+    let asked = questions::shuffled(questions::all()?)?;
     let (server, recorder) = demo::serve_recorded().await?;
     let recordings = tools::recordings("browser")?;
-    for call in 0..CALLS {
+    let mut answered = Vec::new();
+    for (call, asked) in asked.chunks(QUESTIONS).take(CALLS).enumerate() {
         let folder = recordings.join(call.to_string());
         std::fs::create_dir(&folder)?;
-        asked = torn_answers(asked, &server, &recorder, &folder).await?;
-        if asked.is_empty() {
-            return Ok(());
-        }
+        let turns = converse(&server, asked, folder).await?;
+        answered.extend(asked.iter().zip(turns).map(|(question, turn)| (call, question, turn)));
     }
-    bail!("in each of {CALLS} calls the answer was torn before the page could play it: {asked:?}")
+    let mut torn = 0;
+    for (call, question, turn) in &answered {
+        let said = recorder.said(*call, &turn.answer)?.sound;
+        said.write(&turn.recording.with_extension("said.wav"))?;
+        torn += u32::from(turn.is_torn(&question.text, &said)?);
+    }
+    let of = u32::try_from(answered.len())?;
+    let most = binomial::most(of, TORN, FALSE_ALARM);
+    println!("torn: {torn} of {of}; {:.0} % may be, so {most} at most", TORN * 100.0);
+    let answers: Vec<_> = answered
+        .iter()
+        .map(|(_, question, Turn { answer: transcript, recording, .. })| Answer {
+            question,
+            transcript,
+            recording: recording.clone(),
+        })
+        .collect();
+    rate::judge(&answers).await?;
+    ensure!(torn <= most, "{torn} of {of} answers were torn on their way to the page");
+    Ok(())
 }
 
-/// Asks in one call, and judges what the page shows and plays. Returns the questions whose answers were torn.
-async fn torn_answers(
-    asked: Vec<Question>,
-    server: &Running,
-    recorder: &RecordingEngine,
-    recordings: &Path,
-) -> Result<Vec<Question>> {
+/// Asks in one call, and judges what the page shows.
+async fn converse(server: &Running, asked: &[Question], recordings: PathBuf) -> Result<Vec<Turn>> {
     let mut driver = tools::node()?;
     driver.arg(tools::root().join("tests/browser/conversation.mjs")).arg(server.page()).arg(recordings);
     driver.args(asked.iter().map(Question::path));
     let report = tools::output(&mut driver, Duration::from_secs(240)).await?;
     let talk: Conversation = serde_json::from_str(&report).context(report)?;
-
-    assert_eq!(talk.alert, "");
-    assert!(talk.audible, "the page's sound is off");
-    assert_eq!(talk.turns.len(), asked.len(), "{talk:?}");
+    ensure!(talk.alert.is_empty(), "{}", talk.alert);
+    ensure!(talk.audible, "the page's sound is off");
+    ensure!(talk.turns.len() == asked.len(), "{talk:?}");
     let mut states = vec!["connecting", "listening"];
     states.extend(["hearing", "thinking", "speaking", "listening"].repeat(asked.len()));
-    assert_eq!(talk.states, states);
-
-    let (mut sounds, mut paths, mut played) = (Vec::new(), Vec::new(), Vec::new());
-    for (index, turn) in talk.turns.iter().enumerate() {
-        let said = recorder.said(&turn.answer)?.sound;
-        let path = recordings.join(format!("{index}-said.wav"));
-        said.write(&path)?;
-        sounds.push(said);
-        paths.push(path);
-        played.push(turn.recording.clone());
+    ensure!(talk.states == states, "{:?}", talk.states);
+    for turn in &talk.turns {
+        ensure!(turn.first_sound.ends_with(" ms"), "no time to the first sound: {turn:?}");
     }
-    let heard = asr::transcribe_both(&paths, &played).await?;
-    let mut torn = Vec::new();
-    for (((question, turn), said), heard) in asked.into_iter().zip(&talk.turns).zip(&sounds).zip(heard) {
-        let Turn { answer, first_sound, reception, .. } = turn;
-        let (alike, packets) = (spectral_similarity(said, &Sound::read(&turn.recording)?), packets(said)?);
-        println!("{} -> shown: {answer} | heard: {heard:?} | {first_sound}", question.text);
-        println!("    {alike:.3} alike, {packets} packets in {:.0} ms: {reception:?}", said.milliseconds());
-        ensure!(question.is_answered_by(answer), "shown for {}: {answer}", question.text);
-        let understood = heard.iter().any(|words| question.is_answered_by(words));
-        ensure!(understood, "heard for {}: {heard:?} (shown: {answer})", question.text);
-        ensure!(first_sound.ends_with(" ms"), "no time to the first sound: {turn:?}");
+    Ok(talk.turns)
+}
+
+impl Turn {
+    /// Whether some of the answer, which was `said`, was not played. Fails when something else was played than what came.
+    fn is_torn(&self, asked: &str, said: &Sound) -> Result<bool> {
+        let Turn { answer, first_sound, reception, recording } = self;
+        let (alike, packets) = (spectral_similarity(said, &Sound::read(recording)?), packets(said)?);
         let said_ms = said.milliseconds();
+        println!("{asked} -> {answer} | {first_sound}");
+        println!("    {alike:.3} alike, {packets} packets in {said_ms:.0} ms: {reception:?}");
         let (whole, same) = (reception.is_whole(packets), reception.is_true(alike, said_ms));
         ensure!(same || !whole || reception.accounts_for(alike, said_ms), "{answer:?} is not what was played");
-        if !whole || !same {
-            torn.push(question);
-        }
+        Ok(!whole || !same)
     }
-    Ok(torn)
 }
 
 #[tokio::test(flavor = "multi_thread")]

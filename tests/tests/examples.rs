@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use repartee::config::Config;
 use repartee_media::wav;
-use repartee_testkit::scripted::{OUTPUT_RATE, Script, ScriptedEngine, tone};
+use repartee_testkit::scripted::{OUTPUT_RATE, Script, ScriptedEngine, voice};
 use repartee_tests::server::Running;
 use repartee_tests::{questions, tools};
 
@@ -46,7 +46,7 @@ fn heard_ms(transcript: &str) -> Result<f64> {
 fn check_turn(transcript: &str, answer: &Path) -> Result<()> {
     let (heard, said) = (heard_ms(transcript)?, question_ms()?);
     assert!((heard - said).abs() <= 2.0, "{heard} ms of {said}");
-    let (written, sound) = (read(answer, OUTPUT_RATE)?, (0..FRAMES).flat_map(tone).collect::<Vec<f32>>());
+    let (written, sound) = (read(answer, OUTPUT_RATE)?, (0..FRAMES).flat_map(voice).collect::<Vec<f32>>());
     assert_eq!(written.len(), sound.len());
     assert!(written.iter().zip(&sound).all(|(a, b)| (a - b).abs() < 1e-3));
     Ok(())

@@ -3,11 +3,15 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
-use repartee_tests::{asr, demo, questions, tools};
+use anyhow::{Context, Result, ensure};
+use repartee_tests::questions::Question;
+use repartee_tests::rate::{self, Answer};
+use repartee_tests::recording_engine::RecordingEngine;
+use repartee_tests::spectral_similarity::Sound;
+use repartee_tests::{demo, questions, tools};
 use serde::Deserialize;
 
-/// What `tests/clients/openai_turn.py` reports.
+/// What the client's scripts report.
 #[derive(Debug, Deserialize)]
 struct Talk {
     turns: Vec<Turn>,
@@ -27,34 +31,61 @@ struct Turn {
     events: Vec<String>,
 }
 
+impl Turn {
+    /// Fails unless the model heard `asked` as turn `index` of `session`, and the client has what the model said, sample by sample.
+    fn judge(&self, recorder: &RecordingEngine, session: usize, index: usize, asked: &Question) -> Result<()> {
+        ensure!(self.status == "completed", "{self:?}");
+        ensure!(self.seconds > 0.5 && self.first_sound_ms.is_some(), "{self:?}");
+        assert_in_order(self, &ANSWER);
+        recorder.judge_heard(session, index, asked)?;
+        let said = recorder.said(session, &self.transcript)?.sound;
+        ensure!(Sound::read(&self.recording)?.has_samples_of(&said), "another sound than the model's: {self:?}");
+        Ok(())
+    }
+}
+
+/// Has one of the client's scripts ask.
+async fn talk(script: &str, server: &str, recordings: &str, asked: &[Question], limit: Duration) -> Result<Talk> {
+    let mut client = tools::python()?;
+    client.arg(tools::root().join("tests/clients").join(script)).arg(server).arg(tools::recordings(recordings)?);
+    client.args(asked.iter().map(Question::path));
+    let said = tools::output(&mut client, limit).await?;
+    let talk: Talk = serde_json::from_str(&said).context(said)?;
+    ensure!(talk.turns.len() == asked.len(), "{} answers to {} questions", talk.turns.len(), asked.len());
+    Ok(talk)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stock_openai_client_takes_two_spoken_turns() -> Result<()> {
-    // Two that do not lean on each other, in one session.
-    let asked = [questions::named("four-plus-eight.wav")?, questions::named("nine-plus-two.wav")?];
-    let server = demo::serve().await?;
-    let recordings = tools::recordings("openai_client")?;
-
-    let mut client = tools::python()?;
-    client.arg(tools::root().join("tests/clients/openai_turn.py")).arg(server.api()).arg(&recordings);
-    client.args(asked.iter().map(questions::Question::path));
-    let said = tools::output(&mut client, Duration::from_secs(120)).await?;
-    let talk: Talk = serde_json::from_str(&said).context(said)?;
-
-    let recorded: Vec<_> = talk.turns.iter().map(|turn| turn.recording.clone()).collect();
-    let heard = asr::transcribe(&recorded).await?;
-    assert_eq!(talk.turns.len(), asked.len());
-    for ((question, turn), heard) in asked.iter().zip(&talk.turns).zip(&heard) {
-        println!("{} -> {} | heard: {heard} | {:?} ms", question.text, turn.transcript, turn.first_sound_ms);
-        assert_eq!(turn.transcript, question.answer);
-        assert!(question.is_answered_by(heard), "heard for {}: {heard}", question.text);
-        assert_eq!(turn.status, "completed");
-        assert!(turn.seconds > 0.5 && turn.first_sound_ms.is_some(), "{turn:?}");
-        assert_in_order(turn, &ANSWER);
+    let asked = [questions::named("capital-of-france.wav")?, questions::named("month-before-may.wav")?];
+    let (server, recorder) = demo::serve_recorded().await?;
+    let limit = Duration::from_secs(120);
+    let talk = talk("openai_turn.py", &server.api(), "openai_client", &asked, limit).await?;
+    for (index, (turn, asked)) in talk.turns.iter().zip(&asked).enumerate() {
+        println!("{} -> {} | {:?} ms", asked.text, turn.transcript, turn.first_sound_ms);
+        turn.judge(&recorder, 0, index, asked)?;
     }
     // The first was committed by the client, the second by the server when it heard the pause.
     assert!(!talk.turns[0].events.iter().any(|event| event == "input_audio_buffer.speech_started"));
     assert_in_order(&talk.turns[1], &HEARD);
     Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_questions_are_answered_at_card_rate() -> Result<()> {
+    let asked = questions::all()?;
+    let (server, recorder) = demo::serve_recorded().await?;
+    let limit = Duration::from_secs(300);
+    let talk = talk("openai_questions.py", &server.api(), "openai_questions", &asked, limit).await?;
+    for (session, (turn, asked)) in talk.turns.iter().zip(&asked).enumerate() {
+        turn.judge(&recorder, session, 0, asked)?;
+    }
+    let answers = talk.turns.iter().zip(&asked).map(|(turn, question)| Answer {
+        question,
+        transcript: &turn.transcript,
+        recording: turn.recording.clone(),
+    });
+    rate::judge(&answers.collect::<Vec<_>>()).await
 }
 
 /// What the server's voice activity detection reports before an answer.

@@ -44,7 +44,12 @@ async function call({ url, apiKey, rate }) {
   const options = { mediaStream: microphone.stream, audioElement };
   const agent = new RealtimeAgent({ name: "Assistant", instructions: "Be brief." });
   window.session = new RealtimeSession(agent, { transport: new OpenAIRealtimeWebRTC(options) });
-  window.session.on("transport_event", (event) => window.happened("event", event));
+  // What was kept of the sound before the first answer, and with each. Cut here, because a message to the script takes its time.
+  window.parts = [];
+  window.session.on("transport_event", (event) => {
+    if (event.type === "response.created") window.parts.push(window.recorded.splice(0));
+    window.happened("event", event);
+  });
   window.session.on("error", ({ error }) => window.happened("error", JSON.stringify(error)));
   window.session.transport.on("audio_transcript_delta", (piece) => window.happened("transcript", piece));
   window.session.transport.on("turn_done", ({ response }) => window.happened("done", response.id));
@@ -53,8 +58,6 @@ async function call({ url, apiKey, rate }) {
 }
 
 async function talk(page, origin, address, scenario) {
-  // Sound is of the answer that was begun last.
-  const keepFor = async (answer) => answer?.sound.push(Buffer.from(await page.evaluate(recording, scenario.rate), "base64"));
   const events = {
     "response.created": ({ response }) => {
       scenario.answer(response.id).ended = false;
@@ -67,15 +70,13 @@ async function talk(page, origin, address, scenario) {
     },
     "output_audio_buffer.cleared": ({ response_id }) => scenario.answer(response_id).stopped(),
   };
-  await page.exposeFunction("happened", async (kind, what) => {
+  await page.exposeFunction("happened", (kind, what) => {
     if (kind === "error") scenario.errors.push(what);
     if (kind === "transcript") scenario.answer(what.responseId).transcript += what.delta;
     if (kind === "done") scenario.answer(what).made = true;
     if (kind === "event") {
       scenario.events.push(what);
-      const before = scenario.last;
       events[what.type]?.(what);
-      if (what.type === "response.created") await keepFor(before);
     }
   });
   await page.goto(origin);
@@ -88,7 +89,14 @@ async function talk(page, origin, address, scenario) {
   await page.evaluate(record);
   await scenario.take((piece) => page.evaluate((text) => window.say(text), piece.toString("base64")));
   await sleep(TAIL_MS);
-  await keepFor(scenario.last);
+  await page.evaluate(() => window.parts.push(window.recorded.splice(0)));
+  for (const answer of scenario.answers) {
+    await page.evaluate(() => {
+      window.parts.shift();
+      window.recorded = [...window.parts[0]];
+    });
+    answer.sound.push(Buffer.from(await page.evaluate(recording, scenario.rate), "base64"));
+  }
   await client.realtime.calls.hangup(callId);
   await page.waitForFunction(() => window.session.transport.status === "disconnected");
 }

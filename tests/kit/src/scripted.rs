@@ -11,14 +11,16 @@ use repartee_engine_api::{
 };
 use tokio::sync::{Semaphore, watch};
 
+mod voice;
+
+pub use voice::{Trace, voice};
+
 /// Samples a second that the scripted model hears.
 pub const INPUT_RATE: u32 = 16_000;
 /// Samples a second that the scripted model speaks.
 pub const OUTPUT_RATE: u32 = 24_000;
 /// Samples of one frame, 80 ms.
 pub const FRAME_SAMPLES: usize = 1_920;
-/// Frequency of the scripted voice, in Hz.
-pub const TONE: f32 = 440.0;
 
 /// What the engine does.
 #[derive(Debug, Clone)]
@@ -269,7 +271,7 @@ impl Actor {
             };
             self.send(Event::Text { response, text }).await?;
             for frame in 0..if respond.audio { self.script.frames } else { 0 } {
-                self.send(Event::Audio { response, frame, samples: tone(frame), stamps: None }).await?;
+                self.send(Event::Audio { response, frame, samples: voice(frame), stamps: None }).await?;
             }
             self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: Usage::default() }).await?;
         }
@@ -342,7 +344,7 @@ impl Actor {
                 () = permit => {
                     let now = Instant::now();
                     let stamps = Stamps { accepted, first_token, first_frame: now, first_samples: now };
-                    let samples = tone(frame);
+                    let samples = voice(frame);
                     self.send(Event::Audio { response, frame, samples, stamps: (frame == 0).then_some(stamps) }).await?;
                     self.frames.send_modify(|frames| *frames += 1);
                     frame += 1;
@@ -363,12 +365,4 @@ impl Actor {
     async fn send(&self, event: Event) -> Option<()> {
         self.peer.events.send_async(event).await.ok()
     }
-}
-
-/// Frame `index` of the scripted voice, a steady tone at half of full scale.
-pub fn tone(index: u64) -> Vec<f32> {
-    let start = index as usize * FRAME_SAMPLES;
-    (start..start + FRAME_SAMPLES)
-        .map(|sample| (sample as f32 / OUTPUT_RATE as f32 * TONE * std::f32::consts::TAU).sin() * 0.5)
-        .collect()
 }

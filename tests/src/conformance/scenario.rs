@@ -141,7 +141,7 @@ impl Scenario {
         let heard = Expected { text: None, frames: WHOLE };
         let long = |text, frames| Expected { text: Some(text), frames };
         let turns = [
-            ("please-stop.wav", Until::Finished, heard.clone()),
+            ("nine-times-nine.wav", Until::Finished, heard.clone()),
             ("football-game.wav", Until::Held, long(SPELLING, HELD)),
             ("how-are-you.wav", Until::Playing, long(COUNTING, LONG)),
             ("three-plus-four.wav", Until::Finished, heard),
@@ -155,7 +155,7 @@ impl Scenario {
     pub fn call(name: &str) -> Result<Self> {
         let folder = tools::recordings(&format!("conformance/{name}_calls"))?;
         let answer = Expected { text: None, frames: WHOLE };
-        let turns = vec![Turn::record(&folder, "please-stop.wav", Until::Finished, answer)?];
+        let turns = vec![Turn::record(&folder, "nine-times-nine.wav", Until::Finished, answer)?];
         let function = Function {
             name: "get_weather",
             description: "The weather in a city.",
@@ -255,7 +255,7 @@ impl Turn {
 impl Expected {
     /// The answer's sound as a websocket carries it.
     pub fn sound(&self) -> Vec<u8> {
-        (0..self.frames).flat_map(|frame| pcm::encode_i16le(&scripted::tone(frame))).collect()
+        (0..self.frames).flat_map(|frame| pcm::encode_i16le(&scripted::voice(frame))).collect()
     }
 
     /// How long it is.

@@ -5,6 +5,7 @@ use repartee_engine_api::Command;
 use serde_json::Value;
 
 use super::scenario::{Answer, Report, Scenario, Until};
+use super::voice::{self, Receiver};
 
 /// What any client's turn detection waits at the most, and what is put before a turn.
 const LONGEST_SILENCE_MS: u64 = 1_000;
@@ -14,8 +15,8 @@ const LONGEST_SILENCE_MS: u64 = 1_000;
 pub enum Clock {
     /// The client, by truncating its item: it plays what a websocket brings.
     Client,
-    /// The server, which plays it itself: WebRTC.
-    Server,
+    /// The server, which plays it itself to this receiver: WebRTC.
+    Server(Receiver),
 }
 
 /// One conversation from every side.
@@ -152,7 +153,7 @@ impl Conversation<'_> {
         let mut left = kinds.iter();
         let sounds: &[&str] = match self.clock {
             Clock::Client => &["response.output_audio.delta"],
-            Clock::Server => &[],
+            Clock::Server(_) => &[],
         };
         let before = ["response.created", "response.output_item.added", "response.content_part.added"];
         let after = [
@@ -165,7 +166,7 @@ impl Conversation<'_> {
         for kind in before.iter().chain(sounds).chain(&after) {
             ensure!(left.any(|seen| seen == kind), "{kind} is missing or late in {kinds:?}");
         }
-        if self.clock == Clock::Server {
+        if self.clock != Clock::Client {
             ensure!(kinds.contains(&"output_audio_buffer.started"), "no output_audio_buffer.started in {kinds:?}");
             let ends = ["output_audio_buffer.stopped", "output_audio_buffer.cleared"];
             ensure!(kinds.iter().filter(|kind| ends.contains(kind)).count() == 1, "played to no end: {kinds:?}");
@@ -203,7 +204,7 @@ impl Conversation<'_> {
                 ensure!(made.starts_with(&sound), "{length_ms} ms of sound are not the beginning of what was made");
                 ensure!(!whole || sound.len() == made.len(), "{length_ms} ms of {made_ms} ms came");
             }
-            Clock::Server => super::tone::judge(&sound, whole.then_some(made_ms), made_ms)?,
+            Clock::Server(receiver) => voice::judge(&sound, whole.then_some(made_ms), made_ms, receiver)?,
         }
         Ok(())
     }

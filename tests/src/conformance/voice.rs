@@ -1,0 +1,105 @@
+//! The scripted voice after a codec, a network and a receiver: no sample is left as it was, but all of them are still in order.
+
+use anyhow::{Context, Result, ensure};
+use repartee_media::pcm;
+use repartee_testkit::scripted::Trace;
+
+use super::scenario::RATE;
+
+/// How far the first and the last part may lie from where they should: less than a packet. A codec keeps its look-ahead of 6.5 ms to
+/// itself, and a stretch that is half silent counts or does not.
+const EDGE_MS: f64 = 15.0;
+/// What is louder is no silence.
+const LOUD: f32 = 0.02;
+
+/// What a receiver does to a sound of which every packet comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Receiver {
+    /// It may leave out so much, in ms.
+    pub skips_ms: u32,
+    /// It may add so much, in ms.
+    pub adds_ms: u32,
+    /// It may not play so much of the end before the next packet comes, in ms.
+    pub holds_ms: u32,
+    /// For so long it may fade from what it played before into a new answer, in ms.
+    pub fades_ms: u32,
+}
+
+impl Receiver {
+    /// Plays what comes as it comes, but has four packets in its jitter buffer all the time.
+    pub const AIORTC: Self = Self { skips_ms: 0, adds_ms: 0, holds_ms: 80, fades_ms: 0 };
+    /// A browser, which stretches what comes after a silence by 70 to 160 ms while it learns how evenly it comes, and takes some of it
+    /// back. Less than a frame may be missing, so that one is noticed.
+    pub const BROWSER: Self = Self { skips_ms: 60, adds_ms: 300, holds_ms: 0, fades_ms: 60 };
+}
+
+/// Fails unless `sound` (mono 16 bit little endian at the voice's rate) is the voice from its beginning without a gap: `whole` ms of
+/// it, or some of at most `most` ms.
+pub fn judge(sound: &[u8], whole: Option<u64>, most: u64, receiver: Receiver) -> Result<()> {
+    let samples = pcm::decode_i16le(sound)?;
+    let begin = samples.iter().position(|sample| sample.abs() > LOUD).context("there is no sound")?;
+    let faded = begin + (receiver.fades_ms * RATE / 1_000) as usize;
+    let trace = Trace::of(samples.get(faded..).unwrap_or_default()).context("there is no voice")?;
+    let Trace { first_ms, last_ms, missing_ms, added_ms } = trace;
+    ensure!(
+        first_ms > -EDGE_MS && first_ms < f64::from(receiver.fades_ms) + EDGE_MS,
+        "the beginning is missing: {trace:?}"
+    );
+    let least = whole.unwrap_or_default() as f64;
+    ensure!(
+        last_ms > least - f64::from(receiver.holds_ms) - EDGE_MS && last_ms < most as f64 + EDGE_MS,
+        "not to the end of {most} ms: {trace:?}"
+    );
+    ensure!(missing_ms <= receiver.skips_ms.into(), "something is missing: {trace:?}");
+    ensure!(added_ms <= receiver.adds_ms.into(), "something was added: {trace:?}");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use repartee_testkit::scripted::voice;
+
+    use super::*;
+
+    const PLAIN: Receiver = Receiver { skips_ms: 0, adds_ms: 0, holds_ms: 0, fades_ms: 0 };
+
+    /// Some frames with silence around them.
+    fn sound(frames: impl Iterator<Item = u64>) -> Vec<u8> {
+        let silence = vec![0; 9_600];
+        let voice = frames.flat_map(|frame| pcm::encode_i16le(&voice(frame))).collect();
+        [silence.clone(), voice, silence].concat()
+    }
+
+    fn plain(sound: &[u8], whole: Option<u64>, most: u64) -> Result<()> {
+        judge(sound, whole, most, PLAIN)
+    }
+
+    #[test]
+    fn whole_voice_passes_at_exact_length() {
+        plain(&sound(0..10), Some(800), 800).unwrap();
+        plain(&sound(0..10), None, 1_200).unwrap();
+        for (sound, whole, most) in [
+            (sound(0..9), Some(800), 800),
+            (sound(0..11), Some(800), 800),
+            (sound(0..10), None, 720),
+            (sound(1..10), Some(800), 800),
+            (sound(0..0), None, 800),
+        ] {
+            plain(&sound, whole, most).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn missing_doubled_or_swapped_frames_fail() {
+        for frames in [[0, 1, 2, 3, 5, 6, 7, 8, 9, 9], [0, 1, 2, 2, 3, 4, 5, 6, 7, 9], [0, 1, 3, 2, 4, 5, 6, 7, 8, 9]] {
+            plain(&sound(frames.into_iter()), Some(800), 800).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn another_pitch_is_refused() {
+        // Every second sample: an octave higher, half as long.
+        let octave: Vec<u8> = sound(0..10).chunks_exact(4).flat_map(|pair| pair[..2].to_vec()).collect();
+        plain(&octave, Some(400), 400).unwrap_err();
+    }
+}

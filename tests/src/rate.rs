@@ -1,0 +1,61 @@
+//! How many of the frozen questions are rightly answered, held against what the model's card claims.
+//!
+//! A question that the model fails is no failure of a test; too many of them are. The bound is binomial, at the card's figure: a model
+//! that is as good as its card fails one with a probability of at most [`FALSE_ALARM`], if the questions are as hard as the card's.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, ensure};
+
+use crate::questions::{self, Question};
+use crate::{asr, binomial, card};
+
+/// Of each bound.
+pub const FALSE_ALARM: f64 = 0.001;
+
+/// What came back for a question.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// What was asked.
+    pub question: &'a Question,
+    /// The answer's transcript, as the client has it.
+    pub transcript: &'a str,
+    /// The answer's sound, as the client has it.
+    pub recording: PathBuf,
+}
+
+/// Has a recogniser listen to `answers`, prints each and the rates. Fails where a rate is not believable for the model of the card.
+pub async fn judge(answers: &[Answer<'_>]) -> Result<()> {
+    let recordings: Vec<_> = answers.iter().map(|answer| answer.recording.clone()).collect();
+    let heard = asr::transcribe(&recordings).await?;
+    let written: Vec<_> = answers.iter().map(|answer| (answer.question, answer.transcript)).collect();
+    let spoken: Vec<_> = answers.iter().zip(&heard).map(|(answer, heard)| (answer.question, heard.as_str())).collect();
+    let (written, spoken) = (questions::judge(&written).await?, questions::judge(&spoken).await?);
+    for (((answer, heard), written), spoken) in answers.iter().zip(&heard).zip(&written).zip(&spoken) {
+        let verdict = |right: &bool| if *right { "right" } else { "wrong" };
+        let Answer { question, transcript, .. } = answer;
+        println!("{} -> {transcript} ({}) | heard: {heard} ({})", question.text, verdict(written), verdict(spoken));
+    }
+    let count = |rights: &[bool], in_domain: bool| {
+        let chosen = answers.iter().zip(rights).filter(|(answer, _)| answer.question.is_in_domain() == in_domain);
+        let rights: Vec<_> = chosen.map(|(_, right)| *right).collect();
+        (rights.iter().filter(|right| **right).count(), rights.len())
+    };
+    let bounds = [
+        bound("answer right, clean, in the transcript", count(&written, true)),
+        bound("answer right, clean, as heard", count(&spoken, true)),
+        bound("outside the domain, met with \"I don't know\", in the transcript", count(&written, false)),
+        bound("outside the domain, met with \"I don't know\", as heard", count(&spoken, false)),
+    ];
+    // All are printed before one fails.
+    bounds.into_iter().collect()
+}
+
+fn bound(measure: &str, (right, of): (usize, usize)) -> Result<()> {
+    let claimed = card::share(measure)?;
+    let least = binomial::least(u32::try_from(of)?, claimed, FALSE_ALARM);
+    let verdict = format!("{measure}: {right} of {of}; the card says {:.1} %, so {least} at least", claimed * 100.0);
+    println!("{verdict}");
+    ensure!(right >= least as usize, "{verdict}");
+    Ok(())
+}
