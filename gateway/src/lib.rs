@@ -4,7 +4,6 @@
 //! - [`call`]: the task of one call, between a transport, the realtime session and the engine
 //! - [`server`]: HTTP routes, admission, health, shutdown
 //! - [`auth`], [`admission`]: keys, and limits of each caller
-//! - [`model`]: starts the engine with the embedded or a named checkpoint
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`cli`]: what the binary does besides serving
 //!
