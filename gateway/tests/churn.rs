@@ -157,7 +157,7 @@ async fn churn(visits: usize) {
     client.until("response.done").await;
 }
 
-/// Waits until no more is there than so much, or, when that is unknown, until nothing changes any more.
+/// Returns once there are at most so many sockets and tasks, or, with 0 for tasks, once nothing changes any more.
 async fn settle(sockets_at_most: usize, tasks_at_most: usize) {
     let settled = async {
         let mut last = (usize::MAX, usize::MAX);

@@ -1,4 +1,4 @@
-//! What a conversation is beside turns: functions, answers outside of it, suspicion, silence.
+//! Functions, out-of-band responses, speculation and silence, over the websocket.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
@@ -86,7 +86,7 @@ async fn a_speculation_is_aborted_when_speech_resumes() {
     assert_eq!(count(|command| matches!(command, Command::Respond(_))), 0);
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("repartee_speculations_total{outcome=\"committed\"} 1"), "{metrics}");
-    // The same sound without suspicion has one answer, too, to the same turn.
+    // The same sound without speculation has one answer, too, to the same turn.
     let (start, end) =
         (find(&events, "input_audio_buffer.speech_started"), find(&events, "input_audio_buffer.speech_stopped"));
     let mut plain = server.connect().await;

@@ -93,7 +93,7 @@ impl Caller {
         }
     }
 
-    /// Waits for the end of the call.
+    /// Returns at the end of the call.
     async fn closed(&mut self) {
         while timeout(PATIENCE, self.call.events.recv()).await.expect("an end in time") != Some(PeerEvent::Closed) {}
     }

@@ -63,7 +63,7 @@ pub(crate) struct AudioReceiver {
 }
 
 impl Caller {
-    /// Waits until messages may be sent. A microphone is on meanwhile.
+    /// Returns once messages may be sent. A microphone is on meanwhile.
     async fn opened(&mut self) -> anyhow::Result<()> {
         let mut ticks = interval(FRAME);
         loop {

@@ -38,7 +38,7 @@ pub async fn call(plan: &Plan, caller: usize, log: &mut CallLog) -> anyhow::Resu
     Ok(())
 }
 
-/// Waits for the session and switches its turn detection off.
+/// Receives the session and switches its turn detection off.
 async fn prepare(socket: &mut Socket) -> anyhow::Result<()> {
     while next(socket).await? != Event::Created {}
     let session = json!({"type": "realtime", "audio": {"input": {"turn_detection": null}}});

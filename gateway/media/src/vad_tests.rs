@@ -107,7 +107,7 @@ fn each_pause_is_reported_once() {
 
 #[test]
 fn endpointer_is_asked_once_a_pause() {
-    /// Waits for the longer the quieter the turn's last 100 ms were; counts questions.
+    /// Asks for a longer silence the quieter the turn's last 100 ms were; counts questions.
     #[derive(Debug)]
     struct Judge(std::sync::Arc<std::sync::atomic::AtomicUsize>);
 

@@ -90,7 +90,7 @@ impl Call {
         self.connection.state.dropped_audio()
     }
 
-    /// Sends a text message, in order. Waits while 1 MiB is unsent: give it a time limit. Cancel safe: a message whose
+    /// Sends a text message, in order. Pending while 1 MiB is unsent: give it a time limit. Cancel safe: a message whose
     /// future is dropped was sent wholly or not at all.
     pub async fn send_message(&self, text: &str) -> Result<(), SendError> {
         if text.len() > self.max_message_size {

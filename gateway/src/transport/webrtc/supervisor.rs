@@ -22,7 +22,7 @@ const CLOSE_TIMEOUT: Duration = Duration::from_millis(200);
 /// Pause between liveness checks of a caller that is silent for longer than [`KEEPALIVE`].
 const LIVENESS_POLL: Duration = Duration::from_millis(250);
 
-/// Waits for the end of a call, then frees it.
+/// Frees a call at its end.
 pub(super) async fn supervise(
     pc: Arc<dyn PeerConnection>,
     state: Arc<CallState>,
