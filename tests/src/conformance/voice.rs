@@ -26,8 +26,9 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// Plays what comes as it comes, but has four packets in its jitter buffer all the time.
-    pub const AIORTC: Self = Self { skips_ms: 0, adds_ms: 0, holds_ms: 80, fades_ms: 0 };
+    /// Plays what comes as it comes, but has four packets in its jitter buffer all the time, and runs in an interpreter that may stall.
+    /// Less than a frame may be missing or added, so that one is noticed.
+    pub const AIORTC: Self = Self { skips_ms: 60, adds_ms: 60, holds_ms: 80, fades_ms: 0 };
     /// A browser, which stretches what comes after a silence by 70 to 160 ms while it learns how evenly it comes, and takes some of it
     /// back. Less than a frame may be missing, so that one is noticed.
     pub const BROWSER: Self = Self { skips_ms: 60, adds_ms: 300, holds_ms: 0, fades_ms: 60 };
