@@ -14,10 +14,10 @@ pub use crate::text::Tokenizer;
 
 /// The parts of the Qwen3-Omni family.
 pub mod qwen3_omni_moe {
+    pub use crate::models::parts::code2wav::MAX_FRAMES;
+    pub use crate::models::parts::code2wav_stage::Code2WavStage;
     pub use crate::models::qwen3_omni_moe::Qwen3Omni;
     pub use crate::models::qwen3_omni_moe::audio_tower::{Window, tokens};
-    pub use crate::models::qwen3_omni_moe::code2wav::MAX_FRAMES;
     pub use crate::models::qwen3_omni_moe::config::Config;
     pub use crate::models::qwen3_omni_moe::generation::GenerationConfig;
-    pub use crate::models::qwen3_omni_moe::stages::Code2WavStage;
 }

@@ -3,8 +3,8 @@
 //! A family is one entry of [`FAMILIES`]: which checkpoints it claims and how it loads them into a
 //! [`Model`]. Nothing outside its folder knows its sizes, ids or stages.
 
+pub mod parts;
 pub mod qwen3_omni_moe;
-pub mod weights;
 
 use repartee_kernels::KernelError;
 use repartee_kernels::cpu::{Cpu, Tensor};

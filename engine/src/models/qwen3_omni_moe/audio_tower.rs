@@ -8,7 +8,7 @@ use repartee_kernels::{Layout, Ops};
 
 use super::config::AudioConfig;
 use crate::models::LoadError;
-use crate::models::weights::Weights;
+use crate::models::parts::weights::Weights;
 
 /// Mel frames in a chunk: twice the `n_window` of 50 that the reference's length formula assumes.
 pub const CHUNK_FRAMES: usize = 100;

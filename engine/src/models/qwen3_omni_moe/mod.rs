@@ -4,10 +4,7 @@
 //! class; [`stages`] runs them for many slots at once. Vision is not built: its weights are ignored.
 
 pub mod audio_tower;
-pub mod code2wav;
-pub mod code_predictor;
 pub mod config;
-pub mod decoder;
 mod encoder;
 pub mod generation;
 pub mod prompt;
@@ -23,15 +20,16 @@ use std::time::Duration;
 use repartee_kernels::Ops;
 
 use self::audio_tower::AudioTower;
-use self::code2wav::Code2Wav;
 use self::config::Config;
 use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
 use self::prompt::ChatTemplate;
-use self::stages::{Code2WavStage, TalkerStage, ThinkerStage};
+use self::stages::{TalkerStage, ThinkerStage};
 use self::talker::Talker;
 use self::thinker::Thinker;
-use super::weights::Weights;
+use super::parts::code2wav::Code2Wav;
+use super::parts::code2wav_stage::Code2WavStage;
+use super::parts::weights::Weights;
 use super::{LoadError, slots};
 use crate::audio::log_mel::{LogMel, LogMelConfig};
 use crate::checkpoint::Checkpoint;

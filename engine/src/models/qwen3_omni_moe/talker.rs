@@ -3,12 +3,12 @@
 
 use repartee_kernels::{Layout, Ops};
 
-use super::code_predictor::CodePredictor;
 use super::config::TalkerConfig;
-use super::decoder::Decoder;
 use super::thinker::{experts, text_shape};
 use crate::models::LoadError;
-use crate::models::weights::Weights;
+use crate::models::parts::code_predictor::CodePredictor;
+use crate::models::parts::decoder::Decoder;
+use crate::models::parts::weights::Weights;
 
 /// Ids at the end of the codec vocabulary that generation suppresses, all but the end of speech; hard-coded in the
 /// reference.

@@ -5,9 +5,9 @@
 use repartee_kernels::{Attention, Ops, Router, SampleParams};
 
 use super::config::{TextConfig, ThinkerConfig};
-use super::decoder::{Decoder, FeedForward, Shape};
 use crate::models::LoadError;
-use crate::models::weights::Weights;
+use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
+use crate::models::parts::weights::Weights;
 
 /// The thinker without its audio tower.
 pub struct Thinker<O: Ops> {

@@ -1,10 +1,8 @@
 //! The family's models as [`Stage`](crate::stage::Stage)s.
 
-mod code2wav;
 mod talker;
 mod thinker;
 
-pub use code2wav::Code2WavStage;
 pub use talker::TalkerStage;
 pub use thinker::ThinkerStage;
 

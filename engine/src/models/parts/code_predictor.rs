@@ -5,8 +5,8 @@ use repartee_kernels::{Attention, Ops, SampleParams, SequenceRows};
 
 use super::config::CodePredictorConfig;
 use super::decoder::{Decoder, FeedForward, Shape};
+use super::weights::Weights;
 use crate::models::LoadError;
-use crate::models::weights::Weights;
 
 /// The code predictor.
 pub struct CodePredictor<O: Ops> {

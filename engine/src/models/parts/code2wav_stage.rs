@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use repartee_engine_api::SessionError;
 use repartee_kernels::{Ops, StreamChunk};
 
-use crate::models::qwen3_omni_moe::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
+use super::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
 use crate::stage::{End, Item, Outbox, Stage, Work};
 
 /// Code2wav with the streams of all slots.

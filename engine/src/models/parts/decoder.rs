@@ -3,8 +3,8 @@
 
 use repartee_kernels::{Attention, Ops, Router, StateSpec};
 
+use super::weights::Weights;
 use crate::models::LoadError;
-use crate::models::weights::Weights;
 
 /// Sizes of a stack of layers.
 #[derive(Debug, Clone)]

@@ -2,8 +2,8 @@
 
 use repartee_kernels::{DType, Layout, Ops, RawTensor};
 
-use super::LoadError;
 use crate::checkpoint::{Checkpoint, TensorView};
+use crate::models::LoadError;
 
 /// The tensors below one prefix of a checkpoint's names.
 pub struct Weights<'a, O: Ops> {

@@ -8,8 +8,8 @@ use repartee_kernels::{Attention, Layout, Ops, SequenceRows, StateSpec, StreamCh
 
 use super::config::Code2WavConfig;
 use super::decoder::{Decoder, FeedForward, Shape};
+use super::weights::Weights;
 use crate::models::LoadError;
-use crate::models::weights::Weights;
 
 /// Frames that one slot may decode in one call, unless its state was made for more.
 pub const MAX_FRAMES: usize = 32;

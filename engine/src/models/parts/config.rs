@@ -1,0 +1,88 @@
+//! Configurations of the parts, complete: every field has its value. Sizes are counts of elements unless they say otherwise.
+
+/// Rotary position embedding. Without vision the three position indices of a row are the same, so that its sections
+/// do not matter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rope {
+    /// Base of the wavelengths.
+    pub theta: f64,
+    /// How wavelengths are scaled; only `default` (not at all) is built.
+    pub kind: String,
+    /// Part of a head that is rotated; only 1 is built.
+    pub partial_rotary_factor: f64,
+}
+
+/// The code predictor: a small decoder that runs over the codebooks of one frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodePredictorConfig {
+    /// Codes of one codebook.
+    pub vocab_size: usize,
+    /// Size of a row, the talker's.
+    pub hidden_size: usize,
+    /// Inner size of the feed-forward block.
+    pub intermediate_size: usize,
+    /// Layers.
+    pub num_hidden_layers: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key and value heads.
+    pub num_key_value_heads: usize,
+    /// Size of a head.
+    pub head_dim: usize,
+    /// Activation of the feed-forward blocks.
+    pub hidden_act: String,
+    /// Added to the mean square in norms.
+    pub rms_norm_eps: f64,
+    /// Rotary position embedding.
+    pub rope: Rope,
+    /// Whether the four attention projections have a bias.
+    pub attention_bias: bool,
+    /// Codebooks of a frame, the first included.
+    pub num_code_groups: usize,
+    /// Positions that a layer with a window looks back at; a frame must be shorter than that.
+    pub sliding_window: Option<usize>,
+}
+
+/// code2wav: a windowed transformer over frames, then upsampling convolutions.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Code2WavConfig {
+    /// Codes of one codebook.
+    pub codebook_size: usize,
+    /// Codebooks of a frame.
+    pub num_quantizers: usize,
+    /// Size of a transformer row.
+    pub hidden_size: usize,
+    /// Inner size of the feed-forward block.
+    pub intermediate_size: usize,
+    /// Layers.
+    pub num_hidden_layers: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key and value heads.
+    pub num_key_value_heads: usize,
+    /// Size of a head.
+    pub head_dim: usize,
+    /// Activation of the feed-forward blocks.
+    pub hidden_act: String,
+    /// Whether the four attention projections have a bias.
+    pub attention_bias: bool,
+    /// Frames that a frame attends to, itself included.
+    pub sliding_window: usize,
+    /// Added to the mean square in norms.
+    pub rms_norm_eps: f64,
+    /// Rotary position embedding.
+    pub rope: Rope,
+    /// Channels before the first decoder block; each block halves them.
+    pub decoder_dim: usize,
+    /// Factors of the ConvNeXt upsamplers before the decoder.
+    pub upsampling_ratios: Vec<usize>,
+    /// Factors of the decoder blocks.
+    pub upsample_rates: Vec<usize>,
+}
+
+impl Code2WavConfig {
+    /// Samples that one codec frame stands for.
+    pub fn samples_per_frame(&self) -> usize {
+        self.upsampling_ratios.iter().chain(&self.upsample_rates).product()
+    }
+}
