@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use repartee_engine::internals::{Checkpoint, Element, Item, Model, Outbox, ResponseParams, Work, load};
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::Sampling;
+use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::cpu::Tensor;
 
 const ROWS: [usize; 12] = [1, 2, 4, 8, 9, 16, 17, 32, 64, 65, 128, 256];
@@ -73,13 +73,21 @@ fn deliver(model: &mut Model<Tensor>, stage: usize, items: Outbox<Tensor>) {
 fn params(slot: usize) -> ResponseParams {
     let sampling = Sampling { temperature: 1.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 };
     let voice = String::new();
-    ResponseParams { response: 0, seed: slot as u64, voice, audio: true, max_tokens: 100, sampling: Some(sampling) }
+    ResponseParams {
+        response: 0,
+        seed: slot as u64,
+        voice,
+        audio: true,
+        streamed: false,
+        max_tokens: 100,
+        sampling: Some(sampling),
+    }
 }
 
 fn prompt(rows: usize, slot: usize, respond: bool) -> Item<Tensor> {
     // The first ids differ, so that no slot forks another's prefix.
-    let elements = (0..rows).map(|i| Element::Token { id: ((i + 7 * slot) % 200) as u32, user: true }).collect();
-    Item::Prompt { elements, response: respond.then(|| params(slot)) }
+    let elements = (0..rows).map(|i| Element::token(Role::User, ((i + 7 * slot) % 200) as u32)).collect();
+    Item::Prompt { elements, shareable: 0, response: respond.then(|| params(slot)) }
 }
 
 fn prefill(model: &mut Model<Tensor>, rows: usize) -> Vec<Work> {
@@ -89,7 +97,7 @@ fn prefill(model: &mut Model<Tensor>, rows: usize) -> Vec<Work> {
 
 /// Slots of which `stage` has one row ready, `slots` of them.
 fn ready(model: &Model<Tensor>, stage: usize, slots: usize) -> Vec<Work> {
-    let ready = (0..model.slots.total()).filter(|&slot| model.stages[stage].ready(slot) == 1);
+    let ready = (0..model.slots.total()).filter(|&slot| model.stages[stage].need(slot).rows == 1);
     let work: Vec<Work> = ready.map(|slot| Work { slot, rows: 1 }).take(slots).collect();
     assert_eq!(work.len(), slots, "too many responses ended at their first step");
     work
@@ -122,7 +130,7 @@ fn speak(model: &mut Model<Tensor>, slots: usize) -> Vec<Work> {
         items.push((slot, Item::Begin(params(slot))));
         items.extend((20..30).map(|id| (slot, Item::Token(id))));
         deliver(model, TALKER, items);
-        let rows = model.stages[TALKER].ready(slot);
+        let rows = model.stages[TALKER].need(slot).rows;
         step(model, TALKER, &[Work { slot, rows }]);
     }
     ready(model, TALKER, slots)
@@ -135,15 +143,15 @@ fn frames(model: &mut Model<Tensor>, slots: usize, each: usize) -> Vec<Work> {
     while made.is_empty() {
         let work = ready(model, TALKER, 1);
         made.extend(step(model, TALKER, &work).into_iter().filter_map(|(_, item)| match item {
-            Item::Frame(codes) => Some(codes),
+            Item::Codes(codes) => Some(codes),
             _ => None,
         }));
     }
     let codes = made.swap_remove(0);
     for slot in 0..slots {
-        deliver(model, CODE2WAV, vec![(slot, Item::Begin(params(slot))), (slot, Item::Frame(codes.clone()))]);
+        deliver(model, CODE2WAV, vec![(slot, Item::Begin(params(slot))), (slot, Item::Codes(codes.clone()))]);
         step(model, CODE2WAV, &[Work { slot, rows: 1 }]);
-        deliver(model, CODE2WAV, (0..each).map(|_| (slot, Item::Frame(codes.clone()))).collect());
+        deliver(model, CODE2WAV, (0..each).map(|_| (slot, Item::Codes(codes.clone()))).collect());
     }
     (0..slots).map(|slot| Work { slot, rows: each }).collect()
 }

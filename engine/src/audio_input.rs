@@ -1,17 +1,16 @@
-//! The open input audio of a session, cut into log-mel windows; each window is encoded once, when it closes.
+//! The open input audio of a session, cut into windows by the model's front end; each window is encoded once, when it closes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use repartee_engine_api::ItemId;
 
-use crate::audio::log_mel::{LogMel, LogMelStream, MelWindow};
-use crate::stage::AudioRows;
+use crate::elements::AudioRows;
+use crate::model::{FrontEnd, FrontEndStream, InputWindow};
 
 /// An audio item that is not committed yet.
-#[derive(Debug)]
 pub struct AudioInput<T> {
-    stream: LogMelStream,
+    stream: Box<dyn FrontEndStream>,
     /// Windows closed so far.
     closed: usize,
     /// The encoded ones of them, in order.
@@ -34,16 +33,16 @@ pub enum WindowTarget {
 pub struct PendingWindow {
     /// What it belongs to.
     pub target: WindowTarget,
-    /// The log-mel frames.
-    pub mel: MelWindow,
+    /// Its frames.
+    pub window: InputWindow,
     /// Index of the window within its audio.
     pub index: usize,
 }
 
 impl<T> AudioInput<T> {
     /// Empty input.
-    pub fn new(log_mel: &Arc<LogMel>) -> Self {
-        Self { stream: log_mel.stream(), closed: 0, encoded: Vec::new() }
+    pub fn new(front_end: &dyn FrontEnd) -> Self {
+        Self { stream: front_end.stream(), closed: 0, encoded: Vec::new() }
     }
 
     /// Samples so far.
@@ -55,8 +54,8 @@ impl<T> AudioInput<T> {
     pub fn push(&mut self, samples: &[f32], pending: &mut VecDeque<PendingWindow>) {
         let mut windows = Vec::new();
         self.stream.push(samples, &mut windows);
-        for mel in windows {
-            pending.push_back(PendingWindow { target: WindowTarget::Open, mel, index: self.closed });
+        for window in windows {
+            pending.push_back(PendingWindow { target: WindowTarget::Open, window, index: self.closed });
             self.closed += 1;
         }
     }
@@ -67,25 +66,25 @@ impl<T> AudioInput<T> {
         for window in pending.iter_mut().filter(|window| window.target == WindowTarget::Open) {
             window.target = target;
         }
-        if let Some(mel) = self.stream.finish() {
-            pending.push_back(PendingWindow { target, mel, index: self.closed });
+        if let Some(window) = self.stream.finish() {
+            pending.push_back(PendingWindow { target, window, index: self.closed });
         }
         self.encoded
     }
 
     /// Adds the last window, as if the audio ended here, to `pending` for `item`; the audio goes on.
     pub fn end_copy(&self, item: ItemId, pending: &mut VecDeque<PendingWindow>) {
-        if let Some(mel) = self.stream.clone().finish() {
-            pending.push_back(PendingWindow { target: WindowTarget::Item(item), mel, index: self.closed });
+        if let Some(window) = self.stream.fork().finish() {
+            pending.push_back(PendingWindow { target: WindowTarget::Item(item), window, index: self.closed });
         }
     }
 }
 
 /// Adds the windows of complete audio to `pending`.
-pub fn windows(log_mel: &Arc<LogMel>, samples: &[f32], target: WindowTarget, pending: &mut VecDeque<PendingWindow>) {
+pub fn windows(front_end: &dyn FrontEnd, samples: &[f32], target: WindowTarget, pending: &mut VecDeque<PendingWindow>) {
     let mut closed = Vec::new();
-    let mut stream = log_mel.stream();
+    let mut stream = front_end.stream();
     stream.push(samples, &mut closed);
     closed.extend(stream.finish());
-    pending.extend(closed.into_iter().enumerate().map(|(index, mel)| PendingWindow { target, mel, index }));
+    pending.extend(closed.into_iter().enumerate().map(|(index, window)| PendingWindow { target, window, index }));
 }

@@ -58,8 +58,8 @@ pub struct Timeouts {
 }
 
 /// Settings of one stage; unset ones are the model's choice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub struct StageConfig {
     /// Rows of all slots in one step.
     pub batch_rows: Option<usize>,
@@ -69,8 +69,9 @@ pub struct StageConfig {
     pub initial_chunk: Option<usize>,
     /// Pieces in each later chunk.
     pub steady_chunk: Option<usize>,
-    /// Decode each chunk again with so many frames before it, without carried state; for comparison. Code2wav only.
-    pub left_context: Option<usize>,
+    /// Settings that only some stages of some families have, by name.
+    #[serde(flatten)]
+    pub options: BTreeMap<String, usize>,
 }
 
 impl Default for EngineConfig {
@@ -138,15 +139,15 @@ impl EngineConfig {
             within(&format!("timeouts.{field}"), value as usize, 1, 86_400)?;
         }
         for (name, stage) in &self.stages {
-            let StageConfig { batch_rows, prefill_chunk, initial_chunk, steady_chunk, left_context } = *stage;
+            let StageConfig { batch_rows, prefill_chunk, initial_chunk, steady_chunk, ref options } = *stage;
             let fields = [
                 ("batch_rows", batch_rows),
                 ("prefill_chunk", prefill_chunk),
                 ("initial_chunk", initial_chunk),
                 ("steady_chunk", steady_chunk),
-                ("left_context", left_context),
             ];
-            for (field, value) in fields {
+            let options = options.iter().map(|(option, value)| (&option[..], Some(*value)));
+            for (field, value) in fields.into_iter().chain(options) {
                 if let Some(value) = value {
                     within(&format!("stages.{name}.{field}"), value, 1, MOST_ROWS)?;
                 }
@@ -155,28 +156,31 @@ impl EngineConfig {
         Ok(())
     }
 
-    /// Refuses settings of stages that the model lacks, and settings that a stage lacks. `stages` lists the model's stages and
-    /// whether each can decode with left context.
-    pub fn check_stages(&self, stages: &[(&str, bool)]) -> Result<(), ConfigError> {
+    /// Refuses settings of stages that the model lacks, and settings that a stage lacks. `stages` lists the model's stages, each
+    /// with the options that it has.
+    pub fn check_stages(&self, stages: &[(&str, &[&str])]) -> Result<(), ConfigError> {
         for (name, stage) in &self.stages {
             let known = || stages.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-            let Some((_, left_context)) = stages.iter().find(|(stage, _)| stage == name) else {
+            let Some((_, options)) = stages.iter().find(|(stage, _)| stage == name) else {
                 let allowed = format!("this model's stages are {}", known());
                 return Err(ConfigError::new(format!("stages.{name}"), "no stage", allowed));
             };
-            if let Some(value) = stage.left_context
-                && !left_context
-            {
-                let field = format!("stages.{name}.left_context");
-                return Err(ConfigError::new(field, value, "this stage has none"));
+            if let Some((option, value)) = stage.options.iter().find(|(option, _)| !options.contains(&&option[..])) {
+                let field = format!("stages.{name}.{option}");
+                return Err(ConfigError::new(field, value, "this stage has no such setting"));
             }
         }
         Ok(())
     }
 
+    /// An option of one stage.
+    pub fn stage_option(&self, stage: &str, option: &str) -> Option<usize> {
+        self.stages.get(stage)?.options.get(option).copied()
+    }
+
     /// Settings of one stage.
     pub fn stage(&self, name: &str) -> StageConfig {
-        self.stages.get(name).copied().unwrap_or_default()
+        self.stages.get(name).cloned().unwrap_or_default()
     }
 
     /// The order in which sessions run.

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use repartee_engine_api::{
-    Command, Event, ModelInfo, OpenError, Peer, Respond, SessionHandle, SpeechEngine, Wake, link,
+    Command, Event, ModelInfo, OpenError, Peer, Respond, Role, SessionHandle, SpeechEngine, Wake, link,
 };
 use thiserror::Error;
 
@@ -13,6 +13,9 @@ use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
 use crate::models::{self, LoadError};
 use crate::scheduler::{Gauges, Scheduler};
+
+/// [`ModelInfo::input_rate`] of a model without ears, in Hz.
+const NOMINAL_RATE: u32 = 16_000;
 
 /// Why the engine did not start.
 #[derive(Debug, Error)]
@@ -56,15 +59,17 @@ impl Engine {
         let checkpoint = Checkpoint::open(source)?;
         let model = models::load(&checkpoint, config)?;
         let slots = model.slots.sessions;
+        let voices = model.voices.names();
         let info = ModelInfo {
             name: checkpoint.name().to_owned(),
-            default_voice: model.voices.first().cloned().unwrap_or_default(),
-            voices: model.voices.clone(),
-            input_rate: model.log_mel.config().sampling_rate,
+            default_voice: voices.first().cloned().unwrap_or_default(),
+            voices,
+            input_rate: model.ears.as_ref().map_or(NOMINAL_RATE, |ears| ears.front_end.rate()),
             output_rate: model.codec.sample_rate,
-            frame: model.codec.frame,
+            frame: model.codec.frame(),
             context_tokens: model.slots.context as u32,
-            tools: model.prompt.call_marks().is_some(),
+            hears: model.ears.is_some(),
+            tools: model.script.tools().is_some(),
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);
@@ -86,10 +91,15 @@ impl Engine {
     fn warm_up(&self) -> Result<(), StartError> {
         let failed = |error: &dyn std::fmt::Display| StartError::WarmUp(error.to_string());
         let session = self.open().map_err(|error| failed(&error))?;
-        let second = self.info.input_rate as usize;
-        let noise = (0..second).map(|i| (i * 7919 % 1000) as f32 * 2e-5).collect();
-        let respond = Respond { max_tokens: Some(4), ..Respond::new(0, 1) };
-        for command in [Command::Append(noise), Command::Commit { item: 0 }, Command::Respond(respond)] {
+        let respond = Command::Respond(Respond { max_tokens: Some(4), ..Respond::new(0, 1) });
+        let input = if self.info.hears {
+            let second = self.info.input_rate as usize;
+            let noise = (0..second).map(|i| (i * 7919 % 1000) as f32 * 2e-5).collect();
+            vec![Command::Append(noise), Command::Commit { item: 0 }]
+        } else {
+            vec![Command::text(0, Role::User, "one two three")]
+        };
+        for command in input.into_iter().chain([respond]) {
             session.submit(command).map_err(|error| failed(&error))?;
         }
         while let Some(event) = session.next_event_blocking() {

@@ -18,7 +18,7 @@ pub enum HandOff {
     FullPayload,
 }
 
-/// Chunk sizes in pieces: text tokens or codec frames.
+/// Chunk sizes in pieces: tokens, codec frames, or runs of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunks {
     /// The first chunk of a response.
@@ -58,7 +58,7 @@ impl<T> Edge<T> {
     pub fn pass(&mut self, slot: usize, item: Item<T>) -> Vec<Item<T>> {
         let slot = &mut self.slots[slot];
         match item {
-            Item::Token(_) | Item::Frame(_) => {
+            Item::Token(_) | Item::Row { .. } | Item::Codes(_) | Item::Latents { .. } => {
                 slot.held.push(item);
                 let chunk = if slot.begun { self.chunks.steady } else { self.chunks.initial };
                 if self.mode == HandOff::FullPayload || slot.held.len() < chunk {
@@ -76,7 +76,12 @@ impl<T> Edge<T> {
                 *slot = Slot::default();
                 vec![item]
             }
-            Item::Prompt { .. } | Item::Rewind { .. } | Item::Context { .. } | Item::Samples(_) => vec![item],
+            Item::Prompt { .. }
+            | Item::Streamed(_)
+            | Item::StreamedEnd
+            | Item::Rewind { .. }
+            | Item::Context { .. }
+            | Item::Samples(_) => vec![item],
         }
     }
 

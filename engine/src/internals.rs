@@ -1,15 +1,19 @@
 //! The engine's parts, for the tests and benchmarks of this workspace. Nothing else may use them: they change at any time.
 #![doc(hidden)]
 
-pub use crate::audio::log_mel::{LogMel, LogMelConfig, MelWindow};
+pub use crate::audio::log_mel::{LogMel, LogMelConfig};
 pub use crate::checkpoint::{Checkpoint, DType};
 pub use crate::deadline::{Cost, Limits, Order, Planner, Share, Urgency, Want};
-pub use crate::models::{load, slots};
-pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
-pub use crate::stage::{
-    AudioRows, Codec, Element, Encoder, End, Item, MelInput, Message, Model, Outbox, Prompt, ResponseParams, Slots,
-    Stage, Work,
+pub use crate::elements::{AudioRows, Element, Message, MessageKind, Part, Value};
+pub use crate::model::{
+    CallMarks, Codec, Ears, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, Script, Slots, ToolTemplate, Voices,
+    WindowInput,
 };
+pub use crate::models::parts::autoregressive;
+pub use crate::models::{SlotBytes, load, slots};
+pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
+pub use crate::sequence::BlockPool;
+pub use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
 pub use crate::text::Tokenizer;
 
 /// The parts of the Qwen3-Omni family.

@@ -10,7 +10,9 @@
 //! - `hand_off`: the edges between stages
 //! - `session`: history and responses of one session
 //! - `audio_input`: open input audio
+//! - `model`: what a family loads: ears, script, stages, voices, geometry
 //! - `stage`: the interface of stages and the items between them
+//! - `elements`: what a history and a prompt are made of
 //! - `sequence`: block pools and tables of cached positions
 //!
 //! Models:
@@ -24,9 +26,11 @@ mod audio_input;
 mod checkpoint;
 mod config;
 mod deadline;
+mod elements;
 mod engine;
 mod hand_off;
 pub mod internals;
+mod model;
 mod models;
 mod scheduler;
 mod sequence;
@@ -38,4 +42,5 @@ pub use checkpoint::{BadValue, CheckpointError, Source};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};
 pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;
+pub use model::{EnrolError, TopologyError};
 pub use models::LoadError;

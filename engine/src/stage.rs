@@ -1,92 +1,14 @@
-//! The scheduler's interface to a model: stages that step batches of rows, and the items that pass between them.
+//! The scheduler's interface to the stages of a model, and the items that pass between them.
 //!
-//! A model is a chain of stages. Each keeps state by slot. A stage's output goes to the next stage; [`Item::Token`] and
-//! [`Item::Samples`] also become events for the caller.
+//! A model is a chain of stages. Each keeps state by slot. What a stage gives goes to the next stage over a typed edge;
+//! text and samples also become events for the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use repartee_engine_api::{Sampling, SessionError, Tool};
+use repartee_engine_api::{Sampling, SessionError};
 
-use crate::audio::log_mel::LogMel;
-use crate::text::Tokenizer;
-
-/// Encoded rows of one closed window of input audio; compared by identity.
-#[derive(Debug)]
-pub struct AudioRows<T> {
-    /// The rows on the device.
-    pub rows: T,
-    /// Number of rows.
-    pub count: usize,
-}
-
-/// One position of a prompt.
-#[derive(Debug)]
-pub enum Element<T> {
-    /// A text token.
-    Token {
-        /// Its id.
-        id: u32,
-        /// Whether it belongs to a user's message.
-        user: bool,
-    },
-    /// One row of audio, always of a user's message.
-    Audio {
-        /// The window that it belongs to.
-        window: Arc<AudioRows<T>>,
-        /// Which of its rows.
-        row: usize,
-    },
-}
-
-impl<T> Clone for Element<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Token { id, user } => Self::Token { id: *id, user: *user },
-            Self::Audio { window, row } => Self::Audio { window: Arc::clone(window), row: *row },
-        }
-    }
-}
-
-impl<T> PartialEq for Element<T> {
-    fn eq(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Token { id: a, user: b }, Self::Token { id: c, user: d }) => a == c && b == d,
-            (Self::Audio { window: a, row: b }, Self::Audio { window: c, row: d }) => Arc::ptr_eq(a, c) && b == d,
-            _ => false,
-        }
-    }
-}
-
-/// One message of a session's history, as token ids and encoded audio; text is never tokenised again.
-#[derive(Debug)]
-pub enum Message<T> {
-    /// Instructions.
-    System(Vec<u32>),
-    /// Text of the caller.
-    UserText(Vec<u32>),
-    /// Audio of the caller.
-    UserAudio(Vec<Arc<AudioRows<T>>>),
-    /// Text of the model without the stop token, tool calls included.
-    Assistant(Vec<u32>),
-    /// A tool call that the caller inserted.
-    ToolCall(Vec<u32>),
-    /// Result of a tool.
-    ToolResult(Vec<u32>),
-}
-
-impl<T> Clone for Message<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::System(ids) => Self::System(ids.clone()),
-            Self::UserText(ids) => Self::UserText(ids.clone()),
-            Self::UserAudio(windows) => Self::UserAudio(windows.clone()),
-            Self::Assistant(ids) => Self::Assistant(ids.clone()),
-            Self::ToolCall(ids) => Self::ToolCall(ids.clone()),
-            Self::ToolResult(ids) => Self::ToolResult(ids.clone()),
-        }
-    }
-}
+use crate::elements::Element;
 
 /// Parameters of one response for the stages.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,6 +21,8 @@ pub struct ResponseParams {
     pub voice: String,
     /// Whether it is spoken.
     pub audio: bool,
+    /// Whether text streams in while it is being generated.
+    pub streamed: bool,
     /// Upper bound of text tokens.
     pub max_tokens: u32,
     /// Sampling of the text; `None` for the checkpoint's generation config.
@@ -114,6 +38,23 @@ pub enum End {
     Length,
 }
 
+/// What passes over an edge during a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EdgeKind {
+    /// Prompts, to the first stage.
+    Prompt,
+    /// Text tokens; the caller gets them too.
+    Text,
+    /// Text tokens, each with its hidden row; the caller gets the tokens too.
+    Rows,
+    /// Codes of codec frames.
+    Codes,
+    /// Rows without ids: spectrogram frames, latents of a codec.
+    Latents,
+    /// Samples, for the caller.
+    Samples,
+}
+
 /// An item on the edge between two stages.
 #[derive(Debug)]
 pub enum Item<T> {
@@ -121,9 +62,15 @@ pub enum Item<T> {
     Prompt {
         /// Every position.
         elements: Vec<Element<T>>,
+        /// Leading positions whose cache may be taken from another slot: no later stage reads them.
+        shareable: usize,
         /// `None` for silent prefill.
         response: Option<ResponseParams>,
     },
+    /// To the first stage: positions that streamed in for the response.
+    Streamed(Vec<Element<T>>),
+    /// To the first stage: nothing more streams in for the response.
+    StreamedEnd,
     /// Prompt positions from `to` on are withdrawn.
     Rewind {
         /// First position withdrawn.
@@ -142,9 +89,25 @@ pub enum Item<T> {
     Begin(ResponseParams),
     /// A text token.
     Token(u32),
+    /// A text token and its hidden row.
+    Row {
+        /// The token.
+        id: u32,
+        /// The batch of rows that holds its row.
+        rows: Arc<T>,
+        /// Which of them.
+        row: usize,
+    },
     /// A codec frame, one code for each codebook.
-    Frame(Vec<u32>),
-    /// Samples of one codec frame.
+    Codes(Vec<u32>),
+    /// Rows without ids.
+    Latents {
+        /// The rows.
+        rows: Arc<T>,
+        /// How many.
+        count: usize,
+    },
+    /// Samples.
     Samples(Vec<f32>),
     /// The response is complete on this edge.
     End(End),
@@ -162,8 +125,49 @@ pub type Outbox<T> = Vec<(usize, Item<T>)>;
 pub struct Work {
     /// The slot.
     pub slot: usize,
-    /// Rows to advance; at most [`Stage::ready`].
+    /// Rows to advance; at most [`Need::rows`].
     pub rows: usize,
+}
+
+/// What a row of a stage is. Rows of one kind cost alike.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RowKind {
+    /// A prompt position.
+    Prefill,
+    /// A position of the response, with what is sampled from it: a token, or a codec frame with all its codebooks.
+    Decode,
+    /// A window of input audio, or of codec frames on their way to samples.
+    Window,
+    /// One evaluation of a solver over a window.
+    SolverStep,
+}
+
+/// What a stage could do for a slot now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Need {
+    /// Rows by which the slot can advance; 0 while it waits for input.
+    pub rows: usize,
+    /// What they are.
+    pub kind: RowKind,
+}
+
+impl Need {
+    /// Nothing: the slot waits for input.
+    pub const NONE: Self = Self { rows: 0, kind: RowKind::Decode };
+
+    /// So many rows of a kind.
+    pub fn rows(rows: usize, kind: RowKind) -> Self {
+        Self { rows, kind }
+    }
+}
+
+/// Positions of a stage for one prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Positions that the prompt takes.
+    pub used: usize,
+    /// Positions that a prompt may take.
+    pub limit: usize,
 }
 
 /// One step of a model's graph, with the state of every slot.
@@ -171,14 +175,28 @@ pub trait Stage<T>: Send {
     /// Name, for errors and measurements.
     fn name(&self) -> &'static str;
 
+    /// What it takes from the stage before.
+    fn takes(&self) -> EdgeKind;
+
+    /// What it gives to the next stage.
+    fn gives(&self) -> EdgeKind;
+
     /// Takes an item of the stage before. Items that need no computing are passed on at once.
     fn accept(&mut self, slot: usize, item: Item<T>, out: &mut Outbox<T>);
 
-    /// Rows by which the slot can advance now; 0 while it waits for input.
-    fn ready(&self, slot: usize) -> usize;
+    /// What it could do for the slot now.
+    fn need(&self, slot: usize) -> Need;
+
+    /// Sound that the input which it holds for the slot will become. Its own due time is later by what later stages hold.
+    fn ahead(&self, _slot: usize) -> Duration {
+        Duration::ZERO
+    }
 
     /// Upper bound of rows of one slot in one step.
     fn max_rows(&self) -> usize;
+
+    /// Upper bound of items that one step gives for one slot, an end not counted.
+    fn max_items(&self) -> usize;
 
     /// Advances several slots as one batch.
     fn step(&mut self, work: &[Work], out: &mut Outbox<T>);
@@ -187,101 +205,23 @@ pub trait Stage<T>: Send {
     fn free(&mut self, slot: usize);
 
     /// Positions cached for the slot; 0 for a stage without a cache.
-    fn held(&self, slot: usize) -> usize;
+    fn held(&self, _slot: usize) -> usize {
+        0
+    }
 
     /// Cache blocks taken by all slots together; 0 for a stage without a cache.
     fn blocks(&self) -> usize {
         0
     }
-}
 
-/// A window of log-mel frames to encode.
-#[derive(Debug)]
-pub struct MelInput<'a> {
-    /// `[frames, bins]`
-    pub mel: &'a [f32],
-    /// Index of the window within its turn.
-    pub index: usize,
-}
+    /// Whether its state depends on this prompt position. What a later stage reads is not taken from another slot's cache.
+    fn reads(&self, _element: &Element<T>) -> bool {
+        false
+    }
 
-/// Encodes log-mel windows to rows.
-pub trait Encoder<T>: Send {
-    /// Encodes several windows as one batch; one entry each.
-    fn encode(&mut self, windows: &[MelInput<'_>]) -> Vec<AudioRows<T>>;
-}
-
-/// The prompt template of a model.
-pub trait Prompt<T>: Send {
-    /// The history as prompt positions. With `open`, the windows of an uncommitted audio message follow; otherwise, with
-    /// `respond`, the header of the model's turn.
-    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, respond: bool) -> Vec<Element<T>>;
-
-    /// The text of a system message that offers tools; `None` if the model knows none.
-    fn with_tools(&self, _instructions: &str, _tools: &[Tool]) -> Option<String> {
+    /// Positions that a prompt takes, and those that it may take if room is left for a response of `max_tokens` text tokens;
+    /// `None` for a stage that reads no prompt.
+    fn room(&self, _prompt: &[Element<T>], _max_tokens: usize) -> Option<Room> {
         None
     }
-
-    /// The text of a tool call; `arguments` is JSON. `None` if the model knows no tools.
-    fn tool_call(&self, _name: &str, _arguments: &str) -> Option<String> {
-        None
-    }
-
-    /// The text of a tool result; `None` if the model knows no tools.
-    fn tool_result(&self, _output: &str) -> Option<String> {
-        None
-    }
-
-    /// Token ids that open and close a tool call; `None` if the model knows no tools.
-    fn call_marks(&self) -> Option<(u32, u32)> {
-        None
-    }
-}
-
-/// Slots that the memory suffices for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slots {
-    /// Slots of sessions.
-    pub sessions: usize,
-    /// Slots of out-of-band responses.
-    pub out_of_band: usize,
-    /// Positions of a prompt and its response together.
-    pub context: usize,
-}
-
-impl Slots {
-    /// All slots; every stage has so many.
-    pub fn total(&self) -> usize {
-        self.sessions + self.out_of_band
-    }
-}
-
-/// Geometry of a model's output.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Codec {
-    /// Samples a second.
-    pub sample_rate: u32,
-    /// Duration of a frame.
-    pub frame: Duration,
-}
-
-/// A loaded model, ready to be driven.
-pub struct Model<T> {
-    /// Tokenizer of the checkpoint.
-    pub tokenizer: Tokenizer,
-    /// Front end: samples to log-mel windows.
-    pub log_mel: Arc<LogMel>,
-    /// Log-mel windows to rows.
-    pub encoder: Box<dyn Encoder<T>>,
-    /// Prompt template.
-    pub prompt: Box<dyn Prompt<T>>,
-    /// From the stage that reads the prompt to the stage that makes samples.
-    pub stages: Vec<Box<dyn Stage<T>>>,
-    /// Geometry of the output.
-    pub codec: Codec,
-    /// Voices by name, the default one first.
-    pub voices: Vec<String>,
-    /// Slots that the stages were made for.
-    pub slots: Slots,
-    /// Upper bound of text tokens of a response whose request names none.
-    pub max_tokens: u32,
 }

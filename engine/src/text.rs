@@ -94,9 +94,46 @@ impl Tokenizer {
         self.0.tokenizer.get_vocab_size(true)
     }
 
+    /// Encodes text that comes in pieces.
+    pub fn encoder(&self) -> TextEncoder {
+        TextEncoder { tokenizer: self.clone(), open: String::new() }
+    }
+
     /// Follows a stream of ids.
     pub fn stream(&self) -> TextStream {
         TextStream { tokenizer: self.clone(), ids: Vec::new(), whole: 0, emitted: 0 }
+    }
+}
+
+/// Encodes text that comes in pieces. The ids are those of the whole text wherever it is split, for vocabularies that join no
+/// characters across the beginning of a word: those of GPT-2's kind, Qwen's among them.
+#[derive(Debug)]
+pub struct TextEncoder {
+    tokenizer: Tokenizer,
+    /// The last word, which may go on.
+    open: String,
+}
+
+impl TextEncoder {
+    /// Takes a piece; the ids that are certain because of it. They end before the last space that begins a word.
+    pub fn push(&mut self, text: &str) -> Result<Vec<u32>, TextError> {
+        self.open.push_str(text);
+        let mut certain = 0;
+        let mut characters = self.open.char_indices().peekable();
+        while let Some((at, c)) = characters.next() {
+            if c == ' ' && at > 0 && characters.peek().is_some_and(|(_, next)| !next.is_whitespace()) {
+                certain = at;
+            }
+        }
+        let rest = self.open.split_off(certain);
+        let whole = std::mem::replace(&mut self.open, rest);
+        if whole.is_empty() { Ok(Vec::new()) } else { self.tokenizer.encode(&whole) }
+    }
+
+    /// The ids of the rest.
+    pub fn finish(&mut self) -> Result<Vec<u32>, TextError> {
+        let rest = std::mem::take(&mut self.open);
+        if rest.is_empty() { Ok(Vec::new()) } else { self.tokenizer.encode(&rest) }
     }
 }
 
@@ -227,6 +264,23 @@ mod tests {
             let tokenizer = tokenizer();
             let (pieces, rest) = stream(&tokenizer, &tokenizer.encode(&text).unwrap());
             prop_assert_eq!(pieces.concat() + &rest, text);
+        }
+
+        #[test]
+        fn pieces_of_text_encode_as_the_whole(text in "[a-zà-ü€ 0-9.,!\\n\\t']{0,60}", cuts in proptest::collection::vec(0_usize..60, 0..8)) {
+            let tokenizer = tokenizer();
+            let mut encoder = tokenizer.encoder();
+            let mut ids = Vec::new();
+            let mut from = 0;
+            let mut cuts: Vec<usize> = cuts.into_iter().filter(|cut| text.is_char_boundary(*cut)).collect();
+            cuts.sort_unstable();
+            for cut in cuts {
+                ids.extend(encoder.push(&text[from..cut]).unwrap());
+                from = cut;
+            }
+            ids.extend(encoder.push(&text[from..]).unwrap());
+            ids.extend(encoder.finish().unwrap());
+            prop_assert_eq!(ids, tokenizer.encode(&text).unwrap());
         }
 
         #[test]

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use repartee_engine::internals::qwen3_omni_moe::Config;
 use repartee_engine::internals::qwen3_omni_moe::GenerationConfig;
-use repartee_engine::internals::{Checkpoint, DType, LogMelConfig, Tokenizer};
-use repartee_engine::{CheckpointError, Source};
+use repartee_engine::internals::{Checkpoint, DType, LogMelConfig, Tokenizer, load as load_model};
+use repartee_engine::{CheckpointError, EngineConfig, LoadError, Source};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
@@ -137,9 +137,14 @@ fn missing_folders_and_files_are_named() {
     let path = empty.path();
     let absent = open(&path.join("nowhere")).unwrap_err().to_string();
     assert!(absent.contains("nowhere: no such folder"), "{absent}");
-    assert_starts(&message(path, open(path)), "config.json: file missing");
+    let claimed = |path| match load_model(&open(path)?, &EngineConfig::default()) {
+        Err(LoadError::Checkpoint(error)) => Err(error),
+        Err(error) => panic!("{error}"),
+        Ok(_) => Ok(()),
+    };
+    assert_starts(&message(path, claimed(path)), "config.json: file missing");
     write(path, "config.json", config().to_string());
-    assert_starts(&message(path, open(path)), "model.safetensors: file missing");
+    assert_starts(&message(path, claimed(path)), "model.safetensors: file missing");
 }
 
 #[test]

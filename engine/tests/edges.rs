@@ -26,6 +26,10 @@ fn config() -> EngineConfig {
     EngineConfig { sessions: 8, out_of_band: 2, session_tokens: 2048, ..EngineConfig::default() }
 }
 
+fn left_context(frames: usize) -> BTreeMap<String, usize> {
+    BTreeMap::from([("left_context".to_owned(), frames)])
+}
+
 fn code2wav(stage: StageConfig) -> BTreeMap<String, StageConfig> {
     BTreeMap::from([("code2wav".to_owned(), stage)])
 }
@@ -101,7 +105,7 @@ fn full_payload_speaks_after_the_whole_text() {
 fn left_context_decoding_yields_as_many_samples() {
     let carried = response_with(&config(), Respond::new(0, 1));
     let again = |left, steady| {
-        let stage = StageConfig { left_context: Some(left), steady_chunk: Some(steady), ..StageConfig::default() };
+        let stage = StageConfig { options: left_context(left), steady_chunk: Some(steady), ..StageConfig::default() };
         response_with(&EngineConfig { stages: code2wav(stage), ..config() }, Respond::new(0, 1))
     };
     for (left, steady) in [(25, 1), (25, 25), (2, 3)] {
@@ -189,7 +193,8 @@ fn out_of_range_codes_never_reach_the_codec() {
     let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
     let codec = model.config.code2wav.clone();
     let (books, size) = (codec.num_quantizers, codec.codebook_size);
-    let mut stage = Code2WavStage::new(ops, model.code2wav, 1, (books, size), codec.samples_per_frame(), None);
+    let frame = (codec.samples_per_frame(), Duration::from_millis(80));
+    let mut stage = Code2WavStage::new(ops, model.code2wav, 1, (books, size), frame, None);
     let highest = vec![size as u32 - 1; books];
     // One past the last code, the mark of "no id", a code missing, a code too many.
     let wrong = [
@@ -200,14 +205,14 @@ fn out_of_range_codes_never_reach_the_codec() {
     ];
     for frame in wrong {
         let mut out = Vec::new();
-        stage.accept(0, Item::Frame(frame), &mut out);
+        stage.accept(0, Item::Codes(frame), &mut out);
         assert!(matches!(out[..], [(0, Item::Fail(SessionError::Internal { stage: "talker", .. }))]), "{out:?}");
-        assert_eq!(stage.ready(0), 0);
+        assert_eq!(stage.need(0).rows, 0);
     }
     let mut out = Vec::new();
-    stage.accept(0, Item::Frame(highest), &mut out);
+    stage.accept(0, Item::Codes(highest), &mut out);
     assert!(out.is_empty());
-    assert_eq!(stage.ready(0), 1);
+    assert_eq!(stage.need(0).rows, 1);
 }
 
 #[test]
@@ -279,13 +284,16 @@ fn bad_settings_are_refused_by_name() {
     let refusal = |config: EngineConfig| repartee_engine::Engine::start(source(), &config).unwrap_err().to_string();
     let stage = |name: &str, stage| EngineConfig { stages: BTreeMap::from([(name.to_owned(), stage)]), ..config() };
     let zero = StageConfig { steady_chunk: Some(0), ..StageConfig::default() };
-    let left = StageConfig { left_context: Some(25), ..StageConfig::default() };
+    let left = StageConfig { options: left_context(25), ..StageConfig::default() };
     for (config, expected) in [
         (EngineConfig { sessions: 0, ..config() }, "engine.sessions is 0: it may be 1 to 65536"),
         (EngineConfig { session_tokens: 5, ..config() }, "engine.session_tokens is 5: it may be 64 to 16777216"),
         (stage("code2wav", zero), "engine.stages.code2wav.steady_chunk is 0: it may be 1 to 65536"),
-        (stage("talkr", left), "engine.stages.talkr is no stage: this model's stages are thinker, talker, code2wav"),
-        (stage("talker", left), "engine.stages.talker.left_context is 25: this stage has none"),
+        (
+            stage("talkr", left.clone()),
+            "engine.stages.talkr is no stage: this model's stages are thinker, talker, code2wav",
+        ),
+        (stage("talker", left), "engine.stages.talker.left_context is 25: this stage has no such setting"),
         (
             EngineConfig { timeouts: Timeouts { unread_s: 0, ..Timeouts::default() }, ..config() },
             "engine.timeouts.unread_s is 0",
@@ -298,16 +306,18 @@ fn bad_settings_are_refused_by_name() {
 
 #[test]
 fn memory_limits_the_number_of_slots() {
-    use repartee_engine::internals::slots;
+    use repartee_engine::internals::{SlotBytes, slots};
     let config =
         EngineConfig { sessions: 64, out_of_band: 8, cache_mib: 10, session_tokens: 1000, ..EngineConfig::default() };
     // 1000 positions of 1 KiB: a little less than 1 MiB each, so ten slots, a third of them out-of-band.
-    let slots_of = |context, bytes| slots(&config, context, bytes);
+    let slots_of = |context, position| slots(&config, context, SlotBytes { position, fixed: 0 });
     let some = slots_of(5000, 1024).unwrap();
     assert_eq!((some.sessions, some.out_of_band, some.context), (7, 3, 1000));
     assert_eq!(slots_of(500, 16).unwrap().sessions, 64);
     assert_eq!(slots_of(500, 16).unwrap().context, 500);
     let error = slots_of(5000, 1 << 20).unwrap_err().to_string();
+    let fixed = slots(&config, 1000, SlotBytes { position: 1024, fixed: 4 << 20 }).unwrap();
+    assert_eq!((fixed.sessions, fixed.out_of_band), (2, 0), "what a slot takes whatever its context counts too");
     assert!(error.starts_with("engine.cache_mib is 10: one session of 1000 tokens takes 1000 MiB"), "{error}");
 }
 

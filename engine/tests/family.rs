@@ -15,8 +15,8 @@ use std::time::Duration;
 use repartee_engine::EngineConfig;
 use repartee_engine::Timeouts;
 use repartee_engine::internals::{
-    AudioRows, Codec, Element, Encoder, End, Gauges, Item, LogMel, LogMelConfig, MelInput, Message, Model, Outbox,
-    Prompt, Scheduler, Slots, Stage, Tokenizer, Work,
+    AudioRows, Codec, EdgeKind, Element, End, Gauges, Item, Message, Model, Need, Outbox, Part, RowKind, Scheduler,
+    Script, Slots, Stage, Tokenizer, Value, Work,
 };
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, Wake, link};
 
@@ -56,10 +56,10 @@ impl Stage<()> for Spelling {
     }
     fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
         match item {
-            Item::Prompt { elements, response } => {
-                let id = |element: &Element<()>| match element {
-                    Element::Token { id, .. } => Some(*id),
-                    Element::Audio { .. } => None,
+            Item::Prompt { elements, response, .. } => {
+                let id = |element: &Element<()>| match element.value {
+                    Value::Token(id) => Some(id),
+                    _ => None,
                 };
                 self.prompts[slot] = elements.iter().filter_map(id).collect();
                 if let Some(params) = response {
@@ -74,9 +74,19 @@ impl Stage<()> for Spelling {
             _ => {}
         }
     }
-    fn ready(&self, slot: usize) -> usize {
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Prompt
+    }
+    fn gives(&self) -> EdgeKind {
+        EdgeKind::Text
+    }
+    fn max_items(&self) -> usize {
+        1
+    }
+    fn need(&self, slot: usize) -> Need {
         let stuck = |left: &Vec<u32>| self.at == Poison::Silent && left.last() == Some(&self.poison);
-        usize::from(self.left[slot].as_ref().is_some_and(|left| !stuck(left)))
+        let rows = usize::from(self.left[slot].as_ref().is_some_and(|left| !stuck(left)));
+        Need::rows(rows, RowKind::Decode)
     }
     fn max_rows(&self) -> usize {
         1
@@ -127,8 +137,17 @@ impl Stage<()> for Beeping {
             _ => {}
         }
     }
-    fn ready(&self, slot: usize) -> usize {
-        self.queues[slot].len()
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Text
+    }
+    fn gives(&self) -> EdgeKind {
+        EdgeKind::Samples
+    }
+    fn max_items(&self) -> usize {
+        2
+    }
+    fn need(&self, slot: usize) -> Need {
+        Need::rows(self.queues[slot].len(), RowKind::Window)
     }
     fn max_rows(&self) -> usize {
         2
@@ -150,26 +169,15 @@ impl Stage<()> for Beeping {
         self.queues[slot].clear();
         self.ends[slot] = None;
     }
-    fn held(&self, _: usize) -> usize {
-        0
-    }
-}
-
-struct Deaf;
-
-impl Encoder<()> for Deaf {
-    fn encode(&mut self, windows: &[MelInput<'_>]) -> Vec<AudioRows<()>> {
-        windows.iter().map(|_| AudioRows { rows: (), count: 0 }).collect()
-    }
 }
 
 /// A template that renders only the last message.
 struct LastMessage;
 
-impl Prompt<()> for LastMessage {
+impl Script<()> for LastMessage {
     fn render(&self, history: &[Message<()>], _: Option<&[Arc<AudioRows<()>>]>, _: bool) -> Vec<Element<()>> {
-        match history.last() {
-            Some(Message::UserText(ids)) => ids.iter().map(|&id| Element::Token { id, user: true }).collect(),
+        match history.last().map(|message| &message.parts[..]) {
+            Some([Part::Text(ids)]) => ids.iter().map(|&id| Element::token(Role::User, id)).collect(),
             _ => Vec::new(),
         }
     }
@@ -182,15 +190,14 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model<()>) {
     let poison = tokenizer.encode(POISON).unwrap()[0];
     let model = Model {
         tokenizer: tokenizer.clone(),
-        log_mel: LogMel::new(&LogMelConfig::default(), 100).unwrap(),
-        encoder: Box::new(Deaf),
-        prompt: Box::new(LastMessage),
+        ears: None,
+        script: Box::new(LastMessage),
         stages: vec![
             Box::new(Spelling { prompts: vec![Vec::new(); slots], left: vec![None; slots], poison, at }),
             Box::new(Beeping { queues: vec![VecDeque::new(); slots], ends: vec![None; slots], poison, at }),
         ],
-        codec: Codec { sample_rate: 8000, frame: Duration::from_millis(7) },
-        voices: vec!["only".to_owned()],
+        codec: Codec { sample_rate: 8000, frame_samples: (56, 1) },
+        voices: Box::new(vec!["only".to_owned()]),
         slots: Slots { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
     };

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use proptest::prelude::*;
-use repartee_engine::internals::{LogMel, LogMelConfig, MelWindow};
+use repartee_engine::internals::{InputWindow, LogMel, LogMelConfig};
 use safetensors::SafeTensors;
 
 const TOLERANCE: f32 = 1e-4;
@@ -24,7 +24,7 @@ fn tables(window_frames: usize) -> Arc<LogMel> {
 }
 
 /// Every window of a turn that arrives in the given slices.
-fn windows<'a>(tables: &Arc<LogMel>, slices: impl IntoIterator<Item = &'a [f32]>) -> Vec<MelWindow> {
+fn windows<'a>(tables: &Arc<LogMel>, slices: impl IntoIterator<Item = &'a [f32]>) -> Vec<InputWindow> {
     let mut stream = tables.stream();
     let mut closed = Vec::new();
     for slice in slices {

@@ -83,6 +83,19 @@ pub enum Command {
         /// The item.
         item: ItemId,
     },
+    /// Text for a response whose request says [`Respond::streamed`]; it is read as it comes. Unknown and finished responses are
+    /// ignored.
+    StreamText {
+        /// The response.
+        response: ResponseId,
+        /// The next piece.
+        text: String,
+    },
+    /// Ends the text of such a response.
+    EndText {
+        /// The response.
+        response: ResponseId,
+    },
     /// Reports the playback position of a response, from which the engine computes when its caller runs out of audio. Without
     /// reports it assumes playback from the first samples on.
     Played {
@@ -174,6 +187,9 @@ pub struct Respond {
     pub voice: Option<String>,
     /// Whether the response is spoken; otherwise it is text alone.
     pub audio: bool,
+    /// Whether text streams in while the response is being generated ([`Command::StreamText`], [`Command::EndText`]), as models
+    /// take it that read text aloud. Refused by a model that cannot.
+    pub streamed: bool,
     /// Input in place of the history; `None` for the history as it stands.
     pub input: Option<Vec<Input>>,
     /// Whether the response is out-of-band: it leaves no item, and runs in a slot of its own instead of after other responses.
@@ -205,6 +221,7 @@ impl Respond {
             item,
             voice: None,
             audio: true,
+            streamed: false,
             input: None,
             out_of_band: false,
             instructions: None,

@@ -54,6 +54,9 @@ pub enum SessionError {
         /// The values that are allowed.
         allowed: String,
     },
+    /// The model hears nothing.
+    #[error("this model takes no audio: send text")]
+    NoEars,
     /// The model's template has no tools.
     #[error("this model cannot call tools")]
     NoTools,

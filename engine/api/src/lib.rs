@@ -46,6 +46,8 @@ pub struct ModelInfo {
     pub frame: Duration,
     /// Tokens of a prompt and its response, at most.
     pub context_tokens: u32,
+    /// Whether the model hears; one that does not refuses audio ([`SessionError::NoEars`]).
+    pub hears: bool,
     /// Whether the model can call tools.
     pub tools: bool,
 }

@@ -16,6 +16,7 @@ use serde::Deserialize;
 
 use super::mel_filters::{Filter, filters};
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
+use crate::model::{FrontEnd, FrontEndStream, InputWindow};
 
 /// The file that describes the spectrogram.
 const FILE: &str = "preprocessor_config.json";
@@ -93,15 +94,6 @@ impl fmt::Debug for LogMel {
     }
 }
 
-/// Frames that are final.
-#[derive(Debug, Clone, PartialEq)]
-pub struct MelWindow {
-    /// How many frames; the last window of a turn may have fewer than the others.
-    pub frames: usize,
-    /// `[frames, feature_size]`, frame by frame; about -1 to 1.5.
-    pub data: Vec<f32>,
-}
-
 impl LogMel {
     /// Tables for windows of `window_frames` frames (`n_window_infer` of the audio tower), at least 1.
     pub fn new(config: &LogMelConfig, window_frames: usize) -> Result<Arc<Self>, BadValue> {
@@ -141,6 +133,34 @@ impl LogMel {
     }
 }
 
+impl FrontEnd for Arc<LogMel> {
+    fn rate(&self) -> u32 {
+        self.config.sampling_rate
+    }
+
+    fn stream(&self) -> Box<dyn FrontEndStream> {
+        Box::new(LogMel::stream(self))
+    }
+}
+
+impl FrontEndStream for LogMelStream {
+    fn push(&mut self, samples: &[f32], closed: &mut Vec<InputWindow>) {
+        Self::push(self, samples, closed);
+    }
+
+    fn finish(self: Box<Self>) -> Option<InputWindow> {
+        Self::finish(*self)
+    }
+
+    fn samples(&self) -> usize {
+        Self::samples(self)
+    }
+
+    fn fork(&self) -> Box<dyn FrontEndStream> {
+        Box::new(self.clone())
+    }
+}
+
 /// The spectrogram of one turn. Holds the samples that unfinished frames need (less than `n_fft`, plus the slice that
 /// is being pushed) and the frames of the open window.
 #[derive(Debug, Clone)]
@@ -164,7 +184,7 @@ pub struct LogMelStream {
 
 impl LogMelStream {
     /// Takes samples (-1..1) and appends the windows that they close to `closed`.
-    pub fn push(&mut self, samples: &[f32], closed: &mut Vec<MelWindow>) {
+    pub fn push(&mut self, samples: &[f32], closed: &mut Vec<InputWindow>) {
         self.kept.extend_from_slice(samples);
         while self.samples() >= self.samples_for(self.next_frame) {
             self.finish_frame(None);
@@ -177,7 +197,7 @@ impl LogMelStream {
 
     /// Ends the turn: the window that is still open, whose last frames see the turn reflected at its end. `None` if it
     /// has no frame. A turn of n samples gives n / hop_length frames in all.
-    pub fn finish(mut self) -> Option<MelWindow> {
+    pub fn finish(mut self) -> Option<InputWindow> {
         let frames = self.samples() / self.tables.config.hop_length;
         // Reflection needs a sample more than it mirrors; a shorter turn is continued with silence.
         let shortest = self.tables.config.n_fft / 2 + 1;
@@ -237,10 +257,10 @@ impl LogMelStream {
     }
 
     /// The open window, clamped and scaled; the next one is empty.
-    fn close(&mut self) -> MelWindow {
+    fn close(&mut self) -> InputWindow {
         let lowest = self.maximum - RANGE;
         let data: Vec<f32> = self.open.drain(..).map(|level| (level.max(lowest) + 4.0) / 4.0).collect();
-        MelWindow { frames: data.len() / self.tables.config.feature_size, data }
+        InputWindow { frames: data.len() / self.tables.config.feature_size, data }
     }
 
     /// Drops samples that no later frame needs.

@@ -73,6 +73,16 @@ pub enum CheckpointError {
         /// The architectures that can be served, separated by commas.
         known: String,
     },
+    /// Several model families claim this checkpoint.
+    #[error(
+        "{folder}: the files are those of several families ({families}): keep those of one checkpoint in the folder"
+    )]
+    Ambiguous {
+        /// The checkpoint.
+        folder: String,
+        /// The families, separated by commas.
+        families: String,
+    },
     /// A weight file ends early or its header contradicts itself.
     #[error("{file}: truncated or corrupt safetensors ({message}): copy the file again")]
     CorruptWeights {

@@ -1,6 +1,6 @@
 //! Published-format checkpoints: a folder, or files embedded in the binary, with config.json, safetensors and friends.
 //!
-//! Opening one reads config.json and the headers of the weight files and nothing else; weights are memory-mapped and
+//! Opening one reads config.json, if there is one, and the headers of the weight files and nothing else; weights are memory-mapped and
 //! handed out as bytes. The files of an open checkpoint must not be changed in place: replace the folder instead.
 
 mod error;
@@ -41,7 +41,8 @@ pub enum Source {
 pub struct Checkpoint {
     files: Files,
     name: String,
-    config: serde_json::Value,
+    /// `None` without config.json: a family may do without.
+    config: Option<serde_json::Value>,
     weights: Weights,
 }
 
@@ -53,10 +54,10 @@ struct Architecture {
 }
 
 impl Checkpoint {
-    /// Reads config.json and the headers of the weight files; fails without leaving anything loaded.
+    /// Reads config.json, if there is one, and the headers of the weight files; fails without leaving anything loaded.
     pub fn open(source: Source) -> Result<Self, CheckpointError> {
         let (files, name) = Files::locate(source)?;
-        let config = files.json(CONFIG)?.ok_or_else(|| CheckpointError::FileMissing { file: files.label(CONFIG) })?;
+        let config = files.json(CONFIG)?;
         let weights = Weights::open(&files)?;
         Ok(Self { files, name, config, weights })
     }
@@ -64,6 +65,11 @@ impl Checkpoint {
     /// The folder's name, or the name under which the files are embedded.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// config.json's `architectures`; empty if the file or the field is absent or something else.
+    pub fn architectures(&self) -> Vec<String> {
+        self.config::<Architecture>().map(|config| config.architectures).unwrap_or_default()
     }
 
     /// The first of config.json's `architectures`.
@@ -78,7 +84,8 @@ impl Checkpoint {
 
     /// config.json as a `T`; an error names the path of the field.
     pub fn config<T: DeserializeOwned>(&self) -> Result<T, CheckpointError> {
-        serde_path_to_error::deserialize(&self.config).map_err(|error| self.files.wrong_json(CONFIG, error))
+        let config = self.config.as_ref().ok_or_else(|| CheckpointError::FileMissing { file: self.label(CONFIG) })?;
+        serde_path_to_error::deserialize(config).map_err(|error| self.files.wrong_json(CONFIG, error))
     }
 
     /// Another JSON file of the checkpoint as a `T`, `None` if there is no such file.

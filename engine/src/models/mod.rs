@@ -10,27 +10,41 @@ use repartee_kernels::KernelError;
 use repartee_kernels::cpu::{Cpu, Tensor};
 use thiserror::Error;
 
-use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
+use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
 use crate::config::{ConfigError, EngineConfig};
-use crate::stage::{Model, Slots};
+use crate::model::{Model, Slots, TopologyError};
+
+/// Which of a family's variants a checkpoint is; each family has its own names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Variant(pub &'static str);
 
 /// A model family.
 pub struct Family {
-    /// The `architectures` entry that it claims.
-    pub architecture: &'static str,
-    /// Loads it on the CPU.
-    pub load_cpu: fn(Cpu, &Checkpoint, &EngineConfig) -> Result<Model<Tensor>, LoadError>,
+    /// Its name, for messages: the `architectures` entry of its config.json, or the published name.
+    pub name: &'static str,
+    /// Whether a checkpoint is one of its own: by config.json's `architectures`, else by what the files hold.
+    pub claims: fn(&Checkpoint) -> Option<Variant>,
+    /// Loads a claimed checkpoint on the CPU.
+    pub load_cpu: fn(Cpu, &Checkpoint, Variant, &EngineConfig) -> Result<Model<Tensor>, LoadError>,
 }
 
 /// All families.
-pub const FAMILIES: &[Family] =
-    &[Family { architecture: qwen3_omni_moe::config::ARCHITECTURE, load_cpu: qwen3_omni_moe::load::<Cpu> }];
+pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY];
 
-/// The slots that fit into the configured memory, each with room for a whole context: `context` positions (the settings may
-/// lower it) of `position_bytes` each, in all stages together. Fewer sessions than configured is no error; none is.
-pub fn slots(config: &EngineConfig, context: usize, position_bytes: usize) -> Result<Slots, ConfigError> {
+/// Memory that one slot takes, in all stages together. Bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SlotBytes {
+    /// For each position of the context: keys and values, encoded audio, rows on their way to later stages.
+    pub position: usize,
+    /// Whatever the context: further positions of later stages, convolution tails, rings, masks.
+    pub fixed: usize,
+}
+
+/// The slots that fit into the configured memory, each with room for a whole context: `context` positions, which the settings may
+/// lower. Fewer sessions than configured is no error; none is.
+pub fn slots(config: &EngineConfig, context: usize, bytes: SlotBytes) -> Result<Slots, ConfigError> {
     let context = context.min(config.session_tokens);
-    let each = context * position_bytes;
+    let each = context * bytes.position + bytes.fixed;
     let affordable = (config.cache_mib << 20) / each.max(1);
     if affordable == 0 {
         let needed = each.div_ceil(1 << 20);
@@ -64,6 +78,9 @@ pub enum LoadError {
     /// A tensor that the device cannot take.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The family's stages make no chain.
+    #[error("this family is defective: {0}")]
+    Topology(#[from] TopologyError),
     /// preprocessor_config.json.
     #[error("{file}: {value}")]
     Mel {
@@ -74,12 +91,78 @@ pub enum LoadError {
     },
 }
 
-/// Loads a checkpoint on the CPU.
+/// Loads a checkpoint on the CPU, by the family that claims it.
 pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model<Tensor>, LoadError> {
-    let found = checkpoint.architecture()?;
-    let known = || FAMILIES.iter().map(|family| family.architecture).collect::<Vec<_>>().join(", ");
-    let family = FAMILIES.iter().find(|family| family.architecture == found).ok_or_else(|| {
-        CheckpointError::UnknownArchitecture { file: checkpoint.label("config.json"), known: known(), found }
-    })?;
-    (family.load_cpu)(Cpu::default(), checkpoint, config)
+    let (family, variant) = claimed(FAMILIES, checkpoint)?;
+    let model = (family.load_cpu)(Cpu::default(), checkpoint, variant, config)?;
+    model.check()?;
+    Ok(model)
+}
+
+/// The one family that claims a checkpoint.
+fn claimed<'a>(families: &'a [Family], checkpoint: &Checkpoint) -> Result<(&'a Family, Variant), CheckpointError> {
+    let claims = families.iter().filter_map(|family| Some((family, (family.claims)(checkpoint)?)));
+    match &claims.collect::<Vec<_>>()[..] {
+        [claim] => Ok(*claim),
+        [] => {
+            let known = families.iter().map(|family| family.name).collect::<Vec<_>>().join(", ");
+            // What config.json says is the most helpful thing to tell, if there is one.
+            let found = checkpoint.architecture()?;
+            Err(CheckpointError::UnknownArchitecture { file: checkpoint.label(CONFIG), known, found })
+        }
+        several => {
+            let families = several.iter().map(|(family, _)| family.name).collect::<Vec<_>>().join(", ");
+            Err(CheckpointError::Ambiguous { folder: checkpoint.name().to_owned(), families })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Source;
+
+    fn family(name: &'static str, claims: fn(&Checkpoint) -> Option<Variant>) -> Family {
+        Family { name, claims, load_cpu: |_, _, _, _| Err(LoadError::Topology(TopologyError::Empty)) }
+    }
+
+    fn open(files: &'static [(&'static str, &'static [u8])]) -> Checkpoint {
+        Checkpoint::open(Source::Embedded { name: "test", files }).unwrap()
+    }
+
+    fn by_architecture(checkpoint: &Checkpoint) -> Option<Variant> {
+        checkpoint.architectures().contains(&"One".to_owned()).then_some(Variant("one"))
+    }
+
+    fn by_files(checkpoint: &Checkpoint) -> Option<Variant> {
+        (checkpoint.has_file("flow.safetensors") && checkpoint.has_file("lm.yaml")).then_some(Variant("two"))
+    }
+
+    #[test]
+    fn a_family_claims_by_architecture_or_files() {
+        let families = [family("One", by_architecture), family("two", by_files)];
+        let one = open(&[("config.json", br#"{"architectures": ["One"]}"#)]);
+        assert_eq!(claimed(&families, &one).unwrap().1, Variant("one"));
+        let two = open(&[("lm.yaml", b""), ("flow.safetensors", b"")]);
+        assert_eq!(claimed(&families, &two).unwrap().1, Variant("two"), "a family without config.json");
+    }
+
+    #[test]
+    fn two_claims_are_an_error() {
+        let families = [family("One", by_architecture), family("two", by_files)];
+        let both =
+            open(&[("config.json", br#"{"architectures": ["One"]}"#), ("lm.yaml", b""), ("flow.safetensors", b"")]);
+        let error = claimed(&families, &both).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("One, two"), "{error}");
+    }
+
+    #[test]
+    fn an_unclaimed_checkpoint_names_the_families() {
+        let families = [family("One", by_architecture), family("two", by_files)];
+        let other = open(&[("config.json", br#"{"architectures": ["Other"]}"#)]);
+        let error = claimed(&families, &other).map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("`Other`") && error.contains("One, two"), "{error}");
+        let nothing = claimed(&families, &open(&[])).map(|_| ()).unwrap_err();
+        assert!(matches!(nothing, CheckpointError::FileMissing { .. }), "{nothing}");
+    }
 }

@@ -21,15 +21,14 @@ use repartee_engine_api::{Peer, SessionError};
 
 use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
+use crate::elements::Element;
 use crate::hand_off::Edge;
-use crate::session::prompt::ContextBudget;
+use crate::model::Model;
 use crate::session::{ModelContext, Session};
-use crate::stage::{Item, Model};
+use crate::stage::{Item, ResponseParams};
 
 /// Windows encoded in one tick: audio that arrives faster than real time must not delay other sessions.
 const MAX_WINDOWS: usize = 8;
-/// Events that one tick can send for one response: a text, the frames of a codec step, and an end.
-const EVENTS_PER_TICK: usize = 40;
 /// Commands of one session taken in one tick.
 const MAX_COMMANDS: usize = 64;
 
@@ -54,6 +53,10 @@ pub type Times = Vec<(&'static str, Duration, u64)>;
 pub struct Scheduler<T> {
     model: Model<T>,
     timeouts: Timeouts,
+    /// Events that one tick can send for one response.
+    events_per_tick: usize,
+    /// Names of the model's voices.
+    voices: Vec<String>,
     /// Whether a step takes many slots; otherwise one each.
     batch: bool,
     planner: Planner,
@@ -113,6 +116,8 @@ impl<T> Scheduler<T> {
             .map(|stage| Edge::new(config.hand_off, config.stage(stage.name()).chunks(), slots));
         Self {
             timeouts: config.timeouts,
+            events_per_tick: model.events_per_tick(),
+            voices: model.voices.names(),
             batch: config.batch,
             planner: Planner::new(config.order(), std::iter::once(encoder).chain(stages).collect()),
             edges: edges.collect(),
@@ -202,6 +207,7 @@ impl<T> Scheduler<T> {
 
     fn take_commands(&mut self, now: Instant) -> bool {
         let mut moved = false;
+        let events = self.events_per_tick;
         let owners: Vec<usize> = self.sessions.keys().copied().collect();
         for owner in owners {
             for _ in 0..MAX_COMMANDS {
@@ -211,7 +217,7 @@ impl<T> Scheduler<T> {
                     moved = true;
                     break;
                 }
-                if !session.has_room(EVENTS_PER_TICK) {
+                if !session.has_room(events) {
                     break;
                 }
                 let Some(command) = session.next_command() else { break };
@@ -227,7 +233,7 @@ impl<T> Scheduler<T> {
                 }
             }
             let (Some(session), mut model) = self.split(owner, now) else { continue };
-            if session.has_room(EVENTS_PER_TICK) {
+            if session.has_room(events) {
                 session.read_slices(&mut model);
                 session.report_finished();
             }
@@ -239,9 +245,10 @@ impl<T> Scheduler<T> {
     fn split(&mut self, owner: usize, now: Instant) -> (Option<&mut Session<T>>, ModelContext<'_, T>) {
         let model = ModelContext {
             tokenizer: &self.model.tokenizer,
-            log_mel: &self.model.log_mel,
-            voices: &self.model.voices,
-            prompt: self.model.prompt.as_ref(),
+            front_end: self.model.ears.as_ref().map(|ears| ears.front_end.as_ref()),
+            voices: &self.voices,
+            script: self.model.script.as_ref(),
+            stages: &self.model.stages,
             free_slots: &mut self.free_out_of_band,
             now,
         };
@@ -302,42 +309,68 @@ impl<T> Scheduler<T> {
     fn update_prompts(&mut self, now: Instant) -> bool {
         let mut moved = false;
         let owners: Vec<usize> = self.sessions.keys().copied().collect();
-        let budget = ContextBudget { context: self.model.slots.context, max_tokens: self.model.max_tokens };
+        let (context, max_tokens, events) = (self.model.slots.context, self.model.max_tokens, self.events_per_tick);
         for owner in owners {
             let slots = match self.sessions.get(&owner) {
-                Some(session) if session.has_room(EVENTS_PER_TICK) => session.startable(),
+                Some(session) if session.has_room(events) => session.startable(),
                 _ => continue,
             };
             for slot in slots {
                 let (Some(session), model) = self.split(owner, now) else { continue };
-                let Some((elements, params)) = session.begin(slot, &model, budget) else { continue };
+                let Some((elements, params)) = session.begin(slot, &model, max_tokens) else { continue };
                 moved = true;
-                let (tokens, limit) = (elements.len() as u32, budget.context as u32);
+                let (tokens, limit) = (elements.len() as u32, context as u32);
                 if tokens >= limit {
                     self.fail(slot, SessionError::ContextFull { tokens, limit });
                     continue;
                 }
-                self.deliver(0, slot, Item::Prompt { elements, response: Some(params) });
+                self.deliver_prompt(slot, elements, Some(params));
                 let cached = self.model.stages[0].held(slot);
                 if let Some(session) = self.sessions.get_mut(&owner) {
                     session.note_cached(slot, cached);
                 }
             }
             let (Some(session), model) = self.split(owner, now) else { continue };
-            if let Some(elements) = session.silent_prompt(&model, budget.context)
-                && elements.len() < budget.context
+            if let Some(elements) = session.silent_prompt(&model)
+                && elements.len() < context
             {
-                self.deliver(0, owner, Item::Prompt { elements, response: None });
+                self.deliver_prompt(owner, elements, None);
+            }
+            let Some(session) = self.sessions.get(&owner) else { continue };
+            for slot in std::iter::once(owner).chain(session.out_of_band_slots()) {
+                moved |= self.deliver_streamed(owner, slot, now);
             }
         }
         moved
     }
 
+    /// Delivers a prompt to the first stage.
+    fn deliver_prompt(&mut self, slot: usize, elements: Vec<Element<T>>, response: Option<ResponseParams>) {
+        // A later stage's state cannot come from another slot, so neither can what it is made from.
+        let later = &self.model.stages[1..];
+        let shareable = elements.iter().take_while(|element| !later.iter().any(|stage| stage.reads(element))).count();
+        self.deliver(0, slot, Item::Prompt { elements, shareable, response });
+    }
+
+    /// Delivers text that streamed in for the response in `slot`.
+    fn deliver_streamed(&mut self, owner: usize, slot: usize, now: Instant) -> bool {
+        let (Some(session), model) = self.split(owner, now) else { return false };
+        let Some((elements, ends)) = session.take_streamed(slot, &model) else { return false };
+        if !elements.is_empty() {
+            self.deliver(0, slot, Item::Streamed(elements));
+        }
+        if ends {
+            self.deliver(0, slot, Item::StreamedEnd);
+        }
+        true
+    }
+
     /// Ends sessions whose timeouts have passed.
     fn end_overdue(&mut self, now: Instant) -> bool {
         let mut overdue = Vec::new();
+        let (events, timeouts) = (self.events_per_tick, self.timeouts);
         for (&owner, session) in &mut self.sessions {
-            let limits = session.timeouts(EVENTS_PER_TICK, now, &self.timeouts);
+            let limits = session.timeouts(events, now, &timeouts);
             overdue.extend(limits.into_iter().find(|(until, _)| *until <= now).map(|(_, error)| (owner, error)));
         }
         let any = !overdue.is_empty();
@@ -350,8 +383,8 @@ impl<T> Scheduler<T> {
 
     fn next_timeout(&mut self) -> Option<Instant> {
         let now = (self.clock)();
-        let timeouts = self.timeouts;
-        let limits = |session: &mut Session<T>| session.timeouts(EVENTS_PER_TICK, now, &timeouts);
+        let (events, timeouts) = (self.events_per_tick, self.timeouts);
+        let limits = |session: &mut Session<T>| session.timeouts(events, now, &timeouts);
         self.sessions.values_mut().flat_map(limits).map(|(until, _)| until).min()
     }
 }

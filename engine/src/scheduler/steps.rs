@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use repartee_engine_api::{FinishReason, SessionError};
 
-use super::{EVENTS_PER_TICK, Scheduler};
+use super::Scheduler;
 use crate::deadline::{Share, Urgency, Want};
-use crate::stage::{End, Item, MelInput, Outbox, Work};
+use crate::model::WindowInput;
+use crate::stage::{End, Item, Need, Outbox, RowKind, Work};
 
 /// Index of the encoder in the plan; the stages follow.
 const ENCODER: usize = 0;
@@ -55,12 +56,12 @@ impl<T> Scheduler<T> {
         let slots: Vec<(usize, usize)> = self.sessions.keys().map(|&slot| (slot, slot)).chain(out_of_band).collect();
         for (slot, owner) in slots {
             let Some(session) = self.sessions.get(&owner) else { continue };
-            let rows = match at {
-                ENCODER if slot == owner => session.pending_windows.len(),
-                ENCODER => 0,
-                _ => self.model.stages[at - 1].ready(slot),
+            let Need { rows, kind: _ } = match at {
+                ENCODER if slot == owner => Need::rows(session.pending_windows.len(), RowKind::Window),
+                ENCODER => Need::NONE,
+                _ => self.model.stages[at - 1].need(slot),
             };
-            if rows == 0 || (at != ENCODER && !session.has_room(EVENTS_PER_TICK)) {
+            if rows == 0 || (at != ENCODER && !session.has_room(self.events_per_tick)) {
                 continue;
             }
             let mut urgency = match (at, session.waiting_since()) {
@@ -70,10 +71,9 @@ impl<T> Scheduler<T> {
             };
             match &mut urgency {
                 Urgency::Silent { since } => *since = *self.silent_since.entry(slot).or_insert(now),
-                // Rows that wait in later stages become audio before these do.
+                // What later stages hold becomes sound before these rows do.
                 Urgency::Playing { runs_out } if at != ENCODER => {
-                    let ahead: usize = self.model.stages[at..].iter().map(|stage| stage.ready(slot)).sum();
-                    *runs_out += self.model.codec.frame * u32::try_from(ahead).unwrap_or(u32::MAX).min(1000);
+                    *runs_out += self.model.stages[at..].iter().map(|stage| stage.ahead(slot)).sum::<Duration>();
                 }
                 _ => {}
             }
@@ -99,10 +99,13 @@ impl<T> Scheduler<T> {
                 taken.extend(session.pending_windows.drain(..rows).map(|window| (share.slot, window)));
             }
         }
-        let encoder = &mut self.model.encoder;
+        let Some(ears) = &mut self.model.ears else { return };
+        let encoder = &mut ears.encoder;
         let mut encode = |windows: &[(usize, crate::audio_input::PendingWindow)]| {
-            let inputs: Vec<_> =
-                windows.iter().map(|(_, window)| MelInput { mel: &window.mel.data, index: window.index }).collect();
+            let inputs: Vec<_> = windows
+                .iter()
+                .map(|(_, window)| WindowInput { data: &window.window.data, index: window.index })
+                .collect();
             catch_unwind(AssertUnwindSafe(|| encoder.encode(&inputs))).ok()
         };
         let rows: Vec<_> = match encode(&taken) {
@@ -125,7 +128,7 @@ impl<T> Scheduler<T> {
     /// Steps one batch of one stage.
     fn step(&mut self, index: usize, shares: &[Share]) {
         // Slots that failed in an earlier batch of this tick have nothing ready.
-        let present = shares.iter().filter(|share| self.model.stages[index].ready(share.slot) >= share.rows);
+        let present = shares.iter().filter(|share| self.model.stages[index].need(share.slot).rows >= share.rows);
         let work: Vec<Work> = present.map(|share| Work { slot: share.slot, rows: share.rows }).collect();
         if work.is_empty() {
             return;
@@ -160,7 +163,7 @@ impl<T> Scheduler<T> {
         let owner = self.owner(slot);
         let (Some(session), model) = self.split(owner, now) else { return };
         if let Some((elements, params)) = session.replay(slot, &model) {
-            self.deliver(0, slot, Item::Prompt { elements, response: Some(params) });
+            self.deliver_prompt(slot, elements, Some(params));
         }
     }
 
@@ -179,6 +182,7 @@ impl<T> Scheduler<T> {
     /// Routes the output of stage `index` to the session and to the next stage.
     fn route(&mut self, index: usize, out: Outbox<T>) {
         let last = index + 1 == self.model.stages.len();
+        let keeps_speech = self.model.script.keeps_speech();
         for (slot, item) in out {
             let now = (self.clock)();
             let owner = self.owner(slot);
@@ -186,8 +190,8 @@ impl<T> Scheduler<T> {
             session.note_progress(slot, now);
             match &item {
                 // Tokens of tool calls are not spoken.
-                Item::Token(id) if !session.token(slot, *id, now) => continue,
-                Item::Frame(_) => session.frame(slot, now),
+                Item::Token(id) | Item::Row { id, .. } if !session.token(slot, *id, now) => continue,
+                Item::Codes(codes) => session.frame(slot, codes, keeps_speech, now),
                 Item::Fail(error) => {
                     let error = error.clone();
                     self.fail(slot, error);
@@ -201,9 +205,8 @@ impl<T> Scheduler<T> {
                 }
                 continue;
             }
-            let rate = self.model.codec.sample_rate;
             match item {
-                Item::Samples(samples) => session.samples(slot, samples, rate, now),
+                Item::Samples(samples) => session.samples(slot, samples, &self.model.codec, now),
                 Item::End(End::Stop) => self.finish(slot, FinishReason::Stop),
                 Item::End(End::Length) => self.finish(slot, FinishReason::Length),
                 Item::Abort => self.finish(slot, FinishReason::Cancelled),

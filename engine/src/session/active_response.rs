@@ -1,15 +1,19 @@
 //! Responses being generated: the stages' output becomes history and events.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError, Stamps, Usage};
 
 use super::pending_response::PendingResponse;
+use super::streamed_text::StreamedText;
 use super::tool_calls::{TokenKind, ToolCallReader};
 use super::{ModelContext, Session};
 use crate::config::Timeouts;
 use crate::deadline::Urgency;
-use crate::stage::{Element, Message, ResponseParams};
+use crate::elements::{Element, Message};
+use crate::model::Codec;
+use crate::stage::ResponseParams;
 use crate::text::TextStream;
 
 /// A response being generated.
@@ -18,6 +22,8 @@ pub struct ActiveResponse<T> {
     pub request: Respond,
     /// What the stages were given with the prompt.
     params: ResponseParams,
+    /// Text that streams in for it.
+    pub(super) streamed: Option<StreamedText>,
     /// The prompt, kept for a replay.
     prompt: Vec<Element<T>>,
     /// When the engine took it.
@@ -51,21 +57,22 @@ struct EventCounts {
 
 impl<T> ActiveResponse<T> {
     pub(super) fn new(
-        pending: &PendingResponse<T>,
+        pending: PendingResponse<T>,
         params: ResponseParams,
         prompt: Vec<Element<T>>,
         usage: Usage,
         model: &ModelContext<'_, T>,
     ) -> Self {
         Self {
-            request: pending.request.clone(),
+            request: pending.request,
+            streamed: pending.streamed,
             params,
             prompt,
             accepted: pending.accepted,
             first_token: None,
             first_frame: None,
             text: model.tokenizer.stream(),
-            calls: ToolCallReader::new(model.prompt.call_marks()),
+            calls: ToolCallReader::new(model.script.tools().map(|tools| tools.marks())),
             sent: EventCounts::default(),
             produced: EventCounts::default(),
             duration: Duration::ZERO,
@@ -83,6 +90,12 @@ impl<T> ActiveResponse<T> {
         }
     }
 
+    /// Since when nothing came for it: neither of a stage, nor of the text that the stages may wait for.
+    fn waits_since(&self) -> Instant {
+        let text = self.streamed.as_ref().filter(|streamed| streamed.is_open()).map(|streamed| streamed.since);
+        text.map_or(self.progressed, |since| since.max(self.progressed))
+    }
+
     /// Counts one more event of a kind; whether it was not sent before.
     fn is_new(produced: &mut u64, sent: &mut u64) -> bool {
         *produced += 1;
@@ -93,7 +106,7 @@ impl<T> ActiveResponse<T> {
 }
 
 impl<T> Session<T> {
-    fn active_on(&mut self, slot: usize) -> Option<&mut ActiveResponse<T>> {
+    pub(super) fn active_on(&mut self, slot: usize) -> Option<&mut ActiveResponse<T>> {
         if slot == self.slot {
             return self.active.as_mut();
         }
@@ -140,7 +153,7 @@ impl<T> Session<T> {
             return vec![timeout(since, limits.unread_s, "reading what was sent")];
         }
         let out_of_band = self.out_of_band.iter().filter_map(|other| other.active.as_ref());
-        let stuck = self.active.iter().chain(out_of_band).map(|active| active.progressed).min();
+        let stuck = self.active.iter().chain(out_of_band).map(ActiveResponse::waits_since).min();
         let stuck = stuck.map(|since| timeout(since, limits.stage_s, "the next step of a response"));
         let speculative = self.speculation.as_ref().map(|speculation| speculation.since);
         let what = "the commit or abort of a speculation";
@@ -181,8 +194,8 @@ impl<T> Session<T> {
         let kind = active.calls.token(id);
         let piece = active.text.push(id);
         let events = active.calls.read(response, kind, piece);
-        if !out_of_band && let Some(Message::Assistant(ids)) = self.history.get_mut(item) {
-            ids.push(id);
+        if !out_of_band && let Some(message) = self.history.get_mut(item) {
+            message.push_token(id);
         }
         self.emit_new(slot, events);
         kind == TokenKind::Spoken
@@ -198,16 +211,22 @@ impl<T> Session<T> {
         }
     }
 
-    /// Counts a codec frame of the response in `slot`.
-    pub fn frame(&mut self, slot: usize, now: Instant) {
-        if let Some(active) = self.active_on(slot) {
-            active.first_frame.get_or_insert(now);
-            active.usage.output_audio_frames += 1;
+    /// Takes a codec frame of the response in `slot`. With `keep` it becomes part of the response's item.
+    pub fn frame(&mut self, slot: usize, codes: &[u32], keep: bool, now: Instant) {
+        let Some(active) = self.active_on(slot) else { return };
+        active.first_frame.get_or_insert(now);
+        active.usage.output_audio_frames += 1;
+        let (item, out_of_band) = (active.request.item, active.request.out_of_band);
+        if keep
+            && !out_of_band
+            && let Some(message) = self.history.get_mut(item)
+        {
+            message.push_codes(Arc::from(codes));
         }
     }
 
-    /// Sends the samples of the next frame of the response in `slot`; `rate` is in Hz.
-    pub fn samples(&mut self, slot: usize, samples: Vec<f32>, rate: u32, now: Instant) {
+    /// Sends the samples of the next frame of the response in `slot`.
+    pub fn samples(&mut self, slot: usize, samples: Vec<f32>, codec: &Codec, now: Instant) {
         let Some(active) = self.active_on(slot) else { return };
         let frame = active.produced.frames;
         if !ActiveResponse::<T>::is_new(&mut active.produced.frames, &mut active.sent.frames) {
@@ -219,7 +238,7 @@ impl<T> Session<T> {
             first_frame: active.first_frame.unwrap_or(now),
             first_samples: now,
         });
-        active.duration += Duration::from_secs_f64(samples.len() as f64 / f64::from(rate));
+        active.duration += codec.duration(samples.len());
         active.played.get_or_insert((Duration::ZERO, now));
         let response = active.request.response;
         self.emit(Event::Audio { response, frame, samples, stamps });
@@ -252,9 +271,7 @@ impl<T> Session<T> {
             self.emit(event);
         }
         // A response without text leaves no item.
-        if !request.out_of_band
-            && matches!(self.history.get(request.item), Some(Message::Assistant(ids)) if ids.is_empty())
-        {
+        if !request.out_of_band && self.history.get(request.item).is_some_and(Message::is_empty) {
             self.history.remove(request.item);
         }
         Some((request.response, usage))
@@ -267,13 +284,16 @@ impl<T> Session<T> {
         let active = self.active_on(slot)?;
         active.produced = EventCounts::default();
         active.text = model.tokenizer.stream();
-        active.calls = ToolCallReader::new(model.prompt.call_marks());
+        active.calls = ToolCallReader::new(model.script.tools().map(|tools| tools.marks()));
         active.usage.output_text_tokens = 0;
         active.usage.output_audio_frames = 0;
+        if let Some(streamed) = &mut active.streamed {
+            streamed.rewind();
+        }
         let (item, out_of_band) = (active.request.item, active.request.out_of_band);
         let again = (active.prompt.clone(), active.params.clone());
-        if !out_of_band && let Some(Message::Assistant(ids)) = self.history.get_mut(item) {
-            ids.clear();
+        if !out_of_band && let Some(message) = self.history.get_mut(item) {
+            message.clear();
         }
         Some(again)
     }

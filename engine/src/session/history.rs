@@ -2,7 +2,7 @@
 
 use repartee_engine_api::{InsertAt, ItemId, SessionError};
 
-use crate::stage::Message;
+use crate::elements::Message;
 
 /// An entry of the history.
 #[derive(Debug)]

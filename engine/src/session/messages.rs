@@ -3,7 +3,7 @@
 use repartee_engine_api::{Content, Role, SessionError, Tool};
 
 use super::{MAX_AUDIO_S, ModelContext};
-use crate::stage::Message;
+use crate::elements::{Message, MessageKind};
 use crate::text::TextError;
 
 /// The system message of instructions and tools; `None` if both are empty.
@@ -16,36 +16,36 @@ pub(super) fn system<T>(
         let ids = model.encode(instructions)?;
         return Ok((!ids.is_empty()).then_some(ids));
     }
-    let text = model.prompt.with_tools(instructions, tools).ok_or(SessionError::NoTools)?;
-    Ok(Some(model.encode(&text)?))
+    let template = model.script.tools().ok_or(SessionError::NoTools)?;
+    Ok(Some(model.encode(&template.system(instructions, tools))?))
 }
 
 /// A message of a text, a tool call or a tool result; audio gives one without windows.
 pub(super) fn text_message<T>(content: Content, model: &ModelContext<'_, T>) -> Result<Message<T>, SessionError> {
     Ok(match content {
         Content::Text { role, text } => {
-            let ids = model.encode(&text)?;
-            match role {
-                Role::System => Message::System(ids),
-                Role::User => Message::UserText(ids),
-                Role::Assistant => Message::Assistant(ids),
-            }
+            let kind = match role {
+                Role::System => MessageKind::System,
+                Role::User => MessageKind::User,
+                Role::Assistant => MessageKind::Assistant,
+            };
+            Message::text(kind, model.encode(&text)?)
         }
         Content::ToolCall { name, arguments } => {
-            let text = model.prompt.tool_call(&name, &arguments).ok_or(SessionError::NoTools)?;
-            Message::ToolCall(model.encode(&text)?)
+            let template = model.script.tools().ok_or(SessionError::NoTools)?;
+            Message::text(MessageKind::ToolCall, model.encode(&template.call(&name, &arguments))?)
         }
         Content::ToolResult(output) => {
-            let text = model.prompt.tool_result(&output).ok_or(SessionError::NoTools)?;
-            Message::ToolResult(model.encode(&text)?)
+            let template = model.script.tools().ok_or(SessionError::NoTools)?;
+            Message::text(MessageKind::ToolResult, model.encode(&template.result(&output))?)
         }
-        Content::Audio(_) => Message::UserAudio(Vec::new()),
+        Content::Audio(_) => Message::audio(Vec::new()),
     })
 }
 
 /// Refuses audio longer than [`MAX_AUDIO_S`].
 pub(super) fn check_length<T>(samples: &[f32], model: &ModelContext<'_, T>) -> Result<(), SessionError> {
-    let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
+    let limit = model.audio_limit()?;
     if samples.len() > limit { Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S }) } else { Ok(()) }
 }
 

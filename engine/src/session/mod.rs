@@ -7,6 +7,7 @@
 //! - [`out_of_band`]: out-of-band responses, requested or being generated
 //! - [`prompt`]: prompts and the eviction of the oldest items
 //! - [`speculation`]: a response begun before the turn has surely ended
+//! - [`streamed_text`]: text that streams in while its response is being generated
 //! - [`slices`]: input audio answered slice by slice
 //! - [`messages`]: texts of the caller as token ids
 //! - [`tool_calls`]: tool calls within generated text
@@ -19,6 +20,7 @@ pub mod pending_response;
 pub mod prompt;
 pub mod slices;
 pub mod speculation;
+pub mod streamed_text;
 pub mod tool_calls;
 
 use std::cell::Cell;
@@ -35,9 +37,10 @@ use self::out_of_band::OutOfBandResponse;
 use self::pending_response::PendingResponse;
 use self::slices::Slices;
 use self::speculation::Speculation;
-use crate::audio::log_mel::LogMel;
 use crate::audio_input::{self, AudioInput, PendingWindow, WindowTarget};
-use crate::stage::{AudioRows, Message, Prompt};
+use crate::elements::{AudioRows, Message, MessageKind};
+use crate::model::{FrontEnd, Script};
+use crate::stage::Stage;
 use crate::text::Tokenizer;
 
 /// Longest audio of one item, in seconds: a caller that never commits must not fill the memory.
@@ -49,12 +52,14 @@ const MAX_PENDING_WINDOWS: usize = 64;
 pub struct ModelContext<'a, T> {
     /// Text to ids.
     pub tokenizer: &'a Tokenizer,
-    /// Sound to windows.
-    pub log_mel: &'a Arc<LogMel>,
+    /// Sound to windows; `None` for a model without ears.
+    pub front_end: Option<&'a dyn FrontEnd>,
     /// Voices, the default one first.
     pub voices: &'a [String],
     /// How the model's prompts are written.
-    pub prompt: &'a dyn Prompt<T>,
+    pub script: &'a dyn Script<T>,
+    /// The model's stages.
+    pub stages: &'a [Box<dyn Stage<T>>],
     /// Free slots for out-of-band responses.
     pub free_slots: &'a mut Vec<usize>,
     /// The time of this tick.
@@ -64,6 +69,15 @@ pub struct ModelContext<'a, T> {
 impl<T> ModelContext<'_, T> {
     fn encode(&self, text: &str) -> Result<Vec<u32>, SessionError> {
         self.tokenizer.encode(text).map_err(|error| text_error(&error))
+    }
+
+    fn front_end(&self) -> Result<&dyn FrontEnd, SessionError> {
+        self.front_end.ok_or(SessionError::NoEars)
+    }
+
+    /// Samples of the longest audio item.
+    fn audio_limit(&self) -> Result<usize, SessionError> {
+        Ok(MAX_AUDIO_S as usize * self.front_end()?.rate() as usize)
     }
 }
 
@@ -224,6 +238,8 @@ impl<T> Session<T> {
             Command::Cancel { response } => return Ok(self.cancel(response, model)),
             Command::Truncate { item, text } => self.truncate(item, &text, model)?,
             Command::Delete { item } => self.delete(item),
+            Command::StreamText { response, text } => self.stream_text(response, &text, model.now)?,
+            Command::EndText { response } => self.end_text(response)?,
             Command::Played { response, position, at } => self.played(response, position, at),
             Command::SetSlicePolicy(policy) => self.set_policy(policy, model)?,
             Command::Finish => {
@@ -240,7 +256,7 @@ impl<T> Session<T> {
     }
 
     fn append(&mut self, samples: &[f32], model: &ModelContext<'_, T>) -> Result<(), SessionError> {
-        let limit = MAX_AUDIO_S as usize * model.log_mel.config().sampling_rate as usize;
+        let limit = model.audio_limit()?;
         let too_long = SessionError::AudioTooLong { limit_s: MAX_AUDIO_S };
         if let Some(slices) = &mut self.slices {
             return slices.push(samples, limit);
@@ -252,9 +268,10 @@ impl<T> Session<T> {
             speculation.held.extend_from_slice(samples);
             return Ok(());
         }
+        let front_end = model.front_end()?;
         // The message header can be prefilled at once; after that only closed windows change the prompt.
         self.changed |= self.audio_input.is_none();
-        let audio_input = self.audio_input.get_or_insert_with(|| AudioInput::new(model.log_mel));
+        let audio_input = self.audio_input.get_or_insert_with(|| AudioInput::new(front_end));
         if audio_input.samples() + samples.len() > limit {
             return Err(too_long);
         }
@@ -275,7 +292,7 @@ impl<T> Session<T> {
         }
         let encoded = audio_input.finish(WindowTarget::Item(item), &mut self.pending_windows);
         self.changed = true;
-        self.history.insert(item, InsertAt::End, Message::UserAudio(encoded))
+        self.history.insert(item, InsertAt::End, Message::audio(encoded))
     }
 
     fn clear(&mut self) {
@@ -310,8 +327,8 @@ impl<T> Session<T> {
         model: &ModelContext<'_, T>,
     ) -> Result<(), SessionError> {
         check_length(samples, model)?;
-        self.history.insert(item, place, Message::UserAudio(Vec::new()))?;
-        audio_input::windows(model.log_mel, samples, WindowTarget::Item(item), &mut self.pending_windows);
+        self.history.insert(item, place, Message::audio(Vec::new()))?;
+        audio_input::windows(model.front_end()?, samples, WindowTarget::Item(item), &mut self.pending_windows);
         self.changed = true;
         Ok(())
     }
@@ -333,9 +350,10 @@ impl<T> Session<T> {
         if self.is_unfinished(item) {
             return Ok(());
         }
-        let Some(Message::Assistant(ids)) = self.history.get_mut(item) else {
+        let Some(message) = self.history.get_mut(item).filter(|message| message.kind == MessageKind::Assistant) else {
             return Ok(());
         };
+        let ids: Vec<u32> = message.token_ids().collect();
         if text.is_empty() {
             self.delete(item);
             return Ok(());
@@ -348,8 +366,7 @@ impl<T> Session<T> {
             }
         }
         let rest = model.tokenizer.encode(&text[kept.len()..]).map_err(|error| text_error(&error))?;
-        ids.truncate(keep);
-        ids.extend(rest);
+        message.truncate_text(keep, rest);
         self.changed = true;
         Ok(())
     }
@@ -362,16 +379,16 @@ impl<T> Session<T> {
             WindowTarget::Open => {
                 if let Some(speculation) = &mut self.speculation {
                     speculation.audio_input.encoded.push(Arc::clone(&rows));
-                    if let Some(Message::UserAudio(windows)) = self.history.get_mut(speculation.item) {
-                        windows.push(rows);
+                    if let Some(message) = self.history.get_mut(speculation.item) {
+                        message.push_window(rows);
                     }
                 } else if let Some(audio_input) = &mut self.audio_input {
                     audio_input.encoded.push(rows);
                 }
             }
             WindowTarget::Item(item) => {
-                if let Some(Message::UserAudio(windows)) = self.history.get_mut(item) {
-                    windows.push(rows);
+                if let Some(message) = self.history.get_mut(item) {
+                    message.push_window(rows);
                 }
             }
             WindowTarget::Input(audio) => self.place_input(audio, rows),

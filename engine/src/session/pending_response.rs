@@ -9,9 +9,10 @@ use repartee_engine_api::{
 };
 
 use super::messages::{check_length, system, text_message};
+use super::streamed_text::StreamedText;
 use super::{ModelContext, Session};
 use crate::audio_input::{self, WindowTarget};
-use crate::stage::{AudioRows, Message};
+use crate::elements::{AudioRows, Message, MessageKind};
 
 /// In-band responses that may wait.
 const MAX_WAITING: usize = 64;
@@ -25,6 +26,8 @@ pub struct PendingResponse<T> {
     pub(super) system: Option<Vec<u32>>,
     /// Input in place of the history.
     pub(super) input: Option<Vec<Part<T>>>,
+    /// Text that streams in for it.
+    pub(super) streamed: Option<StreamedText>,
     /// When the engine took it.
     pub(super) accepted: Instant,
 }
@@ -51,6 +54,9 @@ impl<T> Session<T> {
             let allowed = "an id that no unfinished response has";
             return Err(SessionError::bad("response", request.response, allowed));
         }
+        if request.streamed && model.script.streamed(&[]).is_none() {
+            return Err(SessionError::bad("streamed", true, "false: this model takes no text that streams in"));
+        }
         if self.pending_responses.len() >= MAX_WAITING {
             return Err(SessionError::TooManyResponses { limit: MAX_WAITING });
         }
@@ -70,7 +76,7 @@ impl<T> Session<T> {
                 return Err(SessionError::OutOfMemory);
             }
         } else {
-            self.history.insert(request.item, InsertAt::End, Message::Assistant(Vec::new()))?;
+            self.history.insert(request.item, InsertAt::End, Message::text(MessageKind::Assistant, Vec::new()))?;
         }
         let input = match request.input.take().map(|parts| self.own_input(parts, model)).transpose() {
             Ok(input) => input,
@@ -81,7 +87,8 @@ impl<T> Session<T> {
                 return Err(error);
             }
         };
-        let pending = PendingResponse { request, system, input, accepted: model.now };
+        let streamed = request.streamed.then(|| StreamedText::new(model.tokenizer, model.now));
+        let pending = PendingResponse { request, system, input, streamed, accepted: model.now };
         self.changed = true;
         if !out_of_band {
             self.pending_responses.push_back(pending);
@@ -102,14 +109,14 @@ impl<T> Session<T> {
                     check_length(&samples, model)?;
                     self.input_audios += 1;
                     audio_parts.push((self.input_audios, samples));
-                    Part::Own(Some(self.input_audios), Message::UserAudio(Vec::new()))
+                    Part::Own(Some(self.input_audios), Message::audio(Vec::new()))
                 }
                 Input::Content(content) => Part::Own(None, text_message(content, model)?),
             });
         }
         // Last, so that a refused input leaves nothing to encode.
         for (audio, samples) in audio_parts {
-            audio_input::windows(model.log_mel, &samples, WindowTarget::Input(audio), &mut self.pending_windows);
+            audio_input::windows(model.front_end()?, &samples, WindowTarget::Input(audio), &mut self.pending_windows);
         }
         Ok(own)
     }
@@ -120,10 +127,11 @@ impl<T> Session<T> {
         let parts =
             self.pending_responses.iter_mut().chain(out_of_band).filter_map(|pending| pending.input.as_mut()).flatten();
         for part in parts {
-            if let Part::Own(Some(number), Message::UserAudio(windows)) = part
+            if let Part::Own(Some(number), message) = part
                 && *number == audio
             {
-                return windows.push(rows);
+                message.push_window(rows);
+                return;
             }
         }
     }

@@ -8,19 +8,11 @@ use super::active_response::ActiveResponse;
 use super::pending_response::Part;
 use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
-use crate::stage::{AudioRows, Element, Message, ResponseParams};
+use crate::elements::{AudioRows, Element, Message, MessageKind};
+use crate::stage::{ResponseParams, Room};
 
-/// One in so many positions of the context is reserved for the response; when items are evicted, as many are freed.
-const RESERVED_SHARE: usize = 4;
-
-/// Positions and tokens that a prompt and its response may take.
-#[derive(Debug, Clone, Copy)]
-pub struct ContextBudget {
-    /// Positions of prompt and response together.
-    pub context: usize,
-    /// Text tokens of a response whose request names no limit.
-    pub max_tokens: u32,
-}
+/// When items are evicted, one in so many positions of what a prompt may take is freed.
+const FREED_SHARE: usize = 4;
 
 impl<T> Session<T> {
     /// Begins the response that waits in `slot`; returns its prompt and parameters.
@@ -28,16 +20,14 @@ impl<T> Session<T> {
         &mut self,
         slot: usize,
         model: &ModelContext<'_, T>,
-        budget: ContextBudget,
+        max_tokens: u32,
     ) -> Option<(Vec<Element<T>>, ResponseParams)> {
         let pending = if slot == self.slot {
             self.pending_responses.pop_front()?
         } else {
             self.out_of_band.iter_mut().find(|other| other.slot == slot)?.waiting.take()?
         };
-        let ContextBudget { context, max_tokens } = budget;
         let most = pending.request.max_tokens.unwrap_or(max_tokens);
-        let reserved = (most as usize).min(context / RESERVED_SHARE);
         let system = pending.system.as_ref();
         let elements = match &pending.input {
             Some(parts) => self.render(model, system, self.messages(parts), None, true),
@@ -45,12 +35,12 @@ impl<T> Session<T> {
                 let complete = self.history.items().iter().filter(|entry| !self.is_unfinished(entry.id));
                 self.render(model, system, complete.map(|entry| entry.message.clone()).collect(), None, true)
             }
-            None => self.fit(context - reserved, |session| {
+            None => self.fit(model, most, |session| {
                 let end = session.history.position(pending.request.item)?;
                 Some((end, session.render(model, system, session.until(end), None, true)))
             })?,
         };
-        let audio = elements.iter().filter(|element| matches!(element, Element::Audio { .. })).count() as u32;
+        let audio = elements.iter().filter(|element| element.is_audio()).count() as u32;
         let usage =
             Usage { input_text_tokens: elements.len() as u32 - audio, input_audio_tokens: audio, ..Usage::default() };
         let params = ResponseParams {
@@ -58,10 +48,11 @@ impl<T> Session<T> {
             seed: pending.request.seed,
             voice: pending.request.voice.clone().unwrap_or_else(|| model.voices.first().cloned().unwrap_or_default()),
             audio: pending.request.audio,
+            streamed: pending.request.streamed,
             max_tokens: most,
             sampling: pending.request.sampling,
         };
-        let active = ActiveResponse::new(&pending, params.clone(), elements.clone(), usage, model);
+        let active = ActiveResponse::new(pending, params.clone(), elements.clone(), usage, model);
         if slot == self.slot {
             self.active = Some(active);
         } else if let Some(other) = self.out_of_band.iter_mut().find(|other| other.slot == slot) {
@@ -71,11 +62,12 @@ impl<T> Session<T> {
     }
 
     /// The prompt to prefill silently, if it changed since the last call and no in-band response is active or waits.
-    pub fn silent_prompt(&mut self, model: &ModelContext<'_, T>, context: usize) -> Option<Vec<Element<T>>> {
+    pub fn silent_prompt(&mut self, model: &ModelContext<'_, T>) -> Option<Vec<Element<T>>> {
         if self.active.is_some() || !self.pending_responses.is_empty() || !std::mem::take(&mut self.changed) {
             return None;
         }
-        self.fit(context - context / RESERVED_SHARE, |session| {
+        // The response to come may ask for any number of tokens.
+        self.fit(model, u32::MAX, |session| {
             // The prompt ends before the first item that is not fully encoded.
             let half = session.pending_windows.iter().find_map(|window| match window.target {
                 WindowTarget::Item(item) => session.history.position(item),
@@ -88,17 +80,22 @@ impl<T> Session<T> {
         })
     }
 
-    /// A prompt of at most `limit` positions. If it is longer, the oldest items are evicted, more than is needed at once,
-    /// because all that follows them is prefilled again. The last item stays, so a prompt can still be too long. `render`
-    /// returns the position in the history at which the prompt ends, and the prompt.
+    /// A prompt that leaves every stage room for a response of `max_tokens` text tokens. If it is longer, the oldest items are
+    /// evicted, more than is needed at once, because all that follows them is prefilled again. The last item stays, so a prompt
+    /// can still be too long. `render` returns the position in the history at which the prompt ends, and the prompt.
     fn fit(
         &mut self,
-        limit: usize,
+        model: &ModelContext<'_, T>,
+        max_tokens: u32,
         render: impl Fn(&Self) -> Option<(usize, Vec<Element<T>>)>,
     ) -> Option<Vec<Element<T>>> {
+        let fits = |elements: &[Element<T>], freed: bool| {
+            let mut rooms = model.stages.iter().filter_map(|stage| stage.room(elements, max_tokens as usize));
+            rooms.all(|Room { used, limit }| used <= limit - if freed { limit / FREED_SHARE } else { 0 })
+        };
         let (mut end, mut elements) = render(self)?;
-        if elements.len() > limit {
-            while elements.len() > limit - limit / RESERVED_SHARE
+        if !fits(&elements, false) {
+            while !fits(&elements, true)
                 && end > 1
                 && let Some(oldest) = self.history.evict_oldest()
             {
@@ -130,7 +127,7 @@ impl<T> Session<T> {
         open: Option<&[Arc<AudioRows<T>>]>,
         respond: bool,
     ) -> Vec<Element<T>> {
-        let system = system.into_iter().map(|ids| Message::System(ids.clone()));
-        model.prompt.render(&system.chain(messages).collect::<Vec<_>>(), open, respond)
+        let system = system.into_iter().map(|ids| Message::text(MessageKind::System, ids.clone()));
+        model.script.render(&system.chain(messages).collect::<Vec<_>>(), open, respond)
     }
 }

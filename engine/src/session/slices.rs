@@ -73,12 +73,12 @@ impl<T> Session<T> {
         self.slices = match policy {
             SlicePolicy::OnCommit => None,
             SlicePolicy::EachSlice { samples, respond } => {
-                let rate = model.log_mel.config().sampling_rate as usize;
+                let rate = model.front_end()?.rate() as usize;
                 let (least, most) = (rate * MIN_SLICE_MS / 1000, rate * MAX_AUDIO_S as usize);
                 if !(least..=most).contains(&samples) {
                     return Err(SessionError::bad("samples", samples, format!("{least} to {most}")));
                 }
-                if respond.out_of_band || respond.input.is_some() {
+                if respond.out_of_band || respond.input.is_some() || respond.streamed {
                     return Err(SessionError::bad("respond.input", "set", "unset: each slice is its response's input"));
                 }
                 Some(Slices { samples, respond: *respond, taken: 0, ready: VecDeque::new(), open: Vec::new() })

@@ -9,7 +9,7 @@ use repartee_engine_api::{InsertAt, ItemId, Respond, ResponseId, SessionError};
 
 use super::{ModelContext, Session};
 use crate::audio_input::{AudioInput, WindowTarget};
-use crate::stage::Message;
+use crate::elements::Message;
 
 /// A response that waits for commit or abort.
 pub struct Speculation<T> {
@@ -37,11 +37,11 @@ impl<T> Session<T> {
         if self.speculation.is_some() || self.active.is_some() || !self.pending_responses.is_empty() {
             return Err(SessionError::Busy("an in-band response is active or waits"));
         }
-        if request.out_of_band || request.input.is_some() {
+        if request.out_of_band || request.input.is_some() || request.streamed {
             return Err(SessionError::bad("respond.input", "set", "unset: the open audio is the input"));
         }
         let audio_input = self.audio_input.take().ok_or(SessionError::NothingToCommit)?;
-        let message = Message::UserAudio(audio_input.encoded.clone());
+        let message = Message::audio(audio_input.encoded.clone());
         if let Err(error) = self.history.insert(item, InsertAt::End, message) {
             self.audio_input = Some(audio_input);
             return Err(error);

@@ -5,6 +5,8 @@
 use repartee_engine_api::{Event, ResponseId};
 use serde::Deserialize;
 
+use crate::model::CallMarks;
+
 /// What a token belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TokenKind {
@@ -19,8 +21,8 @@ pub enum TokenKind {
 /// Finds the tool calls of one response.
 #[derive(Debug)]
 pub struct ToolCallReader {
-    /// Token ids that open and close a call, if the model has them.
-    marks: Option<(u32, u32)>,
+    /// The marks of a call, if the model has them.
+    marks: Option<CallMarks>,
     within: bool,
     /// Text of the call that was not reported yet.
     text: String,
@@ -50,13 +52,13 @@ struct Call {
 
 impl ToolCallReader {
     /// A parser for a model with these marks.
-    pub fn new(marks: Option<(u32, u32)>) -> Self {
-        Self { marks, within: false, text: String::new(), state: State::Head, calls: 0 }
+    pub fn new(marks: Option<&CallMarks>) -> Self {
+        Self { marks: marks.cloned(), within: false, text: String::new(), state: State::Head, calls: 0 }
     }
 
     /// Takes the next token.
     pub fn token(&mut self, id: u32) -> TokenKind {
-        let Some((open, close)) = self.marks else { return TokenKind::Spoken };
+        let Some(CallMarks { open: (open, _), close: (close, _) }) = self.marks else { return TokenKind::Spoken };
         if id == open {
             self.within = true;
             return TokenKind::ToolCall;
@@ -83,7 +85,13 @@ impl ToolCallReader {
         }
         // The marks have text where the tokenizer does not list them as special.
         let piece = piece.unwrap_or_default();
-        self.text.push_str(piece.trim_start_matches("<tool_call>").trim_end_matches("</tool_call>"));
+        let text = match &self.marks {
+            Some(CallMarks { open: (_, open), close: (_, close) }) => {
+                piece.trim_start_matches(&open[..]).trim_end_matches(&close[..])
+            }
+            None => &piece,
+        };
+        self.text.push_str(text);
         let mut events = Vec::new();
         self.advance(response, &mut events);
         if kind == TokenKind::ToolCallEnd {
@@ -164,11 +172,13 @@ fn head(text: &str) -> Option<(String, String)> {
 mod tests {
     use super::*;
 
-    const MARKS: Option<(u32, u32)> = Some((1, 2));
+    fn marks() -> CallMarks {
+        CallMarks { open: (1, "<call>".to_owned()), close: (2, "</call>".to_owned()) }
+    }
 
     /// Reads a call whose text comes in the given pieces.
     fn read(pieces: &[&str]) -> Vec<Event> {
-        let mut reader = ToolCallReader::new(MARKS);
+        let mut reader = ToolCallReader::new(Some(&marks()));
         assert_eq!(reader.token(1), TokenKind::ToolCall);
         let mut events = Vec::new();
         for piece in pieces {

@@ -79,6 +79,7 @@ impl ScriptedEngine {
             output_rate: OUTPUT_RATE,
             frame: Duration::from_millis(80),
             context_tokens: 4_096,
+            hears: true,
             tools: true,
         };
         Arc::new(Self {

@@ -212,21 +212,36 @@ impl<O: Ops> Code2Wav<O> {
         self.state_for(ops, slots, MAX_FRAMES)
     }
 
-    /// State for `slots` streams that decode at most `frames` frames in one call.
-    pub fn state_for(&self, ops: &O, slots: usize, frames: usize) -> Code2WavState<O> {
-        // The oldest position that a call's first row sees must outlive the call's last row.
-        let ring = (self.config.sliding_window + frames).div_ceil(BLOCK) + 1;
-        let rings = (0..slots).map(|slot| (0..ring).map(|i| (slot * ring + i) as u32).collect()).collect();
+    /// Positions in a slot's ring of the attention window, in blocks. The oldest position that a call's first row sees must
+    /// outlive the call's last row.
+    fn ring(&self, frames: usize) -> usize {
+        (self.config.sliding_window + frames).div_ceil(BLOCK) + 1
+    }
+
+    /// The convolutions, in the order in which they are met.
+    fn convolutions(&self) -> impl Iterator<Item = &Conv<O>> {
         let upsample = self.upsample.iter().flat_map(|(up, next)| [up, &next.dwconv]);
         let blocks = self.blocks.iter().flat_map(|block| {
             std::iter::once(&block.upsample).chain(block.units.iter().flat_map(|unit| [&unit.conv1, &unit.conv2]))
         });
-        let convs = upsample.chain([&self.first]).chain(blocks).chain([&self.last]);
+        upsample.chain([&self.first]).chain(blocks).chain([&self.last])
+    }
+
+    /// Bytes that the state of one stream takes that decodes at most `frames` frames in one call.
+    pub fn slot_bytes(&self, frames: usize) -> usize {
+        let tails: usize = self.convolutions().map(|conv| conv.history * conv.channels * size_of::<f32>()).sum();
+        self.ring(frames) * BLOCK * self.pre_transformer.position_bytes() + tails
+    }
+
+    /// State for `slots` streams that decode at most `frames` frames in one call.
+    pub fn state_for(&self, ops: &O, slots: usize, frames: usize) -> Code2WavState<O> {
+        let ring = self.ring(frames);
+        let rings = (0..slots).map(|slot| (0..ring).map(|i| (slot * ring + i) as u32).collect()).collect();
         Code2WavState {
             window: self.pre_transformer.cache(ops, slots * ring, BLOCK),
             rings,
             decoded: vec![0; slots],
-            tails: convs.map(|conv| conv.tail(ops, slots)).collect(),
+            tails: self.convolutions().map(|conv| conv.tail(ops, slots)).collect(),
         }
     }
 

@@ -4,12 +4,13 @@
 //! few frames before it, whose samples are discarded.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use repartee_engine_api::SessionError;
 use repartee_kernels::{Ops, StreamChunk};
 
 use super::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
-use crate::stage::{End, Item, Outbox, Stage, Work};
+use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 
 /// Code2wav with the streams of all slots.
 pub struct Code2WavStage<O: Ops> {
@@ -20,6 +21,8 @@ pub struct Code2WavStage<O: Ops> {
     codebooks: usize,
     codebook_size: usize,
     samples_per_frame: usize,
+    /// Duration of a frame.
+    frame: Duration,
     /// Frames decoded again before each chunk, in place of carried state.
     left_context: Option<usize>,
 }
@@ -41,7 +44,7 @@ impl<O: Ops> Code2WavStage<O> {
         code2wav: Code2Wav<O>,
         slots: usize,
         (codebooks, codebook_size): (usize, usize),
-        samples_per_frame: usize,
+        (samples_per_frame, frame): (usize, Duration),
         left_context: Option<usize>,
     ) -> Self {
         Self {
@@ -53,6 +56,7 @@ impl<O: Ops> Code2WavStage<O> {
             codebooks,
             codebook_size,
             samples_per_frame,
+            frame,
         }
     }
 }
@@ -67,6 +71,14 @@ where
         "code2wav"
     }
 
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Codes
+    }
+
+    fn gives(&self) -> EdgeKind {
+        EdgeKind::Samples
+    }
+
     fn accept(&mut self, slot: usize, item: Item<O::T>, out: &mut Outbox<O::T>) {
         let state = &mut self.slots[slot];
         match item {
@@ -75,7 +87,7 @@ where
                 out.push((slot, item));
             }
             // A code out of range would read another codebook's entry.
-            Item::Frame(frame) => {
+            Item::Codes(frame) => {
                 if frame.len() == self.codebooks && frame.iter().all(|&code| (code as usize) < self.codebook_size) {
                     state.frames.push_back(frame);
                 } else {
@@ -89,11 +101,19 @@ where
         }
     }
 
-    fn ready(&self, slot: usize) -> usize {
-        self.slots[slot].frames.len()
+    fn need(&self, slot: usize) -> Need {
+        Need::rows(self.slots[slot].frames.len(), RowKind::Window)
+    }
+
+    fn ahead(&self, slot: usize) -> Duration {
+        self.frame * u32::try_from(self.slots[slot].frames.len()).unwrap_or(u32::MAX).min(1000)
     }
 
     fn max_rows(&self) -> usize {
+        MAX_FRAMES
+    }
+
+    fn max_items(&self) -> usize {
         MAX_FRAMES
     }
 
@@ -144,9 +164,5 @@ where
 
     fn free(&mut self, slot: usize) {
         self.slots[slot] = Slot::default();
-    }
-
-    fn held(&self, _: usize) -> usize {
-        0
     }
 }

@@ -63,6 +63,11 @@ impl<O: Ops> CodePredictor<O> {
         self.model.cache(ops, rows, self.groups)
     }
 
+    /// Bytes that one row takes in [`CodePredictor::cache`].
+    pub fn slot_bytes(&self) -> usize {
+        self.groups * self.model.position_bytes()
+    }
+
     /// Completes one frame for each row: `hidden` is the talker's last hidden row, `first` the embedding of codebook
     /// 0's code; `params(codebook)` says how that codebook's code is chosen for each row.
     pub fn complete(

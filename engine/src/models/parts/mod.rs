@@ -1,6 +1,7 @@
 //! Parts that several families share. None knows a family: sizes come from its configuration ([`config`]), tensors from the
 //! names below a prefix ([`weights`]).
 
+pub mod autoregressive;
 pub mod code2wav;
 pub mod code2wav_stage;
 pub mod code_predictor;

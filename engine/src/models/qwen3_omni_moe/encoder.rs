@@ -3,7 +3,8 @@
 use repartee_kernels::Ops;
 
 use super::audio_tower::{AudioTower, Window, tokens};
-use crate::stage::{AudioRows, Encoder, MelInput};
+use crate::elements::AudioRows;
+use crate::model::{Encoder, WindowInput};
 
 /// The audio tower and the number of mel bins.
 pub struct AudioEncoder<O: Ops> {
@@ -24,9 +25,9 @@ where
     O::T: Send,
     O::Weight: Send,
 {
-    fn encode(&mut self, windows: &[MelInput<'_>]) -> Vec<AudioRows<O::T>> {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<O::T>> {
         // Every window but a turn's last holds at least one full chunk.
-        let inputs: Vec<_> = windows.iter().map(|w| Window { mel: w.mel, follows_full_chunk: w.index > 0 }).collect();
+        let inputs: Vec<_> = windows.iter().map(|w| Window { mel: w.data, follows_full_chunk: w.index > 0 }).collect();
         let rows = self.tower.forward(&self.ops, &inputs);
         let mut from = 0;
         let cut = |input: &Window<'_>| {

@@ -15,30 +15,34 @@ pub mod thinker;
 mod validate;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use repartee_kernels::Ops;
+use repartee_kernels::cpu::Cpu;
 
 use self::audio_tower::AudioTower;
-use self::config::Config;
+use self::config::{ARCHITECTURE, Config};
 use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
 use self::prompt::ChatTemplate;
-use self::stages::{TalkerStage, ThinkerStage};
+use self::stages::talker::{TalkerLm, positions};
+use self::stages::thinker::ThinkerLm;
 use self::talker::Talker;
 use self::thinker::Thinker;
-use super::parts::code2wav::Code2Wav;
+use super::parts::autoregressive::Autoregressive;
+use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
 use super::parts::weights::Weights;
-use super::{LoadError, slots};
+use super::{Family, LoadError, SlotBytes, Variant, slots};
 use crate::audio::log_mel::{LogMel, LogMelConfig};
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
-use crate::stage::{Codec, Model};
+use crate::model::{Codec, Ears, Model};
 use crate::text::Tokenizer;
 
-/// The stages, and whether each can decode with left context.
-const STAGES: [(&str, bool); 3] = [("thinker", false), ("talker", false), ("code2wav", true)];
+/// The stages, and the settings that each has beside those of every stage.
+const STAGES: [(&str, &[&str]); 3] = [("thinker", &[]), ("talker", &[]), ("code2wav", &[LEFT_CONTEXT])];
+/// Setting of code2wav: decode each chunk again with so many frames before it, without carried state; for comparison.
+const LEFT_CONTEXT: &str = "left_context";
 
 /// Samples a second of the family's codec; the reference hard-codes it where it writes files.
 const SAMPLE_RATE: u32 = 24_000;
@@ -73,8 +77,16 @@ impl<O: Ops> Qwen3Omni<O> {
     }
 }
 
+/// The family's entry.
+pub const FAMILY: Family = Family { name: ARCHITECTURE, claims, load_cpu: load::<Cpu> };
+
+fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
+    let first = checkpoint.architectures().into_iter().next();
+    (first.as_deref() == Some(ARCHITECTURE)).then_some(Variant("omni"))
+}
+
 /// Loads a checkpoint of this family as stages.
-pub fn load<O>(ops: O, checkpoint: &Checkpoint, settings: &EngineConfig) -> Result<Model<O::T>, LoadError>
+pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model<O::T>, LoadError>
 where
     O: Ops + Clone + Send + 'static,
     O::T: Send + Sync,
@@ -90,38 +102,53 @@ where
         .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
 
     settings.check_stages(&STAGES)?;
+    let left_context = settings.stage_option("code2wav", LEFT_CONTEXT);
     let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
-    let slots = slots(settings, context, thinker.model.position_bytes() + talker.model.position_bytes())?;
+    let talker_bytes = talker.model.position_bytes();
+    let row = config.thinker.text.hidden_size * size_of::<f32>();
+    let context = context.min(settings.session_tokens);
+    let talker_positions = positions(&config, &generation, context);
+    let bytes = SlotBytes {
+        // Keys and values of both, a row of encoded audio, and a hidden row on its way to the talker.
+        position: thinker.model.position_bytes() + talker_bytes + 2 * row,
+        fixed: (talker_positions - context) * talker_bytes
+            + talker.code_predictor.slot_bytes()
+            + code2wav.slot_bytes(MAX_FRAMES + left_context.unwrap_or(0))
+            + config.thinker.text.vocab_size
+            + config.talker.text.vocab_size,
+    };
+    let slots = slots(settings, context, bytes)?;
     let thinker = Arc::new(thinker);
     let header = template.response_header();
     let codec = &config.code2wav;
     let samples_per_frame = codec.samples_per_frame();
-    let left_context = settings.stage("code2wav").left_context;
+    let geometry = Codec { sample_rate: SAMPLE_RATE, frame_samples: (samples_per_frame as u32, 1) };
+    let frame = geometry.frame();
     let sizes = (codec.num_quantizers, codec.codebook_size);
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
+    let reader = ThinkerLm {
+        thinker: Arc::clone(&thinker),
+        stop: generation.eos_token_ids.clone(),
+        sampling: generation.thinker,
+        vocabulary: config.thinker.text.vocab_size,
+        context,
+    };
+    let sizes_of_talker = (slots.total(), talker_positions);
+    let speaker = TalkerLm::new(&ops, (thinker, talker), sizes_of_talker, header, (&config, &generation), frame);
+    let decoder =
+        Code2WavStage::new(ops.clone(), code2wav, slots.total(), sizes, (samples_per_frame, frame), left_context);
     Ok(Model {
         stages: vec![
-            Box::new(ThinkerStage::new(
-                ops.clone(),
-                Arc::clone(&thinker),
-                slots,
-                generation.eos_token_ids.clone(),
-                generation.thinker,
-                config.thinker.text.vocab_size,
-            )),
-            Box::new(TalkerStage::new(ops.clone(), thinker, talker, slots, header, (&config, &generation))),
-            Box::new(Code2WavStage::new(ops.clone(), code2wav, slots.total(), sizes, samples_per_frame, left_context)),
+            Box::new(Autoregressive::new(ops.clone(), reader, slots.total(), slots.context)),
+            Box::new(Autoregressive::new(ops.clone(), speaker, slots.total(), talker_positions)),
+            Box::new(decoder),
         ],
-        codec: Codec {
-            sample_rate: SAMPLE_RATE,
-            frame: Duration::from_secs(1) * samples_per_frame as u32 / SAMPLE_RATE,
-        },
-        encoder: Box::new(AudioEncoder::new(ops, audio_tower, bins)),
-        prompt: Box::new(template),
+        codec: geometry,
+        ears: Some(Ears { front_end: Box::new(log_mel), encoder: Box::new(AudioEncoder::new(ops, audio_tower, bins)) }),
+        script: Box::new(template),
         tokenizer,
-        log_mel,
-        voices,
+        voices: Box::new(voices),
         slots,
         max_tokens: generation.thinker_max_new_tokens,
     })

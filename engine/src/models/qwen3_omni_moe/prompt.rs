@@ -6,11 +6,12 @@
 
 use std::sync::Arc;
 
-use repartee_engine_api::Tool;
+use repartee_engine_api::{Role, Tool};
 
 use super::config::Config;
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::stage::{AudioRows, Element, Message, Prompt};
+use crate::elements::{AudioRows, Element, Message, MessageKind, Part, Value};
+use crate::model::{CallMarks, Script, ToolTemplate};
 use crate::text::Tokenizer;
 
 /// The chat template with the ids of one checkpoint.
@@ -24,8 +25,21 @@ pub struct ChatTemplate {
     newline: u32,
     audio_start: u32,
     audio_end: u32,
-    /// `<tool_call>` and `</tool_call>`, if the vocabulary has them.
-    call_marks: Option<(u32, u32)>,
+    /// `None` if the vocabulary lacks the marks of calls.
+    tools: Option<Tools>,
+}
+
+/// The published template's texts of tools.
+#[derive(Debug, Clone)]
+struct Tools {
+    marks: CallMarks,
+}
+
+impl Tools {
+    fn new(tokenizer: &Tokenizer) -> Option<Self> {
+        let mark = |text: &str| Some((tokenizer.token_id(text)?, text.to_owned()));
+        Some(Self { marks: CallMarks { open: mark("<tool_call>")?, close: mark("</tool_call>")? } })
+    }
 }
 
 impl ChatTemplate {
@@ -57,7 +71,7 @@ impl ChatTemplate {
             newline,
             audio_start: config.thinker.audio_start_token_id,
             audio_end,
-            call_marks: tokenizer.token_id("<tool_call>").zip(tokenizer.token_id("</tool_call>")),
+            tools: Tools::new(tokenizer),
         })
     }
 
@@ -70,75 +84,82 @@ impl ChatTemplate {
 /// Collects the positions of a prompt.
 struct Writer<T> {
     elements: Vec<Element<T>>,
-    user: bool,
+    role: Role,
 }
 
 impl<T> Writer<T> {
     fn tokens(&mut self, ids: &[u32]) {
-        let user = self.user;
-        self.elements.extend(ids.iter().map(|&id| Element::Token { id, user }));
+        let role = self.role;
+        self.elements.extend(ids.iter().map(|&id| Element::token(role, id)));
     }
 
     fn audio(&mut self, windows: &[Arc<AudioRows<T>>]) {
+        let role = self.role;
         for window in windows {
-            self.elements.extend((0..window.count).map(|row| Element::Audio { window: Arc::clone(window), row }));
+            let row = |row| Element { role, value: Value::Audio { window: Arc::clone(window), row } };
+            self.elements.extend((0..window.count).map(row));
         }
     }
 }
 
-impl<T: Send + Sync> Prompt<T> for ChatTemplate {
+impl<T: Send + Sync> Script<T> for ChatTemplate {
     fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, respond: bool) -> Vec<Element<T>> {
-        let mut writer = Writer { elements: Vec::new(), user: false };
+        let mut writer = Writer { elements: Vec::new(), role: Role::System };
         let end = [self.im_end, self.newline];
         let mut messages = history.iter().peekable();
         let mut continues = false;
         while let Some(message) = messages.next() {
-            let role = match message {
-                Message::System(_) => self.system,
-                Message::UserText(_) | Message::UserAudio(_) | Message::ToolResult(_) => self.user,
-                Message::Assistant(_) | Message::ToolCall(_) => self.assistant,
+            let (role, id) = match message.kind {
+                MessageKind::System => (Role::System, self.system),
+                MessageKind::User | MessageKind::ToolResult => (Role::User, self.user),
+                MessageKind::Assistant | MessageKind::ToolCall => (Role::Assistant, self.assistant),
             };
-            writer.user = role == self.user;
+            writer.role = role;
             if continues {
                 writer.tokens(&[self.newline]);
             } else {
-                writer.tokens(&[self.im_start, role, self.newline]);
+                writer.tokens(&[self.im_start, id, self.newline]);
             }
-            match message {
-                Message::System(ids)
-                | Message::UserText(ids)
-                | Message::Assistant(ids)
-                | Message::ToolCall(ids)
-                | Message::ToolResult(ids) => writer.tokens(ids),
-                Message::UserAudio(windows) => {
-                    writer.tokens(&[self.audio_start]);
-                    writer.audio(windows);
-                    writer.tokens(&[self.audio_end]);
+            for part in &message.parts {
+                match part {
+                    Part::Text(ids) => writer.tokens(ids),
+                    Part::Audio(windows) => {
+                        writer.tokens(&[self.audio_start]);
+                        writer.audio(windows);
+                        writer.tokens(&[self.audio_end]);
+                    }
+                    // This family's speech is no part of its prompt.
+                    Part::Speech(_) => {}
                 }
             }
             // A call continues the assistant message before it, and several results share one user message.
             continues = matches!(
-                (message, messages.peek()),
-                (Message::Assistant(_) | Message::ToolCall(_), Some(Message::ToolCall(_)))
-                    | (Message::ToolResult(_), Some(Message::ToolResult(_)))
+                (message.kind, messages.peek().map(|next| next.kind)),
+                (MessageKind::Assistant | MessageKind::ToolCall, Some(MessageKind::ToolCall))
+                    | (MessageKind::ToolResult, Some(MessageKind::ToolResult))
             );
             if !continues {
                 writer.tokens(&end);
             }
         }
         if let Some(windows) = open {
-            writer.user = true;
+            writer.role = Role::User;
             writer.tokens(&[self.im_start, self.user, self.newline, self.audio_start]);
             writer.audio(windows);
         } else if respond {
-            writer.user = false;
+            writer.role = Role::Assistant;
             writer.tokens(&self.response_header());
         }
         writer.elements
     }
 
-    fn with_tools(&self, instructions: &str, tools: &[Tool]) -> Option<String> {
-        self.call_marks?;
+    fn tools(&self) -> Option<&dyn ToolTemplate> {
+        self.tools.as_ref().map(|tools| tools as &dyn ToolTemplate)
+    }
+}
+
+impl ToolTemplate for Tools {
+    fn system(&self, instructions: &str, tools: &[Tool]) -> String {
         let mut text = String::from(instructions);
         if !text.is_empty() {
             text.push_str("\n\n");
@@ -149,22 +170,20 @@ impl<T: Send + Sync> Prompt<T> for ChatTemplate {
             text.push_str(&tool_json(tool));
         }
         text.push_str(TOOLS_FOOTER);
-        Some(text)
+        text
     }
 
-    fn tool_call(&self, name: &str, arguments: &str) -> Option<String> {
-        self.call_marks?;
+    fn call(&self, name: &str, arguments: &str) -> String {
         let name = serde_json::Value::from(name);
-        Some(format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>"))
+        format!("<tool_call>\n{{\"name\": {name}, \"arguments\": {arguments}}}\n</tool_call>")
     }
 
-    fn tool_result(&self, output: &str) -> Option<String> {
-        self.call_marks?;
-        Some(format!("<tool_response>\n{output}\n</tool_response>"))
+    fn result(&self, output: &str) -> String {
+        format!("<tool_response>\n{output}\n</tool_response>")
     }
 
-    fn call_marks(&self) -> Option<(u32, u32)> {
-        self.call_marks
+    fn marks(&self) -> &CallMarks {
+        &self.marks
     }
 }
 
@@ -244,20 +263,20 @@ mod tests {
             newline: tokenizer.encode("\n").unwrap()[0],
             audio_start: 1005,
             audio_end: 1006,
-            call_marks: tokenizer.token_id("<tool_call>").zip(tokenizer.token_id("</tool_call>")),
+            tools: Tools::new(tokenizer),
         }
     }
 
     /// A prompt as text, the template's own ids spelt out.
     fn written(tokenizer: &Tokenizer, history: &[Message<()>]) -> String {
         let elements = template(tokenizer).render(history, None, true);
-        let spelt = |element: &Element<()>| match element {
-            Element::Token { id: 1000, .. } => "<|im_start|>".to_owned(),
-            Element::Token { id: 1001, .. } => "<|im_end|>".to_owned(),
-            Element::Token { id: 1003, .. } => "user".to_owned(),
-            Element::Token { id: 1004, .. } => "assistant".to_owned(),
-            Element::Token { id, .. } => tokenizer.decode(&[*id]),
-            Element::Audio { .. } => String::new(),
+        let spelt = |element: &Element<()>| match element.value {
+            Value::Token(1000) => "<|im_start|>".to_owned(),
+            Value::Token(1001) => "<|im_end|>".to_owned(),
+            Value::Token(1003) => "user".to_owned(),
+            Value::Token(1004) => "assistant".to_owned(),
+            Value::Token(id) => tokenizer.decode(&[id]),
+            Value::Audio { .. } | Value::Codes(_) => String::new(),
         };
         elements.iter().map(spelt).collect()
     }
@@ -265,14 +284,13 @@ mod tests {
     #[test]
     fn tool_calls_and_results_equal_the_published_template() {
         let tokenizer = tokenizer();
-        let template = template(&tokenizer);
-        let template: &dyn Prompt<()> = &template;
+        let tools = Tools::new(&tokenizer).unwrap();
         let encode = |text: &str| tokenizer.encode(text).unwrap();
-        let call = |name: &str| Message::ToolCall(encode(&template.tool_call(name, "{\"a\": 1}").unwrap()));
-        let result = |output: &str| Message::ToolResult(encode(&template.tool_result(output).unwrap()));
+        let call = |name: &str| Message::text(MessageKind::ToolCall, encode(&tools.call(name, "{\"a\": 1}")));
+        let result = |output: &str| Message::text(MessageKind::ToolResult, encode(&tools.result(output)));
         let history = [
-            Message::UserText(encode("Hi")),
-            Message::Assistant(encode("Wait.")),
+            Message::text(MessageKind::User, encode("Hi")),
+            Message::text(MessageKind::Assistant, encode("Wait.")),
             call("x"),
             call("y"),
             result("1"),
@@ -291,14 +309,13 @@ mod tests {
     #[test]
     fn tools_follow_the_instructions() {
         let tokenizer = tokenizer();
-        let template = template(&tokenizer);
-        let template: &dyn Prompt<()> = &template;
+        let tools = Tools::new(&tokenizer).unwrap();
         let tool = Tool {
             name: "find".to_owned(),
             description: "Looks: \"up\".".to_owned(),
             parameters: "{\"type\":\"object\",\n \"properties\":{\"b\":{},\"a:,\":{}}}".to_owned(),
         };
-        let text = template.with_tools("Be brief.", &[tool]).unwrap();
+        let text = tools.system("Be brief.", &[tool]);
         assert!(text.starts_with("Be brief.\n\n# Tools\n\nYou may call"), "{text}");
         let listed = "<tools>\n{\"type\": \"function\", \"function\": {\"name\": \"find\", \"description\": \
             \"Looks: \\\"up\\\".\", \"parameters\": {\"type\": \"object\", \"properties\": {\"b\": {}, \"a:,\": {}}}}}\n</tools>";

@@ -84,7 +84,12 @@ impl<O: Ops> Thinker<O> {
 
     /// Logits of the rows `at`.
     pub fn logits(&self, ops: &O, x: &O::T, at: &[usize]) -> O::T {
-        ops.linear(&self.model.norm(ops, &ops.gather(x, at)), &self.lm_head, None)
+        self.head(ops, &ops.gather(x, at))
+    }
+
+    /// Logits of all rows.
+    pub fn head(&self, ops: &O, x: &O::T) -> O::T {
+        ops.linear(&self.model.norm(ops, x), &self.lm_head, None)
     }
 
     /// Chooses a token for each row of logits.

@@ -37,6 +37,7 @@ fn model() -> ModelInfo {
         output_rate: 24_000,
         frame: Duration::from_millis(80),
         context_tokens: 100,
+        hears: true,
         tools: true,
     }
 }

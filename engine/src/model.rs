@@ -1,0 +1,269 @@
+//! A loaded model as the engine drives it: optional ears, a script, a chain of stages, voices, and the geometry of its output.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use repartee_engine_api::{EVENT_QUEUE, Tool};
+use thiserror::Error;
+
+use crate::elements::{AudioRows, Element, Message};
+use crate::session::pending_response::MAX_OUT_OF_BAND;
+use crate::stage::{EdgeKind, Stage};
+use crate::text::Tokenizer;
+
+/// A closed window of input audio, as an encoder takes it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct InputWindow {
+    /// Frames; the last window of an audio item may have fewer than the others.
+    pub frames: usize,
+    /// `[frames, width]`, frame by frame.
+    pub data: Vec<f32>,
+}
+
+/// Samples to windows. The windows depend on the samples alone, not on how they were split.
+pub trait FrontEnd: Send + Sync {
+    /// Samples a second that it takes.
+    fn rate(&self) -> u32;
+    /// The stream of a new audio item.
+    fn stream(&self) -> Box<dyn FrontEndStream>;
+}
+
+/// One audio item on its way to windows.
+pub trait FrontEndStream: Send {
+    /// Takes samples (-1..1) and appends the windows that they close to `closed`.
+    fn push(&mut self, samples: &[f32], closed: &mut Vec<InputWindow>);
+    /// Ends the item: the window that is still open; `None` if it has no frame.
+    fn finish(self: Box<Self>) -> Option<InputWindow>;
+    /// Samples so far.
+    fn samples(&self) -> usize;
+    /// An equal stream that goes its own way.
+    fn fork(&self) -> Box<dyn FrontEndStream>;
+}
+
+/// A window to encode.
+#[derive(Debug, Clone, Copy)]
+pub struct WindowInput<'a> {
+    /// [`InputWindow::data`]
+    pub data: &'a [f32],
+    /// Index of the window within its audio item.
+    pub index: usize,
+}
+
+/// Encodes windows to rows. It keeps no state from window to window.
+pub trait Encoder<T>: Send {
+    /// Encodes several windows as one batch; one entry each.
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<T>>;
+}
+
+/// How a model hears.
+pub struct Ears<T> {
+    /// Samples to windows.
+    pub front_end: Box<dyn FrontEnd>,
+    /// Windows to rows.
+    pub encoder: Box<dyn Encoder<T>>,
+}
+
+/// The texts of tools in a model's template.
+pub trait ToolTemplate {
+    /// The text of a system message that offers tools.
+    fn system(&self, instructions: &str, tools: &[Tool]) -> String;
+    /// The text of a tool call; `arguments` is JSON.
+    fn call(&self, name: &str, arguments: &str) -> String;
+    /// The text of a tool result.
+    fn result(&self, output: &str) -> String;
+    /// What stands around a call in generated text.
+    fn marks(&self) -> &CallMarks;
+}
+
+/// The tokens around a tool call in generated text, as id and spelling.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallMarks {
+    /// Opens a call.
+    pub open: (u32, String),
+    /// Closes it.
+    pub close: (u32, String),
+}
+
+/// How a model's prompt is written.
+pub trait Script<T>: Send {
+    /// The history as prompt positions. With `open`, the windows of an uncommitted audio item follow; otherwise, with
+    /// `respond`, the header of the model's turn.
+    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, respond: bool) -> Vec<Element<T>>;
+
+    /// The positions of text that streams in while the response is being generated; `None` if the model cannot take any.
+    fn streamed(&self, _ids: &[u32]) -> Option<Vec<Element<T>>> {
+        None
+    }
+
+    /// Whether the codes that the model speaks are part of later prompts.
+    fn keeps_speech(&self) -> bool {
+        false
+    }
+
+    /// Its template of tools; `None` if the model knows none.
+    fn tools(&self) -> Option<&dyn ToolTemplate> {
+        None
+    }
+}
+
+/// Why a voice was not enrolled.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum EnrolError {
+    /// The model has a fixed list of voices.
+    #[error("this model cannot take new voices: choose one of {known}")]
+    Fixed {
+        /// Its voices.
+        known: String,
+    },
+    /// The recording cannot be used.
+    #[error("the recording cannot be used: {reason}")]
+    Recording {
+        /// What to do about it.
+        reason: String,
+    },
+}
+
+/// The voices of a model.
+pub trait Voices: Send {
+    /// Names, the default one first.
+    fn names(&self) -> Vec<String>;
+
+    /// Makes a voice out of a recording (mono samples in -1..1 at `rate` Hz) and what is said in it, and returns its name.
+    fn enrol(&mut self, _samples: &[f32], _rate: u32, _text: &str) -> Result<String, EnrolError> {
+        Err(EnrolError::Fixed { known: self.names().join(", ") })
+    }
+}
+
+/// A fixed list of voices.
+impl Voices for Vec<String> {
+    fn names(&self) -> Vec<String> {
+        self.clone()
+    }
+}
+
+/// Slots that the memory suffices for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Slots {
+    /// Slots of sessions.
+    pub sessions: usize,
+    /// Slots of out-of-band responses.
+    pub out_of_band: usize,
+    /// Positions of a prompt and its response together.
+    pub context: usize,
+}
+
+impl Slots {
+    /// All slots; every stage has so many.
+    pub fn total(&self) -> usize {
+        self.sessions + self.out_of_band
+    }
+}
+
+/// Geometry of a model's output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Codec {
+    /// Samples a second.
+    pub sample_rate: u32,
+    /// Samples of one codec frame, as a ratio: (numerator, denominator).
+    pub frame_samples: (u32, u32),
+}
+
+impl Codec {
+    /// Duration of a frame.
+    pub fn frame(&self) -> Duration {
+        let (samples, of) = self.frame_samples;
+        let nanoseconds = u128::from(samples) * 1_000_000_000 / (u128::from(of) * u128::from(self.sample_rate));
+        Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX))
+    }
+
+    /// Duration of so many samples.
+    pub fn duration(&self, samples: usize) -> Duration {
+        Duration::from_secs_f64(samples as f64 / f64::from(self.sample_rate))
+    }
+}
+
+/// A loaded model, ready to be driven.
+pub struct Model<T> {
+    /// Tokenizer of the checkpoint.
+    pub tokenizer: Tokenizer,
+    /// How it hears; `None` for a model that only reads.
+    pub ears: Option<Ears<T>>,
+    /// How its prompts are written.
+    pub script: Box<dyn Script<T>>,
+    /// From the stage that reads the prompt to the stage that makes samples.
+    pub stages: Vec<Box<dyn Stage<T>>>,
+    /// Geometry of the output.
+    pub codec: Codec,
+    /// Its voices.
+    pub voices: Box<dyn Voices>,
+    /// Slots that the stages were made for.
+    pub slots: Slots,
+    /// Upper bound of text tokens of a response whose request names none.
+    pub max_tokens: u32,
+}
+
+/// Why stages do not make a chain. A defect of a family.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum TopologyError {
+    /// There is no stage.
+    #[error("the model has no stage")]
+    Empty,
+    /// A stage takes something else than the one before it gives.
+    #[error("the {stage} takes {takes:?}, but gets {gets:?}")]
+    Mismatch {
+        /// The stage.
+        stage: &'static str,
+        /// What it takes.
+        takes: EdgeKind,
+        /// What it gets.
+        gets: EdgeKind,
+    },
+    /// The last stage makes no samples.
+    #[error("the last stage gives {gives:?}, not samples")]
+    Silent {
+        /// What it gives.
+        gives: EdgeKind,
+    },
+    /// One step makes more events than a session's queue holds.
+    #[error(
+        "one tick makes up to {events} events of each of {} responses, a session's queue holds {EVENT_QUEUE}",
+        1 + MAX_OUT_OF_BAND
+    )]
+    TooManyEvents {
+        /// Events.
+        events: usize,
+    },
+}
+
+impl<T> Model<T> {
+    /// Events that one tick can send for one response.
+    pub fn events_per_tick(&self) -> usize {
+        let events = self.stages.iter().map(|stage| match stage.gives() {
+            // A token can give text, or the name and the arguments of a tool call.
+            EdgeKind::Text | EdgeKind::Rows => 2 * stage.max_items(),
+            EdgeKind::Samples => stage.max_items(),
+            EdgeKind::Prompt | EdgeKind::Codes | EdgeKind::Latents => 0,
+        });
+        // The rest of a text, of a tool call, and the end.
+        events.sum::<usize>() + 4
+    }
+
+    /// Checks that each stage takes what the one before it gives.
+    pub fn check(&self) -> Result<(), TopologyError> {
+        let mut gets = EdgeKind::Prompt;
+        for stage in &self.stages {
+            if stage.takes() != gets {
+                return Err(TopologyError::Mismatch { stage: stage.name(), takes: stage.takes(), gets });
+            }
+            gets = stage.gives();
+        }
+        match gets {
+            EdgeKind::Prompt => Err(TopologyError::Empty),
+            EdgeKind::Samples if self.events_per_tick() * (1 + MAX_OUT_OF_BAND) > EVENT_QUEUE => {
+                Err(TopologyError::TooManyEvents { events: self.events_per_tick() })
+            }
+            EdgeKind::Samples => Ok(()),
+            gives => Err(TopologyError::Silent { gives }),
+        }
+    }
+}

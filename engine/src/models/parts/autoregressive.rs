@@ -1,0 +1,498 @@
+//! The stage of a causal language model: prefix reuse, prefill and decode as one step, sampling, limits and stops, for many
+//! slots at once. A [`CausalLm`] says what a position is made of and what becomes of a sampled row.
+//!
+//! The stage that reads the prompt keeps the longest common prefix of a new prompt and the cached one; its sequence is
+//! truncated there and the rest prefilled. That one rule serves every change of the history.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use repartee_engine_api::{Sampling, SessionError};
+use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, random::uniform};
+
+use crate::elements::Element;
+use crate::sequence::{BlockPool, Sequence};
+use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
+
+/// Positions in a block of a key-value cache.
+pub const BLOCK: usize = 16;
+/// Rows of one slot in one step.
+const MAX_ROWS: usize = 256;
+
+/// A response that a language model is generating.
+pub struct Decoding {
+    /// Its parameters.
+    pub params: ResponseParams,
+    /// Pieces sampled so far.
+    pub steps: usize,
+    /// Most of them.
+    limit: usize,
+}
+
+/// What the stage keeps of a slot.
+pub struct SlotState<O: Ops, L: CausalLm<O>> {
+    sequence: Sequence,
+    /// Rows that are not cached yet, in order.
+    queue: VecDeque<L::Row>,
+    /// Positions of prompt and response, in the stage that reads the prompt; the first `sequence.len()` are cached.
+    prompt: Vec<Element<O::T>>,
+    decoding: Option<Decoding>,
+    /// Whether a response began since the penalty's history was last cleared.
+    fresh: bool,
+    /// The model's own.
+    pub own: L::Slot,
+}
+
+impl<O: Ops, L: CausalLm<O>> Default for SlotState<O, L> {
+    fn default() -> Self {
+        Self {
+            sequence: Sequence::default(),
+            queue: VecDeque::new(),
+            prompt: Vec::new(),
+            decoding: None,
+            fresh: false,
+            own: L::Slot::default(),
+        }
+    }
+}
+
+impl<O: Ops, L: CausalLm<O>> SlotState<O, L> {
+    /// Positions cached.
+    pub fn cached(&self) -> usize {
+        self.sequence.len()
+    }
+
+    /// The response being generated.
+    pub fn decoding(&self) -> Option<&Decoding> {
+        self.decoding.as_ref()
+    }
+
+    /// Appends a row.
+    pub fn push(&mut self, row: L::Row) {
+        self.queue.push_back(row);
+    }
+
+    /// Appends a position to the prompt, and its row.
+    pub fn extend(&mut self, element: Element<O::T>, row: L::Row) {
+        self.prompt.push(element);
+        self.queue.push_back(row);
+    }
+
+    /// Begins a response of at most `limit` pieces. Its first piece is sampled from the last row once the queue is empty.
+    pub fn begin(&mut self, params: ResponseParams, limit: usize) {
+        self.decoding = Some(Decoding { params, steps: 0, limit });
+        self.fresh = true;
+    }
+
+    /// Forgets the response; rows stay.
+    pub fn end(&mut self) -> Option<Decoding> {
+        self.decoding.take()
+    }
+
+    /// Drops every position from `len` on, queued ones too. Returns how many stay cached, see [`Sequence::truncate`].
+    pub fn truncate(&mut self, pool: &mut BlockPool, len: usize) -> usize {
+        self.queue.truncate(len.saturating_sub(self.sequence.len()));
+        self.sequence.truncate(pool, len)
+    }
+
+    /// Drops every position that is not cached.
+    pub fn drop_queue(&mut self) {
+        self.queue.clear();
+        self.prompt.truncate(self.sequence.len());
+    }
+}
+
+/// Results of [`CausalLm::forward`].
+pub struct Forward<T> {
+    /// The rows that are sampled from, in their order.
+    pub last: T,
+    /// A row for each row of the batch, for later stages; `None` if none reads them.
+    pub hidden: Option<T>,
+}
+
+/// A slot that samples in this step.
+pub struct Sampler<'a> {
+    /// The slot.
+    pub slot: usize,
+    /// Parameters of its response.
+    pub params: &'a ResponseParams,
+    /// Pieces sampled before.
+    pub step: usize,
+}
+
+impl Sampler<'_> {
+    /// Sampling parameters of one row. The random number depends on the response's seed and id, the step and `stream` alone;
+    /// each sampling of a step has a stream of its own.
+    pub fn sample_params(&self, sampling: &Sampling, stream: usize) -> SampleParams {
+        SampleParams {
+            slot: self.slot,
+            repetition_penalty: sampling.repetition_penalty,
+            temperature: sampling.temperature,
+            top_k: sampling.top_k as usize,
+            top_p: sampling.top_p,
+            uniform: uniform(self.params.seed, self.params.response, self.step as u64, stream as u64),
+        }
+    }
+}
+
+/// What was sampled from a row.
+pub enum Sampled<P> {
+    /// A value was not finite.
+    NotFinite,
+    /// The model's stop token.
+    Stop,
+    /// More of the response.
+    Piece(P),
+}
+
+/// A hidden row of a batch.
+pub type HiddenRow<'a, T> = Option<(&'a Arc<T>, usize)>;
+
+/// A causal language model, as the generic stage drives it.
+pub trait CausalLm<O: Ops>: Send + Sized {
+    /// What a position is computed from.
+    type Row: Send;
+    /// What the model keeps of a slot.
+    type Slot: Default + Send;
+    /// What is sampled from a row.
+    type Piece;
+
+    /// Name of the stage.
+    fn name(&self) -> &'static str;
+    /// What the stage takes.
+    fn takes(&self) -> EdgeKind;
+    /// What it gives.
+    fn gives(&self) -> EdgeKind;
+    /// Ids that it samples from; the repetition penalty's history has so many.
+    fn vocabulary(&self) -> usize;
+    /// Keys and values of every layer.
+    fn cache(&self, ops: &O, blocks: usize) -> Vec<O::State>;
+    /// Slots that one step can advance.
+    fn max_slots(&self) -> usize {
+        usize::MAX
+    }
+    /// Items that one step gives for a slot.
+    fn max_items(&self) -> usize {
+        1
+    }
+
+    /// The row of a prompt position; `None` in a stage that does not take prompts.
+    fn prompt_row(&self, element: &Element<O::T>) -> Option<Self::Row>;
+    /// Most pieces of a response.
+    fn limit(&self, params: &ResponseParams) -> usize;
+    /// Takes an item other than a prompt.
+    fn accept(
+        &mut self,
+        slot: usize,
+        item: Item<O::T>,
+        state: &mut SlotState<O, Self>,
+        pool: &mut BlockPool,
+        out: &mut Outbox<O::T>,
+    );
+    /// All layers over packed rows. `at` are the rows that are sampled from.
+    fn forward(
+        &mut self,
+        ops: &O,
+        rows: Vec<Self::Row>,
+        cache: &mut [O::State],
+        batch: &O::Batch,
+        at: &[usize],
+    ) -> Forward<O::T>;
+    /// Samples from each of the rows `last`.
+    fn sample(
+        &mut self,
+        ops: &O,
+        last: &O::T,
+        samplers: &[Sampler<'_>],
+        output_mask: &mut O::State,
+    ) -> Vec<Sampled<Self::Piece>>;
+    /// What the next stage gets of a piece. `hidden` is the row that it was sampled from.
+    fn item(&self, piece: &Self::Piece, hidden: HiddenRow<'_, O::T>) -> Item<O::T>;
+    /// Continues a response after a piece: queues the row after it if it is known.
+    fn follow(&mut self, state: &mut SlotState<O, Self>, piece: Self::Piece);
+    /// Ends a response that sampled its stop or reached a limit, and says so to the next stage when that is due.
+    fn ended(
+        &mut self,
+        slot: usize,
+        end: End,
+        state: &mut SlotState<O, Self>,
+        pool: &mut BlockPool,
+        out: &mut Outbox<O::T>,
+    );
+    /// Drops what a response left that failed.
+    fn failed(&mut self, state: &mut SlotState<O, Self>, pool: &mut BlockPool);
+
+    /// Whether a later stage's state depends on this prompt position.
+    fn reads(&self, _element: &Element<O::T>) -> bool {
+        false
+    }
+    /// Sound that the slot's input will become; see [`Stage::ahead`].
+    fn ahead(&self, _state: &SlotState<O, Self>) -> Duration {
+        Duration::ZERO
+    }
+    /// See [`Stage::room`].
+    fn room(&self, prompt: &[Element<O::T>], max_tokens: usize) -> Room;
+}
+
+/// A language model with the state of all slots.
+pub struct Autoregressive<O: Ops, L: CausalLm<O>> {
+    ops: O,
+    lm: L,
+    cache: Vec<O::State>,
+    output_mask: O::State,
+    pool: BlockPool,
+    slots: Vec<SlotState<O, L>>,
+    /// Positions of one slot.
+    positions: usize,
+}
+
+impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
+    /// A stage for `slots` slots of `positions` positions each.
+    pub fn new(ops: O, lm: L, slots: usize, positions: usize) -> Self {
+        let blocks = slots * positions.div_ceil(BLOCK);
+        Self {
+            cache: lm.cache(&ops, blocks),
+            output_mask: ops.state(StateSpec::TokenMask { slots, vocabulary: lm.vocabulary() }),
+            pool: BlockPool::new(blocks, BLOCK),
+            slots: (0..slots).map(|_| SlotState::default()).collect(),
+            ops,
+            lm,
+            positions,
+        }
+    }
+
+    /// Takes a new prompt.
+    fn prompt(
+        &mut self,
+        slot: usize,
+        elements: Vec<Element<O::T>>,
+        shareable: usize,
+        response: Option<ResponseParams>,
+        out: &mut Outbox<O::T>,
+    ) {
+        let state = &mut self.slots[slot];
+        let cached = state.sequence.len();
+        let common = state.prompt[..cached].iter().zip(&elements).take_while(|(a, b)| a == b).count();
+        // The last position is computed again for a response: the first token is sampled from its row.
+        let keep = if response.is_some() { common.min(elements.len().saturating_sub(1)) } else { common };
+        if keep < cached {
+            let kept = state.sequence.truncate(&mut self.pool, keep);
+            out.push((slot, Item::Rewind { to: kept }));
+        }
+        self.share_prefix(slot, &elements, shareable);
+        let state = &mut self.slots[slot];
+        state.queue =
+            elements[state.sequence.len()..].iter().filter_map(|element| self.lm.prompt_row(element)).collect();
+        state.prompt = elements;
+        state.decoding = None;
+        if let Some(params) = response {
+            let limit = self.lm.limit(&params);
+            state.begin(params, limit);
+        }
+    }
+
+    /// Forks the cached prefix of another slot's prompt: instructions that many sessions have in common.
+    fn share_prefix(&mut self, slot: usize, elements: &[Element<O::T>], shareable: usize) {
+        // The last position is always computed: the first token is sampled from its row.
+        let common = shareable.min(elements.len().saturating_sub(1)) / BLOCK * BLOCK;
+        if common <= self.slots[slot].sequence.len() {
+            return;
+        }
+        let cached = |other: &SlotState<O, L>| {
+            let cached = &other.prompt[..other.sequence.len().min(common)];
+            cached.iter().zip(elements).take_while(|(a, b)| a == b).count() / BLOCK * BLOCK
+        };
+        let donors = self.slots.iter().enumerate().filter(|(other, _)| *other != slot);
+        let best = donors.map(|(other, state)| (cached(state), other)).max();
+        if let Some((len, donor)) = best
+            && len > self.slots[slot].sequence.len()
+        {
+            let fork = self.slots[donor].sequence.fork(&mut self.pool, len);
+            std::mem::replace(&mut self.slots[slot].sequence, fork).release(&mut self.pool);
+        }
+    }
+
+    /// Takes rows out of the queues and makes room for them; a slot without room fails.
+    fn take_rows(&mut self, work: &[Work], out: &mut Outbox<O::T>) -> (Vec<Work>, Vec<L::Row>) {
+        let (mut fits, mut taken) = (Vec::with_capacity(work.len()), Vec::new());
+        for &Work { slot, rows } in work.iter().take(self.lm.max_slots()) {
+            let state = &mut self.slots[slot];
+            let rows = rows.min(state.queue.len());
+            if state.sequence.append(&mut self.pool, rows).is_ok() {
+                taken.extend(state.queue.drain(..rows));
+                fits.push(Work { slot, rows });
+            } else {
+                let tokens = (state.sequence.len() + state.queue.len()) as u32;
+                let limit = (self.pool.blocks() * BLOCK) as u32;
+                state.end();
+                self.lm.failed(state, &mut self.pool);
+                out.push((slot, Item::Fail(SessionError::ContextFull { tokens, limit })));
+            }
+        }
+        (fits, taken)
+    }
+
+    /// Passes on the prompt positions that a step prefilled. Returns the hidden rows of the batch.
+    fn pass_context(&self, fits: &[Work], hidden: O::T, out: &mut Outbox<O::T>) -> Arc<O::T> {
+        let hidden = Arc::new(hidden);
+        let mut row = 0;
+        for &Work { slot, rows } in fits {
+            let state = &self.slots[slot];
+            let end = state.sequence.len();
+            if state.decoding.as_ref().is_none_or(|decoding| decoding.steps == 0) {
+                let elements = state.prompt[end - rows..end].to_vec();
+                let mine: Vec<usize> = (row..row + rows).collect();
+                let hidden =
+                    if fits.len() == 1 { Arc::clone(&hidden) } else { Arc::new(self.ops.gather(&hidden, &mine)) };
+                out.push((slot, Item::Context { from: end - rows, elements, hidden }));
+            }
+            row += rows;
+        }
+        hidden
+    }
+
+    /// Takes what was sampled for a slot.
+    fn sampled(
+        &mut self,
+        slot: usize,
+        sampled: Sampled<L::Piece>,
+        hidden: HiddenRow<'_, O::T>,
+        out: &mut Outbox<O::T>,
+    ) {
+        let state = &mut self.slots[slot];
+        let Some(decoding) = &mut state.decoding else { return };
+        match sampled {
+            Sampled::NotFinite => {
+                state.end();
+                self.lm.failed(state, &mut self.pool);
+                out.push((slot, Item::Fail(SessionError::NotFinite { stage: self.lm.name() })));
+            }
+            Sampled::Stop => {
+                state.end();
+                self.lm.ended(slot, End::Stop, state, &mut self.pool, out);
+            }
+            Sampled::Piece(piece) => {
+                decoding.steps += 1;
+                let full = decoding.steps >= decoding.limit || state.sequence.len() >= self.positions;
+                out.push((slot, self.lm.item(&piece, hidden)));
+                if full {
+                    state.end();
+                    self.lm.ended(slot, End::Length, state, &mut self.pool, out);
+                } else {
+                    self.lm.follow(state, piece);
+                }
+            }
+        }
+    }
+}
+
+impl<O: Ops + Send, L: CausalLm<O>> Stage<O::T> for Autoregressive<O, L>
+where
+    O::T: Send + Sync,
+    O::State: Send,
+{
+    fn name(&self) -> &'static str {
+        self.lm.name()
+    }
+
+    fn takes(&self) -> EdgeKind {
+        self.lm.takes()
+    }
+
+    fn gives(&self) -> EdgeKind {
+        self.lm.gives()
+    }
+
+    fn accept(&mut self, slot: usize, item: Item<O::T>, out: &mut Outbox<O::T>) {
+        match item {
+            Item::Prompt { elements, shareable, response } => self.prompt(slot, elements, shareable, response, out),
+            item => self.lm.accept(slot, item, &mut self.slots[slot], &mut self.pool, out),
+        }
+        if std::mem::take(&mut self.slots[slot].fresh) {
+            self.ops.reset(&mut self.output_mask, slot);
+        }
+    }
+
+    fn need(&self, slot: usize) -> Need {
+        let state = &self.slots[slot];
+        let decodes = state.decoding.as_ref().is_some_and(|decoding| decoding.steps > 0);
+        Need::rows(state.queue.len(), if decodes { RowKind::Decode } else { RowKind::Prefill })
+    }
+
+    fn ahead(&self, slot: usize) -> Duration {
+        self.lm.ahead(&self.slots[slot])
+    }
+
+    fn max_rows(&self) -> usize {
+        MAX_ROWS
+    }
+
+    fn max_items(&self) -> usize {
+        self.lm.max_items()
+    }
+
+    fn step(&mut self, work: &[Work], out: &mut Outbox<O::T>) {
+        let (fits, rows) = self.take_rows(work, out);
+        if fits.is_empty() {
+            return;
+        }
+        let sequences: Vec<_> = fits
+            .iter()
+            .map(|&Work { slot, rows }| {
+                let sequence = &self.slots[slot].sequence;
+                SequenceRows { table: sequence.table(), position: sequence.len() - rows, rows }
+            })
+            .collect();
+        let batch = self.ops.batch(&sequences);
+        // Slots with a response whose rows are all cached sample from their last row.
+        let (mut at, mut samplers) = (Vec::new(), Vec::new());
+        let mut row = 0;
+        for &Work { slot, rows } in &fits {
+            row += rows;
+            let state = &self.slots[slot];
+            if state.queue.is_empty() && state.decoding.is_some() {
+                at.push(row - 1);
+                samplers.push(slot);
+            }
+        }
+        let Forward { last, hidden } = self.lm.forward(&self.ops, rows, &mut self.cache, &batch, &at);
+        let hidden = hidden.map(|hidden| self.pass_context(&fits, hidden, out));
+        if samplers.is_empty() {
+            return;
+        }
+        let sampling = samplers.iter().filter_map(|&slot| {
+            let Decoding { params, steps, .. } = self.slots[slot].decoding.as_ref()?;
+            if *steps == 0 && self.lm.takes() == EdgeKind::Prompt {
+                out.push((slot, Item::Begin(params.clone())));
+            }
+            Some(Sampler { slot, params, step: *steps })
+        });
+        let sampling: Vec<_> = sampling.collect();
+        let sampled = self.lm.sample(&self.ops, &last, &sampling, &mut self.output_mask);
+        for ((slot, row), sampled) in samplers.into_iter().zip(at).zip(sampled) {
+            self.sampled(slot, sampled, hidden.as_ref().map(|hidden| (hidden, row)), out);
+        }
+    }
+
+    fn free(&mut self, slot: usize) {
+        let mut state = std::mem::take(&mut self.slots[slot]);
+        state.sequence.release(&mut self.pool);
+    }
+
+    fn held(&self, slot: usize) -> usize {
+        self.slots[slot].sequence.len()
+    }
+
+    fn blocks(&self) -> usize {
+        self.pool.blocks() - self.pool.free()
+    }
+
+    fn reads(&self, element: &Element<O::T>) -> bool {
+        self.lm.reads(element)
+    }
+
+    fn room(&self, prompt: &[Element<O::T>], max_tokens: usize) -> Option<Room> {
+        Some(self.lm.room(prompt, max_tokens))
+    }
+}

@@ -1,0 +1,115 @@
+//! Text that streams in while its response is being generated.
+
+use std::time::Instant;
+
+use repartee_engine_api::{ResponseId, SessionError};
+
+use super::messages::text_error;
+use super::{ModelContext, Session};
+use crate::elements::Element;
+use crate::text::{TextEncoder, Tokenizer};
+
+/// Most ids that stream in for one response: a caller that never ends must not fill the memory.
+const MAX_IDS: usize = 65_536;
+
+/// The text that streams in for one response.
+pub struct StreamedText {
+    encoder: TextEncoder,
+    /// Ids so far; kept whole for a replay.
+    ids: Vec<u32>,
+    /// How many of them the stages have got.
+    delivered: usize,
+    ended: bool,
+    /// Whether the stages know of the end.
+    end_delivered: bool,
+    /// When the caller last sent some.
+    pub(super) since: Instant,
+}
+
+impl StreamedText {
+    /// Nothing yet.
+    pub(super) fn new(tokenizer: &Tokenizer, now: Instant) -> Self {
+        Self {
+            encoder: tokenizer.encoder(),
+            ids: Vec::new(),
+            delivered: 0,
+            ended: false,
+            end_delivered: false,
+            since: now,
+        }
+    }
+
+    /// Whether the stages may wait for the caller.
+    pub(super) fn is_open(&self) -> bool {
+        !self.ended
+    }
+
+    /// As if the stages had got nothing.
+    pub(super) fn rewind(&mut self) {
+        (self.delivered, self.end_delivered) = (0, false);
+    }
+
+    fn push(&mut self, text: &str) -> Result<(), SessionError> {
+        if self.ended {
+            return Err(SessionError::Busy("the response's text has ended"));
+        }
+        let ids = self.encoder.push(text).map_err(|error| text_error(&error))?;
+        if self.ids.len() + ids.len() > MAX_IDS {
+            return Err(SessionError::ContextFull { tokens: MAX_IDS as u32 + 1, limit: MAX_IDS as u32 });
+        }
+        self.ids.extend(ids);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), SessionError> {
+        if !std::mem::replace(&mut self.ended, true) {
+            self.ids.extend(self.encoder.finish().map_err(|error| text_error(&error))?);
+        }
+        Ok(())
+    }
+
+    /// What the stages have not got: positions, and whether nothing follows.
+    fn take<T>(&mut self, model: &ModelContext<'_, T>) -> Option<(Vec<Element<T>>, bool)> {
+        let ends = self.ended && !std::mem::replace(&mut self.end_delivered, self.ended);
+        if self.delivered == self.ids.len() && !ends {
+            return None;
+        }
+        let ids = &self.ids[self.delivered..];
+        let elements = if ids.is_empty() { Vec::new() } else { model.script.streamed(ids).unwrap_or_default() };
+        self.delivered = self.ids.len();
+        Some((elements, ends))
+    }
+}
+
+impl<T> Session<T> {
+    fn streamed(&mut self, response: ResponseId) -> Option<&mut StreamedText> {
+        let out_of_band = self.out_of_band.iter_mut();
+        let (waiting, active): (Vec<_>, Vec<_>) =
+            out_of_band.map(|other| (other.waiting.as_mut(), other.active.as_mut())).unzip();
+        let pending = self.pending_responses.iter_mut().chain(waiting.into_iter().flatten());
+        let mut pending = pending.filter(|pending| pending.request.response == response);
+        if let Some(pending) = pending.next() {
+            return pending.streamed.as_mut();
+        }
+        let active = self.active.iter_mut().chain(active.into_iter().flatten());
+        let mut active = active.filter(|active| active.request.response == response);
+        active.next()?.streamed.as_mut()
+    }
+
+    /// Text for a response that takes it. Unknown and finished responses are ignored.
+    pub(super) fn stream_text(&mut self, response: ResponseId, text: &str, now: Instant) -> Result<(), SessionError> {
+        let Some(streamed) = self.streamed(response) else { return Ok(()) };
+        streamed.since = now;
+        streamed.push(text)
+    }
+
+    /// The end of a response's text.
+    pub(super) fn end_text(&mut self, response: ResponseId) -> Result<(), SessionError> {
+        self.streamed(response).map_or(Ok(()), StreamedText::end)
+    }
+
+    /// Positions that streamed in for the response in `slot` since the last call, and whether nothing follows them.
+    pub fn take_streamed(&mut self, slot: usize, model: &ModelContext<'_, T>) -> Option<(Vec<Element<T>>, bool)> {
+        self.active_on(slot)?.streamed.as_mut()?.take(model)
+    }
+}
