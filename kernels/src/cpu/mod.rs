@@ -2,7 +2,7 @@
 //!
 //! - [`gemm`]: the matrix product behind linear layers and convolutions
 //! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`]: one concept each
-//! - [`simd`]: what the processor offers
+//! - [`simd`]: what the processor offers; [`pool`]: threads that run closures side by side
 //!
 //! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices of
 //! bfloat16 as they are used, all others when they load.
@@ -12,6 +12,7 @@ pub mod conv;
 pub mod experts;
 pub mod gemm;
 pub mod math;
+pub mod pool;
 pub mod rotary;
 pub mod sample;
 pub mod simd;
