@@ -379,27 +379,3 @@ dispatch!(/// Causal attention of each row over its sequence in `cache`, which h
     pub fn cached = cached_loop(q: &[f32], cache: &Cache, batch: &AttentionBatch, shape: Attention, out: &mut [f32]));
 dispatch!(/// Attention in both directions within consecutive segments of rows.
     pub fn segments = segments_loop(q: &[f32], k: &[f32], v: &[f32], segments: &[usize], heads: usize, out: &mut [f32]));
-
-/// Rotates each head of each row by its position (rotate-half form).
-pub fn rotary(x: &mut [f32], positions: &[u32], head_dim: usize, theta: f32) {
-    let half = head_dim / 2;
-    let width = x.len() / positions.len().max(1);
-    // As the reference: inverse frequencies and angles in single precision.
-    let frequencies: Vec<f32> = (0..half).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32)).collect();
-    let mut turns = vec![(0.0f32, 0.0f32); half];
-    let mut turned_for = None;
-    for (row, &position) in x.chunks_exact_mut(width.max(1)).zip(positions) {
-        if turned_for != Some(position) {
-            for (turn, f) in turns.iter_mut().zip(&frequencies) {
-                *turn = (position as f32 * f).sin_cos();
-            }
-            turned_for = Some(position);
-        }
-        for head in row.chunks_exact_mut(head_dim) {
-            let (low, high) = head.split_at_mut(half);
-            for ((a, b), &(sin, cos)) in low.iter_mut().zip(high).zip(&turns) {
-                (*a, *b) = (*a * cos - *b * sin, *b * cos + *a * sin);
-            }
-        }
-    }
-}

@@ -1,8 +1,8 @@
 //! [`Ops`] on the processor, one thread, single precision.
 //!
 //! - [`gemm`]: the matrix product behind linear layers and convolutions
-//! - [`attention`], [`conv`], [`experts`], [`math`], [`sample`]: one concept each
-//! - [`simd`]: what the processor offers
+//! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`]: one concept each
+//! - [`simd`]: what the processor offers; [`pool`]: threads that run closures side by side
 //!
 //! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices of
 //! bfloat16 as they are used, all others when they load.
@@ -12,6 +12,8 @@ pub mod conv;
 pub mod experts;
 pub mod gemm;
 pub mod math;
+pub mod pool;
+pub mod rotary;
 pub mod sample;
 pub mod simd;
 mod weight;
@@ -19,8 +21,7 @@ mod weight;
 pub use weight::Weight;
 
 use crate::ops::{
-    Attention, AttentionBatch, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows,
-    StateSpec, StreamChunk,
+    Attention, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
 };
 use gemm::Rows;
 use simd::Level;
@@ -106,7 +107,7 @@ impl Ops for Cpu {
     type Ids = Vec<u32>;
     type Weight = Weight;
     type State = State;
-    type Batch = AttentionBatch;
+    type Batch = rotary::Batch;
 
     fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
         Weight::new(layout, parts)
@@ -136,8 +137,8 @@ impl Ops for Cpu {
         }
     }
 
-    fn batch(&self, sequences: &[SequenceRows<'_>]) -> AttentionBatch {
-        AttentionBatch::new(sequences)
+    fn batch(&self, sequences: &[SequenceRows<'_>]) -> rotary::Batch {
+        rotary::Batch::new(sequences)
     }
 
     fn tensor(&self, values: Vec<f32>, columns: usize) -> Tensor {
@@ -281,8 +282,8 @@ impl Ops for Cpu {
         y
     }
 
-    fn rotary(&self, mut x: Tensor, batch: &AttentionBatch, head_dim: usize, theta: f32) -> Tensor {
-        attention::rotary(&mut x.data, &batch.positions, head_dim, theta);
+    fn rotary(&self, mut x: Tensor, batch: &rotary::Batch, head_dim: usize, theta: f32) -> Tensor {
+        rotary::rotate(self.level, &mut x.data, &batch.angles(head_dim, theta));
         x
     }
 
@@ -292,13 +293,13 @@ impl Ops for Cpu {
         k: &Tensor,
         v: &Tensor,
         cache: &mut State,
-        batch: &AttentionBatch,
+        batch: &rotary::Batch,
         shape: Attention,
     ) -> Tensor {
         let cache = cache.cache();
-        cache.store(&k.data, &v.data, batch);
+        cache.store(&k.data, &v.data, &batch.rows);
         let mut data = q.like();
-        attention::cached(self.level, &q.data, cache, batch, shape, &mut data);
+        attention::cached(self.level, &q.data, cache, &batch.rows, shape, &mut data);
         Tensor { data, ..*q }
     }
 

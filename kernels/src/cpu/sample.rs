@@ -43,22 +43,60 @@ pub fn top_k(logits: &mut [f32], k: usize) {
 }
 
 /// Rules out the least likely ids whose probabilities add up to no more than `1 - p`; the most likely one stays.
+///
+/// The probabilities are added up from the least likely id on; of equal logits the lower id comes first.
 pub fn top_p(level: Level, logits: &mut [f32], p: f32) {
     if p >= 1.0 {
         return;
     }
     let mut probabilities = logits.to_vec();
     math::softmax(level, &mut probabilities);
-    let mut order: Vec<usize> = (0..logits.len()).filter(|&id| logits[id] > f32::NEG_INFINITY).collect();
-    order.sort_by(|&a, &b| logits[a].total_cmp(&logits[b]));
-    let mut sum = 0.0;
+    let kept = (0u32..).zip(&*logits).filter(|(_, logit)| **logit > f32::NEG_INFINITY);
+    let mut order = kept.map(|(id, &logit)| u64::from(ascending(logit)) << 32 | u64::from(id)).collect();
+    sort(&mut order);
     order.pop();
-    for id in order {
+    let mut sum = 0.0;
+    for id in order.into_iter().map(|key| key as u32 as usize) {
         sum += probabilities[id];
         if sum > 1.0 - p {
             break;
         }
         logits[id] = f32::NEG_INFINITY;
+    }
+}
+
+/// A number that is larger for a larger logit, in the order of [`f32::total_cmp`].
+fn ascending(logit: f32) -> u32 {
+    let bits = logit.to_bits();
+    if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
+}
+
+/// Up to so many keys are sorted by comparing them: the tables of the digits cost more.
+const COMPARED: usize = 1024;
+/// Bits of a digit: three make the upper half of a key.
+const DIGIT: u32 = 11;
+
+/// Sorts keys whose lower halves ascend already; in linear time, because a vocabulary has more than a hundred thousand ids.
+fn sort(keys: &mut Vec<u64>) {
+    if keys.len() <= COMPARED {
+        keys.sort_unstable();
+        return;
+    }
+    let mut sorted = vec![0; keys.len()];
+    for shift in (32..64).step_by(DIGIT as usize) {
+        let digit = |key: u64| (key >> shift) as usize % (1 << DIGIT);
+        let mut places = [0usize; 1 << DIGIT];
+        keys.iter().for_each(|&key| places[digit(key)] += 1);
+        let mut next = 0;
+        for place in &mut places {
+            next += std::mem::replace(place, next);
+        }
+        for &key in &*keys {
+            let place = &mut places[digit(key)];
+            sorted[*place] = key;
+            *place += 1;
+        }
+        std::mem::swap(keys, &mut sorted);
     }
 }
 

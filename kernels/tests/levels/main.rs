@@ -10,6 +10,8 @@ mod attention;
 mod convolutions;
 mod functions;
 mod products;
+mod rotary;
+mod sampling;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -33,6 +35,8 @@ const CHECKS: &[Check] = &[
     ("norms_match_their_formulas", functions::norms_match_their_formulas),
     ("softmax_sums_to_one_and_keeps_order", functions::softmax_sums_to_one_and_keeps_order),
     ("attention_any_split_equals_the_formula", attention::any_split_equals_the_formula),
+    ("rotary_computes_angles_once_a_batch", rotary::rotary_computes_angles_once_a_batch),
+    ("top_p_equals_the_plain_sort", sampling::top_p_equals_the_plain_sort),
     ("convolution_any_split_equals_the_formula", convolutions::any_split_equals_the_formula),
     ("conv2d_equals_the_formula", convolutions::conv2d_equals_the_formula),
 ];

@@ -6,12 +6,14 @@
 //! - `codec`: carried state against left-context decoding
 //! - `callers`: hand-off modes, batches, input length, memory
 //! - `floor`: stages against the physical floor
+//! - `kernels`: sampling from a large vocabulary, regions of the thread pool
 //! - `peak`: the arithmetic peak of one core
 
 mod bed;
 mod callers;
 mod codec;
 mod floor;
+mod kernels;
 mod peak;
 
 use anyhow::Result;
@@ -52,6 +54,8 @@ fn main() -> Result<()> {
     part("memory", &mut || callers::memory(&model))?;
     part("where an answer's time goes", &mut || callers::profile(&model))?;
     part("stages against the physical floor", &mut || floor::rows(&model))?;
+
+    part("operations of the device", &mut kernels::rows)?;
 
     if only.is_some() {
         return Ok(());

@@ -113,6 +113,7 @@ impl Config {
         at.positive("intermediate_size", predictor.intermediate_size)?;
         at.positive("num_hidden_layers", predictor.num_hidden_layers)?;
         at.attention(predictor.num_attention_heads, predictor.num_key_value_heads, predictor.head_dim)?;
+        at.no_attention_bias(predictor.attention_bias)?;
         at.silu(&predictor.hidden_act)?;
         at.epsilon(predictor.rms_norm_eps)?;
         at.rope(&predictor.rope)?;
@@ -146,6 +147,7 @@ impl Config {
         at.positive("num_hidden_layers", codec.num_hidden_layers)?;
         at.positive("sliding_window", codec.sliding_window)?;
         at.attention(codec.num_attention_heads, codec.num_key_value_heads, codec.head_dim)?;
+        at.no_attention_bias(codec.attention_bias)?;
         at.silu(&codec.hidden_act)?;
         at.epsilon(codec.rms_norm_eps)?;
         at.rope(&codec.rope)?;
@@ -177,6 +179,7 @@ impl TextConfig {
         at.positive("max_position_embeddings", self.max_position_embeddings)?;
         at.positive("decoder_sparse_step", self.decoder_sparse_step)?;
         at.attention(self.num_attention_heads, self.num_key_value_heads, self.head_dim)?;
+        at.no_attention_bias(self.attention_bias)?;
         at.silu(&self.hidden_act)?;
         at.epsilon(self.rms_norm_eps)?;
         at.rope(&self.rope)?;
@@ -230,6 +233,10 @@ impl Section {
         self.divisible("num_attention_heads", heads, "num_key_value_heads", key_value_heads)?;
         // Rotation pairs the halves of a head.
         self.check("head_dim", head_dim, head_dim > 0 && head_dim.is_multiple_of(2), "even and positive")
+    }
+
+    fn no_attention_bias(&self, bias: bool) -> Check {
+        self.check("attention_bias", bias, !bias, "false: projections with a bias are not supported")
     }
 
     fn silu(&self, activation: &str) -> Check {
