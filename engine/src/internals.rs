@@ -3,12 +3,13 @@
 
 pub use crate::audio::log_mel::{LogMel, LogMelConfig, MelWindow};
 pub use crate::checkpoint::{Checkpoint, DType};
-pub use crate::deadline::{Cost, Limits, Order, Planner, Share, Urgency, Want};
+pub use crate::deadline::cost::StepRows;
+pub use crate::deadline::{Budget, Limits, Order, Planner, Share, Urgency, Want};
 pub use crate::models::{load, slots};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::stage::{
-    AudioRows, Codec, Element, Encoder, End, Item, MelInput, Message, Model, Outbox, Prompt, ResponseParams, Slots,
-    Stage, Work,
+    AudioRows, Codec, Element, Encoder, End, Item, MelInput, Message, Model, Outbox, Prompt, ResponseParams, RowKind,
+    Slots, Stage, Work,
 };
 pub use crate::text::Tokenizer;
 

@@ -157,6 +157,32 @@ pub enum Item<T> {
 /// Output of the stages, in order: (slot, item).
 pub type Outbox<T> = Vec<(usize, Item<T>)>;
 
+/// What a row of a step is. Rows of different kinds differ in cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RowKind {
+    /// A position of a prompt: it is read into the cache and gives no output.
+    Prefill,
+    /// A position that gives output: a text token with its logits, or a codec frame with all its codebooks.
+    Decode,
+    /// A window of sound that is computed as one, for example by an encoder.
+    Window,
+    /// One evaluation of a solver that refines a window several times.
+    SolverStep,
+}
+
+impl RowKind {
+    /// Every kind, in the order of the variants.
+    pub const ALL: [Self; 4] = [Self::Prefill, Self::Decode, Self::Window, Self::SolverStep];
+
+    /// Rows below which a chunk does not pay: more of a prompt's rows cost hardly more than one.
+    pub fn least_chunk(self) -> usize {
+        match self {
+            Self::Prefill => 16,
+            Self::Decode | Self::Window | Self::SolverStep => 1,
+        }
+    }
+}
+
 /// One slot's part of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Work {
@@ -176,6 +202,11 @@ pub trait Stage<T>: Send {
 
     /// Rows by which the slot can advance now; 0 while it waits for input.
     fn ready(&self, slot: usize) -> usize;
+
+    /// What the slot's ready rows are. By default several rows are a prompt's, and a single one decodes.
+    fn kind(&self, slot: usize) -> RowKind {
+        if self.ready(slot) > 1 { RowKind::Prefill } else { RowKind::Decode }
+    }
 
     /// Upper bound of rows of one slot in one step.
     fn max_rows(&self) -> usize;

@@ -7,8 +7,9 @@ use std::time::Instant;
 use repartee_engine_api::{FinishReason, SessionError};
 
 use super::{EVENTS_PER_TICK, Scheduler};
+use crate::deadline::cost::StepRows;
 use crate::deadline::{Share, Urgency, Want};
-use crate::stage::{End, Item, MelInput, Outbox, Work};
+use crate::stage::{End, Item, MelInput, Outbox, RowKind, Work};
 
 /// Index of the encoder in the plan; the stages follow.
 const ENCODER: usize = 0;
@@ -31,7 +32,7 @@ impl<T> Scheduler<T> {
             moved = true;
             for batch in self.batches(shares) {
                 let begun = (self.clock)();
-                let rows = batch.iter().map(|share| share.rows).sum();
+                let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
                 if at == ENCODER {
                     self.encode(&batch)
                 } else {
@@ -55,10 +56,10 @@ impl<T> Scheduler<T> {
         let slots: Vec<(usize, usize)> = self.sessions.keys().map(|&slot| (slot, slot)).chain(out_of_band).collect();
         for (slot, owner) in slots {
             let Some(session) = self.sessions.get(&owner) else { continue };
-            let rows = match at {
-                ENCODER if slot == owner => session.pending_windows.len(),
-                ENCODER => 0,
-                _ => self.model.stages[at - 1].ready(slot),
+            let (rows, kind) = match at {
+                ENCODER if slot == owner => (session.pending_windows.len(), RowKind::Window),
+                ENCODER => (0, RowKind::Window),
+                _ => (self.model.stages[at - 1].ready(slot), self.model.stages[at - 1].kind(slot)),
             };
             if rows == 0 || (at != ENCODER && !session.has_room(EVENTS_PER_TICK)) {
                 continue;
@@ -78,7 +79,7 @@ impl<T> Scheduler<T> {
                 _ => {}
             }
             let arrived = session.requested_at(slot).unwrap_or(now);
-            wants.push(Want { slot, rows, urgency, arrived });
+            wants.push(Want { slot, rows, kind, urgency, arrived });
         }
         wants
     }

@@ -9,7 +9,7 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::{Ops, StreamChunk};
 
 use crate::models::qwen3_omni_moe::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
-use crate::stage::{End, Item, Outbox, Stage, Work};
+use crate::stage::{End, Item, Outbox, RowKind, Stage, Work};
 
 /// Code2wav with the streams of all slots.
 pub struct Code2WavStage<O: Ops> {
@@ -91,6 +91,10 @@ where
 
     fn ready(&self, slot: usize) -> usize {
         self.slots[slot].frames.len()
+    }
+
+    fn kind(&self, _: usize) -> RowKind {
+        RowKind::Decode
     }
 
     fn max_rows(&self) -> usize {
