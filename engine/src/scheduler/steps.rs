@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use repartee_engine_api::{FinishReason, SessionError};
 
+use super::faults::internal;
 use super::{EVENTS_PER_TICK, Scheduler};
 use crate::deadline::cost::StepRows;
 use crate::deadline::{Share, Urgency, Want};
@@ -179,37 +180,40 @@ impl<T> Scheduler<T> {
 
     /// Routes the output of stage `index` to the session and to the next stage.
     fn route(&mut self, index: usize, out: Outbox<T>) {
-        let last = index + 1 == self.model.stages.len();
         for (slot, item) in out {
-            let now = (self.clock)();
             let owner = self.owner(slot);
-            let Some(session) = self.sessions.get_mut(&owner) else { continue };
-            session.note_progress(slot, now);
-            match &item {
-                // Tokens of tool calls are not spoken.
-                Item::Token(id) if !session.token(slot, *id, now) => continue,
-                Item::Frame(_) => session.frame(slot, now),
-                Item::Fail(error) => {
-                    let error = error.clone();
-                    self.fail(slot, error);
-                    continue;
-                }
-                _ => {}
+            self.guarded(owner, |scheduler| scheduler.route_item(index, slot, item));
+        }
+    }
+
+    fn route_item(&mut self, index: usize, slot: usize, item: Item<T>) {
+        let now = (self.clock)();
+        let owner = self.owner(slot);
+        let Some(session) = self.sessions.get_mut(&owner) else { return };
+        session.note_progress(slot, now);
+        match &item {
+            // Tokens of tool calls are not spoken.
+            Item::Token(id) if !session.token(slot, *id, now) => return,
+            Item::Frame(_) => session.frame(slot, now),
+            Item::Fail(error) => {
+                let error = error.clone();
+                return self.fail(slot, error);
             }
-            if !last {
-                for item in self.edges[index].pass(slot, item) {
-                    self.deliver(index + 1, slot, item);
-                }
-                continue;
+            _ => {}
+        }
+        if index + 1 < self.model.stages.len() {
+            for item in self.edges[index].pass(slot, item) {
+                self.deliver(index + 1, slot, item);
             }
-            let rate = self.model.codec.sample_rate;
-            match item {
-                Item::Samples(samples) => session.samples(slot, samples, rate, now),
-                Item::End(End::Stop) => self.finish(slot, FinishReason::Stop),
-                Item::End(End::Length) => self.finish(slot, FinishReason::Length),
-                Item::Abort => self.finish(slot, FinishReason::Cancelled),
-                _ => {}
-            }
+            return;
+        }
+        let rate = self.model.codec.sample_rate;
+        match item {
+            Item::Samples(samples) => session.samples(slot, samples, rate, now),
+            Item::End(End::Stop) => self.finish(slot, FinishReason::Stop),
+            Item::End(End::Length) => self.finish(slot, FinishReason::Length),
+            Item::Abort => self.finish(slot, FinishReason::Cancelled),
+            _ => {}
         }
     }
 
@@ -235,8 +239,4 @@ impl<T> Scheduler<T> {
             self.close(owner);
         }
     }
-}
-
-fn internal(stage: &'static str) -> SessionError {
-    SessionError::Internal { stage, message: "it panicked; the server's log has the place".to_owned() }
 }
