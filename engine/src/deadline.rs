@@ -3,9 +3,17 @@
 //! A session's deadline is the moment when its caller runs out of audio. Sessions about to underrun come first, then those
 //! that wait for their first packet, then the rest by earliest deadline. A tick gets as much time as the most urgent
 //! deadline leaves, by the measured costs of steps, and every stage leaves time for urgent work in the stages after it. So a
-//! long prompt is prefilled in chunks that do not delay a due frame.
+//! long prompt is prefilled in chunks that fit into the time before the next frame is due. A step can take longer than the
+//! ones before it; a part of the time is spare for that. Only when nothing is left does a waiting prompt get a small chunk all
+//! the same, now and then, so that it does not starve.
 
+pub mod cost;
+
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
+
+use self::cost::{Cost, StepRows};
+use crate::stage::RowKind;
 
 /// How soon the output of a stage is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,6 +42,8 @@ pub struct Want {
     pub slot: usize,
     /// Ready rows; at least 1.
     pub rows: usize,
+    /// What they are.
+    pub kind: RowKind,
     /// How soon they are needed.
     pub urgency: Urgency,
     /// When its response was requested; [`Order::Arrival`] sorts by it.
@@ -45,6 +55,8 @@ pub struct Want {
 pub struct Share {
     /// The slot.
     pub slot: usize,
+    /// What its rows are.
+    pub kind: RowKind,
     /// Rows, at most [`Want::rows`].
     pub rows: usize,
 }
@@ -72,59 +84,24 @@ pub struct Limits {
 const MARGIN: Duration = Duration::from_millis(240);
 /// Least time of a tick, however urgent something is: in shorter ticks the fixed cost of steps would prevail.
 const SHORTEST_TICK: Duration = Duration::from_millis(5);
+/// Time before a deadline that a tick leaves free, because a step may take longer than the ones before it: the larger of this
+/// and a quarter of the time.
+const SPARE: Duration = Duration::from_millis(40);
+/// While something is about to underrun, a prompt that waits gets a chunk without time for it so often, so that it does not
+/// starve.
+const LEAST_OFTEN: Duration = Duration::from_millis(100);
 /// Silent prefill is due this long after its rows became ready.
 const SILENT: Duration = Duration::from_secs(1);
-/// Weight of the newest step in the measured costs.
-const NEWEST: f64 = 0.05;
-/// Rows below which a chunk of a prompt does not pay.
-const LEAST_CHUNK: usize = 16;
-
-/// Cost of a stage's step: a line over the number of rows, fitted to the steps so far.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub struct Cost {
-    /// Weighted means of rows, seconds, rows squared, and rows times seconds; nothing measured while `weight` is 0.
-    weight: f64,
-    rows: f64,
-    seconds: f64,
-    rows_rows: f64,
-    rows_seconds: f64,
-}
-
-impl Cost {
-    /// Adds the measurement of a step.
-    pub fn measured(&mut self, rows: usize, took: Duration) {
-        let (rows, seconds) = (rows as f64, took.as_secs_f64());
-        // The first steps count more, until there are enough of them.
-        self.weight += 1.0;
-        let newest = NEWEST.max(1.0 / self.weight);
-        let mix = |old: &mut f64, new: f64| *old += newest * (new - *old);
-        mix(&mut self.rows, rows);
-        mix(&mut self.seconds, seconds);
-        mix(&mut self.rows_rows, rows * rows);
-        mix(&mut self.rows_seconds, rows * seconds);
-    }
-
-    /// Seconds for each further row.
-    pub fn row(&self) -> f64 {
-        let spread = self.rows_rows - self.rows * self.rows;
-        let slope = (self.rows_seconds - self.rows * self.seconds) / spread;
-        // Steps of one size do not determine the slope. Then the whole cost counts as cost of rows, so ticks are too short
-        // rather than too long.
-        let most = self.seconds / self.rows.max(1.0);
-        if spread > 1e-6 * self.rows_rows && slope.is_finite() { slope.clamp(0.0, most) } else { most }
-    }
-
-    /// Seconds of a step without its rows.
-    pub fn fixed(&self) -> f64 {
-        (self.seconds - self.row() * self.rows).max(0.0)
-    }
-}
+/// While something presses, the rest may add so much of the cost of the rows that press.
+const RIDE: f64 = 0.25;
 
 /// Time left of a tick.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Budget {
     /// Seconds; infinite while nothing is due.
     left: f64,
+    /// Whether a session is about to underrun.
+    due: bool,
     /// Whether a session waits for its first packet or is about to underrun.
     pressing: bool,
 }
@@ -135,22 +112,19 @@ pub struct Planner {
     order: Order,
     limits: Vec<Limits>,
     costs: Vec<Cost>,
+    /// When each stage last gave a chunk for which there was no time.
+    forced: Vec<Option<Instant>>,
 }
 
 impl Planner {
     /// A planner for stages with these limits.
     pub fn new(order: Order, limits: Vec<Limits>) -> Self {
-        Self { order, costs: vec![Cost::default(); limits.len()], limits }
+        Self { order, costs: vec![Cost::default(); limits.len()], forced: vec![None; limits.len()], limits }
     }
 
     /// Adds the measurement of a stage's step.
-    pub fn measured(&mut self, stage: usize, rows: usize, took: Duration) {
-        self.costs[stage].measured(rows, took);
-    }
-
-    /// The measured cost of a stage's steps.
-    pub fn cost(&self, stage: usize) -> Cost {
-        self.costs[stage]
+    pub fn measured(&mut self, stage: usize, rows: StepRows, took: Duration) {
+        self.costs[stage].measured(rows, took.as_secs_f64());
     }
 
     /// The time of a tick that begins at `now`; `wants` holds the wants of every stage.
@@ -162,14 +136,17 @@ impl Planner {
         });
         let left = match (self.order, due.min()) {
             (Order::Arrival, _) | (_, None) => f64::INFINITY,
-            (Order::Deadline, Some(slack)) => slack.saturating_sub(MARGIN / 2).max(SHORTEST_TICK).as_secs_f64(),
+            (Order::Deadline, Some(slack)) => {
+                slack.saturating_sub(SPARE.max(slack / 4)).max(SHORTEST_TICK).as_secs_f64()
+            }
         };
-        Budget { left, pressing: all().any(|want| class(want, now) < 2) }
+        let most_urgent = all().map(|want| class(want, now)).min();
+        Budget { left, due: most_urgent == Some(0), pressing: most_urgent.is_some_and(|class| class < 2) }
     }
 
     /// The shares of `stage` in this tick, from its own wants and those of the stages after it.
     pub fn plan(
-        &self,
+        &mut self,
         stage: usize,
         now: Instant,
         wants: &[Want],
@@ -184,56 +161,66 @@ impl Planner {
             let share = |want: Want| {
                 let rows = want.rows.min(chunk).min(left);
                 left -= rows;
-                Share { slot: want.slot, rows }
+                Share { slot: want.slot, kind: want.kind, rows }
             };
             return wants.into_iter().map(share).filter(|share| share.rows > 0).collect();
         }
         wants.sort_by_key(|want| (class(want, now), deadline(want), want.slot));
 
-        // Urgent work of later stages must still fit into the tick.
-        let urgent_later: f64 = later
-            .iter()
-            .enumerate()
-            .map(|(i, wants)| {
-                let rows: usize = wants.iter().filter(|want| class(want, now) == 0).map(|want| want.rows.min(1)).sum();
-                let cost = self.costs[stage + 1 + i];
-                if rows > 0 { cost.fixed() + rows as f64 * cost.row() } else { 0.0 }
-            })
-            .sum();
-        let (fixed, row) = (self.costs[stage].fixed(), self.costs[stage].row());
-        let mut left = budget.left - urgent_later - fixed;
-        // While something presses, the rest rides along for at most the fixed cost of the step.
-        let mut ride = if budget.pressing { fixed } else { f64::INFINITY };
+        // What is due passes through the later stages in this tick, so its rows there must still fit.
+        let is_due = |want: &&Want| class(want, now) == 0;
+        let mut due: BTreeSet<usize> = wants.iter().filter(is_due).map(|want| want.slot).collect();
+        let mut urgent_later = 0.0;
+        for (cost, wants) in self.costs[stage + 1..].iter().zip(later) {
+            let ready = wants.iter().filter(is_due);
+            let rows = ready.clone().fold(StepRows::default(), |rows, want| rows.and(want.kind, 1));
+            due.extend(ready.clone().map(|want| want.slot));
+            urgent_later += cost.known_seconds(rows.and(cost.usual_output(), due.len() - ready.count()));
+        }
+        let cost = &self.costs[stage];
+        let available = budget.left - urgent_later;
+        // What the rows that press cost, and the rest beside them.
+        let (mut planned, mut pressing) = (StepRows::default(), StepRows::default());
         let mut rows_left = batch;
         let mut shares: Vec<Share> = Vec::new();
+        let may_force = match self.forced[stage] {
+            Some(at) if budget.due => now >= at + LEAST_OFTEN,
+            _ => true,
+        };
         let mut longest = true;
         for want in wants {
-            let first = shares.is_empty();
-            let class = class(&want, now);
-            let affordable = |seconds: f64| if row > 0.0 { (seconds.max(0.0) / row) as usize } else { usize::MAX };
+            let (class, least) = (class(&want, now), want.kind.least_chunk());
+            let whole = want.rows.min(chunk).min(rows_left);
+            let spent = cost.known_seconds(planned);
+            let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, seconds - spent);
             let most = match class {
                 // A due slot always runs, so every tick makes progress.
-                0 => affordable(left).max(1),
-                // The slot that waits longest always gets a chunk.
-                1 => affordable(left).max(if std::mem::take(&mut longest) { LEAST_CHUNK } else { 0 }),
-                _ => affordable(left.min(ride)).max(if first && !budget.pressing { LEAST_CHUNK } else { 0 }),
+                0 => affordable(available).max(least),
+                1 => {
+                    let most = affordable(available);
+                    // The slot that waits longest gets a chunk even so.
+                    let force = std::mem::take(&mut longest) && may_force && most < least.min(whole);
+                    if force {
+                        self.forced[stage] = Some(now);
+                    }
+                    if force { least } else { most }
+                }
+                _ if budget.pressing => affordable(available.min(cost.known_seconds(pressing) * (1.0 + RIDE))),
+                _ => affordable(available).max(if shares.is_empty() { least } else { 0 }),
             };
-            let rows = want.rows.min(chunk).min(rows_left).min(most);
+            let rows = whole.min(most);
             // A shorter chunk of a prompt costs more in steps than it gains.
-            if rows == 0 || (class > 0 && rows < want.rows.min(chunk).min(LEAST_CHUNK)) {
+            if rows == 0 || (class > 0 && rows < want.rows.min(chunk).min(least)) {
                 continue;
             }
             rows_left -= rows;
-            left -= rows as f64 * row;
-            if class == 2 {
-                ride -= rows as f64 * row;
+            planned = planned.and(want.kind, rows);
+            if class < 2 {
+                pressing = planned;
             }
-            shares.push(Share { slot: want.slot, rows });
+            shares.push(Share { slot: want.slot, kind: want.kind, rows });
         }
-        if !shares.is_empty() {
-            let rows: usize = shares.iter().map(|share| share.rows).sum();
-            budget.left -= fixed + rows as f64 * row;
-        }
+        budget.left -= cost.known_seconds(planned);
         shares
     }
 }

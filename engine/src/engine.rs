@@ -140,6 +140,10 @@ impl SpeechEngine for Engine {
     fn occupancy(&self) -> (usize, usize) {
         (self.gauges.open.load(Ordering::Acquire), self.slots)
     }
+
+    fn ready(&self) -> bool {
+        self.gauges.ready.load(Ordering::Acquire) && self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
 }
 
 impl Drop for Engine {

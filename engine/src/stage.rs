@@ -142,6 +142,19 @@ pub enum RowKind {
     SolverStep,
 }
 
+impl RowKind {
+    /// Every kind, in the order of the variants.
+    pub const ALL: [Self; 4] = [Self::Prefill, Self::Decode, Self::Window, Self::SolverStep];
+
+    /// Rows below which a chunk does not pay: more of a prompt's rows cost hardly more than one.
+    pub fn least_chunk(self) -> usize {
+        match self {
+            Self::Prefill => 16,
+            Self::Decode | Self::Window | Self::SolverStep => 1,
+        }
+    }
+}
+
 /// What a stage could do for a slot now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Need {

@@ -60,4 +60,8 @@ pub trait SpeechEngine: Send + Sync + 'static {
     fn open(&self) -> Result<SessionHandle, OpenError>;
     /// Open sessions and session slots.
     fn occupancy(&self) -> (usize, usize);
+    /// Whether sessions are served now: false while the engine starts again after a fault, and once it has stopped.
+    fn ready(&self) -> bool {
+        true
+    }
 }

@@ -5,16 +5,18 @@
 //! the next timeout; it never waits for a caller.
 //!
 //! - this file: admission, commands, prompts, timeouts
+//! - `faults`: panics outside of the stages' steps
 //! - `steps`: the stages' work and the routing of their output
 //!
 //! Stages know **slots**: one for each session, which is also the session's key (`owner`) here, and further ones for
 //! out-of-band responses.
 
+mod faults;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Peer, SessionError};
@@ -23,7 +25,7 @@ use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
 use crate::elements::Element;
 use crate::hand_off::Edge;
-use crate::model::Model;
+use crate::model::{Model, Slots};
 use crate::session::{ModelContext, Session};
 use crate::stage::{Item, ResponseParams};
 
@@ -86,6 +88,8 @@ pub struct Gauges {
     pub open: AtomicUsize,
     /// [`Scheduler::held`] when the thread last had nothing to do.
     pub held: AtomicUsize,
+    /// Whether the last tick succeeded.
+    pub ready: AtomicBool,
 }
 
 impl<T> Scheduler<T> {
@@ -153,8 +157,12 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// Does everything that is runnable now, once.
+    /// Does everything that is runnable now, once. It does not panic.
     pub fn tick(&mut self) -> Tick {
+        self.guarded_tick()
+    }
+
+    fn tick_once(&mut self) -> Tick {
         let now = (self.clock)();
         if !self.take_arrivals() {
             return Tick::Over;
@@ -166,7 +174,7 @@ impl<T> Scheduler<T> {
         if moved {
             return Tick::Moved;
         }
-        self.gauges.held.store(self.held(), Ordering::Release);
+        self.publish_held();
         Tick::Idle(self.next_timeout())
     }
 
@@ -207,36 +215,42 @@ impl<T> Scheduler<T> {
 
     fn take_commands(&mut self, now: Instant) -> bool {
         let mut moved = false;
-        let events = self.events_per_tick;
         let owners: Vec<usize> = self.sessions.keys().copied().collect();
         for owner in owners {
-            for _ in 0..MAX_COMMANDS {
-                let Some(session) = self.sessions.get_mut(&owner) else { break };
-                if session.is_gone() {
-                    self.close(owner);
-                    moved = true;
-                    break;
-                }
-                if !session.has_room(events) {
-                    break;
-                }
-                let Some(command) = session.next_command() else { break };
+            self.guarded(owner, |scheduler| moved |= scheduler.take_commands_of(owner, now));
+        }
+        moved
+    }
+
+    fn take_commands_of(&mut self, owner: usize, now: Instant) -> bool {
+        let mut moved = false;
+        let events = self.events_per_tick;
+        for _ in 0..MAX_COMMANDS {
+            let Some(session) = self.sessions.get_mut(&owner) else { break };
+            if session.is_gone() {
+                self.close(owner);
                 moved = true;
-                let (session, mut model) = self.split(owner, now);
-                let Some(session) = session else { break };
-                let stop = session.execute(command, &mut model);
-                let out_of_band = session.out_of_band_slots();
-                self.note_out_of_band(owner, &out_of_band);
-                if let Some(slot) = stop {
-                    self.deliver(0, slot, Item::Abort);
-                    self.reclaim(slot);
-                }
+                break;
             }
-            let (Some(session), mut model) = self.split(owner, now) else { continue };
-            if session.has_room(events) {
-                session.read_slices(&mut model);
-                session.report_finished();
+            if !session.has_room(events) {
+                break;
             }
+            let Some(command) = session.next_command() else { break };
+            moved = true;
+            let (session, mut model) = self.split(owner, now);
+            let Some(session) = session else { break };
+            let stop = session.execute(command, &mut model);
+            let out_of_band = session.out_of_band_slots();
+            self.note_out_of_band(owner, &out_of_band);
+            if let Some(slot) = stop {
+                self.deliver(0, slot, Item::Abort);
+                self.reclaim(slot);
+            }
+        }
+        let (Some(session), mut model) = self.split(owner, now) else { return moved };
+        if session.has_room(events) {
+            session.read_slices(&mut model);
+            session.report_finished();
         }
         moved
     }
@@ -283,12 +297,15 @@ impl<T> Scheduler<T> {
         self.reset(owner);
         for slot in session.out_of_band_slots() {
             self.reset(slot);
-            self.out_of_band.remove(&slot);
-            self.free_out_of_band.push(slot);
         }
+        // Counted anew, because a panic may have come between the taking of a slot and its note.
+        self.out_of_band.retain(|_, of| *of != owner);
+        let Slots { sessions, .. } = self.model.slots;
+        let slots = (sessions..self.model.slots.total()).rev();
+        self.free_out_of_band = slots.filter(|slot| !self.out_of_band.contains_key(slot)).collect();
         self.free_slots.push(owner);
         // Before `open`, so that a caller that finds the slot free also finds its resources released.
-        self.gauges.held.store(self.held(), Ordering::Release);
+        self.publish_held();
         self.gauges.open.fetch_sub(1, Ordering::AcqRel);
         // Last, because dropping it closes the event queue, and a caller may wait for that to open the next session.
         drop(session);
@@ -296,8 +313,8 @@ impl<T> Scheduler<T> {
 
     /// Frees everything that stages and edges hold for a slot.
     fn reset(&mut self, slot: usize) {
-        for stage in &mut self.model.stages {
-            stage.free(slot);
+        for index in 0..self.model.stages.len() {
+            self.free_stage(index, slot);
         }
         for edge in &mut self.edges {
             edge.free(slot);
@@ -309,37 +326,43 @@ impl<T> Scheduler<T> {
     fn update_prompts(&mut self, now: Instant) -> bool {
         let mut moved = false;
         let owners: Vec<usize> = self.sessions.keys().copied().collect();
-        let (context, max_tokens, events) = (self.model.slots.context, self.model.max_tokens, self.events_per_tick);
         for owner in owners {
-            let slots = match self.sessions.get(&owner) {
-                Some(session) if session.has_room(events) => session.startable(),
-                _ => continue,
-            };
-            for slot in slots {
-                let (Some(session), model) = self.split(owner, now) else { continue };
-                let Some((elements, params)) = session.begin(slot, &model, max_tokens) else { continue };
-                moved = true;
-                let (tokens, limit) = (elements.len() as u32, context as u32);
-                if tokens >= limit {
-                    self.fail(slot, SessionError::ContextFull { tokens, limit });
-                    continue;
-                }
-                self.deliver_prompt(slot, elements, Some(params));
-                let cached = self.model.stages[0].held(slot);
-                if let Some(session) = self.sessions.get_mut(&owner) {
-                    session.note_cached(slot, cached);
-                }
-            }
+            self.guarded(owner, |scheduler| moved |= scheduler.update_prompts_of(owner, now));
+        }
+        moved
+    }
+
+    fn update_prompts_of(&mut self, owner: usize, now: Instant) -> bool {
+        let mut moved = false;
+        let (context, max_tokens) = (self.model.slots.context, self.model.max_tokens);
+        let slots = match self.sessions.get(&owner) {
+            Some(session) if session.has_room(self.events_per_tick) => session.startable(),
+            _ => return false,
+        };
+        for slot in slots {
             let (Some(session), model) = self.split(owner, now) else { continue };
-            if let Some(elements) = session.silent_prompt(&model)
-                && elements.len() < context
-            {
-                self.deliver_prompt(owner, elements, None);
+            let Some((elements, params)) = session.begin(slot, &model, max_tokens) else { continue };
+            moved = true;
+            let (tokens, limit) = (elements.len() as u32, context as u32);
+            if tokens >= limit {
+                self.fail(slot, SessionError::ContextFull { tokens, limit });
+                continue;
             }
-            let Some(session) = self.sessions.get(&owner) else { continue };
-            for slot in std::iter::once(owner).chain(session.out_of_band_slots()) {
-                moved |= self.deliver_streamed(owner, slot, now);
+            self.deliver_prompt(slot, elements, Some(params));
+            let cached = self.model.stages[0].held(slot);
+            if let Some(session) = self.sessions.get_mut(&owner) {
+                session.note_cached(slot, cached);
             }
+        }
+        let (Some(session), model) = self.split(owner, now) else { return moved };
+        if let Some(elements) = session.silent_prompt(&model)
+            && elements.len() < context
+        {
+            self.deliver_prompt(owner, elements, None);
+        }
+        let Some(session) = self.sessions.get(&owner) else { return moved };
+        for slot in std::iter::once(owner).chain(session.out_of_band_slots()) {
+            moved |= self.deliver_streamed(owner, slot, now);
         }
         moved
     }

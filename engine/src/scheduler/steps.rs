@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::{FinishReason, SessionError};
 
 use super::Scheduler;
+use super::faults::internal;
+use crate::deadline::cost::StepRows;
 use crate::deadline::{Share, Urgency, Want};
 use crate::model::WindowInput;
 use crate::stage::{End, Item, Need, Outbox, RowKind, Work};
@@ -32,7 +34,7 @@ impl<T> Scheduler<T> {
             moved = true;
             for batch in self.batches(shares) {
                 let begun = (self.clock)();
-                let rows = batch.iter().map(|share| share.rows).sum();
+                let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
                 if at == ENCODER {
                     self.encode(&batch)
                 } else {
@@ -56,7 +58,7 @@ impl<T> Scheduler<T> {
         let slots: Vec<(usize, usize)> = self.sessions.keys().map(|&slot| (slot, slot)).chain(out_of_band).collect();
         for (slot, owner) in slots {
             let Some(session) = self.sessions.get(&owner) else { continue };
-            let Need { rows, kind: _ } = match at {
+            let Need { rows, kind } = match at {
                 ENCODER if slot == owner => Need::rows(session.pending_windows.len(), RowKind::Window),
                 ENCODER => Need::NONE,
                 _ => self.model.stages[at - 1].need(slot),
@@ -78,7 +80,7 @@ impl<T> Scheduler<T> {
                 _ => {}
             }
             let arrived = session.requested_at(slot).unwrap_or(now);
-            wants.push(Want { slot, rows, urgency, arrived });
+            wants.push(Want { slot, rows, kind, urgency, arrived });
         }
         wants
     }
@@ -181,37 +183,39 @@ impl<T> Scheduler<T> {
 
     /// Routes the output of stage `index` to the session and to the next stage.
     fn route(&mut self, index: usize, out: Outbox<T>) {
-        let last = index + 1 == self.model.stages.len();
-        let keeps_speech = self.model.script.keeps_speech();
         for (slot, item) in out {
-            let now = (self.clock)();
             let owner = self.owner(slot);
-            let Some(session) = self.sessions.get_mut(&owner) else { continue };
-            session.note_progress(slot, now);
-            match &item {
-                // Tokens of tool calls are not spoken.
-                Item::Token(id) | Item::Row { id, .. } if !session.token(slot, *id, now) => continue,
-                Item::Codes(codes) => session.frame(slot, codes, keeps_speech, now),
-                Item::Fail(error) => {
-                    let error = error.clone();
-                    self.fail(slot, error);
-                    continue;
-                }
-                _ => {}
+            self.guarded(owner, |scheduler| scheduler.route_item(index, slot, item));
+        }
+    }
+
+    fn route_item(&mut self, index: usize, slot: usize, item: Item<T>) {
+        let now = (self.clock)();
+        let owner = self.owner(slot);
+        let Some(session) = self.sessions.get_mut(&owner) else { return };
+        session.note_progress(slot, now);
+        match &item {
+            // Tokens of tool calls are not spoken.
+            Item::Token(id) | Item::Row { id, .. } if !session.token(slot, *id, now) => return,
+            Item::Codes(codes) => session.frame(slot, codes, self.model.script.keeps_speech(), now),
+            Item::Fail(error) => {
+                let error = error.clone();
+                return self.fail(slot, error);
             }
-            if !last {
-                for item in self.edges[index].pass(slot, item) {
-                    self.deliver(index + 1, slot, item);
-                }
-                continue;
+            _ => {}
+        }
+        if index + 1 < self.model.stages.len() {
+            for item in self.edges[index].pass(slot, item) {
+                self.deliver(index + 1, slot, item);
             }
-            match item {
-                Item::Samples(samples) => session.samples(slot, samples, &self.model.codec, now),
-                Item::End(End::Stop) => self.finish(slot, FinishReason::Stop),
-                Item::End(End::Length) => self.finish(slot, FinishReason::Length),
-                Item::Abort => self.finish(slot, FinishReason::Cancelled),
-                _ => {}
-            }
+            return;
+        }
+        match item {
+            Item::Samples(samples) => session.samples(slot, samples, &self.model.codec, now),
+            Item::End(End::Stop) => self.finish(slot, FinishReason::Stop),
+            Item::End(End::Length) => self.finish(slot, FinishReason::Length),
+            Item::Abort => self.finish(slot, FinishReason::Cancelled),
+            _ => {}
         }
     }
 
@@ -237,8 +241,4 @@ impl<T> Scheduler<T> {
             self.close(owner);
         }
     }
-}
-
-fn internal(stage: &'static str) -> SessionError {
-    SessionError::Internal { stage, message: "it panicked; the server's log has the place".to_owned() }
 }

@@ -49,8 +49,12 @@ pub fn serve(folder: &Path, config: &EngineConfig) -> Driven<repartee_kernels::c
 
 /// An engine of any model.
 pub fn drive<T>(model: Model<T>, config: &EngineConfig) -> Driven<T> {
+    drive_with(model, config, Arc::default())
+}
+
+/// The same with gauges that the test reads.
+pub fn drive_with<T>(model: Model<T>, config: &EngineConfig, gauges: Arc<Gauges>) -> Driven<T> {
     let (arrivals, arriving) = flume::bounded(model.slots.sessions);
-    let gauges = Arc::new(Gauges::default());
     let time = Time::new();
     let clock = time.clone();
     let clock = Box::new(move || clock.now());

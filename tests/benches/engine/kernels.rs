@@ -40,8 +40,13 @@ pub fn rows() -> Result<Vec<Row>> {
     };
     let ours = time(&|row| sample::top_p(level, row, 0.9));
     let sorted = time(&|row| sort_and_cut(level, row, 0.9));
-    let mut rows =
-        vec![Row::less_than("top_p", ours, sorted, "ms", format!("{VOCABULARY} ids; peer: sorting them by comparisons"))];
+    let mut rows = vec![Row::less_than(
+        "top_p",
+        ours,
+        sorted,
+        "ms",
+        format!("{VOCABULARY} ids; peer: sorting them by comparisons"),
+    )];
 
     let pool = Pool::new(2)?;
     let region = timed(&pool, Duration::ZERO, |pool| pool.run(2, |_| {}));

@@ -1,0 +1,69 @@
+//! Panics outside of the stages' steps, and what is left of the engine after one.
+//!
+//! Work for one session (a command, a prompt, an item that a stage made for it) ends that session alone. A panic anywhere else
+//! ends every session, because what they share may be half changed; the loop goes on without any.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+
+use repartee_engine_api::SessionError;
+
+use super::{Scheduler, Tick};
+
+/// The error of a session after a panic in `stage`.
+pub(super) fn internal(stage: &'static str) -> SessionError {
+    SessionError::Internal { stage, message: "it panicked; the server's log has the place".to_owned() }
+}
+
+impl<T> Scheduler<T> {
+    /// A tick; after a panic that is no single session's, every session has failed. The engine is ready again once a tick
+    /// succeeds.
+    pub(super) fn guarded_tick(&mut self) -> Tick {
+        if let Ok(tick) = catch_unwind(AssertUnwindSafe(|| self.tick_once())) {
+            self.gauges.ready.store(true, Ordering::Release);
+            return tick;
+        }
+        self.gauges.ready.store(false, Ordering::Release);
+        let owners: Vec<usize> = self.sessions.keys().copied().collect();
+        tracing::error!(sessions = owners.len(), "the engine panicked: every session ends, and it starts again");
+        for &owner in &owners {
+            self.end_at_fault(owner, "engine");
+        }
+        Tick::Moved
+    }
+
+    /// Work for one session, which ends if it panics.
+    pub(super) fn guarded(&mut self, owner: usize, work: impl FnOnce(&mut Self)) {
+        if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
+            tracing::error!("the work for a session panicked: it ends");
+            self.end_at_fault(owner, "session");
+        }
+    }
+
+    /// Ends a session after a panic, in whatever state that left it.
+    fn end_at_fault(&mut self, owner: usize, part: &'static str) {
+        if let Some(session) = self.sessions.get_mut(&owner) {
+            let reported = catch_unwind(AssertUnwindSafe(|| session.finish_failed(owner, internal(part))));
+            if reported.is_err() {
+                session.fail(None, internal(part));
+            }
+        }
+        self.close(owner);
+    }
+
+    /// Frees what a stage holds for a slot. A stage that panics here keeps what it holds; the next response begins anew all the
+    /// same.
+    pub(super) fn free_stage(&mut self, index: usize, slot: usize) {
+        let stage = &mut self.model.stages[index];
+        if catch_unwind(AssertUnwindSafe(|| stage.free(slot))).is_err() {
+            tracing::error!(stage = stage.name(), "a stage panicked while it freed a slot");
+        }
+    }
+
+    /// Publishes [`Scheduler::held`].
+    pub(super) fn publish_held(&self) {
+        if let Ok(held) = catch_unwind(AssertUnwindSafe(|| self.held())) {
+            self.gauges.held.store(held, Ordering::Release);
+        }
+    }
+}
