@@ -1,6 +1,6 @@
 //! The `[engine]` table of the settings file. Values are checked at start; an error names the field.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +35,8 @@ pub struct EngineConfig {
     pub hand_off: HandOff,
     /// Whether a stage advances many slots as one batch, or one after another, for comparison.
     pub batch: bool,
+    /// Threads that compute; unset for one on each physical core, at most 8.
+    pub threads: Option<usize>,
     /// Whether sessions run by deadline, or first come, first served, for comparison.
     pub deadlines: bool,
     /// Timeouts.
@@ -83,6 +85,7 @@ impl Default for EngineConfig {
             session_tokens: 8192,
             hand_off: HandOff::default(),
             batch: true,
+            threads: None,
             deadlines: true,
             timeouts: Timeouts::default(),
             stages: BTreeMap::new(),
@@ -107,6 +110,19 @@ impl Timeouts {
 const BATCH_ROWS: usize = 512;
 /// Upper bound of any number of slots, rows or pieces.
 const MOST_ROWS: usize = 65_536;
+
+/// Threads on a machine with many cores, unless a setting says otherwise: a call is small.
+const MOST_DEFAULT_THREADS: usize = 8;
+
+/// Cores of this machine that this process may use, hyper-threads counted once where the system tells.
+fn physical_cores() -> usize {
+    let usable = std::thread::available_parallelism().map_or(1, usize::from);
+    let siblings = |cpu: usize| {
+        std::fs::read_to_string(format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")).ok()
+    };
+    let cores: BTreeSet<String> = (0..).map_while(siblings).collect();
+    if cores.is_empty() { usable } else { usable.min(cores.len()) }
+}
 
 /// A setting that is out of range.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -134,6 +150,7 @@ impl EngineConfig {
         within("out_of_band", self.out_of_band, 0, MOST_ROWS)?;
         within("cache_mib", self.cache_mib, 1, 1 << 24)?;
         within("session_tokens", self.session_tokens, 64, 1 << 24)?;
+        within("threads", self.threads(), 1, 256)?;
         let Timeouts { unread_s, stage_s, speculation_s } = self.timeouts;
         for (field, value) in [("unread_s", unread_s), ("stage_s", stage_s), ("speculation_s", speculation_s)] {
             within(&format!("timeouts.{field}"), value as usize, 1, 86_400)?;
@@ -181,6 +198,11 @@ impl EngineConfig {
     /// Settings of one stage.
     pub fn stage(&self, name: &str) -> StageConfig {
         self.stages.get(name).cloned().unwrap_or_default()
+    }
+
+    /// Threads that compute.
+    pub fn threads(&self) -> usize {
+        self.threads.unwrap_or_else(|| physical_cores().min(MOST_DEFAULT_THREADS))
     }
 
     /// The order in which sessions run.

@@ -60,6 +60,7 @@ fn every_hand_off_gives_the_same_output() {
     let plain = response_with(&config(), Respond::new(0, 1));
     assert!(plain.usage.output_audio_frames > 3, "{:?}", plain.usage);
     let full = EngineConfig { hand_off: HandOff::FullPayload, ..config() };
+    let threads = |threads| EngineConfig { threads: Some(threads), ..config() };
     let serial = EngineConfig { batch: false, deadlines: false, ..config() };
     let chunk = |initial, steady| EngineConfig {
         stages: code2wav(StageConfig {
@@ -75,7 +76,9 @@ fn every_hand_off_gives_the_same_output() {
             .into(),
         ..config()
     };
-    for other in [full, serial, chunk(1, 2), chunk(4, 25), chunk(2, 1), prefill] {
+    for other in
+        [full, serial, threads(1), threads(2), threads(3), threads(7), chunk(1, 2), chunk(4, 25), chunk(2, 1), prefill]
+    {
         let given = response_with(&other, Respond::new(0, 1));
         assert!(given.output() == plain.output(), "{other:?}: {} / {}", given.text, plain.text);
     }

@@ -12,6 +12,7 @@
 //! out-of-band responses.
 
 mod faults;
+mod side_by_side;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Peer, SessionError};
+use repartee_kernels::cpu::pool::Pool;
 
 use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
@@ -35,7 +37,7 @@ const MAX_WINDOWS: usize = 8;
 const MAX_COMMANDS: usize = 64;
 
 /// The clock; tests drive their own.
-pub type Clock = Box<dyn Fn() -> Instant + Send>;
+pub type Clock = Box<dyn Fn() -> Instant + Send + Sync>;
 
 /// Outcome of a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +53,14 @@ pub enum Tick {
 /// Time and number of steps of the encoder and each stage, by name.
 pub type Times = Vec<(&'static str, Duration, u64)>;
 
+/// So many threads, if they are more than one.
+fn pool(threads: usize) -> Option<Pool> {
+    if threads < 2 {
+        return None;
+    }
+    Pool::new(threads).inspect_err(|error| tracing::warn!(%error, "no threads for the engine: it computes on one")).ok()
+}
+
 /// The tick loop's state.
 pub struct Scheduler<T> {
     model: Model<T>,
@@ -62,6 +72,8 @@ pub struct Scheduler<T> {
     /// Whether a step takes many slots; otherwise one each.
     batch: bool,
     planner: Planner,
+    /// Threads for the stages' steps; `None` for one thread, on which they run one after the other.
+    pool: Option<Pool>,
     /// The edge before each stage but the first.
     edges: Vec<Edge<T>>,
     /// By owner.
@@ -92,7 +104,7 @@ pub struct Gauges {
     pub ready: AtomicBool,
 }
 
-impl<T> Scheduler<T> {
+impl<T: Send + Sync> Scheduler<T> {
     /// A scheduler for `model` and the sessions that arrive. It counts `gauges.open` down as they end.
     pub fn new(model: Model<T>, config: &EngineConfig, arrivals: flume::Receiver<Peer>, gauges: Arc<Gauges>) -> Self {
         Self::with_clock(model, config, arrivals, gauges, Box::new(Instant::now))
@@ -124,6 +136,7 @@ impl<T> Scheduler<T> {
             voices: model.voices.names(),
             batch: config.batch,
             planner: Planner::new(config.order(), std::iter::once(encoder).chain(stages).collect()),
+            pool: pool(config.threads()),
             edges: edges.collect(),
             sessions: BTreeMap::new(),
             free_slots: (0..sessions).rev().collect(),

@@ -8,47 +8,83 @@ use repartee_engine_api::{FinishReason, SessionError};
 
 use super::Scheduler;
 use super::faults::internal;
+use crate::audio_input::PendingWindow;
 use crate::deadline::cost::StepRows;
 use crate::deadline::{Share, Urgency, Want};
-use crate::model::WindowInput;
+use crate::elements::AudioRows;
+use crate::model::{Encoder, WindowInput};
 use crate::stage::{End, Item, Need, Outbox, RowKind, Work};
 
 /// Index of the encoder in the plan; the stages follow.
-const ENCODER: usize = 0;
+pub(super) const ENCODER: usize = 0;
 
-impl<T> Scheduler<T> {
+/// A window and its rows; `None` if the encoder panicked over it.
+pub(super) struct Encoded<T> {
+    slot: usize,
+    window: PendingWindow,
+    rows: Option<AudioRows<T>>,
+}
+
+/// Encodes windows as one batch. An encoder keeps no state, so after a panic each window is tried again alone.
+pub(super) fn encode<T>(encoder: &mut dyn Encoder<T>, windows: Vec<(usize, PendingWindow)>) -> Vec<Encoded<T>> {
+    let mut encode = |windows: &[(usize, PendingWindow)]| {
+        let inputs = windows.iter().map(|(_, window)| WindowInput { data: &window.window.data, index: window.index });
+        let inputs: Vec<_> = inputs.collect();
+        catch_unwind(AssertUnwindSafe(|| encoder.encode(&inputs))).ok()
+    };
+    let rows: Vec<_> = match encode(&windows) {
+        Some(rows) => rows.into_iter().map(Some).collect(),
+        None => windows.chunks(1).map(|window| encode(window).and_then(|mut rows| rows.pop())).collect(),
+    };
+    windows.into_iter().zip(rows).map(|((slot, window), rows)| Encoded { slot, window, rows }).collect()
+}
+
+impl<T: Send + Sync> Scheduler<T> {
     /// Runs the encoder and each stage once, with the slots that the planner chooses.
     pub(super) fn work(&mut self, now: Instant) -> bool {
-        let mut wants: Vec<Vec<Want>> = (0..=self.model.stages.len()).map(|at| self.wants(at, now)).collect();
+        let wants: Vec<Vec<Want>> = (0..=self.model.stages.len()).map(|at| self.wants(at, now)).collect();
+        let mut waiting: BTreeSet<usize> = wants.iter().flatten().map(|want| want.slot).collect();
+        let moved = if self.pool.is_some() {
+            self.work_side_by_side(now, &wants)
+        } else {
+            self.work_in_turn(now, wants, &mut waiting)
+        };
+        self.silent_since.retain(|slot, _| waiting.contains(slot));
+        moved
+    }
+
+    /// Runs one stage after the other, so that each takes what the one before it has just given.
+    fn work_in_turn(&mut self, now: Instant, mut wants: Vec<Vec<Want>>, waiting: &mut BTreeSet<usize>) -> bool {
         let mut budget = self.planner.budget(now, &wants);
         let mut moved = false;
         for at in 0..wants.len() {
             if at > ENCODER {
                 // The stages before it may have produced more.
                 wants[at] = self.wants(at, now);
+                waiting.extend(wants[at].iter().map(|want| want.slot));
             }
             let shares = self.planner.plan(at, now, &wants[at], &wants[at + 1..], &mut budget);
-            if shares.is_empty() {
-                continue;
-            }
-            moved = true;
             for batch in self.batches(shares) {
+                moved = true;
                 let begun = (self.clock)();
                 let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
                 if at == ENCODER {
                     self.encode(&batch)
                 } else {
                     self.step(at - 1, &batch)
-                };
+                }
                 let took = (self.clock)().saturating_duration_since(begun);
-                self.planner.measured(at, rows, took);
-                self.times[at].0 += took;
-                self.times[at].1 += 1;
+                self.measured(at, rows, took);
             }
         }
-        let waiting: BTreeSet<usize> = wants.iter().flatten().map(|want| want.slot).collect();
-        self.silent_since.retain(|slot, _| waiting.contains(slot));
         moved
+    }
+
+    /// Notes how long a step took.
+    pub(super) fn measured(&mut self, at: usize, rows: StepRows, took: Duration) {
+        self.planner.measured(at, rows, took);
+        self.times[at].0 += took;
+        self.times[at].1 += 1;
     }
 
     /// The rows of every slot that the encoder or a stage could advance.
@@ -86,14 +122,15 @@ impl<T> Scheduler<T> {
     }
 
     /// The batches of a step: one for all slots, and one for each quarantined slot.
-    fn batches(&self, shares: Vec<Share>) -> Vec<Vec<Share>> {
+    pub(super) fn batches(&self, shares: Vec<Share>) -> Vec<Vec<Share>> {
         let (alone, together): (Vec<Share>, Vec<Share>) =
             shares.into_iter().partition(|share| !self.batch || self.quarantine.contains(&share.slot));
         let together = (!together.is_empty()).then_some(together);
         together.into_iter().chain(alone.into_iter().map(|share| vec![share])).collect()
     }
 
-    fn encode(&mut self, shares: &[Share]) {
+    /// Takes windows that wait for the encoder.
+    pub(super) fn take_windows(&mut self, shares: &[Share]) -> Vec<(usize, PendingWindow)> {
         let mut taken = Vec::new();
         for share in shares {
             if let Some(session) = self.sessions.get_mut(&share.slot) {
@@ -101,21 +138,20 @@ impl<T> Scheduler<T> {
                 taken.extend(session.pending_windows.drain(..rows).map(|window| (share.slot, window)));
             }
         }
-        let Some(ears) = &mut self.model.ears else { return };
-        let encoder = &mut ears.encoder;
-        let mut encode = |windows: &[(usize, crate::audio_input::PendingWindow)]| {
-            let inputs: Vec<_> = windows
-                .iter()
-                .map(|(_, window)| WindowInput { data: &window.window.data, index: window.index })
-                .collect();
-            catch_unwind(AssertUnwindSafe(|| encoder.encode(&inputs))).ok()
-        };
-        let rows: Vec<_> = match encode(&taken) {
-            Some(rows) => rows.into_iter().map(Some).collect(),
-            // An encoder keeps no state, so each window is tried again alone.
-            None => taken.chunks(1).map(|window| encode(window).and_then(|mut rows| rows.pop())).collect(),
-        };
-        for ((slot, window), rows) in taken.into_iter().zip(rows) {
+        taken
+    }
+
+    fn encode(&mut self, shares: &[Share]) {
+        let windows = self.take_windows(shares);
+        if let Some(ears) = &mut self.model.ears {
+            let encoded = encode(ears.encoder.as_mut(), windows);
+            self.place_encoded(encoded);
+        }
+    }
+
+    /// Gives encoded windows to their sessions. A session whose window could not be encoded ends.
+    pub(super) fn place_encoded(&mut self, encoded: Vec<Encoded<T>>) {
+        for Encoded { slot, window, rows } in encoded {
             match rows {
                 Some(rows) => {
                     if let Some(session) = self.sessions.get_mut(&slot) {
@@ -137,12 +173,16 @@ impl<T> Scheduler<T> {
         }
         let stage = &mut self.model.stages[index];
         let mut out = Vec::new();
-        if catch_unwind(AssertUnwindSafe(|| stage.step(&work, &mut out))).is_ok() {
-            self.route(index, out);
-            return;
+        match catch_unwind(AssertUnwindSafe(|| stage.step(&work, &mut out))) {
+            Ok(()) => self.route(index, out),
+            Err(_) => self.panicked(index, &work),
         }
-        let name = stage.name();
-        if let [Work { slot, .. }] = work[..] {
+    }
+
+    /// Ends the session of a batch of one that panicked; of a larger batch each response begins again, alone.
+    pub(super) fn panicked(&mut self, index: usize, work: &[Work]) {
+        let name = self.model.stages[index].name();
+        if let [Work { slot, .. }] = *work {
             tracing::error!(stage = name, "a stage panicked: the session at fault ends");
             self.fail(slot, internal(name));
             return;
@@ -153,7 +193,7 @@ impl<T> Scheduler<T> {
             "a stage panicked: the responses of its batch are replayed one by one"
         );
         for Work { slot, .. } in work {
-            self.replay(slot);
+            self.replay(*slot);
         }
     }
 
@@ -182,7 +222,7 @@ impl<T> Scheduler<T> {
     }
 
     /// Routes the output of stage `index` to the session and to the next stage.
-    fn route(&mut self, index: usize, out: Outbox<T>) {
+    pub(super) fn route(&mut self, index: usize, out: Outbox<T>) {
         for (slot, item) in out {
             let owner = self.owner(slot);
             self.guarded(owner, |scheduler| scheduler.route_item(index, slot, item));

@@ -48,12 +48,12 @@ pub fn serve(folder: &Path, config: &EngineConfig) -> Driven<repartee_kernels::c
 }
 
 /// An engine of any model.
-pub fn drive<T>(model: Model<T>, config: &EngineConfig) -> Driven<T> {
+pub fn drive<T: Send + Sync>(model: Model<T>, config: &EngineConfig) -> Driven<T> {
     drive_with(model, config, Arc::default())
 }
 
 /// The same with gauges that the test reads.
-pub fn drive_with<T>(model: Model<T>, config: &EngineConfig, gauges: Arc<Gauges>) -> Driven<T> {
+pub fn drive_with<T: Send + Sync>(model: Model<T>, config: &EngineConfig, gauges: Arc<Gauges>) -> Driven<T> {
     let (arrivals, arriving) = flume::bounded(model.slots.sessions);
     let time = Time::new();
     let clock = time.clone();
@@ -63,7 +63,7 @@ pub fn drive_with<T>(model: Model<T>, config: &EngineConfig, gauges: Arc<Gauges>
     Driven { scheduler, time, arrivals, gauges, wake }
 }
 
-impl<T> Driven<T> {
+impl<T: Send + Sync> Driven<T> {
     pub fn open(&self) -> SessionHandle {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::Relaxed);

@@ -18,7 +18,7 @@ const LONG: &str = "count-three-to-six.wav";
 const REPEATS: usize = 5;
 
 fn config() -> EngineConfig {
-    EngineConfig { sessions: 16, out_of_band: 0, session_tokens: 4096, ..EngineConfig::default() }
+    EngineConfig { sessions: 16, out_of_band: 0, session_tokens: 4096, threads: Some(1), ..EngineConfig::default() }
 }
 
 /// `callers` sessions that ask the same at the same moment.
@@ -61,6 +61,27 @@ pub fn hand_off(folder: &Path) -> Result<Vec<Row>> {
         rows.push(Row::less_than(format!("async_vs_full_ttfp_{callers}"), first(&ours), first(&peer), "ms", note));
         let note = format!("{callers} at once; commit to the end of the answer; peer: full_payload");
         rows.push(Row::less_than(format!("async_vs_full_end_{callers}"), whole(&ours), whole(&peer), "ms", note));
+    }
+    Ok(rows)
+}
+
+/// Stages side by side on two threads, against one after another on one.
+pub fn threads(folder: &Path) -> Result<Vec<Row>> {
+    let question = sound(LONG)?;
+    let two = EngineConfig { threads: Some(2), ..config() };
+    let (mut two, mut one) = (Bed::new(folder, &two)?, Bed::new(folder, &config())?);
+    let mut rows = Vec::new();
+    for callers in [1, 8] {
+        let timings = by_turns([&mut two, &mut one], |bed| together(bed, callers, &question))?;
+        let [ours, peer] = timings.map(|runs| runs.into_iter().flatten().collect::<Vec<Timing>>());
+        let suffix = if callers == 1 { String::new() } else { format!("_{callers}") };
+        let note = |what: &str| format!("{callers} at once; {what}; peer: one thread");
+        let first = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.first));
+        let whole = |timings: &[Timing]| ms(timings.iter().map(|timing| timing.whole));
+        let name = format!("answer_two_threads{suffix}");
+        rows.push(Row::less_than(name, whole(&ours), whole(&peer), "ms", note("commit to the end of the answer")));
+        let name = format!("ttfp_two_threads{suffix}");
+        rows.push(Row::less_than(name, first(&ours), first(&peer), "ms", note("commit to first samples")));
     }
     Ok(rows)
 }

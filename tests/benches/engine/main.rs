@@ -1,10 +1,10 @@
 //! `make bench`: what the engine's ways of working bring, each against its alternative in the same run, on the demo
-//! checkpoint and one thread; and how far each stage is from what the machine could do at best. An argument chooses the parts
+//! checkpoint and one thread unless a row says otherwise; and how far each stage is from what the machine could do at best. An argument chooses the parts
 //! whose title holds it; the file is written only when all of them ran.
 //!
 //! - `bed`: an engine that is ticked by hand, so that nothing but its own work is timed
 //! - `codec`: carried state against left-context decoding
-//! - `callers`: hand-off modes, batches, input length, memory
+//! - `callers`: hand-off modes, threads, batches, input length, memory
 //! - `floor`: stages against the physical floor
 //! - `kernels`: sampling from a large vocabulary, regions of the thread pool
 //! - `peak`: the arithmetic peak of one core
@@ -49,6 +49,7 @@ fn main() -> Result<()> {
     println!("  {:<48} {:>10} {:>10} {:>7} {:<6}", "", "ours", "peer", "ratio", "unit");
     part("code2wav: carried state against left-context decoding", &mut || codec::rows(&model))?;
     part("hand-off: async_chunk against full_payload", &mut || callers::hand_off(&model))?;
+    part("threads: stages side by side against one after another", &mut || callers::threads(&model))?;
     part("batches of 8 sessions against one after another", &mut || callers::batches(&model))?;
     part("time to first samples by length of the input", &mut || callers::input_length(&model))?;
     part("memory", &mut || callers::memory(&model))?;

@@ -1,0 +1,175 @@
+//! A tick on several threads: the steps of all stages run side by side.
+//!
+//! Each works on what its stage held when the tick began: code2wav makes the samples of one frame while the talker makes the
+//! next. What a step computes depends on its own stage alone, and results are routed in a fixed order, so the output is that of
+//! one thread. Samples are sent as soon as they are there; everything else waits for the slowest step of the tick.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::steps::{ENCODER, Encoded, encode};
+use super::{Clock, Scheduler};
+use crate::deadline::cost::StepRows;
+use crate::deadline::{Share, Want};
+use crate::model::{Codec, Encoder, Model};
+use crate::session::Session;
+use crate::stage::{Item, Outbox, Stage, Work};
+
+/// What computes.
+enum Unit<'a, T> {
+    Encoder(&'a mut dyn Encoder<T>),
+    Stage(&'a mut dyn Stage<T>),
+}
+
+/// A finished step.
+struct Step<T> {
+    work: Vec<Work>,
+    rows: StepRows,
+    took: Duration,
+    result: Outcome<T>,
+}
+
+enum Outcome<T> {
+    Encoded(Vec<Encoded<T>>),
+    Items(Outbox<T>),
+    Panicked,
+}
+
+/// The steps of one stage in this tick.
+struct Task<'a, T> {
+    /// Index in the plan.
+    at: usize,
+    unit: Unit<'a, T>,
+    batches: Vec<Vec<Share>>,
+    /// The encoder's input.
+    windows: Vec<(usize, crate::audio_input::PendingWindow)>,
+    done: Vec<Step<T>>,
+}
+
+impl<T> Task<'_, T> {
+    /// Takes every step. `sent` takes out of a step's output what need not wait.
+    fn run(&mut self, clock: &Clock, sent: &dyn Fn(usize, &mut Outbox<T>)) {
+        for batch in std::mem::take(&mut self.batches) {
+            let begun = clock();
+            let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
+            let mut work: Vec<Work> = batch.iter().map(|share| Work { slot: share.slot, rows: share.rows }).collect();
+            let result = match &mut self.unit {
+                Unit::Encoder(encoder) => Outcome::Encoded(encode(*encoder, std::mem::take(&mut self.windows))),
+                Unit::Stage(stage) => {
+                    work.retain(|work| stage.need(work.slot).rows >= work.rows);
+                    let mut out = Vec::new();
+                    match catch_unwind(AssertUnwindSafe(|| stage.step(&work, &mut out))) {
+                        Ok(()) => {
+                            sent(self.at, &mut out);
+                            Outcome::Items(out)
+                        }
+                        Err(_) => Outcome::Panicked,
+                    }
+                }
+            };
+            let took = clock().saturating_duration_since(begun);
+            self.done.push(Step { work, rows, took, result });
+        }
+    }
+}
+
+impl<T: Send + Sync> Scheduler<T> {
+    /// Runs the steps that the planner chooses side by side.
+    pub(super) fn work_side_by_side(&mut self, now: Instant, wants: &[Vec<Want>]) -> bool {
+        let whole = self.planner.budget(now, wants);
+        let mut plans: Vec<Vec<Vec<Share>>> = Vec::with_capacity(wants.len());
+        for (at, wants) in wants.iter().enumerate() {
+            // Steps side by side have the same time each, and leave none to those after them.
+            let shares = self.planner.plan(at, now, wants, &[], &mut whole.clone());
+            plans.push(self.batches(shares));
+        }
+        if plans.iter().all(Vec::is_empty) {
+            return false;
+        }
+        // A window is encoded by itself, so the encoder's batches need not be kept apart.
+        let mut encoder_plan: Vec<Vec<Share>> =
+            vec![std::mem::take(&mut plans[ENCODER]).into_iter().flatten().collect()];
+        encoder_plan.retain(|batch| !batch.is_empty());
+        let windows = encoder_plan.first().map(|batch| self.take_windows(batch)).unwrap_or_default();
+
+        let Self { model: Model { stages, ears, codec, .. }, sessions, out_of_band, clock, pool: Some(pool), .. } =
+            self
+        else {
+            return false;
+        };
+        let last = stages.len();
+        let mut tasks: Vec<Task<'_, T>> = Vec::with_capacity(wants.len());
+        // The last stage first: its output is due first.
+        for (index, stage) in stages.iter_mut().enumerate().rev() {
+            let batches = std::mem::take(&mut plans[index + 1]);
+            let unit = Unit::Stage(stage.as_mut());
+            tasks.push(Task { at: index + 1, unit, batches, windows: Vec::new(), done: Vec::new() });
+        }
+        if let Some(ears) = ears {
+            let unit = Unit::Encoder(ears.encoder.as_mut());
+            tasks.push(Task { at: ENCODER, unit, batches: encoder_plan, windows, done: Vec::new() });
+        }
+        tasks.retain(|task| !task.batches.is_empty());
+        // One task alone uses it, but any thread may run that.
+        let sessions = Mutex::new(sessions);
+        let sent = |at: usize, out: &mut Outbox<T>| {
+            if at == last {
+                let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
+                send_samples(&mut sessions, out_of_band, codec, clock(), out);
+            }
+        };
+        pool.each(&mut tasks, |_, task| task.run(clock, &sent));
+        let done: Vec<(usize, Vec<Step<T>>)> = tasks.into_iter().map(|task| (task.at, task.done)).collect();
+        self.finish_steps(done);
+        true
+    }
+
+    /// Measures finished steps and routes their results.
+    fn finish_steps(&mut self, done: Vec<(usize, Vec<Step<T>>)>) {
+        // Slots that begin again: what the other stages made of them in this tick is of the response before.
+        let mut stale: BTreeSet<usize> = BTreeSet::new();
+        for (at, steps) in &done {
+            for step in steps {
+                self.measured(*at, step.rows, step.took);
+                if matches!(step.result, Outcome::Panicked) {
+                    stale.extend(step.work.iter().map(|work| work.slot));
+                    self.panicked(at - 1, &step.work);
+                }
+            }
+        }
+        for (at, steps) in done {
+            for step in steps {
+                match step.result {
+                    Outcome::Encoded(encoded) => self.place_encoded(encoded),
+                    Outcome::Items(mut out) => {
+                        out.retain(|(slot, _)| !stale.contains(slot));
+                        self.route(at - 1, out);
+                    }
+                    Outcome::Panicked => {}
+                }
+            }
+        }
+    }
+}
+
+/// Sends the samples among `out` to their callers.
+fn send_samples<T>(
+    sessions: &mut BTreeMap<usize, Session<T>>,
+    out_of_band: &BTreeMap<usize, usize>,
+    codec: &Codec,
+    now: Instant,
+    out: &mut Outbox<T>,
+) {
+    for (slot, item) in std::mem::take(out) {
+        let owner = out_of_band.get(&slot).copied().unwrap_or(slot);
+        match (item, sessions.get_mut(&owner)) {
+            (Item::Samples(samples), Some(session)) => {
+                session.note_progress(slot, now);
+                session.samples(slot, samples, codec, now);
+            }
+            (item, _) => out.push((slot, item)),
+        }
+    }
+}
