@@ -1,8 +1,9 @@
 //! Choosing an id from logits: the processors of the reference implementation, in its order, one function each.
 
-use super::math;
 use super::simd::Level;
+use super::{State, Weight, math};
 use crate::ops::{NO_ID, SampleParams};
+use crate::row_spec::NO_ROW;
 
 /// Divides positive and multiplies negative logits of `ids`, which were produced before.
 pub fn repetition_penalty(logits: &mut [f32], ids: impl IntoIterator<Item = usize>, penalty: f32) {
@@ -154,4 +155,30 @@ pub fn choose(
         output_mask[id] = true;
     }
     id as u32
+}
+
+/// Chooses an id for each row of logits that has parameters; the slot [`NO_ROW`] has no history.
+pub(super) fn rows(
+    level: Level,
+    logits: &[f32],
+    columns: usize,
+    params: impl Iterator<Item = SampleParams>,
+    allowed_mask: Option<&Weight>,
+    mut output_mask: Option<&mut State>,
+) -> Vec<u32> {
+    let allowed_mask = allowed_mask.map(Weight::vector);
+    let mut row = Vec::new();
+    let mut ids = Vec::new();
+    for (logits, params) in logits.chunks_exact(columns).zip(params) {
+        row.clear();
+        row.extend_from_slice(logits);
+        let history = match output_mask.as_deref_mut() {
+            Some(State::TokenMask { vocabulary, flags }) if params.slot != NO_ROW as usize => {
+                Some(&mut flags[params.slot * *vocabulary..(params.slot + 1) * *vocabulary])
+            }
+            _ => None,
+        };
+        ids.push(choose(level, &mut row, &params, allowed_mask, history));
+    }
+    ids
 }
