@@ -50,19 +50,32 @@ pub fn top_p(level: Level, logits: &mut [f32], p: f32) {
     if p >= 1.0 {
         return;
     }
-    let mut probabilities = logits.to_vec();
-    math::softmax(level, &mut probabilities);
-    let kept = (0u32..).zip(&*logits).filter(|(_, logit)| **logit > f32::NEG_INFINITY);
-    let mut order = kept.map(|(id, &logit)| u64::from(ascending(logit)) << 32 | u64::from(id)).collect();
-    sort(&mut order);
-    order.pop();
+    let mut numbers = logits.to_vec();
+    let shape = math::exponentials(level, &mut numbers);
+    // Equal logits have equal probabilities: the sum needs their order alone, not their ids.
+    let mut keys: Vec<u32> = logits.iter().filter(|logit| **logit > f32::NEG_INFINITY).map(|&l| ascending(l)).collect();
+    sort(&mut keys);
+    keys.pop();
+    numbers.clear();
+    numbers.extend(keys.iter().map(|&key| logit(key)));
+    math::softmax_of(level, &mut numbers, shape);
     let mut sum = 0.0;
-    for id in order.into_iter().map(|key| key as u32 as usize) {
-        sum += probabilities[id];
-        if sum > 1.0 - p {
-            break;
+    let passes = |probability: &f32| {
+        sum += probability;
+        sum > 1.0 - p
+    };
+    let out = numbers.iter().position(passes).unwrap_or(numbers.len());
+    // The last one that is ruled out, and how many of its equals are, the lowest ids first.
+    let Some(&last) = keys[..out].last() else { return };
+    let mut equals = keys[..out].iter().rev().take_while(|key| **key == last).count();
+    for logit in logits.iter_mut().filter(|logit| **logit > f32::NEG_INFINITY) {
+        let key = ascending(*logit);
+        if key == last && equals > 0 {
+            equals -= 1;
+            *logit = f32::NEG_INFINITY;
+        } else if key < last {
+            *logit = f32::NEG_INFINITY;
         }
-        logits[id] = f32::NEG_INFINITY;
     }
 }
 
@@ -72,20 +85,25 @@ fn ascending(logit: f32) -> u32 {
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
 }
 
+/// The logit that [`ascending`] made a number of.
+fn logit(key: u32) -> f32 {
+    f32::from_bits(if key >> 31 == 0 { !key } else { key & !(1 << 31) })
+}
+
 /// Up to so many keys are sorted by comparing them: the tables of the digits cost more.
 const COMPARED: usize = 1024;
-/// Bits of a digit: three make the upper half of a key.
+/// Bits of a digit: three make a key.
 const DIGIT: u32 = 11;
 
-/// Sorts keys whose lower halves ascend already; in linear time, because a vocabulary has more than a hundred thousand ids.
-fn sort(keys: &mut Vec<u64>) {
+/// Sorts in linear time, because a vocabulary has more than a hundred thousand ids.
+fn sort(keys: &mut Vec<u32>) {
     if keys.len() <= COMPARED {
         keys.sort_unstable();
         return;
     }
     let mut sorted = vec![0; keys.len()];
-    for shift in (32..64).step_by(DIGIT as usize) {
-        let digit = |key: u64| (key >> shift) as usize % (1 << DIGIT);
+    for shift in (0..32).step_by(DIGIT as usize) {
+        let digit = |key: u32| (key >> shift) as usize % (1 << DIGIT);
         let mut places = [0usize; 1 << DIGIT];
         keys.iter().for_each(|&key| places[digit(key)] += 1);
         let mut next = 0;

@@ -40,8 +40,13 @@ pub fn rows() -> Result<Vec<Row>> {
     };
     let ours = time(&|row| sample::top_p(level, row, 0.9));
     let sorted = time(&|row| sort_and_cut(level, row, 0.9));
-    let mut rows =
-        vec![Row::less_than("top_p", ours, sorted, "ms", format!("{VOCABULARY} ids; peer: sorting them by comparisons"))];
+    let mut rows = vec![Row::less_than(
+        "top_p",
+        ours,
+        sorted,
+        "ms",
+        format!("{VOCABULARY} ids; peer: sorting them by comparisons"),
+    )];
 
     let pool = Pool::new(2)?;
     let region = timed(&pool, Duration::ZERO, |pool| pool.run(2, |_| {}));
@@ -57,8 +62,9 @@ pub fn rows() -> Result<Vec<Row>> {
 fn timed(pool: &Pool, idle: Duration, region: impl Fn(&Pool)) -> f64 {
     let count = if idle.is_zero() { REGIONS } else { REGIONS / 20 };
     let one = |_| {
-        if !idle.is_zero() {
-            thread::park_timeout(idle);
+        let idle_until = Instant::now() + idle;
+        while let Some(rest) = idle_until.checked_duration_since(Instant::now()).filter(|rest| !rest.is_zero()) {
+            thread::park_timeout(rest);
         }
         let begun = Instant::now();
         region(pool);
