@@ -1,6 +1,7 @@
 //! Tensor operations that the models are written over, and their CPU implementation.
 //!
 //! - [`ops`]: the trait [`Ops`] and the plain values that cross it: weight layouts, batches, sampling rows
+//! - [`row_spec`]: what a step needs from the host, uploaded at once; [`step_ops`]: the operations that read it on the device
 //! - [`cpu`]: the implementation for a processor, vectorised for what the machine offers at run time
 //! - [`random`]: counter-based random numbers, a pure function of (seed, response, step, codebook)
 //! - [`recording`]: an `Ops` that notes what is called, to prove that shapes alone fix the sequence of operations
@@ -14,8 +15,12 @@ pub mod cpu;
 pub mod ops;
 pub mod random;
 pub mod recording;
+pub mod row_spec;
+pub mod step_ops;
 
 pub use ops::{
     Attention, AttentionBatch, DType, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows,
     StateSpec, StreamChunk,
 };
+pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};
+pub use step_ops::{StepOps, Streams};

@@ -123,6 +123,13 @@ pub enum StateSpec {
         /// Ids.
         vocabulary: usize,
     },
+    /// Rows that outlive a step, addressed by their numbers.
+    Rows {
+        /// How many.
+        rows: usize,
+        /// Numbers in a row.
+        columns: usize,
+    },
 }
 
 /// Rows of one sequence within a batch of attention rows: consecutive positions, one under the other.

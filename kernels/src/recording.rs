@@ -9,6 +9,8 @@ use std::rc::Rc;
 use crate::ops::{
     Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
 };
+use crate::row_spec::{BatchSection, RowSpec, Section};
+use crate::step_ops::{StepOps, Streams};
 
 /// See the module's description.
 #[derive(Debug, Clone, Default)]
@@ -255,5 +257,114 @@ impl<O: Ops> Ops for RecordingOps<O> {
     ) -> O::Ids {
         self.op("sample", logits);
         self.inner.sample(logits, params, allowed_mask, output_mask)
+    }
+}
+
+impl<O: StepOps> StepOps for RecordingOps<O> {
+    type Spec = O::Spec;
+    type Index = O::Index;
+
+    fn bucket(&self, rows: usize) -> usize {
+        self.inner.bucket(rows)
+    }
+
+    fn upload(&self, spec: &RowSpec) -> O::Spec {
+        self.note(format!("upload {}", spec.words().len()));
+        self.inner.upload(spec)
+    }
+
+    fn index(&self, spec: &O::Spec, at: Section) -> O::Index {
+        self.note(format!("index {at:?}"));
+        self.inner.index(spec, at)
+    }
+
+    fn floats(&self, spec: &O::Spec, at: Section, columns: usize) -> O::T {
+        self.note(format!("floats {at:?} by {columns}"));
+        self.inner.floats(spec, at, columns)
+    }
+
+    fn batch_at(&self, spec: &O::Spec, at: BatchSection) -> O::Batch {
+        self.note(format!("batch {at:?}"));
+        self.inner.batch_at(spec, at)
+    }
+
+    fn read_index(&self, index: &O::Index) -> Vec<u32> {
+        self.note("read index".to_owned());
+        self.inner.read_index(index)
+    }
+
+    fn gather_at(&self, x: &O::T, at: &O::Index) -> O::T {
+        self.op("gather", x);
+        self.inner.gather_at(x, at)
+    }
+
+    fn scatter_at(&self, x: O::T, at: &O::Index, rows: &O::T) -> O::T {
+        self.op("scatter", &x);
+        self.inner.scatter_at(x, at, rows)
+    }
+
+    fn embed_at(&self, table: &O::Weight, ids: &O::Index) -> O::T {
+        self.note("embed".to_owned());
+        self.inner.embed_at(table, ids)
+    }
+
+    fn store(&self, state: &mut O::State, at: &O::Index, rows: &O::T) {
+        self.op("store", rows);
+        self.inner.store(state, at, rows);
+    }
+
+    fn load(&self, state: &O::State, at: &O::Index) -> O::T {
+        self.note("load".to_owned());
+        self.inner.load(state, at)
+    }
+
+    fn overlay(&self, x: O::T, state: &O::State, at: &O::Index) -> O::T {
+        self.op("overlay", &x);
+        self.inner.overlay(x, state, at)
+    }
+
+    fn segment_attention_at(&self, q: &O::T, k: &O::T, v: &O::T, segments: &O::Index, heads: usize) -> O::T {
+        self.op("segment attention", q);
+        self.inner.segment_attention_at(q, k, v, segments, heads)
+    }
+
+    fn conv1d_at(
+        &self,
+        x: &O::T,
+        weight: &O::Weight,
+        bias: &O::Weight,
+        tail: &mut O::State,
+        streams: &Streams<O::Index>,
+    ) -> O::T {
+        self.op(&format!("conv1d {} {}", streams.scale, streams.skip), x);
+        self.inner.conv1d_at(x, weight, bias, tail, streams)
+    }
+
+    fn conv_transpose1d_at(
+        &self,
+        x: &O::T,
+        weight: &O::Weight,
+        bias: &O::Weight,
+        tail: &mut O::State,
+        streams: &Streams<O::Index>,
+    ) -> O::T {
+        self.op(&format!("transposed conv1d {} {}", streams.scale, streams.skip), x);
+        self.inner.conv_transpose1d_at(x, weight, bias, tail, streams)
+    }
+
+    fn sample_at(
+        &self,
+        logits: &O::T,
+        params: &O::Index,
+        allowed_mask: Option<&O::Weight>,
+        output_mask: Option<&mut O::State>,
+    ) -> O::Index {
+        self.op("sample", logits);
+        self.inner.sample_at(logits, params, allowed_mask, output_mask)
+    }
+
+    fn reset_at(&self, state: &mut O::State, slots: &O::Index) {
+        self.note("reset".to_owned());
+        self.inner.reset_at(state, slots);
     }
 }

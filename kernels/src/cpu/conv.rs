@@ -5,6 +5,7 @@
 
 use super::gemm::{self, Packed, Rows};
 use super::simd::{Level, dispatch, multiply_add};
+use super::{Tensor, Weight};
 use crate::ops::StreamChunk;
 
 /// The last rows of each slot's stream.
@@ -21,12 +22,17 @@ pub struct Tail {
 }
 
 impl Tail {
+    /// Empty tails.
+    pub fn new(slots: usize, rows: usize, columns: usize) -> Self {
+        Self { rows, columns, data: vec![0.0; slots * rows * columns], started: vec![false; slots] }
+    }
+
     /// The slot's tail followed by the new rows; afterwards the tail is the end of that. A stream's first rows follow
     /// zeros.
-    fn extend(&mut self, chunk: StreamChunk, new: &[f32], joined: &mut Vec<f32>) {
+    fn extend(&mut self, span: Span, new: &[f32], joined: &mut Vec<f32>) {
         let size = self.rows * self.columns;
-        let tail = &mut self.data[chunk.slot * size..(chunk.slot + 1) * size];
-        if chunk.first {
+        let tail = &mut self.data[span.slot * size..(span.slot + 1) * size];
+        if span.first {
             tail.fill(0.0);
         }
         joined.clear();
@@ -34,11 +40,48 @@ impl Tail {
         joined.extend_from_slice(new);
         tail.copy_from_slice(&joined[joined.len() - size..]);
     }
+
+    /// The rows of chunks that stand one under the other.
+    pub fn spans(&mut self, chunks: &[StreamChunk]) -> Vec<Span> {
+        let mut row = 0;
+        let span = |chunk: &StreamChunk| {
+            // Not `chunk.first` alone: a stream's first chunk may be empty, cut off by a convolution before this one.
+            let started = self.started[chunk.slot] && !chunk.first;
+            self.started[chunk.slot] = started || chunk.rows > 0;
+            row += chunk.rows;
+            Span { slot: chunk.slot, row: row - chunk.rows, rows: chunk.rows, first: !started }
+        };
+        chunks.iter().map(span).collect()
+    }
+}
+
+/// Consecutive rows of one slot's stream in a packed batch.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    /// Whose tail.
+    pub slot: usize,
+    /// Index of the first row in the batch.
+    pub row: usize,
+    /// How many rows.
+    pub rows: usize,
+    /// No row of the stream came before these.
+    pub first: bool,
+}
+
+/// A causal convolution of either kind. Rows of `x` that no span covers give zeros.
+pub fn conv1d(level: Level, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut Tail, spans: &[Span]) -> Tensor {
+    let bias = bias.vector();
+    let data = match weight {
+        Weight::Depthwise(taps) => depthwise(level, &x.data, taps, bias, tail, spans),
+        Weight::Conv1d { packed, dilation } => causal(level, &x.data, x.columns, packed, *dilation, bias, tail, spans),
+        other => panic!("not a convolution: {}", other.kind()),
+    };
+    Tensor::new(data, bias.len())
 }
 
 /// Causal convolution: `weight.k` is `taps * channels`, taps `dilation` rows apart.
 #[allow(clippy::too_many_arguments)]
-pub fn causal(
+fn causal(
     level: Level,
     x: &[f32],
     channels: usize,
@@ -46,55 +89,43 @@ pub fn causal(
     dilation: usize,
     bias: &[f32],
     tail: &mut Tail,
-    chunks: &[StreamChunk],
+    spans: &[Span],
 ) -> Vec<f32> {
     let taps = weight.k / channels;
     let mut out = vec![0.0; x.len() / channels * weight.columns];
-    let (mut from, mut to) = (0, 0);
     let mut joined = Vec::new();
-    for &chunk in chunks {
-        let new = &x[from..from + chunk.rows * channels];
-        from += new.len();
+    for &span in spans {
+        let new = &x[span.row * channels..(span.row + span.rows) * channels];
         let data = if tail.rows == 0 {
             new
         } else {
-            tail.extend(chunk, new, &mut joined);
+            tail.extend(span, new, &mut joined);
             &joined[..]
         };
         let rows = Rows {
             data,
             first: 0,
             step: channels,
-            count: chunk.rows,
+            count: span.rows,
             taps,
             length: channels,
             stride: dilation * channels,
         };
-        let size = chunk.rows * weight.columns;
-        gemm::multiply(level, rows, weight, Some(bias), &mut out[to..to + size]);
-        to += size;
+        let out = &mut out[span.row * weight.columns..(span.row + span.rows) * weight.columns];
+        gemm::multiply(level, rows, weight, Some(bias), out);
     }
     out
 }
 
 /// Causal convolution of each channel by itself; `weight` is `[kernel][channels]`.
-pub fn depthwise(
-    level: Level,
-    x: &[f32],
-    weight: &[f32],
-    bias: &[f32],
-    tail: &mut Tail,
-    chunks: &[StreamChunk],
-) -> Vec<f32> {
+fn depthwise(level: Level, x: &[f32], weight: &[f32], bias: &[f32], tail: &mut Tail, spans: &[Span]) -> Vec<f32> {
     let channels = bias.len();
     let mut out = vec![0.0; x.len()];
-    let mut from = 0;
     let mut joined = Vec::new();
-    for &chunk in chunks {
-        let size = chunk.rows * channels;
-        tail.extend(chunk, &x[from..from + size], &mut joined);
-        depthwise_run(level, &joined, weight, bias, &mut out[from..from + size]);
-        from += size;
+    for &span in spans {
+        let range = span.row * channels..(span.row + span.rows) * channels;
+        tail.extend(span, &x[range.clone()], &mut joined);
+        depthwise_run(level, &joined, weight, bias, &mut out[range]);
     }
     out
 }
@@ -117,51 +148,46 @@ dispatch!(fn depthwise_run = depthwise_loop(x: &[f32], weight: &[f32], bias: &[f
 
 /// Transposed convolution as a causal one that makes `stride` rows of each input row: with a kernel of twice the stride
 /// each block of output needs this input row and the one before. A stream's first row has none before it; the reference
-/// cuts that block off, so it yields nothing.
-#[allow(clippy::too_many_arguments)]
-pub fn transposed(
+/// cuts that block off, so it is zeros here. The spans that are returned are those of the other rows.
+pub fn conv_transpose1d(
     level: Level,
-    x: &[f32],
-    channels: usize,
-    weight: &Packed,
-    stride: usize,
-    bias: &[f32],
+    x: &Tensor,
+    weight: &Weight,
+    bias: &Weight,
     tail: &mut Tail,
-    chunks: &[StreamChunk],
-) -> (Vec<f32>, Vec<StreamChunk>) {
+    spans: &[Span],
+) -> (Tensor, Vec<Span>) {
+    let Weight::ConvTranspose1d { packed: weight, stride } = weight else {
+        panic!("not a transposed convolution: {}", weight.kind())
+    };
+    let (bias, channels) = (bias.vector(), x.columns);
     let taps = weight.k / channels;
-    let columns = bias.len();
-    let mut out = Vec::with_capacity(x.len() / channels * weight.columns);
-    let mut results = Vec::with_capacity(chunks.len());
-    let mut from = 0;
+    let mut out = vec![0.0; x.rows * weight.columns];
+    let mut results = Vec::with_capacity(spans.len());
     let mut joined = Vec::new();
-    for &chunk in chunks {
-        let new = &x[from..from + chunk.rows * channels];
-        from += new.len();
-        // Not `chunk.first` alone: a stream's first chunk may be empty, cut off by a convolution before this one.
-        let started = tail.started[chunk.slot] && !chunk.first;
-        tail.started[chunk.slot] = started || chunk.rows > 0;
-        let skipped = if started { 0 } else { (taps - 1).min(chunk.rows) };
+    for &span in spans {
+        let new = &x.data[span.row * channels..(span.row + span.rows) * channels];
+        let skipped = if span.first { (taps - 1).min(span.rows) } else { 0 };
         let data = if taps == 1 {
             new
         } else {
-            tail.extend(chunk, new, &mut joined);
+            tail.extend(span, new, &mut joined);
             &joined[..]
         };
-        let count = chunk.rows - skipped;
+        let count = span.rows - skipped;
         let rows =
             Rows { data, first: skipped * channels, step: channels, count, taps, length: channels, stride: channels };
-        let start = out.len();
-        out.resize(start + count * weight.columns, 0.0);
-        gemm::multiply(level, rows, weight, None, &mut out[start..]);
-        for row in out[start..].chunks_exact_mut(columns) {
+        let row = span.row + skipped;
+        let out = &mut out[row * weight.columns..(row + count) * weight.columns];
+        gemm::multiply(level, rows, weight, None, out);
+        for row in out.chunks_exact_mut(bias.len()) {
             for (v, b) in row.iter_mut().zip(bias) {
                 *v += b;
             }
         }
-        results.push(StreamChunk { slot: chunk.slot, rows: count * stride, first: chunk.first });
+        results.push(Span { row: row * stride, rows: count * stride, ..span });
     }
-    (out, results)
+    (Tensor::new(out, bias.len()), results)
 }
 
 /// Convolution of pictures `[height][width][channels]` by 3 x 3 taps with padding 1; `weight.k` is

@@ -153,15 +153,28 @@ fn layer_norm_loop<const FUSED: bool>(x: &[f32], weight: &[f32], bias: &[f32], e
 }
 
 #[inline(always)]
-fn softmax_loop<const FUSED: bool>(x: &mut [f32]) {
+fn exponentials_loop<const FUSED: bool>(x: &mut [f32]) -> (f32, f32) {
     let top = x.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     for v in x.iter_mut() {
         *v = exp::<FUSED>(*v - top);
     }
     let values = &*x;
-    let total = sum_by::<FUSED>(values.len(), |i, s| s + values[i]);
+    (top, sum_by::<FUSED>(values.len(), |i, s| s + values[i]))
+}
+
+#[inline(always)]
+fn softmax_loop<const FUSED: bool>(x: &mut [f32]) {
+    let (_, total) = exponentials_loop::<FUSED>(x);
     for v in x.iter_mut() {
         *v /= total;
+    }
+}
+
+#[inline(always)]
+fn softmax_of_loop<const FUSED: bool>(x: &mut [f32], of: (f32, f32)) {
+    let (top, total) = of;
+    for v in x.iter_mut() {
+        *v = exp::<FUSED>(*v - top) / total;
     }
 }
 
@@ -181,6 +194,10 @@ dispatch!(/// Layer norm over groups of `weight.len()` columns.
     pub fn layer_norm = layer_norm_loop(x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32]));
 dispatch!(/// `x = softmax(x)` over the whole slice.
     pub fn softmax = softmax_loop(x: &mut [f32]));
+dispatch!(/// `x = exp(x - top)` with the largest of the slice as `top`; returns it and the sum.
+    pub fn exponentials = exponentials_loop(x: &mut [f32]) -> (f32, f32));
+dispatch!(/// What [`softmax`] makes of numbers of a slice whose largest number and sum [`exponentials`] returned.
+    pub fn softmax_of = softmax_of_loop(x: &mut [f32], of: (f32, f32)));
 
 #[cfg(test)]
 mod tests {

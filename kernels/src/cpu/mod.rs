@@ -2,6 +2,7 @@
 //!
 //! - [`gemm`]: the matrix product behind linear layers and convolutions
 //! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`]: one concept each
+//! - `step`: the operations that read a row spec
 //! - [`simd`]: what the processor offers; [`pool`]: threads that run closures side by side
 //!
 //! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices of
@@ -16,12 +17,15 @@ pub mod pool;
 pub mod rotary;
 pub mod sample;
 pub mod simd;
+mod step;
 mod weight;
 
+pub use step::Index;
 pub use weight::Weight;
 
 use crate::ops::{
-    Attention, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
+    Attention, AttentionBatch, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows,
+    StateSpec, StreamChunk,
 };
 use gemm::Rows;
 use simd::Level;
@@ -84,6 +88,13 @@ pub enum State {
         /// `[slot][id]`.
         flags: Vec<bool>,
     },
+    /// Rows that outlive a step.
+    Rows {
+        /// Numbers in a row.
+        columns: usize,
+        /// `[row][columns]`.
+        data: Vec<f32>,
+    },
 }
 
 impl State {
@@ -91,6 +102,12 @@ impl State {
         match self {
             Self::KeyValue(cache) => cache,
             other => panic!("attention needs keys and values, got {other:?}"),
+        }
+    }
+
+    fn reset(&mut self, slot: usize) {
+        if let Self::TokenMask { vocabulary, flags } = self {
+            flags[slot * *vocabulary..(slot + 1) * *vocabulary].fill(false);
         }
     }
 
@@ -119,12 +136,8 @@ impl Ops for Cpu {
             StateSpec::KeyValue { blocks, block_len, width } => {
                 State::KeyValue(attention::Cache::new(blocks, block_len, width))
             }
-            StateSpec::Tail { slots, rows, columns } => State::Tail(conv::Tail {
-                rows,
-                columns,
-                data: vec![0.0; slots * rows * columns],
-                started: vec![false; slots],
-            }),
+            StateSpec::Tail { slots, rows, columns } => State::Tail(conv::Tail::new(slots, rows, columns)),
+            StateSpec::Rows { rows, columns } => State::Rows { columns, data: vec![0.0; rows * columns] },
             StateSpec::TokenMask { slots, vocabulary } => {
                 State::TokenMask { vocabulary, flags: vec![false; slots * vocabulary] }
             }
@@ -132,13 +145,11 @@ impl Ops for Cpu {
     }
 
     fn reset(&self, state: &mut State, slot: usize) {
-        if let State::TokenMask { vocabulary, flags } = state {
-            flags[slot * *vocabulary..(slot + 1) * *vocabulary].fill(false);
-        }
+        state.reset(slot);
     }
 
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> rotary::Batch {
-        rotary::Batch::new(sequences)
+        rotary::Batch::from(AttentionBatch::new(sequences))
     }
 
     fn tensor(&self, values: Vec<f32>, columns: usize) -> Tensor {
@@ -329,15 +340,9 @@ impl Ops for Cpu {
     }
 
     fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, chunks: &[StreamChunk]) -> Tensor {
-        let (tail, bias) = (tail.tail(), bias.vector());
-        let data = match weight {
-            Weight::Depthwise(taps) => conv::depthwise(self.level, &x.data, taps, bias, tail, chunks),
-            Weight::Conv1d { packed, dilation } => {
-                conv::causal(self.level, &x.data, x.columns, packed, *dilation, bias, tail, chunks)
-            }
-            other => panic!("not a convolution: {}", other.kind()),
-        };
-        Tensor::new(data, bias.len())
+        let tail = tail.tail();
+        let spans = tail.spans(chunks);
+        conv::conv1d(self.level, x, weight, bias, tail, &spans)
     }
 
     fn conv_transpose1d(
@@ -348,13 +353,17 @@ impl Ops for Cpu {
         tail: &mut State,
         chunks: &[StreamChunk],
     ) -> (Tensor, Vec<StreamChunk>) {
-        let Weight::ConvTranspose1d { packed, stride } = weight else {
-            panic!("not a transposed convolution: {}", weight.kind())
-        };
-        let bias = bias.vector();
-        let (data, chunks) =
-            conv::transposed(self.level, &x.data, x.columns, packed, *stride, bias, tail.tail(), chunks);
-        (Tensor::new(data, bias.len()), chunks)
+        let tail = tail.tail();
+        let spans = tail.spans(chunks);
+        let (wide, spans) = conv::conv_transpose1d(self.level, x, weight, bias, tail, &spans);
+        let columns = wide.columns;
+        let chunk = |(chunk, span): (&StreamChunk, &conv::Span)| StreamChunk { rows: span.rows, ..*chunk };
+        let made: Vec<StreamChunk> = chunks.iter().zip(&spans).map(chunk).collect();
+        if made.iter().map(|chunk| chunk.rows).sum::<usize>() == wide.rows {
+            return (wide, made);
+        }
+        let rows = spans.iter().flat_map(|span| &wide.data[span.row * columns..(span.row + span.rows) * columns]);
+        (Tensor::new(rows.copied().collect(), columns), made)
     }
 
     fn sample(
@@ -362,22 +371,8 @@ impl Ops for Cpu {
         logits: &Tensor,
         params: &[SampleParams],
         allowed_mask: Option<&Weight>,
-        mut output_mask: Option<&mut State>,
+        output_mask: Option<&mut State>,
     ) -> Vec<u32> {
-        let allowed_mask = allowed_mask.map(Weight::vector);
-        let mut row = Vec::new();
-        let mut ids = Vec::with_capacity(params.len());
-        for (logits, params) in logits.data.chunks_exact(logits.columns).zip(params) {
-            row.clear();
-            row.extend_from_slice(logits);
-            let history = match output_mask.as_deref_mut() {
-                Some(State::TokenMask { vocabulary, flags }) => {
-                    Some(&mut flags[params.slot * *vocabulary..(params.slot + 1) * *vocabulary])
-                }
-                _ => None,
-            };
-            ids.push(sample::choose(self.level, &mut row, params, allowed_mask, history));
-        }
-        ids
+        sample::rows(self.level, &logits.data, logits.columns, params.iter().copied(), allowed_mask, output_mask)
     }
 }

@@ -143,9 +143,12 @@ struct Region<'a> {
     panics: Mutex<Vec<(usize, Box<dyn Any + Send>)>>,
     /// Who waits for the workers to leave.
     caller: Thread,
-    /// Workers that took a ticket and have left.
+    /// Workers that took a ticket and have left; with [`WAITING`] once the caller sleeps until the last of them.
     left: AtomicUsize,
 }
+
+/// Far above the number of workers.
+const WAITING: usize = 1 << (usize::BITS - 1);
 
 impl Region<'_> {
     /// Runs tasks until none is left.
@@ -180,8 +183,10 @@ impl Ticket {
             (*self.0).caller.clone()
         };
         // SAFETY: as above. The region may be gone as soon as this has happened: nothing touches it after.
-        unsafe { (*self.0).left.fetch_add(1, Ordering::Release) };
-        caller.unpark();
+        let before = unsafe { (*self.0).left.fetch_add(1, Ordering::AcqRel) };
+        if before & WAITING != 0 {
+            caller.unpark();
+        }
     }
 }
 
@@ -232,14 +237,16 @@ impl Shared {
         let entered = places - (before - queue.tickets.len());
         self.waiting.store(queue.tickets.len(), Ordering::Relaxed);
         drop(queue);
-        let mut spins = 0;
-        while region.left.load(Ordering::Acquire) < entered {
-            if spins < SPINS {
-                spins += 1;
-                std::hint::spin_loop();
-            } else {
-                thread::park();
+        for _ in 0..SPINS {
+            if region.left.load(Ordering::Acquire) == entered {
+                return;
             }
+            std::hint::spin_loop();
+        }
+        let mut left = region.left.fetch_or(WAITING, Ordering::AcqRel) | WAITING;
+        while left != WAITING | entered {
+            thread::park();
+            left = region.left.load(Ordering::Acquire);
         }
     }
 

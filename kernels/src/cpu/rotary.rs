@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::simd::dispatch;
-use crate::ops::{AttentionBatch, SequenceRows};
+use crate::ops::AttentionBatch;
 
 /// The rows of an attention step, and the angles of its rotary embeddings once a layer has asked for them.
 #[derive(Debug)]
@@ -13,11 +13,13 @@ pub struct Batch {
     angles: Mutex<Vec<Arc<Angles>>>,
 }
 
-impl Batch {
-    pub(super) fn new(sequences: &[SequenceRows<'_>]) -> Self {
-        Self { rows: AttentionBatch::new(sequences), angles: Mutex::default() }
+impl From<AttentionBatch> for Batch {
+    fn from(rows: AttentionBatch) -> Self {
+        Self { rows, angles: Mutex::default() }
     }
+}
 
+impl Batch {
     /// The angles of every row, computed at the first call with these sizes.
     pub(super) fn angles(&self, head_dim: usize, theta: f32) -> Arc<Angles> {
         let mut known = self.angles.lock().unwrap_or_else(PoisonError::into_inner);

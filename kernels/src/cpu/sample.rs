@@ -1,8 +1,9 @@
 //! Choosing an id from logits: the processors of the reference implementation, in its order, one function each.
 
-use super::math;
 use super::simd::Level;
+use super::{State, Weight, math};
 use crate::ops::{NO_ID, SampleParams};
+use crate::row_spec::NO_ROW;
 
 /// Divides positive and multiplies negative logits of `ids`, which were produced before.
 pub fn repetition_penalty(logits: &mut [f32], ids: impl IntoIterator<Item = usize>, penalty: f32) {
@@ -49,19 +50,32 @@ pub fn top_p(level: Level, logits: &mut [f32], p: f32) {
     if p >= 1.0 {
         return;
     }
-    let mut probabilities = logits.to_vec();
-    math::softmax(level, &mut probabilities);
-    let kept = (0u32..).zip(&*logits).filter(|(_, logit)| **logit > f32::NEG_INFINITY);
-    let mut order = kept.map(|(id, &logit)| u64::from(ascending(logit)) << 32 | u64::from(id)).collect();
-    sort(&mut order);
-    order.pop();
+    let mut numbers = logits.to_vec();
+    let shape = math::exponentials(level, &mut numbers);
+    // Equal logits have equal probabilities: the sum needs their order alone, not their ids.
+    let mut keys: Vec<u32> = logits.iter().filter(|logit| **logit > f32::NEG_INFINITY).map(|&l| ascending(l)).collect();
+    sort(&mut keys);
+    keys.pop();
+    numbers.clear();
+    numbers.extend(keys.iter().map(|&key| logit(key)));
+    math::softmax_of(level, &mut numbers, shape);
     let mut sum = 0.0;
-    for id in order.into_iter().map(|key| key as u32 as usize) {
-        sum += probabilities[id];
-        if sum > 1.0 - p {
-            break;
+    let passes = |probability: &f32| {
+        sum += probability;
+        sum > 1.0 - p
+    };
+    let out = numbers.iter().position(passes).unwrap_or(numbers.len());
+    // The last one that is ruled out, and how many of its equals are, the lowest ids first.
+    let Some(&last) = keys[..out].last() else { return };
+    let mut equals = keys[..out].iter().rev().take_while(|key| **key == last).count();
+    for logit in logits.iter_mut().filter(|logit| **logit > f32::NEG_INFINITY) {
+        let key = ascending(*logit);
+        if key == last && equals > 0 {
+            equals -= 1;
+            *logit = f32::NEG_INFINITY;
+        } else if key < last {
+            *logit = f32::NEG_INFINITY;
         }
-        logits[id] = f32::NEG_INFINITY;
     }
 }
 
@@ -71,20 +85,25 @@ fn ascending(logit: f32) -> u32 {
     if bits >> 31 == 0 { bits | 1 << 31 } else { !bits }
 }
 
+/// The logit that [`ascending`] made a number of.
+fn logit(key: u32) -> f32 {
+    f32::from_bits(if key >> 31 == 0 { !key } else { key & !(1 << 31) })
+}
+
 /// Up to so many keys are sorted by comparing them: the tables of the digits cost more.
 const COMPARED: usize = 1024;
-/// Bits of a digit: three make the upper half of a key.
+/// Bits of a digit: three make a key.
 const DIGIT: u32 = 11;
 
-/// Sorts keys whose lower halves ascend already; in linear time, because a vocabulary has more than a hundred thousand ids.
-fn sort(keys: &mut Vec<u64>) {
+/// Sorts in linear time, because a vocabulary has more than a hundred thousand ids.
+fn sort(keys: &mut Vec<u32>) {
     if keys.len() <= COMPARED {
         keys.sort_unstable();
         return;
     }
     let mut sorted = vec![0; keys.len()];
-    for shift in (32..64).step_by(DIGIT as usize) {
-        let digit = |key: u64| (key >> shift) as usize % (1 << DIGIT);
+    for shift in (0..32).step_by(DIGIT as usize) {
+        let digit = |key: u32| (key >> shift) as usize % (1 << DIGIT);
         let mut places = [0usize; 1 << DIGIT];
         keys.iter().for_each(|&key| places[digit(key)] += 1);
         let mut next = 0;
@@ -154,4 +173,30 @@ pub fn choose(
         output_mask[id] = true;
     }
     id as u32
+}
+
+/// Chooses an id for each row of logits that has parameters; the slot [`NO_ROW`] has no history.
+pub(super) fn rows(
+    level: Level,
+    logits: &[f32],
+    columns: usize,
+    params: impl Iterator<Item = SampleParams>,
+    allowed_mask: Option<&Weight>,
+    mut output_mask: Option<&mut State>,
+) -> Vec<u32> {
+    let allowed_mask = allowed_mask.map(Weight::vector);
+    let mut row = Vec::new();
+    let mut ids = Vec::new();
+    for (logits, params) in logits.chunks_exact(columns).zip(params) {
+        row.clear();
+        row.extend_from_slice(logits);
+        let history = match output_mask.as_deref_mut() {
+            Some(State::TokenMask { vocabulary, flags }) if params.slot != NO_ROW as usize => {
+                Some(&mut flags[params.slot * *vocabulary..(params.slot + 1) * *vocabulary])
+            }
+            _ => None,
+        };
+        ids.push(choose(level, &mut row, &params, allowed_mask, history));
+    }
+    ids
 }

@@ -1,0 +1,290 @@
+//! What one step needs from the host, in one block of numbers that is uploaded at once.
+//!
+//! A [`SpecLayout`] says where each list lies. It is made once for each stage and bucket of rows, so that every step of the bucket
+//! finds its numbers at the same addresses. A list that is shorter than its place is padded: the padding computes, and
+//! changes nothing that anyone reads.
+
+use std::ops::Range;
+
+use crate::ops::{AttentionBatch, BatchSequence, SampleParams, SequenceRows};
+
+/// The row that stands for "no row": it is read as zeros and written nowhere.
+pub const NO_ROW: u32 = u32::MAX;
+
+/// Numbers before a sequence's table: its first row, its rows, its first position, entries of its table.
+const SEQUENCE: usize = 4;
+/// Numbers of a stream's chunk: slot, first row, rows, position of the first row.
+const CHUNK: usize = 4;
+/// Numbers of a [`SampleParams`].
+const SAMPLE: usize = 6;
+
+/// Place of a list in a [`RowSpec`]: ids, numbers of rows, or floats by their bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Section {
+    start: usize,
+    len: usize,
+}
+
+impl Section {
+    /// Numbers that it has place for.
+    pub fn capacity(self) -> usize {
+        self.len
+    }
+
+    /// Where they lie.
+    pub fn range(self) -> Range<usize> {
+        self.start..self.start + self.len
+    }
+}
+
+/// Place of the rows of an attention step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BatchSection {
+    at: Section,
+    sequences: usize,
+    table: usize,
+    rows: usize,
+}
+
+impl BatchSection {
+    /// Rows that it has place for, which is how many the step has.
+    pub fn rows(self) -> usize {
+        self.rows
+    }
+
+    /// The batch that `words`, a whole row spec, holds here.
+    pub fn read(self, words: &[u32]) -> AttentionBatch {
+        let mut batch = AttentionBatch::default();
+        for sequence in words[self.at.range()].chunks_exact(SEQUENCE + self.table) {
+            let (head, table) = sequence.split_at(SEQUENCE);
+            let [row, rows, position, entries] = [head[0], head[1], head[2], head[3]].map(|n| n as usize);
+            if rows == 0 {
+                continue;
+            }
+            let start = batch.tables.len();
+            batch.tables.extend_from_slice(&table[..entries]);
+            batch.sequences.push(BatchSequence { table: start..batch.tables.len(), row, position, rows });
+            batch.positions.extend((position..position + rows).map(|p| p as u32));
+        }
+        batch
+    }
+}
+
+/// Place of the chunks of a step's streams through stateful convolutions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StreamSection {
+    at: Section,
+    rows: usize,
+}
+
+impl StreamSection {
+    /// The numbers, for [`crate::StepOps::index`].
+    pub fn words(self) -> Section {
+        self.at
+    }
+
+    /// Rows that it has place for, which is how many the step has.
+    pub fn rows(self) -> usize {
+        self.rows
+    }
+}
+
+/// Place of the parameters by which a step chooses ids, one for each row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SampleSection {
+    at: Section,
+}
+
+impl SampleSection {
+    /// The numbers, for [`crate::StepOps::index`].
+    pub fn words(self) -> Section {
+        self.at
+    }
+}
+
+/// Place of the lengths of consecutive segments, for attention within each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SegmentSection {
+    at: Section,
+    rows: usize,
+}
+
+impl SegmentSection {
+    /// The numbers, for [`crate::StepOps::index`].
+    pub fn words(self) -> Section {
+        self.at
+    }
+}
+
+/// Consecutive rows of one slot's stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StreamRows {
+    /// Whose stream.
+    pub slot: usize,
+    /// Rows of the stream before the first of these; 0 begins a stream.
+    pub position: usize,
+    /// How many rows.
+    pub rows: usize,
+}
+
+/// Where each list of a step lies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SpecLayout {
+    len: usize,
+}
+
+impl SpecLayout {
+    /// Place for so many ids, numbers of rows, or floats.
+    pub fn list(&mut self, len: usize) -> Section {
+        let start = self.len;
+        self.len += len;
+        Section { start, len }
+    }
+
+    /// Place for `rows` attention rows of at most `sequences` sequences, whose tables have at most `table` entries.
+    pub fn batch(&mut self, rows: usize, sequences: usize, table: usize) -> BatchSection {
+        // One more sequence for the padding, on a block of its own.
+        let (sequences, table) = (sequences + 1, table.max(1));
+        BatchSection { at: self.list(sequences * (SEQUENCE + table)), sequences, table, rows }
+    }
+
+    /// Place for `rows` rows of at most `chunks` streams.
+    pub fn streams(&mut self, rows: usize, chunks: usize) -> StreamSection {
+        StreamSection { at: self.list(chunks * CHUNK), rows }
+    }
+
+    /// Place for the parameters of `rows` rows.
+    pub fn samples(&mut self, rows: usize) -> SampleSection {
+        SampleSection { at: self.list(rows * SAMPLE) }
+    }
+
+    /// Place for the lengths of at most `segments` segments of `rows` rows.
+    pub fn segments(&mut self, rows: usize, segments: usize) -> SegmentSection {
+        // One more for the padding.
+        SegmentSection { at: self.list(segments + 1), rows }
+    }
+
+    /// A block of zeros with these places.
+    pub fn spec(&self) -> RowSpec {
+        RowSpec { words: vec![0; self.len] }
+    }
+}
+
+/// The numbers of one step.
+///
+/// Each `set_` function panics when more is given than the place holds: whoever chose the bucket made a mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RowSpec {
+    words: Vec<u32>,
+}
+
+impl RowSpec {
+    /// All numbers, floats by their bits.
+    pub fn words(&self) -> &[u32] {
+        &self.words
+    }
+
+    /// Ids or numbers of rows, filled up with [`NO_ROW`], which is [`NO_ID`](crate::ops::NO_ID) too.
+    pub fn set(&mut self, at: Section, values: &[u32]) {
+        let (place, padding) = self.words[at.range()].split_at_mut(values.len());
+        place.copy_from_slice(values);
+        padding.fill(NO_ROW);
+    }
+
+    /// Floats, filled up with zeros.
+    pub fn set_floats(&mut self, at: Section, values: &[f32]) {
+        let (place, padding) = self.words[at.range()].split_at_mut(values.len());
+        for (word, value) in place.iter_mut().zip(values) {
+            *word = value.to_bits();
+        }
+        padding.fill(0);
+    }
+
+    /// Sequences, their rows one under the other. The rest of the rows are one more sequence on the block `scratch`, which no other
+    /// sequence has.
+    pub fn set_batch(&mut self, at: BatchSection, sequences: &[SequenceRows<'_>], scratch: u32) {
+        assert!(sequences.len() < at.sequences, "more sequences than the bucket has place for");
+        let mut places = self.words[at.at.range()].chunks_exact_mut(SEQUENCE + at.table);
+        let mut row = 0;
+        let padding = [scratch];
+        let used: usize = sequences.iter().map(|sequence| sequence.rows).sum();
+        assert!(used <= at.rows, "more rows than the bucket has place for");
+        let rest = SequenceRows { table: &padding, position: 0, rows: at.rows - used };
+        for sequence in sequences.iter().chain([&rest]) {
+            let Some(place) = places.next() else { break };
+            let (head, table) = place.split_at_mut(SEQUENCE);
+            let entries = sequence.table.len();
+            head.copy_from_slice(&[row, sequence.rows, sequence.position, entries].map(word));
+            table[..entries].copy_from_slice(sequence.table);
+            row += sequence.rows;
+        }
+        places.for_each(|place| place[..SEQUENCE].fill(0));
+    }
+
+    /// Chunks of streams, their rows one under the other.
+    pub fn set_streams(&mut self, at: StreamSection, chunks: &[StreamRows]) {
+        let used: usize = chunks.iter().map(|chunk| chunk.rows).sum();
+        assert!(used <= at.rows, "more rows than the bucket has place for");
+        let (places, padding) = self.words[at.at.range()].split_at_mut(chunks.len() * CHUNK);
+        let mut row = 0;
+        for (place, chunk) in places.chunks_exact_mut(CHUNK).zip(chunks) {
+            place.copy_from_slice(&[chunk.slot, row, chunk.rows, chunk.position].map(word));
+            row += chunk.rows;
+        }
+        padding.fill(0);
+    }
+
+    /// How each row's id is chosen. Rows of the padding take their most likely id and remember nothing.
+    pub fn set_samples(&mut self, at: SampleSection, params: &[SampleParams]) {
+        let (places, padding) = self.words[at.at.range()].split_at_mut(params.len() * SAMPLE);
+        for (place, params) in places.chunks_exact_mut(SAMPLE).zip(params) {
+            place.copy_from_slice(&[
+                word(params.slot),
+                params.repetition_penalty.to_bits(),
+                params.temperature.to_bits(),
+                word(params.top_k),
+                params.top_p.to_bits(),
+                params.uniform.to_bits(),
+            ]);
+        }
+        for place in padding.chunks_exact_mut(SAMPLE) {
+            place.copy_from_slice(&[NO_ROW, 1f32.to_bits(), 0, 0, 1f32.to_bits(), 0]);
+        }
+    }
+
+    /// Lengths of consecutive segments. The rest of the rows are one more segment.
+    pub fn set_segments(&mut self, at: SegmentSection, lengths: &[usize]) {
+        let used: usize = lengths.iter().sum();
+        assert!(used <= at.rows, "more rows than the bucket has place for");
+        let place = &mut self.words[at.at.range()];
+        place.fill(0);
+        for (place, &length) in place.iter_mut().zip(lengths.iter().chain([&(at.rows - used)])) {
+            *place = word(length);
+        }
+    }
+}
+
+/// Numbers of slots, blocks, rows and positions fit: memory for more could not be had.
+fn word(number: usize) -> u32 {
+    u32::try_from(number).expect("a device has fewer than 2^32 rows, slots and positions")
+}
+
+/// The parameters that a [`SampleSection`]'s numbers stand for; a slot of [`NO_ROW`] has no history.
+pub fn read_samples(words: &[u32]) -> impl Iterator<Item = SampleParams> {
+    words.chunks_exact(SAMPLE).map(|place| SampleParams {
+        slot: place[0] as usize,
+        repetition_penalty: f32::from_bits(place[1]),
+        temperature: f32::from_bits(place[2]),
+        top_k: place[3] as usize,
+        top_p: f32::from_bits(place[4]),
+        uniform: f32::from_bits(place[5]),
+    })
+}
+
+/// The chunks that a [`StreamSection`]'s numbers stand for, each with the number of its first row.
+pub fn read_streams(words: &[u32]) -> impl Iterator<Item = (usize, StreamRows)> {
+    words.chunks_exact(CHUNK).map(|place| {
+        let [slot, row, rows, position] = [place[0], place[1], place[2], place[3]].map(|n| n as usize);
+        (row, StreamRows { slot, position, rows })
+    })
+}

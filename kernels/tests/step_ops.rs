@@ -1,0 +1,402 @@
+//! Operations that read a row spec: the same bits as with numbers from the host, whatever the padding; and what a recording sees of them.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+use proptest::prelude::*;
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::ops::NO_ID;
+use repartee_kernels::random::uniform;
+use repartee_kernels::recording::RecordingOps;
+use repartee_kernels::row_spec::Section;
+use repartee_kernels::{
+    Attention, DType, Layout, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SequenceRows, SpecLayout, StateSpec,
+    StepOps, StreamChunk, StreamRows, Streams,
+};
+
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    (0..count).map(|i| uniform(seed, i as u64, 0, 0) * 2.0 - 1.0).collect()
+}
+
+fn weight<O: Ops>(ops: &O, layout: Layout, shape: &[usize], seed: u64) -> O::Weight {
+    let values = numbers(shape.iter().product(), seed);
+    let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();
+    ops.weight(layout, &[RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }]).unwrap()
+}
+
+/// A spec that holds one list, with place for more.
+fn list(values: &[u32], padding: usize) -> (RowSpec, Section) {
+    let mut layout = SpecLayout::default();
+    layout.list(3);
+    let at = layout.list(values.len() + padding);
+    let mut spec = layout.spec();
+    spec.set(at, values);
+    (spec, at)
+}
+
+#[test]
+fn lists_choose_the_same_rows() {
+    let ops = Cpu::default();
+    let x = ops.tensor(numbers(7 * 5, 1), 5);
+    let from = [6, 0, 3, 3];
+    let (spec, at) = list(&from, 2);
+    let index = ops.index(&ops.upload(&spec), at);
+    assert_eq!(ops.read_index(&index), [6, 0, 3, 3, NO_ROW, NO_ROW]);
+    let mut expected = ops.read(&ops.gather(&x, &from.map(|row| row as usize)));
+    expected.resize(6 * 5, 0.0);
+    assert_eq!(ops.read(&ops.gather_at(&x, &index)), expected);
+
+    let table = weight(&ops, Layout::Table, &[7, 5], 2);
+    let expected = ops.read(&ops.embed(&table, &ops.ids(&[6, 0, 3, 3, NO_ID, NO_ID])));
+    assert_eq!(ops.read(&ops.embed_at(&table, &index)), expected);
+
+    let rows = ops.tensor(numbers(4 * 5, 3), 5);
+    let (spec, at) = list(&[6, 1, 0], 1);
+    let index = ops.index(&ops.upload(&spec), at);
+    let first_three = ops.gather(&rows, &[0, 1, 2]);
+    let expected = ops.read(&ops.scatter(ops.copy(&x), &[6, 1, 0], &first_three));
+    assert_eq!(ops.read(&ops.scatter_at(ops.copy(&x), &index, &rows)), expected);
+}
+
+#[test]
+fn stored_rows_outlive_their_step() {
+    let ops = Cpu::default();
+    let mut state = ops.state(StateSpec::Rows { rows: 4, columns: 3 });
+    let (spec, at) = list(&[2, 0], 1);
+    let index = ops.index(&ops.upload(&spec), at);
+    let rows: Vec<f32> = (1..=9).map(|i| i as f32).collect();
+    ops.store(&mut state, &index, &ops.tensor(rows, 3));
+
+    let (spec, at) = list(&[0, NO_ROW, 2, 3], 0);
+    let index = ops.index(&ops.upload(&spec), at);
+    let loaded = ops.read(&ops.load(&state, &index));
+    assert_eq!(loaded, [4.0, 5.0, 6.0, 0.0, 0.0, 0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.0]);
+    let x = ops.tensor(vec![9.0; 12], 3);
+    assert_eq!(ops.read(&ops.overlay(x, &state, &index)), [4.0, 5.0, 6.0, 9.0, 9.0, 9.0, 1.0, 2.0, 3.0, 0.0, 0.0, 0.0]);
+}
+
+#[test]
+fn floats_keep_their_bits() {
+    let ops = Cpu::default();
+    let mut layout = SpecLayout::default();
+    let (_, at) = (layout.list(1), layout.list(6));
+    let mut spec = layout.spec();
+    spec.set_floats(at, &[1.5, -0.0, f32::MIN_POSITIVE]);
+    let read = ops.read(&ops.floats(&ops.upload(&spec), at, 2));
+    let bits: Vec<u32> = read.iter().map(|v| v.to_bits()).collect();
+    assert_eq!(bits, [1.5f32, -0.0, f32::MIN_POSITIVE, 0.0, 0.0, 0.0].map(f32::to_bits));
+}
+
+/// Rows of each sequence in each of several steps.
+fn steps(sequences: usize, most: usize) -> impl Strategy<Value = Vec<Vec<usize>>> {
+    prop::collection::vec(prop::collection::vec(0..=most, sequences), 1..6)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn padded_attention_changes_no_row(steps in steps(3, 9), padding in 0usize..40, window in prop::option::of(1usize..20)) {
+        const BLOCK: usize = 4;
+        let ops = Cpu::default();
+        let shape = Attention { heads: 4, kv_heads: 2, head_dim: 8, window };
+        let state = || ops.state(StateSpec::KeyValue { blocks: 37, block_len: BLOCK, width: 16 });
+        let (mut plain, mut padded) = (state(), state());
+        let tables: Vec<Vec<u32>> = (0..3).map(|s| (0..12).map(|b| 3 * b + s).collect()).collect();
+        let mut layout = SpecLayout::default();
+        layout.list(5);
+        let at = layout.batch(27 + padding, 3, 12);
+        let mut spec = layout.spec();
+        let mut positions = [0; 3];
+        for (seed, rows) in steps.iter().enumerate() {
+            let sequences: Vec<_> = (0..3)
+                .map(|s| SequenceRows { table: &tables[s], position: positions[s], rows: rows[s] })
+                .filter(|sequence| sequence.rows > 0)
+                .collect();
+            spec.set_batch(at, &sequences, 36);
+            let count: usize = rows.iter().sum();
+            let input = |width: usize, salt: u64| numbers(at.rows() * width, 10 * seed as u64 + salt);
+            let [q, k, v] = [(32, 0), (16, 1), (16, 2)].map(|(width, salt)| (input(width, salt), width));
+            let cut = |(values, width): &(Vec<f32>, usize)| ops.tensor(values[..count * width].to_vec(), *width);
+            let whole = |(values, width): &(Vec<f32>, usize)| ops.tensor(values.clone(), *width);
+            let batch = ops.batch(&sequences);
+            let turned = ops.rotary(cut(&q), &batch, 8, 1e4);
+            let expected = ops.read(&ops.attention(&turned, &cut(&k), &cut(&v), &mut plain, &batch, shape));
+            let batch = ops.batch_at(&ops.upload(&spec), at);
+            let turned = ops.rotary(whole(&q), &batch, 8, 1e4);
+            let ours = ops.read(&ops.attention(&turned, &whole(&k), &whole(&v), &mut padded, &batch, shape));
+            prop_assert!(ours[..count * 32] == expected, "the padding changed a row");
+            prop_assert!(ours.iter().all(|v| v.is_finite()));
+            (0..3).for_each(|s| positions[s] += rows[s]);
+        }
+    }
+
+    #[test]
+    fn padded_segments_change_no_row(lengths in prop::collection::vec(1usize..30, 0..4), padding in 0usize..20) {
+        let ops = Cpu::default();
+        let used: usize = lengths.iter().sum();
+        let mut layout = SpecLayout::default();
+        let at = layout.segments(used + padding, 4);
+        let mut spec = layout.spec();
+        spec.set_segments(at, &[used + padding]);
+        spec.set_segments(at, &lengths);
+        let index = ops.index(&ops.upload(&spec), at.words());
+        let inputs = [1, 2, 3].map(|seed| numbers((used + padding) * 24, seed));
+        let [q, k, v] = inputs.each_ref().map(|x| ops.tensor(x.clone(), 24));
+        let ours = ops.read(&ops.segment_attention_at(&q, &k, &v, &index, 2));
+        let [q, k, v] = inputs.each_ref().map(|x| ops.tensor(x[..used * 24].to_vec(), 24));
+        let expected = ops.read(&ops.segment_attention(&q, &k, &v, &lengths, 2));
+        prop_assert!(ours[..used * 24] == expected, "the padding changed a row");
+    }
+
+    #[test]
+    fn streams_equal_the_chunks_they_replace(steps in steps(3, 4), padding in 0usize..3) {
+        let ops = Cpu::default();
+        let codec = Codec::new(&ops);
+        let (mut plain, mut ours) = (codec.tails(&ops), codec.tails(&ops));
+        let mut layout = SpecLayout::default();
+        layout.list(2);
+        let at = layout.streams(12 + padding, 3);
+        let mut spec = layout.spec();
+        let mut positions = [0; 3];
+        for (seed, rows) in steps.iter().enumerate() {
+            let slots = (0..3).filter(|&slot| rows[slot] > 0);
+            let used: Vec<_> = slots.map(|slot| StreamRows { slot, position: positions[slot], rows: rows[slot] }).collect();
+            let chunks: Vec<_> =
+                used.iter().map(|c| StreamChunk { slot: c.slot, rows: c.rows, first: c.position == 0 }).collect();
+            let x = numbers(at.rows() * CHANNELS, seed as u64);
+            let count: usize = rows.iter().sum();
+            let (expected, made) = codec.plain(&ops, &x[..count * CHANNELS], &mut plain, &chunks);
+            spec.set_streams(at, &used);
+            let streams = Streams::new(ops.index(&ops.upload(&spec), at.words()));
+            let (wide, level) = codec.stepped(&ops, &x, &mut ours, streams);
+            prop_assert_eq!(wide.len(), at.rows() * level.scale, "the width depends on the state");
+            // The host leaves out the rows that do not exist.
+            let mut kept = Vec::new();
+            let mut row = 0;
+            for (chunk, made) in used.iter().zip(made) {
+                let absent = level.skip.saturating_sub(chunk.position * level.scale).min(chunk.rows * level.scale);
+                let all = &wide[row * level.scale..(row + chunk.rows) * level.scale];
+                prop_assert!(all[..absent].iter().all(|&v| v == 0.0), "a row that does not exist is not zero");
+                prop_assert_eq!(all.len() - absent, made.rows);
+                kept.extend_from_slice(&all[absent..]);
+                row += chunk.rows;
+            }
+            prop_assert!(kept == expected, "other samples");
+            prop_assert!(wide[row * level.scale..].iter().all(|&v| v == 0.0), "the padding is not zero");
+            // Now and then a slot's stream begins anew.
+            (0..3).for_each(|s| positions[s] = if rows[s] == 3 { 0 } else { positions[s] + rows[s] });
+        }
+    }
+
+    #[test]
+    fn padded_samples_remember_nothing(rows in 1usize..5, padding in 0usize..4, seed in any::<u64>()) {
+        const IDS: usize = 20;
+        let ops = Cpu::default();
+        let state = || ops.state(StateSpec::TokenMask { slots: 6, vocabulary: IDS });
+        let (mut plain, mut padded) = (state(), state());
+        let allowed = {
+            let values: Vec<u8> = (0..IDS).flat_map(|id| f32::from(id % 3 != 0).to_le_bytes().to_vec()).collect();
+            ops.weight(Layout::Vector, &[RawTensor { name: "a", bytes: &values, dtype: DType::F32, shape: &[IDS] }]).unwrap()
+        };
+        let mut layout = SpecLayout::default();
+        layout.list(1);
+        let (at, slots) = (layout.samples(rows + padding), layout.list(2));
+        let mut spec = layout.spec();
+        for step in 0..4 {
+            let draw = |i: usize, what| uniform(seed, i as u64, step, what);
+            let params: Vec<_> = (0..rows)
+                .map(|i| SampleParams {
+                    slot: (2 * i + 3) % 6,
+                    repetition_penalty: 1.0 + draw(i, 1),
+                    temperature: if i == 1 { 0.0 } else { 0.5 + draw(i, 2) },
+                    top_k: i * 4,
+                    top_p: 0.5 + draw(i, 3) / 2.0,
+                    uniform: draw(i, 4),
+                })
+                .collect();
+            spec.set_samples(at, &params);
+            spec.set(slots, &[3]);
+            let logits = numbers((rows + padding) * IDS, seed ^ step);
+            let expected = ops.sample(&ops.tensor(logits[..rows * IDS].to_vec(), IDS), &params, Some(&allowed), Some(&mut plain));
+            let uploaded = ops.upload(&spec);
+            let index = ops.index(&uploaded, at.words());
+            let ours = ops.sample_at(&ops.tensor(logits, IDS), &index, Some(&allowed), Some(&mut padded));
+            let ours = ops.read_index(&ours);
+            prop_assert_eq!(ours.len(), rows + padding);
+            prop_assert_eq!(&ours[..rows], &ops.read_ids(&expected)[..]);
+            if step == 2 {
+                ops.reset(&mut plain, 3);
+                ops.reset_at(&mut padded, &ops.index(&uploaded, slots));
+            }
+            let held = [&plain, &padded].map(|state| format!("{state:?}"));
+            prop_assert_eq!(&held[0], &held[1], "another history");
+        }
+    }
+}
+
+const CHANNELS: usize = 5;
+
+/// Convolutions of every kind, one after the other, that make single samples.
+struct Codec<O: Ops> {
+    layers: Vec<Layer<O>>,
+}
+
+struct Layer<O: Ops> {
+    weight: O::Weight,
+    bias: O::Weight,
+    /// Rows and channels of its tail.
+    tail: (usize, usize),
+    /// Stride, and whether a stream's first row yields nothing, of a transposed convolution.
+    up: Option<(usize, bool)>,
+}
+
+impl<O: Ops> Codec<O> {
+    fn new(ops: &O) -> Self {
+        let up = |input, out, kernel, stride: usize, seed| Layer {
+            weight: weight(ops, Layout::ConvTranspose1d { stride }, &[input, out, kernel], seed),
+            bias: weight(ops, Layout::Vector, &[out], seed + 1),
+            tail: (kernel / stride - 1, input),
+            up: Some((stride, kernel > stride)),
+        };
+        let conv = |input, out, kernel, dilation, seed| Layer {
+            weight: weight(ops, Layout::Conv1d { dilation }, &[out, input, kernel], seed),
+            bias: weight(ops, Layout::Vector, &[out], seed + 1),
+            tail: ((kernel - 1) * dilation, input),
+            up: None,
+        };
+        let depthwise = Layer {
+            weight: weight(ops, Layout::Depthwise, &[4, 1, 7], 30),
+            bias: weight(ops, Layout::Vector, &[4], 31),
+            tail: (6, 4),
+            up: None,
+        };
+        let layers = vec![
+            up(CHANNELS, 4, 2, 2, 10),
+            depthwise,
+            up(4, 6, 6, 3, 40),
+            conv(6, 6, 3, 4, 50),
+            conv(6, 6, 1, 1, 60),
+            up(6, 3, 4, 2, 70),
+            conv(3, 1, 7, 1, 80),
+        ];
+        Self { layers }
+    }
+
+    fn tails(&self, ops: &O) -> Vec<O::State> {
+        let tail =
+            |layer: &Layer<O>| ops.state(StateSpec::Tail { slots: 3, rows: layer.tail.0, columns: layer.tail.1 });
+        self.layers.iter().map(tail).collect()
+    }
+
+    fn plain(
+        &self,
+        ops: &O,
+        x: &[f32],
+        tails: &mut [O::State],
+        chunks: &[StreamChunk],
+    ) -> (Vec<f32>, Vec<StreamChunk>) {
+        let (mut x, mut chunks) = (ops.tensor(x.to_vec(), CHANNELS), chunks.to_vec());
+        for (layer, tail) in self.layers.iter().zip(tails) {
+            (x, chunks) = match layer.up {
+                Some(_) => ops.conv_transpose1d(&x, &layer.weight, &layer.bias, tail, &chunks),
+                None => (ops.conv1d(&x, &layer.weight, &layer.bias, tail, &chunks), chunks),
+            };
+        }
+        (ops.read(&x), chunks)
+    }
+}
+
+impl<O: StepOps> Codec<O> {
+    fn stepped(
+        &self,
+        ops: &O,
+        x: &[f32],
+        tails: &mut [O::State],
+        mut streams: Streams<O::Index>,
+    ) -> (Vec<f32>, Streams<O::Index>) {
+        let mut x = ops.tensor(x.to_vec(), CHANNELS);
+        for (layer, tail) in self.layers.iter().zip(tails) {
+            match layer.up {
+                Some((stride, cut)) => {
+                    x = ops.conv_transpose1d_at(&x, &layer.weight, &layer.bias, tail, &streams);
+                    streams = streams.upsampled(stride, cut);
+                }
+                None => x = ops.conv1d_at(&x, &layer.weight, &layer.bias, tail, &streams),
+            }
+        }
+        (ops.read(&x), streams)
+    }
+}
+
+#[test]
+fn recording_sees_the_same_step_for_other_values() {
+    let ops = RecordingOps::new(Cpu::default());
+    let codec = Codec::new(&ops);
+    let mut tails = codec.tails(&ops);
+    let mut kept = ops.state(StateSpec::Rows { rows: 8, columns: CHANNELS });
+    let mut mask = ops.state(StateSpec::TokenMask { slots: 8, vocabulary: CHANNELS });
+    let table = weight(&ops, Layout::Table, &[9, CHANNELS], 1);
+    let mut layout = SpecLayout::default();
+    let (ids, rows) = (layout.list(4), layout.list(4));
+    let (streams, samples) = (layout.streams(4, 4), layout.samples(4));
+    let mut step = |ids_now: &[u32], chunks: &[StreamRows]| {
+        let mut spec = layout.spec();
+        spec.set(ids, ids_now);
+        spec.set(rows, ids_now);
+        spec.set_streams(streams, chunks);
+        spec.set_samples(samples, &[]);
+        ops.take();
+        let spec = ops.upload(&spec);
+        let x = ops.embed_at(&table, &ops.index(&spec, ids));
+        ops.store(&mut kept, &ops.index(&spec, rows), &x);
+        let x = ops.overlay(x, &kept, &ops.index(&spec, rows));
+        let mut streams = Streams::new(ops.index(&spec, streams.words()));
+        let (layer, tail) = (&codec.layers[0], &mut tails[0]);
+        let wide = ops.conv_transpose1d_at(&x, &layer.weight, &layer.bias, tail, &streams);
+        streams = streams.upsampled(2, false);
+        ops.conv1d_at(&wide, &codec.layers[1].weight, &codec.layers[1].bias, &mut tails[1], &streams);
+        ops.sample_at(&x, &ops.index(&spec, samples.words()), None, Some(&mut mask));
+        ops.take()
+    };
+    let one = step(&[1, 2], &[StreamRows { slot: 0, position: 0, rows: 2 }]);
+    let other =
+        step(&[7, 0, 3], &[StreamRows { slot: 2, position: 5, rows: 1 }, StreamRows { slot: 1, position: 0, rows: 2 }]);
+    assert_eq!(one, other);
+    assert_eq!(one.iter().filter(|note| note.starts_with("upload")).count(), 1, "{one:?}");
+    assert!(!one.iter().any(|note| note.starts_with("read")), "{one:?}");
+    assert!(one.len() > 6, "{one:?}");
+}
+
+#[test]
+fn a_spec_keeps_nothing_of_the_step_before() {
+    let mut layout = SpecLayout::default();
+    let (list, floats) = (layout.list(6), layout.list(6));
+    let (batch, streams) = (layout.batch(20, 3, 4), layout.streams(20, 3));
+    let (samples, segments) = (layout.samples(5), layout.segments(20, 3));
+    let fill = |spec: &mut RowSpec, count: usize| {
+        let table = [5, 6, 7, 8];
+        spec.set(list, &vec![9; count]);
+        spec.set_floats(floats, &vec![9.0; count]);
+        let sequences: Vec<_> =
+            (0..count).map(|i| SequenceRows { table: &table[..=i], position: 3, rows: 4 }).collect();
+        spec.set_batch(batch, &sequences, 1);
+        let chunks: Vec<_> = (0..count).map(|slot| StreamRows { slot, position: 2, rows: 3 }).collect();
+        spec.set_streams(streams, &chunks);
+        let row =
+            |slot| SampleParams { slot, repetition_penalty: 2.0, temperature: 1.0, top_k: 3, top_p: 0.5, uniform: 0.1 };
+        spec.set_samples(samples, &(0..count).map(row).collect::<Vec<_>>());
+        spec.set_segments(segments, &vec![5; count]);
+    };
+    let mut used = layout.spec();
+    for count in [3, 1, 2, 0, 3, 0] {
+        fill(&mut used, count);
+        let mut fresh = layout.spec();
+        fill(&mut fresh, count);
+        let (ours, theirs) = (batch.read(used.words()), batch.read(fresh.words()));
+        assert_eq!(ours, theirs);
+        let rows: usize = ours.sequences.iter().map(|sequence| sequence.rows).sum();
+        assert_eq!(rows, 20, "every row of the bucket belongs to a sequence");
+        for section in [list, floats, streams.words(), samples.words(), segments.words()] {
+            assert_eq!(used.words()[section.range()], fresh.words()[section.range()]);
+        }
+    }
+}
