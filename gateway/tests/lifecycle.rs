@@ -188,6 +188,16 @@ async fn draining_has_a_deadline() {
 }
 
 #[tokio::test]
+async fn readiness_follows_the_engine() {
+    let server = Running::start(Script::default()).await;
+    server.engine.set_ready(false);
+    assert_eq!(server.get("/readyz").await.0, 503);
+    assert_eq!(server.get("/healthz").await.0, 200);
+    server.engine.set_ready(true);
+    assert_eq!(server.get("/readyz").await.0, 200);
+}
+
+#[tokio::test]
 async fn health_metrics_and_the_page_are_served() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;

@@ -115,6 +115,10 @@ impl SpeechEngine for RecordingEngine {
     fn occupancy(&self) -> (usize, usize) {
         self.engine.occupancy()
     }
+
+    fn ready(&self) -> bool {
+        self.engine.ready()
+    }
 }
 
 /// One session.

@@ -259,7 +259,7 @@ async fn wrong_method() -> ApiError {
 }
 
 async fn readiness(State(app): State<Arc<App>>) -> Response {
-    if *app.ready.borrow() {
+    if *app.ready.borrow() && app.engine.ready() {
         "ready\n".into_response()
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "not ready\n").into_response()

@@ -2,6 +2,7 @@
 //! text and the same sound.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -66,6 +67,7 @@ pub struct ScriptedEngine {
     log: Arc<Mutex<Vec<Command>>>,
     /// Codec frames of all sessions that were handed over.
     frames: Arc<watch::Sender<u64>>,
+    ready: AtomicBool,
 }
 
 impl ScriptedEngine {
@@ -88,7 +90,13 @@ impl ScriptedEngine {
             open: Arc::new(watch::Sender::new(0)),
             log: Arc::default(),
             frames: Arc::new(watch::Sender::new(0)),
+            ready: AtomicBool::new(true),
         })
+    }
+
+    /// Sets what it answers when it is asked whether it is ready; at first it is.
+    pub fn set_ready(&self, ready: bool) {
+        self.ready.store(ready, Ordering::Release);
     }
 
     /// How many sessions are open, as a signal.
@@ -122,6 +130,10 @@ impl Drop for Slot {
 }
 
 impl SpeechEngine for ScriptedEngine {
+    fn ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire)
+    }
+
     fn info(&self) -> &ModelInfo {
         &self.info
     }
