@@ -340,14 +340,8 @@ impl<T> Session<T> {
             self.delete(item);
             return Ok(());
         }
-        let (mut keep, mut kept) = (0, String::new());
-        for n in 1..=ids.len() {
-            let spoken = model.tokenizer.decode(&ids[..n]);
-            if text.starts_with(&spoken) {
-                (keep, kept) = (n, spoken);
-            }
-        }
-        let rest = model.tokenizer.encode(&text[kept.len()..]).map_err(|error| text_error(&error))?;
+        let (keep, kept) = model.tokenizer.common_prefix(ids, text);
+        let rest = model.tokenizer.encode(&text[kept..]).map_err(|error| text_error(&error))?;
         ids.truncate(keep);
         ids.extend(rest);
         self.changed = true;
