@@ -52,7 +52,7 @@ pub struct EngineConfig {
 pub struct Timeouts {
     /// For the caller to read an event while its queue is full.
     pub unread_s: u32,
-    /// For a stage to advance an active response.
+    /// For a stage to advance an active response, and for the encoder to advance one that waits.
     pub stage_s: u32,
     /// For the commit or abort of a speculation.
     #[serde(alias = "decision_s")]

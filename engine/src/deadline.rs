@@ -28,6 +28,11 @@ pub enum Urgency {
         /// When the response was requested.
         since: Instant,
     },
+    /// The caller reads text: a response without speech, after its first text.
+    Text {
+        /// When the last piece of it came.
+        since: Instant,
+    },
     /// Silent prefill: no response was requested yet.
     Silent {
         /// When the rows became ready.
@@ -90,6 +95,8 @@ const SPARE: Duration = Duration::from_millis(40);
 /// While something is about to underrun, a prompt that waits gets a chunk without time for it so often, so that it does not
 /// starve.
 const LEAST_OFTEN: Duration = Duration::from_millis(100);
+/// The next piece of a text is due this long after the last one: about as fast as one reads.
+const TEXT: Duration = Duration::from_millis(200);
 /// Silent prefill is due this long after its rows became ready.
 const SILENT: Duration = Duration::from_secs(1);
 /// While something presses, the rest may add so much of the cost of the rows that press.
@@ -189,8 +196,10 @@ impl Planner {
         };
         let mut longest = true;
         for want in wants {
-            let (class, least) = (class(&want, now), want.kind.least_chunk());
+            let class = class(&want, now);
             let whole = want.rows.min(chunk).min(rows_left);
+            // A batch may be smaller than a chunk that pays.
+            let least = want.kind.least_chunk().min(whole);
             let spent = cost.known_seconds(planned);
             let affordable = |seconds: f64| cost.affordable(planned, want.kind, whole, seconds - spent);
             let most = match class {
@@ -199,7 +208,7 @@ impl Planner {
                 1 => {
                     let most = affordable(available);
                     // The slot that waits longest gets a chunk even so.
-                    let force = std::mem::take(&mut longest) && may_force && most < least.min(whole);
+                    let force = std::mem::take(&mut longest) && may_force && most < least;
                     if force {
                         self.forced[stage] = Some(now);
                     }
@@ -210,7 +219,7 @@ impl Planner {
             };
             let rows = whole.min(most);
             // A shorter chunk of a prompt costs more in steps than it gains.
-            if rows == 0 || (class > 0 && rows < want.rows.min(chunk).min(least)) {
+            if rows == 0 || (class > 0 && rows < least) {
                 continue;
             }
             rows_left -= rows;
@@ -230,7 +239,8 @@ fn class(want: &Want, now: Instant) -> u8 {
     match want.urgency {
         Urgency::Playing { runs_out } if runs_out.saturating_duration_since(now) < MARGIN => 0,
         Urgency::First { .. } => 1,
-        // Overdue silent prefill counts as a first packet, so that it does not starve.
+        // Overdue text and silent prefill count as a first packet, so that they do not starve.
+        Urgency::Text { since } if now >= since + TEXT => 1,
         Urgency::Silent { since } if now >= since + SILENT => 1,
         _ => 2,
     }
@@ -240,6 +250,7 @@ fn deadline(want: &Want) -> Instant {
     match want.urgency {
         Urgency::Playing { runs_out } => runs_out,
         Urgency::First { since } => since,
+        Urgency::Text { since } => since + TEXT,
         Urgency::Silent { since } => since + SILENT,
     }
 }

@@ -56,6 +56,11 @@ impl BlockPool {
         }
     }
 
+    /// Sequences that hold a block.
+    pub fn holders(&self, block: u32) -> u32 {
+        self.holders[block as usize]
+    }
+
     fn is_shared(&self, block: u32) -> bool {
         self.holders[block as usize] > 1
     }
@@ -118,6 +123,21 @@ impl Sequence {
         Sequence { blocks, len: full * pool.block_len }
     }
 
+    /// A sequence of this one's first `len` positions: full blocks are shared, what stands in a block that is not full must be
+    /// copied, which is left to the caller: (from, to). Or nothing changes.
+    pub fn fork_exact(&self, pool: &mut BlockPool, len: usize) -> Result<(Sequence, Option<(u32, u32)>), OutOfBlocks> {
+        let len = len.min(self.len);
+        if len.is_multiple_of(pool.block_len) {
+            return Ok((self.fork(pool, len), None));
+        }
+        let to = pool.take().ok_or(OutOfBlocks { blocks: pool.blocks() })?;
+        let mut fork = self.fork(pool, len);
+        let from = self.blocks[fork.blocks.len()];
+        fork.blocks.push(to);
+        fork.len = len;
+        Ok((fork, Some((from, to))))
+    }
+
     /// Gives every block back.
     pub fn release(&mut self, pool: &mut BlockPool) {
         self.truncate(pool, 0);
@@ -154,6 +174,25 @@ mod tests {
         a.append(&mut pool, 4).unwrap();
         assert_eq!(a.table()[0], b.table()[0]);
         assert_ne!(a.table()[1], b.table()[1]);
+    }
+
+    #[test]
+    fn an_exact_fork_copies_the_open_block() {
+        let mut pool = BlockPool::new(4, 4);
+        let mut a = Sequence::default();
+        a.append(&mut pool, 10).unwrap();
+        let (mut b, copy) = a.fork_exact(&mut pool, 7).unwrap();
+        assert_eq!((b.len(), b.table().len(), pool.free()), (7, 2, 0));
+        assert_eq!(copy, Some((a.table()[1], b.table()[1])));
+        assert_eq!(a.table()[0], b.table()[0]);
+        assert!(a.fork_exact(&mut pool, 5).is_err(), "no block is left for the copy");
+        assert_eq!(pool.holders(a.table()[0]), 2, "a fork that failed shares nothing");
+        let (mut c, copy) = a.fork_exact(&mut pool, 8).unwrap();
+        assert_eq!((c.len(), copy), (8, None));
+        for sequence in [&mut a, &mut b, &mut c] {
+            sequence.release(&mut pool);
+        }
+        assert_eq!(pool.free(), 4);
     }
 
     proptest! {

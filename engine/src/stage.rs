@@ -232,6 +232,20 @@ pub trait Stage<T>: Send {
         false
     }
 
+    /// Leading positions of a prompt for which `donor` holds all that this stage needs.
+    fn shares(&self, _donor: usize, prompt: &[Element<T>]) -> usize {
+        prompt.len()
+    }
+
+    /// Takes over `donor`'s state for a whole prompt, which [`Stage::shares`] allows; false if there is no memory for it.
+    fn share(&mut self, _slot: usize, _donor: usize, _prompt: &[Element<T>]) -> bool {
+        true
+    }
+
+    /// Keeps what later sessions may share of a slot that is about to be freed: its cached leading positions that no later
+    /// stage reads.
+    fn retire(&mut self, _slot: usize) {}
+
     /// Positions that a prompt takes, and those that it may take if room is left for a response of `max_tokens` text tokens;
     /// `None` for a stage that reads no prompt.
     fn room(&self, _prompt: &[Element<T>], _max_tokens: usize) -> Option<Room> {

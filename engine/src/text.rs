@@ -31,6 +31,9 @@ pub struct Tokenizer(Arc<Inner>);
 struct Inner {
     tokenizer: tokenizers::Tokenizer,
     special: BTreeSet<u32>,
+    /// Ids decoded so far.
+    #[cfg(test)]
+    decoded: std::sync::atomic::AtomicUsize,
 }
 
 impl Tokenizer {
@@ -68,7 +71,12 @@ impl Tokenizer {
         tokenizer.set_encode_special_tokens(true);
         let added = tokenizer.get_added_tokens_decoder();
         let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
-        Ok(Self(Arc::new(Inner { tokenizer, special })))
+        Ok(Self(Arc::new(Inner {
+            tokenizer,
+            special,
+            #[cfg(test)]
+            decoded: Default::default(),
+        })))
     }
 
     /// The ids of `text` and of nothing else: none are put around it, and a special token that is spelt out in it (say
@@ -80,6 +88,8 @@ impl Tokenizer {
 
     /// The text of `ids` without special tokens; bytes that are no text become U+FFFD, unknown ids nothing.
     pub fn decode(&self, ids: &[u32]) -> String {
+        #[cfg(test)]
+        self.0.decoded.fetch_add(ids.len(), std::sync::atomic::Ordering::Relaxed);
         // The decoders of byte-level vocabularies do not fail; one that did would leave the text empty.
         self.0.tokenizer.decode(ids, true).unwrap_or_default()
     }
@@ -97,6 +107,24 @@ impl Tokenizer {
     /// Encodes text that comes in pieces.
     pub fn encoder(&self) -> TextEncoder {
         TextEncoder { tokenizer: self.clone(), open: String::new() }
+    }
+
+    /// How many of `ids` have a text that `text` begins with, and its length in bytes.
+    pub fn common_prefix(&self, ids: &[u32], text: &str) -> (usize, usize) {
+        let (mut stream, mut read, mut common) = (self.stream(), 0, (0, 0));
+        for (i, &id) in ids.iter().enumerate() {
+            if let Some(piece) = stream.push(id) {
+                if !text[read..].starts_with(&piece) {
+                    break;
+                }
+                read += piece.len();
+            }
+            // Not within a character.
+            if stream.is_whole() {
+                common = (i + 1, read);
+            }
+        }
+        common
     }
 
     /// Follows a stream of ids.
@@ -168,6 +196,11 @@ impl TextStream {
             self.emitted = self.tokenizer.decode(&self.ids).len();
         }
         Some(piece)
+    }
+
+    /// Whether nothing is held back.
+    pub fn is_whole(&self) -> bool {
+        self.whole == self.ids.len()
     }
 
     /// Ends the stream: what was held back, with U+FFFD for a character that never was completed.
@@ -258,7 +291,29 @@ mod tests {
         assert!(error.starts_with("not a tokenizer: "), "{error}");
     }
 
+    #[test]
+    fn a_common_prefix_is_found_in_linear_work() {
+        let tokenizer = tokenizer();
+        let text = "hello é€ ".repeat(200);
+        let ids = tokenizer.encode(&text).unwrap();
+        tokenizer.0.decoded.store(0, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(tokenizer.common_prefix(&ids, &text), (ids.len(), text.len()));
+        let decoded = tokenizer.0.decoded.load(std::sync::atomic::Ordering::Relaxed);
+        assert!(decoded <= 10 * ids.len(), "{decoded} ids were decoded for {}", ids.len());
+    }
+
     proptest! {
+        #[test]
+        fn a_common_prefix_ends_where_texts_differ(spoken in "[ahel é€]{0,20}", n in 0_usize..20, rest in "[ahel é€]{0,4}") {
+            let tokenizer = tokenizer();
+            let ids = tokenizer.encode(&spoken).unwrap();
+            let text = spoken.chars().take(n).collect::<String>() + &rest;
+            let fits = |n: &usize| text.starts_with(&tokenizer.decode(&ids[..*n]));
+            let longest = (0..=ids.len()).rev().find(fits).unwrap();
+            let expected = (longest, tokenizer.decode(&ids[..longest]).len());
+            prop_assert_eq!(tokenizer.common_prefix(&ids, &text), expected);
+        }
+
         #[test]
         fn text_survives_encoding_and_streaming(text in any::<String>()) {
             let tokenizer = tokenizer();

@@ -225,3 +225,38 @@ fn a_prompt_without_time_gets_rare_chunks() {
     }
     assert_eq!(chunks, [(1, 16); 5], "one of the least size each 100 ms");
 }
+
+#[test]
+fn small_batches_starve_no_prompt() {
+    for batch in 1..16 {
+        for order in [Order::Deadline, Order::Arrival] {
+            let mut planner = Planner::new(order, vec![Limits { batch, chunk: 256 }]);
+            let start = Instant::now();
+            let mut left = 40;
+            for tick in 0..40 * 16 {
+                let now = start + Duration::from_millis(10) * tick;
+                // From two rows on a neighbour decodes in each tick.
+                let neighbour = want(1, 1, Urgency::Playing { runs_out: now + Duration::from_millis(100) }, now);
+                let mut wants = vec![neighbour];
+                wants.truncate(usize::from(batch > 1));
+                if left > 0 {
+                    wants.push(want(0, left, Urgency::First { since: start }, start));
+                }
+                let shares = plan(&mut planner, now, &wants);
+                left -= shares.iter().find(|(slot, _)| *slot == 0).map_or(0, |(_, rows)| *rows);
+            }
+            assert_eq!(left, 0, "{order:?} in batches of {batch}");
+        }
+    }
+}
+
+#[test]
+fn text_ranks_behind_due_speech() {
+    let (mut planner, now) = (measured_alike(Duration::from_millis(1)), Instant::now());
+    let text = |ms| want(0, 1, Urgency::Text { since: now - Duration::from_millis(ms) }, now);
+    let first = want(1, 1, Urgency::First { since: now }, now);
+    let due = want(2, 1, Urgency::Playing { runs_out: now + Duration::from_millis(100) }, now);
+    assert_eq!(plan(&mut planner, now, &[text(0), due, first])[..2], [(2, 1), (1, 1)]);
+    assert_eq!(plan(&mut planner, now, &[text(300), due, first])[0], (2, 1), "due speech comes first all the same");
+    assert!(plan(&mut planner, now, &[text(300), due, first]).contains(&(0, 1)), "but the text goes on");
+}

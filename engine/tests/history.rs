@@ -20,10 +20,17 @@ struct Bed {
     _folder: tempfile::TempDir,
 }
 
+fn config() -> EngineConfig {
+    EngineConfig { sessions: 6, out_of_band: 3, session_tokens: 2048, ..EngineConfig::default() }
+}
+
 fn bed() -> Bed {
+    bed_of(config())
+}
+
+fn bed_of(config: EngineConfig) -> Bed {
     let expected = Expected::load("dense");
     let folder = greedy_copy("dense", &expected);
-    let config = EngineConfig { sessions: 6, out_of_band: 3, session_tokens: 2048, ..EngineConfig::default() };
     Bed { engine: serve(folder.path(), &config), expected, _folder: folder }
 }
 
@@ -391,6 +398,70 @@ fn sessions_share_a_common_instruction_prefix() {
     first.close_with(&mut bed.engine);
     bed.engine.send(&second, Command::Delete { item: 1000 });
     assert_same(&alone, &bed.engine.respond(&second, respond(0)).unwrap());
+}
+
+#[test]
+fn an_ended_session_leaves_its_instruction_prefix() {
+    let mut bed = bed();
+    // Submitted at once, so that nothing is prefilled before the response begins.
+    let answer = |bed: &mut Bed, instructions: &str| {
+        let session = bed.engine.open();
+        submit(&session, Command::SetInstructions(instructions.to_owned()));
+        submit(&session, text(0, InsertAt::End, Role::User, "so"));
+        let response = bed.engine.respond(&session, respond(0)).unwrap();
+        session.close_with(&mut bed.engine);
+        assert_eq!(bed.engine.left_behind(), (0, 0), "a kept prefix counts as free");
+        response
+    };
+    let first = answer(&mut bed, &"a ".repeat(200));
+    assert_eq!(first.usage.cached_tokens, 0);
+    let second = answer(&mut bed, &"a ".repeat(200));
+    assert!(second.usage.cached_tokens >= 192, "{:?}", second.usage);
+    assert_same(&first, &second);
+    // Others push it out, one after the other.
+    for other in 0..8 {
+        assert!(answer(&mut bed, &format!("{other} ").repeat(200)).usage.cached_tokens < 192);
+    }
+    assert!(answer(&mut bed, &"a ".repeat(200)).usage.cached_tokens < 192, "kept prefixes are bounded");
+}
+
+#[test]
+fn out_of_band_responses_share_the_conversation() {
+    let mut bed = bed();
+    let session = bed.after_a_turn();
+    bed.speak(&session, 1, 1);
+    bed.engine.settle();
+    let response = bed.engine.respond(&session, Respond { out_of_band: true, ..respond(5) }).unwrap();
+    let prompt = response.usage.input_text_tokens + response.usage.input_audio_tokens;
+    // What is left: the end of the turn and the header of the response.
+    assert!(response.usage.cached_tokens + 8 > prompt, "{} of {prompt} are shared", response.usage.cached_tokens);
+    let fresh = bed.after_a_turn();
+    bed.speak(&fresh, 1, 1);
+    assert_same(&response, &bed.engine.respond(&fresh, respond(5)).unwrap());
+    // The session's own cache is as it was.
+    assert_same(&bed.engine.respond(&session, respond(6)).unwrap(), &{
+        let other = bed.after_a_turn();
+        bed.speak(&other, 1, 1);
+        bed.engine.respond(&other, respond(6)).unwrap()
+    });
+}
+
+#[test]
+fn a_long_prompt_cuts_no_speech() {
+    let (roomy, narrow) = (bed(), bed_of(EngineConfig { session_tokens: 128, ..config() }));
+    let mut responses = Vec::new();
+    for mut bed in [roomy, narrow] {
+        let session = bed.engine.open();
+        submit(&session, text(7, InsertAt::End, Role::User, &"a ".repeat(35)));
+        bed.speak(&session, 0, 0);
+        let request = Respond { max_tokens: Some(16), ..respond(0) };
+        responses.push(bed.engine.respond(&session, request).unwrap());
+    }
+    let usage = responses[0].usage;
+    let positions = usage.input_text_tokens + usage.input_audio_tokens + usage.output_audio_frames;
+    println!("{usage:?}");
+    assert!(positions > 128, "the response is too short to show anything: {usage:?}");
+    assert_same(&responses[0], &responses[1]);
 }
 
 #[test]

@@ -218,6 +218,8 @@ pub trait Ops {
     fn state(&self, spec: StateSpec) -> Self::State;
     /// Clears a slot of a [`StateSpec::TokenMask`].
     fn reset(&self, state: &mut Self::State, slot: usize);
+    /// Copies a block of [`StateSpec::KeyValue`] onto another.
+    fn copy_block(&self, state: &mut Self::State, from: u32, to: u32);
     /// Prepares rows for [`Ops::attention`] and [`Ops::rotary`].
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> Self::Batch;
 

@@ -59,6 +59,10 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.inner.reset(state, slot);
     }
 
+    fn copy_block(&self, state: &mut O::State, from: u32, to: u32) {
+        self.inner.copy_block(state, from, to);
+    }
+
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> O::Batch {
         self.note(format!("batch {:?}", sequences.iter().map(|s| s.rows).collect::<Vec<_>>()));
         self.inner.batch(sequences)

@@ -10,7 +10,8 @@ pub type ItemId = u64;
 /// One response, named by the caller; unique within its session.
 pub type ResponseId = u64;
 
-/// A command of the caller. Commands are executed in order. Each response ([`Command::Respond`]) is a sub-request that waits
+/// A command of the caller. Commands are executed in order; only [`Command::Cancel`] and [`Command::Played`] overtake commands that
+/// wait until audio is encoded, but not the ones that name the same response. Each response ([`Command::Respond`]) is a sub-request that waits
 /// until the response before it is finished.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command {

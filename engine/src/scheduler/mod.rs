@@ -241,6 +241,7 @@ impl<T: Send + Sync> Scheduler<T> {
         for _ in 0..MAX_COMMANDS {
             let Some(session) = self.sessions.get_mut(&owner) else { break };
             if session.is_gone() {
+                self.model.stages.iter_mut().for_each(|stage| stage.retire(owner));
                 self.close(owner);
                 moved = true;
                 break;
@@ -385,7 +386,27 @@ impl<T: Send + Sync> Scheduler<T> {
         // A later stage's state cannot come from another slot, so neither can what it is made from.
         let later = &self.model.stages[1..];
         let shareable = elements.iter().take_while(|element| !later.iter().any(|stage| stage.reads(element))).count();
+        let owner = self.owner(slot);
+        if slot != owner {
+            self.share_conversation(slot, owner, &elements);
+        }
         self.deliver(0, slot, Item::Prompt { elements, shareable, response });
+    }
+
+    /// Lets an out-of-band response take over what the stages hold of its session's conversation.
+    fn share_conversation(&mut self, slot: usize, owner: usize, elements: &[Element<T>]) {
+        let stages = &mut self.model.stages;
+        // The last position is always computed: the first token is sampled from its row.
+        let shared = stages.iter().map(|stage| stage.shares(owner, elements)).min().unwrap_or(0);
+        let shared = shared.min(elements.len().saturating_sub(1));
+        if shared <= stages[0].held(slot) {
+            return;
+        }
+        if !stages.iter_mut().all(|stage| stage.share(slot, owner, &elements[..shared])) {
+            for index in 0..stages.len() {
+                self.free_stage(index, slot);
+            }
+        }
     }
 
     /// Delivers text that streamed in for the response in `slot`.

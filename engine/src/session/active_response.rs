@@ -86,6 +86,7 @@ impl<T> ActiveResponse<T> {
     fn urgency(&self) -> Urgency {
         match self.played {
             Some((position, at)) => Urgency::Playing { runs_out: at + self.duration.saturating_sub(position) },
+            None if !self.params.audio && self.first_token.is_some() => Urgency::Text { since: self.progressed },
             None => Urgency::First { since: self.accepted },
         }
     }
@@ -155,10 +156,14 @@ impl<T> Session<T> {
         let out_of_band = self.out_of_band.iter().filter_map(|other| other.active.as_ref());
         let stuck = self.active.iter().chain(out_of_band).map(ActiveResponse::waits_since).min();
         let stuck = stuck.map(|since| timeout(since, limits.stage_s, "the next step of a response"));
+        // A response waits for the encoder, or a command does that may request one.
+        let waits = self.waiting_since().is_some() || !self.held_commands.is_empty();
+        self.stalled = self.stalled.or(Some(now)).filter(|_| waits && !self.pending_windows.is_empty());
+        let stalled = self.stalled.map(|since| timeout(since, limits.stage_s, "the encoding of a response's input"));
         let speculative = self.speculation.as_ref().map(|speculation| speculation.since);
         let what = "the commit or abort of a speculation";
         let speculative = speculative.map(|since| timeout(since, limits.speculation_s, what));
-        stuck.into_iter().chain(speculative).collect()
+        stuck.into_iter().chain(stalled).chain(speculative).collect()
     }
 
     /// Notes the playback position that the caller reports.

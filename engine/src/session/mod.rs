@@ -1,6 +1,7 @@
 //! The state of one session: history, open input audio, pending and active responses. The scheduler drives it; it computes
 //! nothing and knows no stage.
 //!
+//! - [`commands`]: the order of commands
 //! - [`history`]: the items, in order
 //! - [`pending_response`]: requested responses
 //! - [`active_response`]: responses being generated
@@ -13,6 +14,7 @@
 //! - [`tool_calls`]: tool calls within generated text
 
 pub mod active_response;
+mod commands;
 pub mod history;
 pub mod messages;
 pub mod out_of_band;
@@ -45,8 +47,6 @@ use crate::text::Tokenizer;
 
 /// Longest audio of one item, in seconds: a caller that never commits must not fill the memory.
 pub const MAX_AUDIO_S: u32 = 600;
-/// Windows that may wait for the encoder before the session takes no more commands.
-const MAX_PENDING_WINDOWS: usize = 64;
 
 /// The parts of the model that a session uses while it executes commands.
 pub struct ModelContext<'a, T> {
@@ -97,6 +97,8 @@ pub struct Session<T> {
     /// Slot of the session in every stage; its in-band responses run there.
     slot: usize,
     peer: Peer,
+    /// Commands that wait until fewer windows wait for the encoder.
+    held_commands: VecDeque<Command>,
     instructions: String,
     tools: Vec<Tool>,
     /// Instructions and tools as the model reads them.
@@ -107,6 +109,8 @@ pub struct Session<T> {
     speculation: Option<Speculation<T>>,
     /// Closed windows that wait for the encoder, in order.
     pub pending_windows: VecDeque<PendingWindow>,
+    /// Since when none of them was encoded.
+    stalled: Option<Instant>,
     /// In-band responses that wait for the one before them.
     pending_responses: VecDeque<PendingResponse<T>>,
     /// The in-band response being generated.
@@ -130,6 +134,7 @@ impl<T> Session<T> {
         Self {
             slot,
             peer,
+            held_commands: VecDeque::new(),
             instructions: String::new(),
             tools: Vec::new(),
             system: None,
@@ -138,6 +143,7 @@ impl<T> Session<T> {
             slices: None,
             speculation: None,
             pending_windows: VecDeque::new(),
+            stalled: None,
             pending_responses: VecDeque::new(),
             active: None,
             out_of_band: Vec::new(),
@@ -147,14 +153,6 @@ impl<T> Session<T> {
             emitted: Cell::new(0),
             unread: None,
         }
-    }
-
-    /// The next command; `None` also while too many windows wait for the encoder.
-    pub fn next_command(&self) -> Option<Command> {
-        if self.pending_windows.len() > MAX_PENDING_WINDOWS {
-            return None;
-        }
-        self.peer.commands.try_recv().ok()
     }
 
     /// Whether the caller has dropped its handle.
@@ -358,14 +356,8 @@ impl<T> Session<T> {
             self.delete(item);
             return Ok(());
         }
-        let (mut keep, mut kept) = (0, String::new());
-        for n in 1..=ids.len() {
-            let spoken = model.tokenizer.decode(&ids[..n]);
-            if text.starts_with(&spoken) {
-                (keep, kept) = (n, spoken);
-            }
-        }
-        let rest = model.tokenizer.encode(&text[kept.len()..]).map_err(|error| text_error(&error))?;
+        let (keep, kept) = model.tokenizer.common_prefix(&ids, text);
+        let rest = model.tokenizer.encode(&text[kept..]).map_err(|error| text_error(&error))?;
         message.truncate_text(keep, rest);
         self.changed = true;
         Ok(())
@@ -373,6 +365,7 @@ impl<T> Session<T> {
 
     /// Adds an encoded window to its target; windows of deleted items are dropped.
     pub fn place_window(&mut self, window: &PendingWindow, rows: AudioRows<T>) {
+        self.stalled = None;
         let rows = Arc::new(rows);
         self.changed = true;
         match window.target {

@@ -23,27 +23,29 @@ pub struct Slices {
     ready: VecDeque<Vec<f32>>,
     /// The slice that is being filled.
     open: Vec<f32>,
+    /// Samples of all of them.
+    waiting: usize,
 }
 
 impl Slices {
-    fn buffered(&self) -> usize {
-        self.open.len() + self.ready.iter().map(Vec::len).sum::<usize>()
-    }
-
     /// Whether no audio waits.
     pub fn is_empty(&self) -> bool {
         self.open.is_empty() && self.ready.is_empty()
     }
 
-    /// Appends audio; at most `limit` samples may wait.
-    pub fn push(&mut self, samples: &[f32], limit: usize) -> Result<(), SessionError> {
-        if self.buffered() + samples.len() > limit {
+    /// Appends audio; at most `limit` samples may wait. Each sample is copied once.
+    pub fn push(&mut self, mut samples: &[f32], limit: usize) -> Result<(), SessionError> {
+        if self.waiting + samples.len() > limit {
             return Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S });
         }
-        self.open.extend_from_slice(samples);
-        while self.open.len() >= self.samples {
-            let rest = self.open.split_off(self.samples);
-            self.ready.push_back(std::mem::replace(&mut self.open, rest));
+        self.waiting += samples.len();
+        while !samples.is_empty() {
+            let (taken, rest) = samples.split_at(samples.len().min(self.samples - self.open.len()));
+            self.open.extend_from_slice(taken);
+            samples = rest;
+            if self.open.len() == self.samples {
+                self.end()?;
+            }
         }
         Ok(())
     }
@@ -61,6 +63,7 @@ impl Slices {
     pub fn clear(&mut self) {
         self.open.clear();
         self.ready.clear();
+        self.waiting = 0;
     }
 }
 
@@ -81,7 +84,14 @@ impl<T> Session<T> {
                 if respond.out_of_band || respond.input.is_some() || respond.streamed {
                     return Err(SessionError::bad("respond.input", "set", "unset: each slice is its response's input"));
                 }
-                Some(Slices { samples, respond: *respond, taken: 0, ready: VecDeque::new(), open: Vec::new() })
+                Some(Slices {
+                    samples,
+                    respond: *respond,
+                    taken: 0,
+                    ready: VecDeque::new(),
+                    open: Vec::new(),
+                    waiting: 0,
+                })
             }
         };
         Ok(())
@@ -95,6 +105,7 @@ impl<T> Session<T> {
         {
             let (number, respond) = (slices.taken, slices.respond.clone());
             slices.taken += 1;
+            slices.waiting -= samples.len();
             let (item, response) = (respond.item + 2 * number, respond.response + number);
             let inserted = self.insert_audio(item, InsertAt::End, &samples, model);
             let requested =
@@ -103,5 +114,42 @@ impl<T> Session<T> {
                 self.fail(Some(response), error);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slices(samples: usize) -> Slices {
+        Slices { samples, respond: Respond::new(0, 1), taken: 0, ready: VecDeque::new(), open: Vec::new(), waiting: 0 }
+    }
+
+    #[test]
+    fn any_split_of_audio_gives_equal_slices() {
+        let audio: Vec<f32> = (0..1000).map(|i| i as f32).collect();
+        for size in [1, 7, 64, 100, 333, 1000] {
+            let mut slices = slices(64);
+            for piece in audio.chunks(size) {
+                slices.push(piece, 1000).unwrap();
+            }
+            let expected: Vec<&[f32]> = audio.chunks(64).collect();
+            let (whole, open) = expected.split_at(1000 / 64);
+            assert_eq!(slices.ready, whole, "pieces of {size}");
+            assert_eq!(slices.open, open[0], "pieces of {size}");
+        }
+    }
+
+    #[test]
+    fn slices_hold_only_their_samples() {
+        let mut slices = slices(80);
+        slices.push(&vec![0.0; 80_000], 80_000).unwrap();
+        assert_eq!(slices.ready.len(), 1000);
+        // A slice that was cut off a longer buffer keeps the room of the whole, and the rest was copied once more.
+        let room: usize = slices.ready.iter().map(Vec::capacity).sum();
+        assert!(room <= 2 * 80_000, "{room} samples");
+        assert!(slices.push(&[0.0], 80_000).is_err(), "the limit holds");
+        slices.clear();
+        assert!(slices.push(&[0.0; 79], 79).is_ok(), "nothing waits any more");
     }
 }

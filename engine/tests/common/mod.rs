@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 pub mod driven;
+pub mod spelling;
 
 use std::path::{Path, PathBuf};
 

@@ -54,6 +54,14 @@ impl Cache {
         (block * self.block_len.div_ceil(LANES) + chunk) * self.width * LANES
     }
 
+    /// Copies a block onto another.
+    pub fn copy_block(&mut self, from: usize, to: usize) {
+        let keys = self.block_len.next_multiple_of(LANES) * self.width;
+        self.keys.copy_within(from * keys..(from + 1) * keys, to * keys);
+        let values = self.block_len * self.width;
+        self.values.copy_within(from * values..(from + 1) * values, to * values);
+    }
+
     /// Stores the rows' keys and values at their positions.
     pub fn store(&mut self, k: &[f32], v: &[f32], batch: &AttentionBatch) {
         for sequence in &batch.sequences {

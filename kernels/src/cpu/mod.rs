@@ -148,6 +148,10 @@ impl Ops for Cpu {
         state.reset(slot);
     }
 
+    fn copy_block(&self, state: &mut State, from: u32, to: u32) {
+        state.cache().copy_block(from as usize, to as usize);
+    }
+
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> rotary::Batch {
         rotary::Batch::from(AttentionBatch::new(sequences))
     }

@@ -4,7 +4,7 @@
 //! The stage that reads the prompt keeps the longest common prefix of a new prompt and the cached one; its sequence is
 //! truncated there and the rest prefilled. That one rule serves every change of the history.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +19,8 @@ use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowK
 pub const BLOCK: usize = 16;
 /// Rows of one slot in one step.
 const MAX_ROWS: usize = 256;
+/// Prefixes that are kept of slots that were freed.
+const MAX_RETIRED: usize = 8;
 
 /// A response that a language model is generating.
 pub struct Decoding {
@@ -37,6 +39,8 @@ pub struct SlotState<O: Ops, L: CausalLm<O>> {
     queue: VecDeque<L::Row>,
     /// Positions of prompt and response, in the stage that reads the prompt; the first `sequence.len()` are cached.
     prompt: Vec<Element<O::T>>,
+    /// Leading positions of the prompt that no later stage reads.
+    shareable: usize,
     decoding: Option<Decoding>,
     /// Whether a response began since the penalty's history was last cleared.
     fresh: bool,
@@ -50,6 +54,7 @@ impl<O: Ops, L: CausalLm<O>> Default for SlotState<O, L> {
             sequence: Sequence::default(),
             queue: VecDeque::new(),
             prompt: Vec::new(),
+            shareable: 0,
             decoding: None,
             fresh: false,
             own: L::Slot::default(),
@@ -223,6 +228,16 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     /// Drops what a response left that failed.
     fn failed(&mut self, state: &mut SlotState<O, Self>, pool: &mut BlockPool);
 
+    /// Leading prompt positions, of `positions`, of which the slot has every row that this stage reads; for a stage that takes no
+    /// prompts.
+    fn shares(&self, _donor: &SlotState<O, Self>, _positions: usize) -> usize {
+        0
+    }
+    /// Makes `state` the model's own for the leading `positions` of `donor`'s prompt. Returns how many rows those are.
+    fn share(&self, _state: &mut SlotState<O, Self>, _donor: &SlotState<O, Self>, _positions: usize) -> usize {
+        0
+    }
+
     /// Whether a later stage's state depends on this prompt position.
     fn reads(&self, _element: &Element<O::T>) -> bool {
         false
@@ -243,8 +258,16 @@ pub struct Autoregressive<O: Ops, L: CausalLm<O>> {
     output_mask: O::State,
     pool: BlockPool,
     slots: Vec<SlotState<O, L>>,
+    /// Prefixes of slots that were freed, the newest last.
+    retired: VecDeque<Retired<O::T>>,
     /// Positions of one slot.
     positions: usize,
+}
+
+/// A cached prefix without a slot.
+struct Retired<T> {
+    elements: Vec<Element<T>>,
+    sequence: Sequence,
 }
 
 impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
@@ -256,6 +279,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             output_mask: ops.state(StateSpec::TokenMask { slots, vocabulary: lm.vocabulary() }),
             pool: BlockPool::new(blocks, BLOCK),
             slots: (0..slots).map(|_| SlotState::default()).collect(),
+            retired: VecDeque::new(),
             ops,
             lm,
             positions,
@@ -285,6 +309,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         state.queue =
             elements[state.sequence.len()..].iter().filter_map(|element| self.lm.prompt_row(element)).collect();
         state.prompt = elements;
+        state.shareable = shareable;
         state.decoding = None;
         if let Some(params) = response {
             let limit = self.lm.limit(&params);
@@ -292,34 +317,48 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         }
     }
 
-    /// Forks the cached prefix of another slot's prompt: instructions that many sessions have in common.
+    /// Forks the cached prefix of another prompt, of a slot or of one that was freed: instructions that many sessions have in
+    /// common.
     fn share_prefix(&mut self, slot: usize, elements: &[Element<O::T>], shareable: usize) {
         // The last position is always computed: the first token is sampled from its row.
         let common = shareable.min(elements.len().saturating_sub(1)) / BLOCK * BLOCK;
         if common <= self.slots[slot].sequence.len() {
             return;
         }
-        let cached = |other: &SlotState<O, L>| {
-            let cached = &other.prompt[..other.sequence.len().min(common)];
+        let cached = |prompt: &[Element<O::T>], sequence: &Sequence| {
+            let cached = &prompt[..sequence.len().min(common)];
             cached.iter().zip(elements).take_while(|(a, b)| a == b).count() / BLOCK * BLOCK
         };
-        let donors = self.slots.iter().enumerate().filter(|(other, _)| *other != slot);
-        let best = donors.map(|(other, state)| (cached(state), other)).max();
-        if let Some((len, donor)) = best
+        let others = self.slots.iter().enumerate().filter(|(other, _)| *other != slot);
+        let others = others.map(|(_, state)| (&state.prompt[..], &state.sequence));
+        let retired = self.retired.iter().map(|retired| (&retired.elements[..], &retired.sequence));
+        let donors = others.chain(retired).map(|(prompt, sequence)| (cached(prompt, sequence), sequence));
+        if let Some((len, donor)) = donors.max_by_key(|(len, _)| *len)
             && len > self.slots[slot].sequence.len()
         {
-            let fork = self.slots[donor].sequence.fork(&mut self.pool, len);
+            let fork = donor.fork(&mut self.pool, len);
             std::mem::replace(&mut self.slots[slot].sequence, fork).release(&mut self.pool);
         }
+    }
+
+    /// Makes room for `rows` more positions of a slot; retired prefixes give way.
+    fn append(&mut self, slot: usize, rows: usize) -> bool {
+        let sequence = &mut self.slots[slot].sequence;
+        while sequence.append(&mut self.pool, rows).is_err() {
+            let Some(mut oldest) = self.retired.pop_front() else { return false };
+            oldest.sequence.release(&mut self.pool);
+        }
+        true
     }
 
     /// Takes rows out of the queues and makes room for them; a slot without room fails.
     fn take_rows(&mut self, work: &[Work], out: &mut Outbox<O::T>) -> (Vec<Work>, Vec<L::Row>) {
         let (mut fits, mut taken) = (Vec::with_capacity(work.len()), Vec::new());
         for &Work { slot, rows } in work.iter().take(self.lm.max_slots()) {
+            let rows = rows.min(self.slots[slot].queue.len());
+            let fits_in = self.append(slot, rows);
             let state = &mut self.slots[slot];
-            let rows = rows.min(state.queue.len());
-            if state.sequence.append(&mut self.pool, rows).is_ok() {
+            if fits_in {
                 taken.extend(state.queue.drain(..rows));
                 fits.push(Work { slot, rows });
             } else {
@@ -484,8 +523,59 @@ where
         self.slots[slot].sequence.len()
     }
 
+    /// Blocks that only retired prefixes hold are not counted: they are free for the asking.
     fn blocks(&self) -> usize {
-        self.pool.blocks() - self.pool.free()
+        let mut retired: BTreeMap<u32, u32> = BTreeMap::new();
+        for block in self.retired.iter().flat_map(|retired| retired.sequence.table()) {
+            *retired.entry(*block).or_default() += 1;
+        }
+        let idle = retired.into_iter().filter(|&(block, holders)| self.pool.holders(block) == holders).count();
+        self.pool.blocks() - self.pool.free() - idle
+    }
+
+    fn shares(&self, donor: usize, prompt: &[Element<O::T>]) -> usize {
+        let donor = &self.slots[donor];
+        if self.lm.takes() != EdgeKind::Prompt {
+            return self.lm.shares(donor, prompt.len());
+        }
+        let cached = &donor.prompt[..donor.sequence.len()];
+        cached.iter().zip(prompt).take_while(|(a, b)| a == b).count()
+    }
+
+    fn share(&mut self, slot: usize, donor: usize, prompt: &[Element<O::T>]) -> bool {
+        let mut state = SlotState::default();
+        let given = &self.slots[donor];
+        let rows = if self.lm.takes() == EdgeKind::Prompt {
+            state.prompt = prompt.to_vec();
+            prompt.len()
+        } else {
+            self.lm.share(&mut state, given, prompt.len())
+        };
+        let Ok((sequence, copied)) = given.sequence.fork_exact(&mut self.pool, rows) else { return false };
+        for cache in &mut self.cache {
+            if let Some((from, to)) = copied {
+                self.ops.copy_block(cache, from, to);
+            }
+        }
+        state.sequence = sequence;
+        std::mem::replace(&mut self.slots[slot], state).sequence.release(&mut self.pool);
+        true
+    }
+
+    fn retire(&mut self, slot: usize) {
+        let state = &self.slots[slot];
+        let len = state.shareable.min(state.sequence.len()).min(state.prompt.len()) / BLOCK * BLOCK;
+        let elements = &state.prompt[..len];
+        if len == 0 || self.retired.iter().any(|retired| retired.elements == elements) {
+            return;
+        }
+        let sequence = state.sequence.fork(&mut self.pool, len);
+        self.retired.push_back(Retired { elements: elements.to_vec(), sequence });
+        if self.retired.len() > MAX_RETIRED
+            && let Some(mut oldest) = self.retired.pop_front()
+        {
+            oldest.sequence.release(&mut self.pool);
+        }
     }
 
     fn reads(&self, element: &Element<O::T>) -> bool {

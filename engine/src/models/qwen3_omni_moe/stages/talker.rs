@@ -420,6 +420,17 @@ where
         Self::finish(state, pool);
     }
 
+    fn shares(&self, donor: &State<O>, positions: usize) -> usize {
+        // A queued row's input is not kept once it is computed, so only cached rows can be shared.
+        donor.own.origins.get(donor.cached()).copied().unwrap_or(positions).min(positions)
+    }
+
+    fn share(&self, state: &mut State<O>, donor: &State<O>, positions: usize) -> usize {
+        let rows = donor.own.origins.partition_point(|&origin| origin < positions);
+        state.own.origins = donor.own.origins[..rows].to_vec();
+        rows
+    }
+
     fn reads(&self, element: &Element<O::T>) -> bool {
         element.role == Role::User
     }

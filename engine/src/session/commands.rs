@@ -1,0 +1,112 @@
+//! The order of commands: one after another, but for what must not wait for the encoder.
+//!
+//! While many windows wait to be encoded, commands wait too, so that a caller cannot send audio faster than it is encoded.
+//! [`Command::Cancel`] and [`Command::Played`] overtake them.
+
+use repartee_engine_api::{COMMAND_QUEUE, Command, ResponseId};
+
+use super::Session;
+
+/// Windows that may wait for the encoder before the session's commands wait.
+const MAX_PENDING_WINDOWS: usize = 64;
+
+impl<T> Session<T> {
+    /// The next command to execute. While too many windows wait for the encoder, others than those that overtake are held, as
+    /// many as fit into the queue of commands.
+    pub fn next_command(&mut self) -> Option<Command> {
+        if self.pending_windows.len() <= MAX_PENDING_WINDOWS {
+            return self.held_commands.pop_front().or_else(|| self.peer.commands.try_recv().ok());
+        }
+        while self.held_commands.len() < COMMAND_QUEUE {
+            let command = self.peer.commands.try_recv().ok()?;
+            let overtakes = match &command {
+                Command::Played { .. } => true,
+                Command::Cancel { response } => !self.held_commands.iter().any(|held| names(held, *response)),
+                _ => false,
+            };
+            if overtakes {
+                return Some(command);
+            }
+            self.held_commands.push_back(command);
+        }
+        None
+    }
+}
+
+/// Whether a command decides about a response: a later one about the same must not overtake it.
+fn names(command: &Command, response: ResponseId) -> bool {
+    match command {
+        Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => request.response == response,
+        Command::CommitSpeculation { response: named } | Command::AbortSpeculation { response: named } => {
+            *named == response
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use repartee_engine_api::{Respond, SessionHandle, Wake, link};
+
+    use super::*;
+    use crate::model::InputWindow;
+    use crate::audio_input::{PendingWindow, WindowTarget};
+
+    /// A session with so many windows that wait for the encoder, and its caller's end.
+    fn session(windows: usize) -> (SessionHandle, Session<()>) {
+        let (handle, peer) = link(Wake::new().0);
+        let mut session = Session::new(peer, 0);
+        session.pending_windows.extend((0..windows).map(|index| PendingWindow {
+            target: WindowTarget::Open,
+            window: InputWindow { frames: 0, data: Vec::new() },
+            index,
+        }));
+        (handle, session)
+    }
+
+    fn cancel(response: ResponseId) -> Command {
+        Command::Cancel { response }
+    }
+
+    fn submit(handle: &SessionHandle, commands: &[Command]) {
+        commands.iter().for_each(|command| handle.submit(command.clone()).unwrap());
+    }
+
+    fn taken(session: &mut Session<()>) -> Vec<Command> {
+        std::iter::from_fn(|| session.next_command()).collect()
+    }
+
+    #[test]
+    fn cancel_and_played_overtake_pending_windows() {
+        let (handle, mut session) = session(MAX_PENDING_WINDOWS + 1);
+        let played = Command::Played { response: 1, position: Duration::ZERO, at: Instant::now() };
+        submit(&handle, &[Command::Append(vec![0.5]), played.clone(), Command::Clear, cancel(1)]);
+        assert_eq!(taken(&mut session), [played, cancel(1)]);
+        session.pending_windows.pop_front();
+        submit(&handle, &[Command::Commit { item: 1 }]);
+        assert_eq!(taken(&mut session), [Command::Append(vec![0.5]), Command::Clear, Command::Commit { item: 1 }]);
+    }
+
+    #[test]
+    fn cancel_stays_behind_its_own_request() {
+        let (handle, mut session) = session(MAX_PENDING_WINDOWS + 1);
+        let respond = Command::Respond(Respond::new(2, 3));
+        let commit = Command::CommitSpeculation { response: 4 };
+        submit(&handle, &[respond.clone(), cancel(2), commit.clone(), cancel(4), cancel(1)]);
+        assert_eq!(taken(&mut session), [cancel(1)]);
+        session.pending_windows.clear();
+        assert_eq!(taken(&mut session), [respond, cancel(2), commit, cancel(4)]);
+    }
+
+    #[test]
+    fn held_commands_are_bounded() {
+        let (handle, mut session) = session(MAX_PENDING_WINDOWS + 1);
+        for _ in 0..3 {
+            while handle.submit(Command::Clear).is_ok() {}
+            assert_eq!(taken(&mut session), []);
+        }
+        assert_eq!(session.held_commands.len(), COMMAND_QUEUE);
+    }
+}

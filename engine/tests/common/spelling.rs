@@ -1,0 +1,176 @@
+//! A family of one stage, run by the real scheduler: it emits the tokens of its prompt in reverse, with a frame of silence for
+//! each in a spoken response. Its encoder hears nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use repartee_engine::EngineConfig;
+use repartee_engine::internals::{
+    AudioRows, CallMarks, Codec, Ears, EdgeKind, Element, Encoder, End, Gauges, Item, LogMel, LogMelConfig, Message,
+    MessageKind, Model, Need, Outbox, ResponseParams, RowKind, Script, Slots, Stage, Tokenizer, ToolTemplate, Value,
+    WindowInput, Work,
+};
+use repartee_engine_api::{Command, Respond, Role, SessionHandle, Tool};
+
+use super::driven::{Driven, drive_with, submit};
+use super::folder;
+
+/// A text whose prompt panics.
+pub const POISON: &str = "!";
+/// Duration of a frame.
+pub const FRAME: Duration = Duration::from_millis(10);
+const RATE: u32 = 8000;
+
+/// What a test changes while the engine runs.
+#[derive(Default)]
+pub struct Broken {
+    /// The stage panics when it is asked what it needs.
+    pub need: AtomicBool,
+    /// The stage panics when a slot is freed.
+    pub free: AtomicBool,
+    /// Whether the engine called itself ready while a slot was freed.
+    pub ready_in_free: AtomicBool,
+}
+
+struct Spelling {
+    left: Vec<Option<(Vec<u32>, ResponseParams)>>,
+    broken: Arc<Broken>,
+    gauges: Arc<Gauges>,
+}
+
+impl Stage<()> for Spelling {
+    fn name(&self) -> &'static str {
+        "spelling"
+    }
+    fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
+        let id = |element: &Element<()>| match element.value {
+            Value::Token(id) => Some(id),
+            _ => None,
+        };
+        match item {
+            Item::Prompt { elements, response: Some(params), .. } => {
+                self.left[slot] = Some((elements.iter().filter_map(id).collect(), params.clone()));
+                out.push((slot, Item::Begin(params)));
+            }
+            Item::Abort => {
+                self.left[slot] = None;
+                out.push((slot, Item::Abort));
+            }
+            _ => {}
+        }
+    }
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Prompt
+    }
+    fn gives(&self) -> EdgeKind {
+        EdgeKind::Samples
+    }
+    fn max_items(&self) -> usize {
+        2
+    }
+    fn need(&self, slot: usize) -> Need {
+        assert!(!self.broken.need.load(Ordering::Relaxed), "broken");
+        Need::rows(usize::from(self.left[slot].is_some()), RowKind::Decode)
+    }
+    fn max_rows(&self) -> usize {
+        1
+    }
+    fn step(&mut self, work: &[Work], out: &mut Outbox<()>) {
+        for &Work { slot, .. } in work {
+            let Some((left, params)) = &mut self.left[slot] else { continue };
+            match left.pop() {
+                Some(id) => {
+                    out.push((slot, Item::Token(id)));
+                    if params.audio {
+                        out.push((slot, Item::Samples(vec![0.0; (FRAME.as_millis() as u32 * RATE / 1000) as usize])));
+                    }
+                }
+                None => {
+                    self.left[slot] = None;
+                    out.push((slot, Item::End(End::Stop)));
+                }
+            }
+        }
+    }
+    fn free(&mut self, slot: usize) {
+        self.broken.ready_in_free.store(self.gauges.ready.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.left[slot] = None;
+        assert!(!self.broken.free.load(Ordering::Relaxed), "broken");
+    }
+    fn held(&self, slot: usize) -> usize {
+        self.left[slot].as_ref().map_or(0, |(left, _)| left.len())
+    }
+    fn blocks(&self) -> usize {
+        self.left.iter().flatten().count()
+    }
+}
+
+struct Deaf;
+
+impl Encoder<()> for Deaf {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<()>> {
+        windows.iter().map(|_| AudioRows { rows: (), count: 0 }).collect()
+    }
+}
+
+/// Renders the last text, but panics over the poisoned one and over tool calls.
+struct LastText(u32, CallMarks);
+
+impl Script<()> for LastText {
+    fn render(&self, history: &[Message<()>], _: Option<&[Arc<AudioRows<()>>]>, _: bool) -> Vec<Element<()>> {
+        let text = |message: &&Message<()>| message.kind == MessageKind::User && message.token_ids().next().is_some();
+        let ids = history.iter().rev().find(text).into_iter().flat_map(Message::token_ids);
+        ids.map(|id| (id != self.0).then_some(Element::token(Role::User, id)).unwrap()).collect()
+    }
+
+    fn tools(&self) -> Option<&dyn ToolTemplate> {
+        Some(self)
+    }
+}
+
+impl ToolTemplate for LastText {
+    fn system(&self, _: &str, _: &[Tool]) -> String {
+        panic!("broken");
+    }
+    fn call(&self, _: &str, _: &str) -> String {
+        panic!("broken");
+    }
+    fn result(&self, _: &str) -> String {
+        panic!("broken");
+    }
+    fn marks(&self) -> &CallMarks {
+        &self.1
+    }
+}
+
+/// An engine with `slots` slots, what can be broken in it, and its gauges.
+pub fn engine(slots: usize, config: &EngineConfig) -> (Driven<()>, Arc<Broken>, Arc<Gauges>) {
+    let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
+    let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
+    let poison = tokenizer.encode(POISON).unwrap()[0];
+    let (broken, gauges) = (Arc::new(Broken::default()), Arc::new(Gauges::default()));
+    let left = (0..slots).map(|_| None).collect();
+    let stage = Spelling { left, broken: Arc::clone(&broken), gauges: Arc::clone(&gauges) };
+    let marks = CallMarks { open: (u32::MAX, String::new()), close: (u32::MAX, String::new()) };
+    let model = Model {
+        tokenizer,
+        ears: Some(Ears {
+            front_end: Box::new(LogMel::new(&LogMelConfig::default(), 100).unwrap()),
+            encoder: Box::new(Deaf),
+        }),
+        script: Box::new(LastText(poison, marks)),
+        stages: vec![Box::new(stage)],
+        codec: Codec { sample_rate: RATE, frame_samples: (FRAME.as_millis() as u32 * RATE / 1000, 1) },
+        voices: Box::new(vec!["only".to_owned()]),
+        slots: Slots { sessions: slots, out_of_band: 0, context: 1000 },
+        max_tokens: 1000,
+    };
+    (drive_with(model, config, Arc::clone(&gauges)), broken, gauges)
+}
+
+/// Submits a text and requests a response to it.
+pub fn ask(session: &SessionHandle, number: u64, text: &str, audio: bool) {
+    submit(session, Command::text(2 * number, Role::User, text));
+    submit(session, Command::Respond(Respond { audio, ..Respond::new(number, 2 * number + 1) }));
+}

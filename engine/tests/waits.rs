@@ -1,0 +1,92 @@
+//! Who waits for whom: text for speech, rounds for the encoder, commands for windows.
+#![allow(clippy::unwrap_used)] // A panic is a test's report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use repartee_engine::{EngineConfig, StageConfig, Timeouts};
+use repartee_engine_api::{Command, Content, Event, FinishReason, InsertAt, Respond, SessionError, SessionHandle};
+
+use common::driven::submit;
+use common::spelling::{self, ask};
+
+/// Settings with so many rows in a step.
+fn rows(batch_rows: usize) -> EngineConfig {
+    let stage = StageConfig { batch_rows: Some(batch_rows), ..StageConfig::default() };
+    EngineConfig { stages: BTreeMap::from([("spelling".to_owned(), stage)]), ..EngineConfig::default() }
+}
+
+/// Whether a response ended since this was last asked, and how many texts came.
+fn read(session: &SessionHandle) -> (bool, usize) {
+    let events: Vec<Event> = std::iter::from_fn(|| session.try_next_event()).collect();
+    let texts = events.iter().filter(|event| matches!(event, Event::Text { .. })).count();
+    (events.iter().any(|event| matches!(event, Event::SegmentFinished { .. })), texts)
+}
+
+#[test]
+fn speech_precedes_a_text_that_has_begun() {
+    let (mut engine, _, _) = spelling::engine(2, &rows(1));
+    let (reader, listener) = (engine.open(), engine.open());
+    ask(&reader, 0, &"a".repeat(60), false);
+    engine.ticks(3);
+    assert!(read(&reader).1 > 0, "the text has not begun");
+    engine.time.pass(Duration::from_millis(1));
+    ask(&listener, 0, "abcdefgh", true);
+    let mut ticks = 0;
+    while !read(&listener).0 {
+        engine.ticks(1);
+        ticks += 1;
+        assert!(ticks <= 10, "a text holds up speech");
+    }
+    let (over, texts) = read(&reader);
+    assert!(!over && texts <= 1, "{texts} texts came first");
+}
+
+#[test]
+fn a_round_that_waits_for_the_encoder_times_out() {
+    let timeouts = Timeouts { stage_s: 9, ..Timeouts::default() };
+    let (mut engine, _, _) = spelling::engine(2, &EngineConfig { timeouts, ..EngineConfig::default() });
+    let (first, second) = (engine.open(), engine.open());
+    for session in [&first, &second] {
+        let content = Content::Audio(vec![0.1; 16_000 * 300]);
+        submit(session, Command::Insert { item: 0, place: InsertAt::End, content });
+        submit(session, Command::Respond(Respond::new(0, 1)));
+        engine.ticks(1);
+        engine.time.pass(Duration::from_millis(1));
+    }
+    // The first one's windows take every step of the encoder.
+    let mut error = None;
+    for _ in 0..20 {
+        engine.ticks(1);
+        engine.time.pass(Duration::from_secs(1));
+        let events = std::iter::from_fn(|| second.try_next_event());
+        error = error.or(events.into_iter().find_map(|event| match event {
+            Event::Failed { error, .. } => Some(error),
+            _ => None,
+        }));
+    }
+    let expected = SessionError::TimedOut { what: "the encoding of a response's input", limit_s: 9 };
+    assert_eq!(error, Some(expected));
+    assert_eq!(first.try_next_event(), None, "the encoder works for it");
+}
+
+#[test]
+fn cancel_overtakes_windows() {
+    let (mut engine, _, _) = spelling::engine(1, &EngineConfig::default());
+    let session = engine.open();
+    ask(&session, 0, &"a".repeat(60), false);
+    engine.ticks(2);
+    let content = Content::Audio(vec![0.1; 16_000 * 300]);
+    submit(&session, Command::Insert { item: 8, place: InsertAt::End, content });
+    submit(&session, Command::Cancel { response: 0 });
+    engine.ticks(2);
+    let events = std::iter::from_fn(|| session.try_next_event());
+    let reason = events.into_iter().find_map(|event| match event {
+        Event::SegmentFinished { reason, .. } => Some(reason),
+        _ => None,
+    });
+    assert_eq!(reason, Some(FinishReason::Cancelled));
+}
