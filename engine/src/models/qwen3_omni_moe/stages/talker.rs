@@ -8,7 +8,7 @@
 //! heard while the call is written. Text after the call is a new utterance, as if it were a response to the same user rows;
 //! it begins when the one before it has ended.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Ops, SampleParams};
 
+use super::speaking::{Speaking, Utterance};
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{BLOCK, CausalLm, Forward, HiddenRow, Sampled, Sampler, SlotState};
 use crate::models::qwen3_omni_moe::config::Config;
@@ -91,77 +92,6 @@ pub struct TalkerSlot<T> {
     /// For each user row, cached or queued, its position in the thinker's prompt.
     origins: Vec<usize>,
     speaking: Option<Speaking<T>>,
-}
-
-struct Speaking<T> {
-    params: ResponseParams,
-    /// The utterance that is spoken, and the ones after it; empty before the first token.
-    utterances: VecDeque<Utterance>,
-    /// How the text ended, once it has.
-    complete: Option<End>,
-    /// How the speech of the first utterance ended, if the text goes on or a later one may come.
-    over: Option<End>,
-    /// Whether an earlier utterance ended at a limit.
-    cut: bool,
-    /// Sum of the last frame's embeddings, until the text part of the row after it is known.
-    last: Option<T>,
-}
-
-/// Text that is spoken in one go: a whole response's, but where a tool call interrupts it.
-#[derive(Default)]
-struct Utterance {
-    /// Text tokens so far.
-    tokens: Vec<u32>,
-    /// Whether no more come.
-    ended: bool,
-}
-
-impl<T> Speaking<T> {
-    fn new(params: ResponseParams) -> Self {
-        Self { params, utterances: VecDeque::new(), complete: None, over: None, cut: false, last: None }
-    }
-
-    /// Takes the next token; whether an utterance begins with it.
-    fn token(&mut self, id: u32) -> bool {
-        let begins = match self.utterances.back_mut() {
-            Some(last) if !last.ended => {
-                // What is said after the speech has ended is not heard.
-                if self.over.is_none() {
-                    last.tokens.push(id);
-                }
-                return false;
-            }
-            Some(_) => self.over.take().is_some_and(|end| {
-                self.cut |= end == End::Length;
-                self.utterances.pop_front();
-                true
-            }),
-            None => true,
-        };
-        self.utterances.push_back(Utterance { tokens: vec![id], ended: false });
-        begins
-    }
-
-    /// Ends the last utterance's text.
-    fn end_text(&mut self) {
-        if let Some(last) = self.utterances.back_mut() {
-            last.ended = true;
-        }
-    }
-
-    /// Ends the first utterance and gives the first token of the next one, if there is one already.
-    fn next(&mut self, end: End) -> Option<u32> {
-        let next = *self.utterances.get(1)?.tokens.first()?;
-        self.utterances.pop_front();
-        self.cut |= end == End::Length;
-        Some(next)
-    }
-
-    /// How the response ended whose last utterance ended so.
-    fn end(&self, speech: End) -> Option<End> {
-        let text = self.complete?;
-        Some(if self.cut || text == End::Length { End::Length } else { speech })
-    }
 }
 
 impl<T> Default for TalkerSlot<T> {
