@@ -10,7 +10,7 @@ use crate::ops::{
     Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
 };
 use crate::row_spec::{BatchSection, RowSpec, Section};
-use crate::step_ops::{StepOps, Streams};
+use crate::step_ops::{Outputs, ReadBack, Step, StepKey, StepOps, Streams};
 
 /// See the module's description.
 #[derive(Debug, Clone, Default)]
@@ -283,6 +283,7 @@ impl<O: Ops> Ops for RecordingOps<O> {
 impl<O: StepOps> StepOps for RecordingOps<O> {
     type Spec = O::Spec;
     type Index = O::Index;
+    type Ticket = O::Ticket;
 
     fn bucket(&self, rows: usize) -> usize {
         self.inner.bucket(rows)
@@ -381,6 +382,21 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
     ) -> O::Index {
         self.op("sample", logits);
         self.inner.sample_at(logits, params, allowed_mask, output_mask)
+    }
+
+    fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> O::Ticket {
+        self.note(format!("launch {key:?}, {} numbers", spec.words().len()));
+        self.inner.launch(key, spec, &mut |_, spec, outputs| {
+            let mut mine = Outputs::default();
+            step(self, spec, &mut mine);
+            outputs.ids.append(&mut mine.ids);
+            outputs.rows.append(&mut mine.rows);
+        })
+    }
+
+    fn collect(&self, ticket: O::Ticket, back: &mut ReadBack) {
+        self.inner.collect(ticket, back);
+        self.note(format!("collect {} ids and {} numbers", back.ids.len(), back.numbers.len()));
     }
 
     fn reset_at(&self, state: &mut O::State, slots: &O::Index) {

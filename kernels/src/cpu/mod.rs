@@ -29,6 +29,7 @@ pub use weight::Weight;
 use crate::ops::{
     Attention, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
 };
+use crate::step_ops::{Outputs, ReadBack};
 use arena::{Arena, Spares, Words};
 use gemm::Rows;
 use simd::Level;
@@ -44,6 +45,8 @@ pub struct Cpu {
     batches: Spares<rotary::Parts>,
     words: Words,
     scratch: Spares<Scratch>,
+    outputs: Spares<Outputs<Self>>,
+    read_back: Spares<ReadBack>,
 }
 
 impl Default for Cpu {
@@ -56,7 +59,8 @@ impl Cpu {
     /// With the vector instructions of `level`; the default has the best of the machine.
     pub fn with_level(level: Level) -> Self {
         let (arena, batches) = (Arena::default(), Spares::default());
-        Self { level, arena, batches, words: Words::default(), scratch: Spares::default() }
+        let (words, scratch) = (Words::default(), Spares::default());
+        Self { level, arena, batches, words, scratch, outputs: Spares::default(), read_back: Spares::default() }
     }
 
     /// The vector instructions in use.

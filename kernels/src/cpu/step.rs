@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::arena::Spare;
 use super::conv::{self, Span};
 use super::{Cpu, State, Tensor, Weight, attention, rotary, sample};
 use crate::ops::NO_ID;
 use crate::row_spec::{self, BatchSection, NO_ROW, RowSpec, Section, StreamRows};
-use crate::step_ops::{StepOps, Streams};
+use crate::step_ops::{ReadBack, Step, StepKey, StepOps, Streams};
 
 /// A list of ids or numbers of rows.
 #[derive(Debug, Clone)]
@@ -67,6 +68,7 @@ impl Cpu {
 impl StepOps for Cpu {
     type Spec = Arc<Vec<u32>>;
     type Index = Index;
+    type Ticket = Spare<ReadBack>;
 
     fn bucket(&self, rows: usize) -> usize {
         // Nothing is recorded here, and padding would be computed.
@@ -176,6 +178,21 @@ impl StepOps for Cpu {
         let params = row_spec::read_samples(params.words());
         let words = self.words.list(|ids| sample::rows(self, logits, params, allowed_mask, output_mask, ids));
         Index { range: 0..words.len(), words }
+    }
+
+    fn launch(&self, _: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Spare<ReadBack> {
+        let (mut outputs, mut back) = (self.outputs.take(), self.read_back.take());
+        step(self, &self.upload(spec), &mut outputs);
+        back.clear();
+        outputs.ids.drain(..).for_each(|index| back.ids.extend_from_slice(index.words()));
+        outputs.rows.drain(..).for_each(|rows| back.numbers.extend_from_slice(&rows.data));
+        back
+    }
+
+    fn collect(&self, ticket: Spare<ReadBack>, back: &mut ReadBack) {
+        back.clear();
+        back.ids.extend_from_slice(&ticket.ids);
+        back.numbers.extend_from_slice(&ticket.numbers);
     }
 
     fn reset_at(&self, state: &mut State, slots: &Index) {
