@@ -67,6 +67,11 @@ impl<T> Edge<T> {
                 slot.begun = true;
                 std::mem::take(&mut slot.held)
             }
+            // Nothing may follow for long, so what is held back passes now.
+            Item::TextPause => {
+                slot.held.push(item);
+                if self.mode == HandOff::FullPayload { Vec::new() } else { std::mem::take(&mut slot.held) }
+            }
             Item::End(_) => {
                 let mut all = std::mem::take(slot).held;
                 all.push(item);
@@ -128,6 +133,19 @@ mod tests {
         }
         assert_eq!(sizes(HandOff::AsyncChunk, chunks, 30), [4, 25, 1]);
         assert_eq!(sizes(HandOff::AsyncChunk, Chunks { initial: 1, steady: 1 }, 3), [1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn a_pause_passes_what_is_held_back() {
+        for (mode, passed) in [(HandOff::AsyncChunk, 2), (HandOff::FullPayload, 0)] {
+            let mut edge: Edge<()> = Edge::new(mode, Chunks { initial: 9, steady: 9 }, 1);
+            assert!(edge.pass(0, Item::Token(1)).is_empty());
+            let out = edge.pass(0, Item::TextPause);
+            assert_eq!(out.len(), passed, "{mode:?}");
+            let rest = edge.pass(0, Item::End(End::Stop));
+            let all: Vec<Item<()>> = out.into_iter().chain(rest).collect();
+            assert!(matches!(all[..], [Item::Token(1), Item::TextPause, Item::End(_)]), "{all:?}");
+        }
     }
 
     #[test]

@@ -98,6 +98,9 @@ pub enum Item<T> {
         /// Which of them.
         row: usize,
     },
+    /// The text has ended for now: a tool call follows, which is not spoken. A stage that waits for text goes on as at the
+    /// text's end. Text after it is an utterance of its own.
+    TextPause,
     /// A codec frame, one code for each codebook.
     Codes(Vec<u32>),
     /// Rows without ids.

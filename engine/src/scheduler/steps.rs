@@ -13,10 +13,13 @@ use crate::deadline::cost::StepRows;
 use crate::deadline::{Share, Urgency, Want};
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
+use crate::session::active_response::Spoken;
 use crate::stage::{End, Item, Need, Outbox, RowKind, Work};
 
 /// Index of the encoder in the plan; the stages follow.
 pub(super) const ENCODER: usize = 0;
+/// Index of the stage that reads the prompt.
+const FIRST_STAGE: usize = 1;
 
 /// A window and its rows; `None` if the encoder panicked over it.
 pub(super) struct Encoded<T> {
@@ -105,6 +108,10 @@ impl<T: Send + Sync> Scheduler<T> {
             let mut urgency = match (at, session.waiting_since()) {
                 // A response waits for this audio.
                 (ENCODER, Some(since)) => Urgency::First { since },
+                // The caller waits for what a tool call brings, but speech that is due comes first.
+                (FIRST_STAGE, _) => {
+                    session.writes_call_since(slot).map_or(session.urgency(slot, now), |since| Urgency::First { since })
+                }
                 _ => session.urgency(slot, now),
             };
             match &mut urgency {
@@ -235,8 +242,12 @@ impl<T: Send + Sync> Scheduler<T> {
         let Some(session) = self.sessions.get_mut(&owner) else { return };
         session.note_progress(slot, now);
         match &item {
-            // Tokens of tool calls are not spoken.
-            Item::Token(id) | Item::Row { id, .. } if !session.token(slot, *id, now) => return,
+            Item::Token(id) | Item::Row { id, .. } => match session.token(slot, *id, now) {
+                Spoken::Yes => {}
+                // Later stages would wait for text while the call is written.
+                Spoken::Pauses => return self.pass(index, slot, Item::TextPause),
+                Spoken::No => return,
+            },
             Item::Codes(codes) => session.frame(slot, codes, self.model.script.keeps_speech(), now),
             Item::Fail(error) => {
                 let error = error.clone();
@@ -245,10 +256,7 @@ impl<T: Send + Sync> Scheduler<T> {
             _ => {}
         }
         if index + 1 < self.model.stages.len() {
-            for item in self.edges[index].pass(slot, item) {
-                self.deliver(index + 1, slot, item);
-            }
-            return;
+            return self.pass(index, slot, item);
         }
         match item {
             Item::Samples(samples) => session.samples(slot, samples, &self.model.codec, now),
@@ -256,6 +264,14 @@ impl<T: Send + Sync> Scheduler<T> {
             Item::End(End::Length) => self.finish(slot, FinishReason::Length),
             Item::Abort => self.finish(slot, FinishReason::Cancelled),
             _ => {}
+        }
+    }
+
+    /// Passes an item of stage `index` to the next one, if there is one.
+    fn pass(&mut self, index: usize, slot: usize, item: Item<T>) {
+        let Some(edge) = self.edges.get_mut(index) else { return };
+        for item in edge.pass(slot, item) {
+            self.deliver(index + 1, slot, item);
         }
     }
 

@@ -35,6 +35,8 @@ pub struct ActiveResponse<T> {
     text: TextStream,
     /// Tool calls within the text.
     calls: ToolCallReader,
+    /// Whether a tool call came after the last text that is spoken.
+    called: bool,
     /// Events sent to the caller.
     sent: EventCounts,
     /// Events made of the stages' output since the response began or its replay began. During a replay it is behind `sent`.
@@ -46,6 +48,17 @@ pub struct ActiveResponse<T> {
     usage: Usage,
     /// When a stage last produced something for it.
     progressed: Instant,
+}
+
+/// What later stages do with a token.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spoken {
+    /// They speak it.
+    Yes,
+    /// It is not spoken, and opens what is not spoken.
+    Pauses,
+    /// It is not spoken.
+    No,
 }
 
 /// Numbers of events by kind.
@@ -73,6 +86,7 @@ impl<T> ActiveResponse<T> {
             first_frame: None,
             text: model.tokenizer.stream(),
             calls: ToolCallReader::new(model.script.tools().map(|tools| tools.marks())),
+            called: false,
             sent: EventCounts::default(),
             produced: EventCounts::default(),
             duration: Duration::ZERO,
@@ -107,6 +121,13 @@ impl<T> ActiveResponse<T> {
 }
 
 impl<T> Session<T> {
+    fn active_in(&self, slot: usize) -> Option<&ActiveResponse<T>> {
+        if slot == self.slot {
+            return self.active.as_ref();
+        }
+        self.out_of_band.iter().find(|other| other.slot == slot)?.active.as_ref()
+    }
+
     pub(super) fn active_on(&mut self, slot: usize) -> Option<&mut ActiveResponse<T>> {
         if slot == self.slot {
             return self.active.as_mut();
@@ -116,21 +137,13 @@ impl<T> Session<T> {
 
     /// How soon the work of the stages for `slot` is needed.
     pub fn urgency(&self, slot: usize, now: Instant) -> Urgency {
-        let active = if slot == self.slot {
-            self.active.as_ref()
-        } else {
-            self.out_of_band.iter().find(|other| other.slot == slot).and_then(|other| other.active.as_ref())
-        };
+        let active = self.active_in(slot);
         active.map_or(Urgency::Silent { since: now }, ActiveResponse::urgency)
     }
 
     /// When the response in `slot` was requested.
     pub fn requested_at(&self, slot: usize) -> Option<Instant> {
-        let active = if slot == self.slot {
-            self.active.as_ref()
-        } else {
-            self.out_of_band.iter().find(|other| other.slot == slot).and_then(|other| other.active.as_ref())
-        };
+        let active = self.active_in(slot);
         active.map(|active| active.accepted).or_else(|| self.waiting_since())
     }
 
@@ -191,19 +204,34 @@ impl<T> Session<T> {
     }
 
     /// Takes a token of the response in `slot`; whether it is spoken.
-    pub fn token(&mut self, slot: usize, id: u32, now: Instant) -> bool {
-        let Some(active) = self.active_on(slot) else { return false };
+    pub fn token(&mut self, slot: usize, id: u32, now: Instant) -> Spoken {
+        let Some(active) = self.active_on(slot) else { return Spoken::No };
         active.first_token.get_or_insert(now);
         active.usage.output_text_tokens += 1;
         let (response, item, out_of_band) = (active.request.response, active.request.item, active.request.out_of_band);
-        let kind = active.calls.token(id);
+        let (before, kind) = (active.calls.mode(), active.calls.token(id));
         let piece = active.text.push(id);
+        // Line breaks between calls are no utterance.
+        let blank = piece.as_ref().is_some_and(|piece| piece.trim().is_empty());
+        let spoken = match kind {
+            TokenKind::Spoken if active.called && blank => Spoken::No,
+            TokenKind::Spoken => Spoken::Yes,
+            TokenKind::ToolCall if before == TokenKind::Spoken => Spoken::Pauses,
+            TokenKind::ToolCall | TokenKind::ToolCallEnd => Spoken::No,
+        };
+        active.called = spoken != Spoken::Yes;
         let events = active.calls.read(response, kind, piece);
         if !out_of_band && let Some(message) = self.history.get_mut(item) {
             message.push_token(id);
         }
         self.emit_new(slot, events);
-        kind == TokenKind::Spoken
+        spoken
+    }
+
+    /// Since when the response in `slot` waits for the next token of a tool call, if it writes one.
+    pub fn writes_call_since(&self, slot: usize) -> Option<Instant> {
+        let active = self.active_in(slot);
+        active.filter(|active| active.calls.mode() == TokenKind::ToolCall).map(|active| active.progressed)
     }
 
     /// Sends text and tool calls, but for those that were sent before a replay.
@@ -290,6 +318,7 @@ impl<T> Session<T> {
         active.produced = EventCounts::default();
         active.text = model.tokenizer.stream();
         active.calls = ToolCallReader::new(model.script.tools().map(|tools| tools.marks()));
+        active.called = false;
         active.usage.output_text_tokens = 0;
         active.usage.output_audio_frames = 0;
         if let Some(streamed) = &mut active.streamed {

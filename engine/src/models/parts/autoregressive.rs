@@ -391,6 +391,13 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         hidden
     }
 
+    /// Clears the penalty's history for a response that began, or a part of one that begins anew.
+    fn refresh(&mut self, slot: usize) {
+        if std::mem::take(&mut self.slots[slot].fresh) {
+            self.ops.reset(&mut self.output_mask, slot);
+        }
+    }
+
     /// Takes what was sampled for a slot.
     fn sampled(
         &mut self,
@@ -423,6 +430,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
                 }
             }
         }
+        self.refresh(slot);
     }
 }
 
@@ -448,9 +456,7 @@ where
             Item::Prompt { elements, shareable, response } => self.prompt(slot, elements, shareable, response, out),
             item => self.lm.accept(slot, item, &mut self.slots[slot], &mut self.pool, out),
         }
-        if std::mem::take(&mut self.slots[slot].fresh) {
-            self.ops.reset(&mut self.output_mask, slot);
-        }
+        self.refresh(slot);
     }
 
     fn need(&self, slot: usize) -> Need {

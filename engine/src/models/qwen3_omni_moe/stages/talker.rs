@@ -3,8 +3,12 @@
 //!
 //! Its prompt is, as in the reference, the rows of all user messages and the header of the response. So at the end of a
 //! response its sequence is truncated to the user rows.
+//!
+//! Where the text pauses for a tool call, the speech goes on as at the text's end, so that what was said before the call is
+//! heard while the call is written. Text after the call is a new utterance, as if it were a response to the same user rows;
+//! it begins when the one before it has ended.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -91,14 +95,73 @@ pub struct TalkerSlot<T> {
 
 struct Speaking<T> {
     params: ResponseParams,
-    /// Text tokens so far.
-    tokens: Vec<u32>,
+    /// The utterance that is spoken, and the ones after it; empty before the first token.
+    utterances: VecDeque<Utterance>,
     /// How the text ended, once it has.
     complete: Option<End>,
-    /// How the speech ended, if it ended before the text.
+    /// How the speech of the first utterance ended, if the text goes on or a later one may come.
     over: Option<End>,
+    /// Whether an earlier utterance ended at a limit.
+    cut: bool,
     /// Sum of the last frame's embeddings, until the text part of the row after it is known.
     last: Option<T>,
+}
+
+/// Text that is spoken in one go: a whole response's, but where a tool call interrupts it.
+#[derive(Default)]
+struct Utterance {
+    /// Text tokens so far.
+    tokens: Vec<u32>,
+    /// Whether no more come.
+    ended: bool,
+}
+
+impl<T> Speaking<T> {
+    fn new(params: ResponseParams) -> Self {
+        Self { params, utterances: VecDeque::new(), complete: None, over: None, cut: false, last: None }
+    }
+
+    /// Takes the next token; whether an utterance begins with it.
+    fn token(&mut self, id: u32) -> bool {
+        let begins = match self.utterances.back_mut() {
+            Some(last) if !last.ended => {
+                // What is said after the speech has ended is not heard.
+                if self.over.is_none() {
+                    last.tokens.push(id);
+                }
+                return false;
+            }
+            Some(_) => self.over.take().is_some_and(|end| {
+                self.cut |= end == End::Length;
+                self.utterances.pop_front();
+                true
+            }),
+            None => true,
+        };
+        self.utterances.push_back(Utterance { tokens: vec![id], ended: false });
+        begins
+    }
+
+    /// Ends the last utterance's text.
+    fn end_text(&mut self) {
+        if let Some(last) = self.utterances.back_mut() {
+            last.ended = true;
+        }
+    }
+
+    /// Ends the first utterance and gives the first token of the next one, if there is one already.
+    fn next(&mut self, end: End) -> Option<u32> {
+        let next = *self.utterances.get(1)?.tokens.first()?;
+        self.utterances.pop_front();
+        self.cut |= end == End::Length;
+        Some(next)
+    }
+
+    /// How the response ended whose last utterance ended so.
+    fn end(&self, speech: End) -> Option<End> {
+        let text = self.complete?;
+        Some(if self.cut || text == End::Length { End::Length } else { speech })
+    }
 }
 
 impl<T> Default for TalkerSlot<T> {
@@ -111,11 +174,6 @@ impl<T> Default for TalkerSlot<T> {
 pub struct Frame<T> {
     codes: Vec<u32>,
     embedding: T,
-}
-
-/// How a response ended whose text and speech ended so: at a limit if either did.
-fn shorter(text: End, speech: End) -> End {
-    if text == End::Length { text } else { speech }
 }
 
 type State<O> = SlotState<O, TalkerLm<O>>;
@@ -189,11 +247,12 @@ where
     fn advance(&self, state: &mut State<O>) {
         let Some(frames) = state.decoding().map(|decoding| decoding.steps) else { return };
         let Some(speaking) = &mut state.own.speaking else { return };
-        let id = match speaking.complete {
-            _ if frames < speaking.tokens.len() => speaking.tokens[frames],
-            Some(_) if frames == speaking.tokens.len() => self.ids.tts_eos,
-            Some(_) => self.ids.tts_pad,
-            None => return,
+        let Some(Utterance { tokens, ended }) = speaking.utterances.front() else { return };
+        let id = match tokens.get(frames) {
+            Some(&token) => token,
+            None if !ended => return,
+            None if frames == tokens.len() => self.ids.tts_eos,
+            None => self.ids.tts_pad,
         };
         if let Some(last) = speaking.last.take() {
             state.push(Row::Frame { id, last });
@@ -309,27 +368,32 @@ where
             }
             Item::Begin(params) => {
                 if params.audio {
-                    let params = params.clone();
-                    let speaking = Speaking { params, tokens: Vec::new(), complete: None, over: None, last: None };
-                    state.own.speaking = Some(speaking);
+                    state.own.speaking = Some(Speaking::new(params.clone()));
                 }
                 out.push((slot, Item::Begin(params)));
             }
             Item::Token(id) => {
-                if let Some(speaking) = state.own.speaking.as_mut().filter(|speaking| speaking.over.is_none()) {
-                    speaking.tokens.push(id);
-                    if speaking.tokens.len() == 1 { self.begin(state, id) } else { self.advance(state) }
+                if let Some(speaking) = &mut state.own.speaking {
+                    if speaking.token(id) { self.begin(state, id) } else { self.advance(state) }
+                }
+            }
+            Item::TextPause => {
+                if let Some(speaking) = &mut state.own.speaking {
+                    speaking.end_text();
+                    self.advance(state);
                 }
             }
             Item::End(end) => match &mut state.own.speaking {
-                Some(Speaking { over: Some(speech), .. }) => {
-                    let end = shorter(end, *speech);
-                    state.own.speaking = None;
-                    out.push((slot, Item::End(end)));
-                }
-                Some(speaking) if !speaking.tokens.is_empty() => {
+                Some(speaking) if !speaking.utterances.is_empty() => {
+                    speaking.end_text();
                     speaking.complete = Some(end);
-                    self.advance(state);
+                    match speaking.over.and_then(|speech| speaking.end(speech)) {
+                        Some(end) => {
+                            state.own.speaking = None;
+                            out.push((slot, Item::End(end)));
+                        }
+                        None => self.advance(state),
+                    }
                 }
                 // A response whose first token is a stop has no audio.
                 _ => {
@@ -403,17 +467,20 @@ where
         self.advance(state);
     }
 
-    /// The response ends once its text has ended too.
+    /// The response ends once its text has ended too, and no utterance is left.
     fn ended(&mut self, slot: usize, end: End, state: &mut State<O>, pool: &mut BlockPool, out: &mut Outbox<O::T>) {
         let Some(speaking) = &mut state.own.speaking else { return };
-        if let Some(text) = speaking.complete {
-            Self::finish(state, pool);
-            out.push((slot, Item::End(shorter(text, end))));
-            return;
-        }
-        speaking.over = Some(end);
         speaking.last = None;
-        state.truncate(pool, state.own.origins.len());
+        if let Some(first) = speaking.next(end) {
+            state.truncate(pool, state.own.origins.len());
+            self.begin(state, first);
+        } else if let Some(end) = speaking.end(end) {
+            Self::finish(state, pool);
+            out.push((slot, Item::End(end)));
+        } else {
+            speaking.over = Some(end);
+            state.truncate(pool, state.own.origins.len());
+        }
     }
 
     fn failed(&mut self, state: &mut State<O>, pool: &mut BlockPool) {
@@ -438,7 +505,8 @@ where
     fn ahead(&self, state: &State<O>) -> Duration {
         let Some(speaking) = &state.own.speaking else { return Duration::ZERO };
         let frames = state.decoding().map_or(0, |decoding| decoding.steps);
-        self.frame * u32::try_from(speaking.tokens.len().saturating_sub(frames)).unwrap_or(u32::MAX).min(1000)
+        let tokens: usize = speaking.utterances.iter().map(|utterance| utterance.tokens.len()).sum();
+        self.frame * u32::try_from(tokens.saturating_sub(frames)).unwrap_or(u32::MAX).min(1000)
     }
 
     /// Frames are reserved, not text tokens: speech takes several times as many positions as its text.
