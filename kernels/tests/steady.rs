@@ -2,6 +2,8 @@
 //! results from a device that repeats its operations without calling it.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;
@@ -291,6 +293,33 @@ fn replaying_refuses_to_read_within_a_step() {
     ops.launch(StepKey { stage: 0, rows: 1, variant: 0 }, &layout.spec(), &mut |ops, spec, _| {
         ops.read(&ops.floats(spec, at, 2));
     });
+}
+
+/// What the second launch gives out, after one that panics with half of its output made.
+fn after_a_panic<O: StepOps>(ops: &O) -> Vec<f32> {
+    let mut layout = SpecLayout::default();
+    let at = layout.list(2);
+    let mut spec = layout.spec();
+    spec.set_floats(at, &[1.0, 2.0]);
+    let key = StepKey { stage: 0, rows: 1, variant: 0 };
+    let launch = |fails: bool| {
+        ops.launch(key, &spec, &mut |ops, spec, outputs| {
+            outputs.rows.push(ops.floats(spec, at, 2));
+            if fails {
+                std::panic::resume_unwind(Box::new("a step fails"));
+            }
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| launch(true))).is_err());
+    let mut back = ReadBack::default();
+    ops.collect(launch(false), &mut back);
+    back.numbers
+}
+
+#[test]
+fn a_panicking_step_leaves_nothing() {
+    assert_eq!(after_a_panic(&Cpu::default()), [1.0, 2.0]);
+    assert_eq!(after_a_panic(&ReplayOps::new(Cpu::default())), [1.0, 2.0]);
 }
 
 #[test]

@@ -182,6 +182,9 @@ impl StepOps for Cpu {
 
     fn launch(&self, _: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Spare<ReadBack> {
         let (mut outputs, mut back) = (self.outputs.take(), self.read_back.take());
+        // A step that panicked may have left some.
+        outputs.ids.clear();
+        outputs.rows.clear();
         step(self, &self.upload(spec), &mut outputs);
         back.clear();
         outputs.ids.drain(..).for_each(|index| back.ids.extend_from_slice(index.words()));
