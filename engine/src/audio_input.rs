@@ -79,12 +79,3 @@ impl<T> AudioInput<T> {
         }
     }
 }
-
-/// Adds the windows of complete audio to `pending`.
-pub fn windows(front_end: &dyn FrontEnd, samples: &[f32], target: WindowTarget, pending: &mut VecDeque<PendingWindow>) {
-    let mut closed = Vec::new();
-    let mut stream = front_end.stream();
-    stream.push(samples, &mut closed);
-    closed.extend(stream.finish());
-    pending.extend(closed.into_iter().enumerate().map(|(index, window)| PendingWindow { target, window, index }));
-}

@@ -26,7 +26,7 @@ pub struct EngineConfig {
     /// Out-of-band responses at once, of all sessions together.
     #[serde(alias = "beside")]
     pub out_of_band: usize,
-    /// MiB for the keys and values of all sessions; memory is taken as positions are used.
+    /// MiB for what all sessions keep in all stages; memory is taken as it is used.
     pub cache_mib: usize,
     /// Positions (text tokens and rows of audio) of one session; beyond it the oldest items are evicted. At most the model's
     /// context.

@@ -12,12 +12,18 @@ use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
 /// The file that holds a vocabulary.
 const FILE: &str = "tokenizer.json";
 
+/// Bytes of text that are encoded at once.
+pub const MAX_STRETCH: usize = 65_536;
+
 /// Why text could not be made into ids.
 #[derive(Debug, Error)]
 pub enum TextError {
     /// The bytes are no tokenizer.
     #[error("not a tokenizer: {0}")]
     NotATokenizer(String),
+    /// A stretch of text is too long to be encoded at once.
+    #[error("over {MAX_STRETCH} bytes stand without a space: break the text up")]
+    TooLong,
     /// The vocabulary has no ids for a text.
     #[error("the tokenizer cannot encode this text ({0})")]
     Unencodable(String),
@@ -27,10 +33,15 @@ pub enum TextError {
 #[derive(Debug, Clone)]
 pub struct Tokenizer(Arc<Inner>);
 
+/// A text that vocabularies treat in different ways where it is cut: spaces, line breaks, digits, marks.
+const PROBE: &str = "Two words, three  spaces\n and 12 34: it's \"so\"  (x) - e\u{301} \u{20ac} end";
+
 #[derive(Debug)]
 struct Inner {
     tokenizer: tokenizers::Tokenizer,
     special: BTreeSet<u32>,
+    /// Whether a text cut before its words has the ids of the whole.
+    encodes_pieces: bool,
     /// Ids decoded so far.
     #[cfg(test)]
     decoded: std::sync::atomic::AtomicUsize,
@@ -71,12 +82,34 @@ impl Tokenizer {
         tokenizer.set_encode_special_tokens(true);
         let added = tokenizer.get_added_tokens_decoder();
         let special = added.iter().filter(|(_, token)| token.special).map(|(id, _)| *id).collect();
-        Ok(Self(Arc::new(Inner {
+        let mut tokenizer = Self(Arc::new(Inner {
             tokenizer,
             special,
+            encodes_pieces: false,
             #[cfg(test)]
             decoded: Default::default(),
-        })))
+        }));
+        let encodes_pieces = tokenizer.piecewise(PROBE).ok() == tokenizer.encode(PROBE).ok();
+        if let Some(inner) = Arc::get_mut(&mut tokenizer.0) {
+            inner.encodes_pieces = encodes_pieces;
+        }
+        Ok(tokenizer)
+    }
+
+    /// The ids of a text that comes character by character.
+    fn piecewise(&self, text: &str) -> Result<Vec<u32>, TextError> {
+        let mut encoder = self.encoder();
+        let mut ids = Vec::new();
+        for character in text.chars() {
+            ids.extend(encoder.push(character.encode_utf8(&mut [0; 4]))?);
+        }
+        ids.extend(encoder.finish()?);
+        Ok(ids)
+    }
+
+    /// Whether [`TextEncoder`] gives the ids of the whole text with this vocabulary; tried on a sample when it is loaded.
+    pub fn encodes_pieces(&self) -> bool {
+        self.0.encodes_pieces
     }
 
     /// The ids of `text` and of nothing else: none are put around it, and a special token that is spelt out in it (say
@@ -145,13 +178,18 @@ pub struct TextEncoder {
 impl TextEncoder {
     /// Takes a piece; the ids that are certain because of it. They end before the last space that begins a word.
     pub fn push(&mut self, text: &str) -> Result<Vec<u32>, TextError> {
+        // The last character seen so far may be a space whose word begins with this piece.
+        let from = self.open.char_indices().next_back().map_or(0, |(at, _)| at);
         self.open.push_str(text);
         let mut certain = 0;
-        let mut characters = self.open.char_indices().peekable();
+        let mut characters = self.open[from..].char_indices().peekable();
         while let Some((at, c)) = characters.next() {
-            if c == ' ' && at > 0 && characters.peek().is_some_and(|(_, next)| !next.is_whitespace()) {
-                certain = at;
+            if c == ' ' && from + at > 0 && characters.peek().is_some_and(|(_, next)| !next.is_whitespace()) {
+                certain = from + at;
             }
+        }
+        if self.open.len() - certain > MAX_STRETCH {
+            return Err(TextError::TooLong);
         }
         let rest = self.open.split_off(certain);
         let whole = std::mem::replace(&mut self.open, rest);

@@ -448,7 +448,7 @@ fn out_of_band_responses_share_the_conversation() {
 
 #[test]
 fn a_long_prompt_cuts_no_speech() {
-    let (roomy, narrow) = (bed(), bed_of(EngineConfig { session_tokens: 128, ..config() }));
+    let (roomy, narrow) = (bed(), bed_of(EngineConfig { session_tokens: 76, ..config() }));
     let mut responses = Vec::new();
     for mut bed in [roomy, narrow] {
         let session = bed.engine.open();
@@ -459,8 +459,7 @@ fn a_long_prompt_cuts_no_speech() {
     }
     let usage = responses[0].usage;
     let positions = usage.input_text_tokens + usage.input_audio_tokens + usage.output_audio_frames;
-    println!("{usage:?}");
-    assert!(positions > 128, "the response is too short to show anything: {usage:?}");
+    assert!(positions > 76, "the response is too short to show anything: {usage:?}");
     assert_same(&responses[0], &responses[1]);
 }
 

@@ -48,21 +48,23 @@ fn speech_precedes_a_text_that_has_begun() {
 #[test]
 fn a_round_that_waits_for_the_encoder_times_out() {
     let timeouts = Timeouts { stage_s: 9, ..Timeouts::default() };
-    let (mut engine, _, _) = spelling::engine(2, &EngineConfig { timeouts, ..EngineConfig::default() });
-    let (first, second) = (engine.open(), engine.open());
-    for session in [&first, &second] {
+    // In one tick a session has one window for the encoder, which takes eight.
+    let (mut engine, _, _) = spelling::engine(9, &EngineConfig { timeouts, ..EngineConfig::default() });
+    let sessions: Vec<SessionHandle> = (0..9).map(|_| engine.open()).collect();
+    for session in &sessions {
         let content = Content::Audio(vec![0.1; 16_000 * 300]);
         submit(session, Command::Insert { item: 0, place: InsertAt::End, content });
         submit(session, Command::Respond(Respond::new(0, 1)));
         engine.ticks(1);
         engine.time.pass(Duration::from_millis(1));
     }
-    // The first one's windows take every step of the encoder.
+    // The first ones' windows take every step of the encoder.
+    let (first, last) = (&sessions[0], &sessions[8]);
     let mut error = None;
     for _ in 0..20 {
         engine.ticks(1);
         engine.time.pass(Duration::from_secs(1));
-        let events = std::iter::from_fn(|| second.try_next_event());
+        let events = std::iter::from_fn(|| last.try_next_event());
         error = error.or(events.into_iter().find_map(|event| match event {
             Event::Failed { error, .. } => Some(error),
             _ => None,
@@ -89,4 +91,62 @@ fn cancel_overtakes_windows() {
         _ => None,
     });
     assert_eq!(reason, Some(FinishReason::Cancelled));
+}
+
+#[test]
+fn a_long_text_delays_no_other_session() {
+    let (mut engine, _, _) = spelling::engine(3, &EngineConfig::default());
+    let (long, other, waiting) = (engine.open(), engine.open(), engine.open());
+    // A megabyte of words, and as much again for the session's instructions.
+    let text = "some words, 12 of them; ".repeat(45_000);
+    let content = Content::Text { role: repartee_engine_api::Role::User, text: text.clone() };
+    submit(&long, Command::Insert { item: 0, place: InsertAt::End, content });
+    submit(&waiting, Command::SetInstructions(text));
+    ask(&other, 0, "abc", true);
+    engine.ticks(12);
+    assert!(read(&other).0, "a long text holds up another session");
+    ask(&long, 1, "abc", true);
+    ask(&long, 2, "abcd", true);
+    submit(&long, Command::Cancel { response: 1 });
+    engine.ticks(12);
+    assert!(!read(&long).0, "the text is taken in by pieces, and what follows it waits");
+    engine.settle();
+    let ends = std::iter::from_fn(|| long.try_next_event()).filter_map(|event| match event {
+        Event::SegmentFinished { response, reason, .. } => Some((response, reason)),
+        _ => None,
+    });
+    // The cancel does not overtake its own request.
+    assert_eq!(ends.collect::<Vec<_>>(), [(1, FinishReason::Cancelled), (2, FinishReason::Stop)]);
+}
+
+#[test]
+fn text_without_a_space_is_refused() {
+    let (mut engine, _, _) = spelling::engine(1, &EngineConfig::default());
+    let session = engine.open();
+    ask(&session, 0, &"a".repeat(1 << 20), true);
+    engine.settle();
+    let events: Vec<Event> = std::iter::from_fn(|| session.try_next_event()).collect();
+    let refused = |event: &Event| matches!(event, Event::Failed { response: None, error } if error.to_string().contains("break the text up"));
+    assert!(events.iter().any(refused), "{events:?}");
+    // The session goes on.
+    ask(&session, 1, "abc", true);
+    engine.settle();
+    assert!(read(&session).0);
+}
+
+#[test]
+fn complete_audio_is_read_by_pieces() {
+    let (mut engine, _, _) = spelling::engine(2, &EngineConfig::default());
+    let (long, other) = (engine.open(), engine.open());
+    let content = Content::Audio(vec![0.1; 16_000 * 60]);
+    submit(&long, Command::Insert { item: 0, place: InsertAt::End, content });
+    submit(&long, Command::Append(vec![0.1; 16_000 * 30]));
+    engine.ticks(5);
+    let encoded = engine.scheduler.times()[0].2;
+    assert!((3..=10).contains(&encoded), "{encoded} steps of the encoder in five ticks");
+    ask(&other, 0, "abc", true);
+    engine.ticks(12);
+    assert!(read(&other).0, "long audio holds up another session");
+    engine.settle();
+    assert!(engine.scheduler.times()[0].2 >= 50, "everything is encoded in the end");
 }

@@ -5,6 +5,7 @@
 //! - [`cpu`]: the implementation for a processor, vectorised for what the machine offers at run time
 //! - [`random`]: counter-based random numbers, a pure function of (seed, response, step, codebook)
 //! - [`recording`]: an `Ops` that notes what is called, to prove that shapes alone fix the sequence of operations
+//! - [`replay`]: an `Ops` that repeats recorded steps without calling them again
 //!
 //! A model is a set of plain functions over [`Ops`]; no type of a device appears in it. Activations are packed
 //! `[rows, columns]`: rows of several sessions stand one under the other, and an output row depends only on its own
@@ -15,6 +16,7 @@ pub mod cpu;
 pub mod ops;
 pub mod random;
 pub mod recording;
+pub mod replay;
 pub mod row_spec;
 pub mod step_ops;
 
@@ -23,4 +25,4 @@ pub use ops::{
     StateSpec, StreamChunk,
 };
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};
-pub use step_ops::{StepOps, Streams};
+pub use step_ops::{Outputs, ReadBack, Step, StepKey, StepOps, Streams};

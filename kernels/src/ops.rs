@@ -133,7 +133,7 @@ pub enum StateSpec {
 }
 
 /// Rows of one sequence within a batch of attention rows: consecutive positions, one under the other.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SequenceRows<'a> {
     /// The sequence's blocks. Position `p` lies in entry `p / block_len`, modulo the number of entries: a table of few
     /// entries is a ring for windowed attention.
@@ -233,6 +233,8 @@ pub trait Ops {
     fn read_ids(&self, ids: &Self::Ids) -> Vec<u32>;
     /// Rows of a tensor.
     fn rows(&self, x: &Self::T) -> usize;
+    /// Address of a tensor on the device, for proofs that a step which repeats finds its tensors at the same places.
+    fn place(&self, x: &Self::T) -> usize;
 
     /// The same numbers once more.
     fn copy(&self, x: &Self::T) -> Self::T;
@@ -367,17 +369,29 @@ impl AttentionBatch {
     /// Lays the rows of several sequences one under the other.
     pub fn new(sequences: &[SequenceRows<'_>]) -> Self {
         let mut batch = Self::default();
-        for sequence in sequences {
-            let start = batch.tables.len();
-            batch.tables.extend_from_slice(sequence.table);
-            batch.sequences.push(BatchSequence {
-                table: start..batch.tables.len(),
-                row: batch.positions.len(),
-                position: sequence.position,
-                rows: sequence.rows,
-            });
-            batch.positions.extend((0..sequence.rows).map(|i| (sequence.position + i) as u32));
+        for &sequence in sequences {
+            batch.push(sequence);
         }
         batch
+    }
+
+    /// Adds the rows of a sequence.
+    pub fn push(&mut self, sequence: SequenceRows<'_>) {
+        let start = self.tables.len();
+        self.tables.extend_from_slice(sequence.table);
+        self.sequences.push(BatchSequence {
+            table: start..self.tables.len(),
+            row: self.positions.len(),
+            position: sequence.position,
+            rows: sequence.rows,
+        });
+        self.positions.extend((0..sequence.rows).map(|i| (sequence.position + i) as u32));
+    }
+
+    /// Takes all rows out.
+    pub fn clear(&mut self) {
+        self.tables.clear();
+        self.sequences.clear();
+        self.positions.clear();
     }
 }

@@ -10,19 +10,26 @@ use crate::ops::{
     Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
 };
 use crate::row_spec::{BatchSection, RowSpec, Section};
-use crate::step_ops::{StepOps, Streams};
+use crate::step_ops::{Outputs, ReadBack, Step, StepKey, StepOps, Streams};
 
 /// See the module's description.
 #[derive(Debug, Clone, Default)]
 pub struct RecordingOps<O> {
     inner: O,
     notes: Rc<RefCell<Vec<String>>>,
+    /// Whether the place of each result is noted.
+    places: bool,
 }
 
 impl<O: Ops> RecordingOps<O> {
     /// Records what `inner` is asked.
     pub fn new(inner: O) -> Self {
-        Self { inner, notes: Rc::default() }
+        Self { inner, notes: Rc::default(), places: false }
+    }
+
+    /// Records what `inner` is asked, and where each result lies.
+    pub fn with_places(inner: O) -> Self {
+        Self { places: true, ..Self::new(inner) }
     }
 
     /// What was noted since the last call.
@@ -32,6 +39,14 @@ impl<O: Ops> RecordingOps<O> {
 
     fn note(&self, what: String) {
         self.notes.borrow_mut().push(what);
+    }
+
+    /// Notes where a result lies.
+    fn made(&self, x: O::T) -> O::T {
+        if self.places {
+            self.note(format!("at {:#x}", self.inner.place(&x)));
+        }
+        x
     }
 
     /// Notes an operation by its name and the rows of its first operand.
@@ -70,7 +85,7 @@ impl<O: Ops> Ops for RecordingOps<O> {
 
     fn tensor(&self, values: Vec<f32>, columns: usize) -> O::T {
         self.note(format!("tensor {} by {columns}", values.len()));
-        self.inner.tensor(values, columns)
+        self.made(self.inner.tensor(values, columns))
     }
 
     fn ids(&self, ids: &[u32]) -> O::Ids {
@@ -92,99 +107,103 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.inner.rows(x)
     }
 
+    fn place(&self, x: &O::T) -> usize {
+        self.inner.place(x)
+    }
+
     fn copy(&self, x: &O::T) -> O::T {
         self.op("copy", x);
-        self.inner.copy(x)
+        self.made(self.inner.copy(x))
     }
 
     fn gather(&self, x: &O::T, at: &[usize]) -> O::T {
         self.op(&format!("gather {}", at.len()), x);
-        self.inner.gather(x, at)
+        self.made(self.inner.gather(x, at))
     }
 
     fn scatter(&self, x: O::T, at: &[usize], rows: &O::T) -> O::T {
         self.op(&format!("scatter {}", at.len()), &x);
-        self.inner.scatter(x, at, rows)
+        self.made(self.inner.scatter(x, at, rows))
     }
 
     fn concat(&self, parts: &[&O::T]) -> O::T {
         self.note(format!("concat {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
-        self.inner.concat(parts)
+        self.made(self.inner.concat(parts))
     }
 
     fn embed(&self, table: &O::Weight, ids: &O::Ids) -> O::T {
         self.note("embed".to_owned());
-        self.inner.embed(table, ids)
+        self.made(self.inner.embed(table, ids))
     }
 
     fn linear(&self, x: &O::T, weight: &O::Weight, bias: Option<&O::Weight>) -> O::T {
         self.op("linear", x);
-        self.inner.linear(x, weight, bias)
+        self.made(self.inner.linear(x, weight, bias))
     }
 
     fn narrow(&self, x: &O::T, start: usize, length: usize) -> O::T {
         self.op(&format!("narrow {start} {length}"), x);
-        self.inner.narrow(x, start, length)
+        self.made(self.inner.narrow(x, start, length))
     }
 
     fn add(&self, x: O::T, y: &O::T) -> O::T {
         self.op("add", &x);
-        self.inner.add(x, y)
+        self.made(self.inner.add(x, y))
     }
 
     fn scale(&self, x: O::T, by: &O::Weight) -> O::T {
         self.op("scale", &x);
-        self.inner.scale(x, by)
+        self.made(self.inner.scale(x, by))
     }
 
     fn scale_all(&self, x: O::T, by: f32) -> O::T {
         self.op("scale all", &x);
-        self.inner.scale_all(x, by)
+        self.made(self.inner.scale_all(x, by))
     }
 
     fn rms_norm(&self, x: &O::T, weight: &O::Weight, eps: f32) -> O::T {
         self.op("rms norm", x);
-        self.inner.rms_norm(x, weight, eps)
+        self.made(self.inner.rms_norm(x, weight, eps))
     }
 
     fn layer_norm(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, eps: f32) -> O::T {
         self.op("layer norm", x);
-        self.inner.layer_norm(x, weight, bias, eps)
+        self.made(self.inner.layer_norm(x, weight, bias, eps))
     }
 
     fn silu(&self, x: O::T) -> O::T {
         self.op("silu", &x);
-        self.inner.silu(x)
+        self.made(self.inner.silu(x))
     }
 
     fn silu_mul(&self, x: &O::T) -> O::T {
         self.op("silu mul", x);
-        self.inner.silu_mul(x)
+        self.made(self.inner.silu_mul(x))
     }
 
     fn gelu(&self, x: O::T) -> O::T {
         self.op("gelu", &x);
-        self.inner.gelu(x)
+        self.made(self.inner.gelu(x))
     }
 
     fn snake(&self, x: O::T, alpha: &O::Weight, beta: &O::Weight) -> O::T {
         self.op("snake", &x);
-        self.inner.snake(x, alpha, beta)
+        self.made(self.inner.snake(x, alpha, beta))
     }
 
     fn clamp(&self, x: O::T, low: f32, high: f32) -> O::T {
         self.op("clamp", &x);
-        self.inner.clamp(x, low, high)
+        self.made(self.inner.clamp(x, low, high))
     }
 
     fn sigmoid_gate(&self, y: O::T, gate: &O::T) -> O::T {
         self.op("sigmoid gate", &y);
-        self.inner.sigmoid_gate(y, gate)
+        self.made(self.inner.sigmoid_gate(y, gate))
     }
 
     fn rotary(&self, x: O::T, batch: &O::Batch, head_dim: usize, theta: f32) -> O::T {
         self.op("rotary", &x);
-        self.inner.rotary(x, batch, head_dim, theta)
+        self.made(self.inner.rotary(x, batch, head_dim, theta))
     }
 
     fn attention(
@@ -197,17 +216,17 @@ impl<O: Ops> Ops for RecordingOps<O> {
         shape: Attention,
     ) -> O::T {
         self.op("attention", q);
-        self.inner.attention(q, k, v, cache, batch, shape)
+        self.made(self.inner.attention(q, k, v, cache, batch, shape))
     }
 
     fn segment_attention(&self, q: &O::T, k: &O::T, v: &O::T, segments: &[usize], heads: usize) -> O::T {
         self.op(&format!("segment attention {segments:?}"), q);
-        self.inner.segment_attention(q, k, v, segments, heads)
+        self.made(self.inner.segment_attention(q, k, v, segments, heads))
     }
 
     fn experts(&self, x: &O::T, router: &O::Weight, gate_up: &O::Weight, down: &O::Weight, spec: Router) -> O::T {
         self.op("experts", x);
-        self.inner.experts(x, router, gate_up, down, spec)
+        self.made(self.inner.experts(x, router, gate_up, down, spec))
     }
 
     fn conv2d(
@@ -220,12 +239,12 @@ impl<O: Ops> Ops for RecordingOps<O> {
         bias: &O::Weight,
     ) -> O::T {
         self.op(&format!("conv2d {images} of {height} by {width}"), x);
-        self.inner.conv2d(x, images, height, width, weight, bias)
+        self.made(self.inner.conv2d(x, images, height, width, weight, bias))
     }
 
     fn reshape(&self, x: O::T, columns: usize) -> O::T {
         self.op(&format!("reshape {columns}"), &x);
-        self.inner.reshape(x, columns)
+        self.made(self.inner.reshape(x, columns))
     }
 
     fn conv1d(
@@ -237,7 +256,7 @@ impl<O: Ops> Ops for RecordingOps<O> {
         chunks: &[StreamChunk],
     ) -> O::T {
         self.op("conv1d", x);
-        self.inner.conv1d(x, weight, bias, tail, chunks)
+        self.made(self.inner.conv1d(x, weight, bias, tail, chunks))
     }
 
     fn conv_transpose1d(
@@ -249,7 +268,8 @@ impl<O: Ops> Ops for RecordingOps<O> {
         chunks: &[StreamChunk],
     ) -> (O::T, Vec<StreamChunk>) {
         self.op("transposed conv1d", x);
-        self.inner.conv_transpose1d(x, weight, bias, tail, chunks)
+        let (result, chunks) = self.inner.conv_transpose1d(x, weight, bias, tail, chunks);
+        (self.made(result), chunks)
     }
 
     fn sample(
@@ -267,6 +287,7 @@ impl<O: Ops> Ops for RecordingOps<O> {
 impl<O: StepOps> StepOps for RecordingOps<O> {
     type Spec = O::Spec;
     type Index = O::Index;
+    type Ticket = O::Ticket;
 
     fn bucket(&self, rows: usize) -> usize {
         self.inner.bucket(rows)
@@ -284,7 +305,7 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
 
     fn floats(&self, spec: &O::Spec, at: Section, columns: usize) -> O::T {
         self.note(format!("floats {at:?} by {columns}"));
-        self.inner.floats(spec, at, columns)
+        self.made(self.inner.floats(spec, at, columns))
     }
 
     fn batch_at(&self, spec: &O::Spec, at: BatchSection) -> O::Batch {
@@ -299,17 +320,17 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
 
     fn gather_at(&self, x: &O::T, at: &O::Index) -> O::T {
         self.op("gather", x);
-        self.inner.gather_at(x, at)
+        self.made(self.inner.gather_at(x, at))
     }
 
     fn scatter_at(&self, x: O::T, at: &O::Index, rows: &O::T) -> O::T {
         self.op("scatter", &x);
-        self.inner.scatter_at(x, at, rows)
+        self.made(self.inner.scatter_at(x, at, rows))
     }
 
     fn embed_at(&self, table: &O::Weight, ids: &O::Index) -> O::T {
         self.note("embed".to_owned());
-        self.inner.embed_at(table, ids)
+        self.made(self.inner.embed_at(table, ids))
     }
 
     fn store(&self, state: &mut O::State, at: &O::Index, rows: &O::T) {
@@ -319,17 +340,17 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
 
     fn load(&self, state: &O::State, at: &O::Index) -> O::T {
         self.note("load".to_owned());
-        self.inner.load(state, at)
+        self.made(self.inner.load(state, at))
     }
 
     fn overlay(&self, x: O::T, state: &O::State, at: &O::Index) -> O::T {
         self.op("overlay", &x);
-        self.inner.overlay(x, state, at)
+        self.made(self.inner.overlay(x, state, at))
     }
 
     fn segment_attention_at(&self, q: &O::T, k: &O::T, v: &O::T, segments: &O::Index, heads: usize) -> O::T {
         self.op("segment attention", q);
-        self.inner.segment_attention_at(q, k, v, segments, heads)
+        self.made(self.inner.segment_attention_at(q, k, v, segments, heads))
     }
 
     fn conv1d_at(
@@ -341,7 +362,7 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         streams: &Streams<O::Index>,
     ) -> O::T {
         self.op(&format!("conv1d {} {}", streams.scale, streams.skip), x);
-        self.inner.conv1d_at(x, weight, bias, tail, streams)
+        self.made(self.inner.conv1d_at(x, weight, bias, tail, streams))
     }
 
     fn conv_transpose1d_at(
@@ -353,7 +374,7 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         streams: &Streams<O::Index>,
     ) -> O::T {
         self.op(&format!("transposed conv1d {} {}", streams.scale, streams.skip), x);
-        self.inner.conv_transpose1d_at(x, weight, bias, tail, streams)
+        self.made(self.inner.conv_transpose1d_at(x, weight, bias, tail, streams))
     }
 
     fn sample_at(
@@ -365,6 +386,21 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
     ) -> O::Index {
         self.op("sample", logits);
         self.inner.sample_at(logits, params, allowed_mask, output_mask)
+    }
+
+    fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> O::Ticket {
+        self.note(format!("launch {key:?}, {} numbers", spec.words().len()));
+        self.inner.launch(key, spec, &mut |_, spec, outputs| {
+            let mut mine = Outputs::default();
+            step(self, spec, &mut mine);
+            outputs.ids.append(&mut mine.ids);
+            outputs.rows.append(&mut mine.rows);
+        })
+    }
+
+    fn collect(&self, ticket: O::Ticket, back: &mut ReadBack) {
+        self.inner.collect(ticket, back);
+        self.note(format!("collect {} ids and {} numbers", back.ids.len(), back.numbers.len()));
     }
 
     fn reset_at(&self, state: &mut O::State, slots: &O::Index) {

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use crate::ops::{AttentionBatch, BatchSequence, SampleParams, SequenceRows};
+use crate::ops::{AttentionBatch, SampleParams, SequenceRows};
 
 /// The row that stands for "no row": it is read as zeros and written nowhere.
 pub const NO_ROW: u32 = u32::MAX;
@@ -52,21 +52,16 @@ impl BatchSection {
         self.rows
     }
 
-    /// The batch that `words`, a whole row spec, holds here.
-    pub fn read(self, words: &[u32]) -> AttentionBatch {
-        let mut batch = AttentionBatch::default();
+    /// Adds the sequences that `words`, a whole row spec, holds here.
+    pub fn read(self, words: &[u32], batch: &mut AttentionBatch) {
         for sequence in words[self.at.range()].chunks_exact(SEQUENCE + self.table) {
             let (head, table) = sequence.split_at(SEQUENCE);
             let [row, rows, position, entries] = [head[0], head[1], head[2], head[3]].map(|n| n as usize);
-            if rows == 0 {
-                continue;
+            if rows > 0 {
+                debug_assert_eq!(row, batch.positions.len(), "sequences stand one under the other");
+                batch.push(SequenceRows { table: &table[..entries], position, rows });
             }
-            let start = batch.tables.len();
-            batch.tables.extend_from_slice(&table[..entries]);
-            batch.sequences.push(BatchSequence { table: start..batch.tables.len(), row, position, rows });
-            batch.positions.extend((position..position + rows).map(|p| p as u32));
         }
-        batch
     }
 }
 

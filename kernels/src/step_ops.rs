@@ -33,6 +33,58 @@ impl<I: Clone> Streams<I> {
     }
 }
 
+impl<I> Streams<I> {
+    /// The same level of other chunks.
+    pub fn over<J>(&self, chunks: J) -> Streams<J> {
+        Streams { chunks, scale: self.scale, skip: self.skip }
+    }
+}
+
+/// Everything that decides the shapes of a step: steps of one key are the same operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StepKey {
+    /// The stage.
+    pub stage: usize,
+    /// Rows that it is padded to.
+    pub rows: usize,
+    /// What else there is to tell apart: rows that sample, rows of audio.
+    pub variant: usize,
+}
+
+/// What a step gives out: the step pushes, the device reads it back.
+pub struct Outputs<O: StepOps> {
+    /// Lists of ids.
+    pub ids: Vec<O::Index>,
+    /// Tensors.
+    pub rows: Vec<O::T>,
+}
+
+impl<O: StepOps> Default for Outputs<O> {
+    fn default() -> Self {
+        Self { ids: Vec::new(), rows: Vec::new() }
+    }
+}
+
+/// A step as a device is told of it: operations over a spec, and what it gives out.
+pub type Step<'a, O> = &'a mut dyn FnMut(&O, &<O as StepOps>::Spec, &mut Outputs<O>);
+
+/// What was read back of a step, each list after the one before.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ReadBack {
+    /// Ids.
+    pub ids: Vec<u32>,
+    /// Numbers of tensors, row-major.
+    pub numbers: Vec<f32>,
+}
+
+impl ReadBack {
+    /// Takes everything out.
+    pub fn clear(&mut self) {
+        self.ids.clear();
+        self.numbers.clear();
+    }
+}
+
 /// The operations of [`Ops`] that take numbers from the host, with those numbers on the device.
 ///
 /// A number of a row may be [`NO_ROW`](crate::row_spec::NO_ROW): that row is read as zeros and written nowhere.
@@ -41,6 +93,8 @@ pub trait StepOps: Ops {
     type Spec;
     /// A list of ids or numbers of rows on the device.
     type Index: Clone;
+    /// A step that was launched.
+    type Ticket;
 
     /// Rows that a step is padded to, which are at least `rows`.
     fn bucket(&self, rows: usize) -> usize;
@@ -104,6 +158,16 @@ pub trait StepOps: Ops {
         allowed_mask: Option<&Self::Weight>,
         output_mask: Option<&mut Self::State>,
     ) -> Self::Index;
+    /// Begins a step: uploads `spec`, does what `step` says, and reads back what that gives out.
+    ///
+    /// A device may call `step` for the first launch of a key alone and repeat its operations after that. So `step` changes nothing on the
+    /// host, reads nothing back, and finds whatever differs between steps in the spec.
+    fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Self::Ticket
+    where
+        Self: Sized;
+    /// Waits until the step is done; `back` then holds what it gave out.
+    fn collect(&self, ticket: Self::Ticket, back: &mut ReadBack);
+
     /// Clears the slots of a [`StateSpec::TokenMask`](crate::StateSpec::TokenMask).
     fn reset_at(&self, state: &mut Self::State, slots: &Self::Index);
 }

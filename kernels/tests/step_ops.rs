@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::ops::NO_ID;
+use repartee_kernels::ops::{AttentionBatch, NO_ID};
 use repartee_kernels::random::uniform;
 use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::row_spec::Section;
@@ -391,7 +391,11 @@ fn a_spec_keeps_nothing_of_the_step_before() {
         fill(&mut used, count);
         let mut fresh = layout.spec();
         fill(&mut fresh, count);
-        let (ours, theirs) = (batch.read(used.words()), batch.read(fresh.words()));
+        let [ours, theirs] = [&used, &fresh].map(|spec| {
+            let mut read = AttentionBatch::default();
+            batch.read(spec.words(), &mut read);
+            read
+        });
         assert_eq!(ours, theirs);
         let rows: usize = ours.sequences.iter().map(|sequence| sequence.rows).sum();
         assert_eq!(rows, 20, "every row of the bucket belongs to a sequence");

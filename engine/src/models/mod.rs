@@ -1,7 +1,14 @@
 //! Model families: one folder each, named and structured like its published checkpoint.
 //!
-//! A family is one entry of [`FAMILIES`]: which checkpoints it claims and how it loads them into a
-//! [`Model`]. Nothing outside its folder knows its sizes, ids or stages.
+//! A family is one entry of [`FAMILIES`]: which checkpoints it claims and how it loads one into a [`Model`]. Nothing outside its
+//! folder knows its sizes, ids or stages. What it brings:
+//! - ears, if it hears: a front end (samples to windows) and an encoder (windows to rows);
+//! - a script: the history as prompt positions, and its template of tools;
+//! - stages with typed edges, from the prompt to samples. A language model is a `CausalLm` of the stage
+//!   [`parts::autoregressive::Autoregressive`], which has prefix reuse, sampling, limits and stops;
+//! - voices, the geometry of its codec, and the bytes that a slot takes in all stages ([`SlotBytes`]).
+//!
+//! [`parts`] holds what several families share.
 
 pub mod parts;
 pub mod qwen3_omni_moe;

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Peer, SessionError};
+use repartee_engine_api::{Command, Peer, SessionError};
 use repartee_kernels::cpu::pool::Pool;
 
 use crate::config::{EngineConfig, Timeouts};
@@ -28,6 +28,7 @@ use crate::deadline::{Limits, Planner};
 use crate::elements::Element;
 use crate::hand_off::Edge;
 use crate::model::{Model, Slots};
+use crate::session::intake::{EncodedTexts, Intake};
 use crate::session::{ModelContext, Session};
 use crate::stage::{Item, ResponseParams};
 
@@ -79,6 +80,10 @@ pub struct Scheduler<T> {
     /// By owner.
     sessions: BTreeMap<usize, Session<T>>,
     free_slots: Vec<usize>,
+    /// Ids of the long texts of the command that is executed.
+    texts: EncodedTexts,
+    /// The session that tokenised a part of a long text last: sessions take turns.
+    tokenised: usize,
     /// Slots for out-of-band responses: the free ones, and the owner of each taken one.
     free_out_of_band: Vec<usize>,
     out_of_band: BTreeMap<usize, usize>,
@@ -140,6 +145,8 @@ impl<T: Send + Sync> Scheduler<T> {
             edges: edges.collect(),
             sessions: BTreeMap::new(),
             free_slots: (0..sessions).rev().collect(),
+            texts: EncodedTexts::new(),
+            tokenised: 0,
             free_out_of_band: (sessions..slots).rev().collect(),
             out_of_band: BTreeMap::new(),
             quarantine: BTreeSet::new(),
@@ -229,14 +236,19 @@ impl<T: Send + Sync> Scheduler<T> {
     fn take_commands(&mut self, now: Instant) -> bool {
         let mut moved = false;
         let owners: Vec<usize> = self.sessions.keys().copied().collect();
+        let tokenises = |&&owner: &&usize| self.sessions.get(&owner).is_some_and(Session::tokenises);
+        let after = owners.iter().filter(tokenises).find(|&&owner| owner > self.tokenised);
+        let turn = after.or(owners.iter().find(tokenises)).copied();
+        self.tokenised = turn.unwrap_or(self.tokenised);
         for owner in owners {
-            self.guarded(owner, |scheduler| moved |= scheduler.take_commands_of(owner, now));
+            self.guarded(owner, |scheduler| moved |= scheduler.take_commands_of(owner, turn == Some(owner), now));
         }
         moved
     }
 
-    fn take_commands_of(&mut self, owner: usize, now: Instant) -> bool {
+    fn take_commands_of(&mut self, owner: usize, mut turn: bool, now: Instant) -> bool {
         let mut moved = false;
+        let mut appended = 0;
         let events = self.events_per_tick;
         for _ in 0..MAX_COMMANDS {
             let Some(session) = self.sessions.get_mut(&owner) else { break };
@@ -249,16 +261,39 @@ impl<T: Send + Sync> Scheduler<T> {
             if !session.has_room(events) {
                 break;
             }
-            let Some(command) = session.next_command() else { break };
+            let (Some(session), model) = self.split(owner, now) else { break };
+            let (command, texts) = match session.take_in(&model, &mut turn) {
+                Intake::Empty => break,
+                Intake::Busy => {
+                    moved = true;
+                    break;
+                }
+                Intake::Refused(command, error) => {
+                    moved = true;
+                    session.refuse(&command, error);
+                    continue;
+                }
+                Intake::Ready(command, texts) => (command, texts),
+            };
             moved = true;
-            let (session, mut model) = self.split(owner, now);
-            let Some(session) = session else { break };
+            if let Command::Append(samples) = &command {
+                appended += samples.len();
+            }
+            self.texts = texts;
+            let (Some(session), mut model) = self.split(owner, now) else { break };
             let stop = session.execute(command, &mut model);
+            self.texts.clear();
+            let Some(session) = self.sessions.get(&owner) else { break };
             let out_of_band = session.out_of_band_slots();
             self.note_out_of_band(owner, &out_of_band);
             if let Some(slot) = stop {
                 self.deliver(0, slot, Item::Abort);
                 self.reclaim(slot);
+            }
+            // What follows a second of audio comes in the next tick.
+            let front_end = self.model.ears.as_ref().map(|ears| &ears.front_end);
+            if front_end.is_some_and(|front_end| appended >= front_end.rate() as usize) {
+                break;
             }
         }
         let (Some(session), mut model) = self.split(owner, now) else { return moved };
@@ -266,6 +301,7 @@ impl<T: Send + Sync> Scheduler<T> {
             session.read_slices(&mut model);
             session.report_finished();
         }
+        moved |= session.read_sound(&model);
         moved
     }
 
@@ -278,6 +314,7 @@ impl<T: Send + Sync> Scheduler<T> {
             script: self.model.script.as_ref(),
             stages: &self.model.stages,
             free_slots: &mut self.free_out_of_band,
+            texts: &self.texts,
             now,
         };
         (self.sessions.get_mut(&owner), model)

@@ -1,4 +1,4 @@
-//! The order of commands: one after another, but for what must not wait for the encoder.
+//! The order of commands: one after another, but for what must not wait for the encoder or a long text.
 //!
 //! While many windows wait to be encoded, commands wait too, so that a caller cannot send audio faster than it is encoded.
 //! [`Command::Cancel`] and [`Command::Played`] overtake them.
@@ -8,20 +8,26 @@ use repartee_engine_api::{COMMAND_QUEUE, Command, ResponseId};
 use super::Session;
 
 /// Windows that may wait for the encoder before the session's commands wait.
-const MAX_PENDING_WINDOWS: usize = 64;
+pub(super) const MAX_PENDING_WINDOWS: usize = 64;
+/// Complete audio items that may wait for the front end before the session's commands wait.
+const MAX_PENDING_SOUNDS: usize = 2;
 
 impl<T> Session<T> {
-    /// The next command to execute. While too many windows wait for the encoder, others than those that overtake are held, as
-    /// many as fit into the queue of commands.
+    /// The next command to execute. While too much audio waits for the encoder, or a long text is taken in, others than those that
+    /// overtake are held, as many as fit into the queue of commands.
     pub fn next_command(&mut self) -> Option<Command> {
-        if self.pending_windows.len() <= MAX_PENDING_WINDOWS {
+        let audio = self.pending_windows.len() > MAX_PENDING_WINDOWS || self.pending_sounds.len() > MAX_PENDING_SOUNDS;
+        if !audio && self.text_intake.is_none() {
             return self.held_commands.pop_front().or_else(|| self.peer.commands.try_recv().ok());
         }
         while self.held_commands.len() < COMMAND_QUEUE {
             let command = self.peer.commands.try_recv().ok()?;
             let overtakes = match &command {
                 Command::Played { .. } => true,
-                Command::Cancel { response } => !self.held_commands.iter().any(|held| names(held, *response)),
+                Command::Cancel { response } => {
+                    let taken_in = self.text_intake.iter().map(|intake| &intake.command);
+                    !self.held_commands.iter().chain(taken_in).any(|held| names(held, *response))
+                }
                 _ => false,
             };
             if overtakes {
@@ -51,8 +57,8 @@ mod tests {
     use repartee_engine_api::{Respond, SessionHandle, Wake, link};
 
     use super::*;
-    use crate::model::InputWindow;
     use crate::audio_input::{PendingWindow, WindowTarget};
+    use crate::model::InputWindow;
 
     /// A session with so many windows that wait for the encoder, and its caller's end.
     fn session(windows: usize) -> (SessionHandle, Session<()>) {

@@ -4,7 +4,20 @@ use repartee_engine_api::{Content, Role, SessionError, Tool};
 
 use super::{MAX_AUDIO_S, ModelContext};
 use crate::elements::{Message, MessageKind};
+use crate::model::ToolTemplate;
 use crate::text::TextError;
+
+/// The text of a system message of instructions and tools.
+pub(super) fn system_text(
+    instructions: &str,
+    tools: &[Tool],
+    template: Option<&dyn ToolTemplate>,
+) -> Result<String, SessionError> {
+    if tools.is_empty() {
+        return Ok(instructions.to_owned());
+    }
+    Ok(template.ok_or(SessionError::NoTools)?.system(instructions, tools))
+}
 
 /// The system message of instructions and tools; `None` if both are empty.
 pub(super) fn system<T>(
@@ -12,35 +25,35 @@ pub(super) fn system<T>(
     tools: &[Tool],
     model: &ModelContext<'_, T>,
 ) -> Result<Option<Vec<u32>>, SessionError> {
-    if tools.is_empty() {
-        let ids = model.encode(instructions)?;
-        return Ok((!ids.is_empty()).then_some(ids));
-    }
-    let template = model.script.tools().ok_or(SessionError::NoTools)?;
-    Ok(Some(model.encode(&template.system(instructions, tools))?))
+    let ids = model.encode(&system_text(instructions, tools, model.script.tools())?)?;
+    Ok((!ids.is_empty()).then_some(ids))
+}
+
+/// The text of a content as the template writes it; `None` for audio.
+pub(super) fn content_text(
+    content: &Content,
+    template: Option<&dyn ToolTemplate>,
+) -> Result<Option<String>, SessionError> {
+    let template = || template.ok_or(SessionError::NoTools);
+    Ok(Some(match content {
+        Content::Text { text, .. } => text.clone(),
+        Content::ToolCall { name, arguments } => template()?.call(name, arguments),
+        Content::ToolResult(output) => template()?.result(output),
+        Content::Audio(_) => return Ok(None),
+    }))
 }
 
 /// A message of a text, a tool call or a tool result; audio gives one without windows.
 pub(super) fn text_message<T>(content: Content, model: &ModelContext<'_, T>) -> Result<Message<T>, SessionError> {
-    Ok(match content {
-        Content::Text { role, text } => {
-            let kind = match role {
-                Role::System => MessageKind::System,
-                Role::User => MessageKind::User,
-                Role::Assistant => MessageKind::Assistant,
-            };
-            Message::text(kind, model.encode(&text)?)
-        }
-        Content::ToolCall { name, arguments } => {
-            let template = model.script.tools().ok_or(SessionError::NoTools)?;
-            Message::text(MessageKind::ToolCall, model.encode(&template.call(&name, &arguments))?)
-        }
-        Content::ToolResult(output) => {
-            let template = model.script.tools().ok_or(SessionError::NoTools)?;
-            Message::text(MessageKind::ToolResult, model.encode(&template.result(&output))?)
-        }
-        Content::Audio(_) => Message::audio(Vec::new()),
-    })
+    let Some(text) = content_text(&content, model.script.tools())? else { return Ok(Message::audio(Vec::new())) };
+    let kind = match content {
+        Content::Text { role: Role::System, .. } => MessageKind::System,
+        Content::Text { role: Role::Assistant, .. } => MessageKind::Assistant,
+        Content::Text { role: Role::User, .. } | Content::Audio(_) => MessageKind::User,
+        Content::ToolCall { .. } => MessageKind::ToolCall,
+        Content::ToolResult(_) => MessageKind::ToolResult,
+    };
+    Ok(Message::text(kind, model.encode(&text)?))
 }
 
 /// Refuses audio longer than [`MAX_AUDIO_S`].

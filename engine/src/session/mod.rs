@@ -3,6 +3,7 @@
 //!
 //! - [`commands`]: the order of commands
 //! - [`history`]: the items, in order
+//! - [`intake`]: long texts and complete audio, by pieces
 //! - [`pending_response`]: requested responses
 //! - [`active_response`]: responses being generated
 //! - [`out_of_band`]: out-of-band responses, requested or being generated
@@ -16,6 +17,7 @@
 pub mod active_response;
 mod commands;
 pub mod history;
+pub mod intake;
 pub mod messages;
 pub mod out_of_band;
 pub mod pending_response;
@@ -34,16 +36,17 @@ use repartee_engine_api::{Command, Content, Event, InsertAt, ItemId, Peer, Respo
 
 use self::active_response::ActiveResponse;
 use self::history::History;
+use self::intake::{PendingSound, TextIntake};
 use self::messages::{check_length, system, text_error, text_message};
 use self::out_of_band::OutOfBandResponse;
 use self::pending_response::PendingResponse;
 use self::slices::Slices;
 use self::speculation::Speculation;
-use crate::audio_input::{self, AudioInput, PendingWindow, WindowTarget};
+use crate::audio_input::{AudioInput, PendingWindow, WindowTarget};
 use crate::elements::{AudioRows, Message, MessageKind};
 use crate::model::{FrontEnd, Script};
 use crate::stage::Stage;
-use crate::text::Tokenizer;
+use crate::text::{MAX_STRETCH, TextError, Tokenizer};
 
 /// Longest audio of one item, in seconds: a caller that never commits must not fill the memory.
 pub const MAX_AUDIO_S: u32 = 600;
@@ -62,12 +65,17 @@ pub struct ModelContext<'a, T> {
     pub stages: &'a [Box<dyn Stage<T>>],
     /// Free slots for out-of-band responses.
     pub free_slots: &'a mut Vec<usize>,
+    /// Ids of the long texts of the command that is executed.
+    pub texts: &'a [(String, Vec<u32>)],
     /// The time of this tick.
     pub now: Instant,
 }
 
 impl<T> ModelContext<'_, T> {
     fn encode(&self, text: &str) -> Result<Vec<u32>, SessionError> {
+        if let Some((_, ids)) = self.texts.iter().find(|(known, _)| known == text) {
+            return Ok(ids.clone());
+        }
         self.tokenizer.encode(text).map_err(|error| text_error(&error))
     }
 
@@ -109,6 +117,10 @@ pub struct Session<T> {
     speculation: Option<Speculation<T>>,
     /// Closed windows that wait for the encoder, in order.
     pub pending_windows: VecDeque<PendingWindow>,
+    /// Complete audio on its way through the front end, in order.
+    pending_sounds: VecDeque<PendingSound>,
+    /// The next command, while its texts are being tokenised.
+    text_intake: Option<Box<TextIntake>>,
     /// Since when none of them was encoded.
     stalled: Option<Instant>,
     /// In-band responses that wait for the one before them.
@@ -143,6 +155,8 @@ impl<T> Session<T> {
             slices: None,
             speculation: None,
             pending_windows: VecDeque::new(),
+            pending_sounds: VecDeque::new(),
+            text_intake: None,
             stalled: None,
             pending_responses: VecDeque::new(),
             active: None,
@@ -183,12 +197,14 @@ impl<T> Session<T> {
         self.emit(Event::Failed { response, error });
     }
 
+    /// Reports that a command was not executed.
+    pub fn refuse(&self, command: &Command, error: SessionError) {
+        self.fail(about(command), error);
+    }
+
     /// Executes one command. Returns the slot of a response that the stages must abort, if any.
     pub fn execute(&mut self, command: Command, model: &mut ModelContext<'_, T>) -> Option<usize> {
-        let about = match &command {
-            Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => Some(request.response),
-            _ => None,
-        };
+        let about = about(&command);
         let done = if self.ending != Ending::Open && requests_more(&command) {
             Err(SessionError::AfterFinish)
         } else {
@@ -310,7 +326,7 @@ impl<T> Session<T> {
         model: &ModelContext<'_, T>,
     ) -> Result<(), SessionError> {
         if let Content::Audio(samples) = content {
-            return self.insert_audio(item, place, &samples, model);
+            return self.insert_audio(item, place, samples, model);
         }
         let message = text_message(content, model)?;
         self.changed = true;
@@ -321,12 +337,13 @@ impl<T> Session<T> {
         &mut self,
         item: ItemId,
         place: InsertAt,
-        samples: &[f32],
+        samples: Vec<f32>,
         model: &ModelContext<'_, T>,
     ) -> Result<(), SessionError> {
-        check_length(samples, model)?;
+        check_length(&samples, model)?;
+        let stream = model.front_end()?.stream();
         self.history.insert(item, place, Message::audio(Vec::new()))?;
-        audio_input::windows(model.front_end()?, samples, WindowTarget::Item(item), &mut self.pending_windows);
+        self.pending_sounds.push_back(PendingSound::new(stream, samples, WindowTarget::Item(item)));
         self.changed = true;
         Ok(())
     }
@@ -338,7 +355,7 @@ impl<T> Session<T> {
         }
         self.withdraw(|request| request.item == item);
         if !self.is_unfinished(item) && self.history.remove(item) {
-            self.pending_windows.retain(|window| window.target != WindowTarget::Item(item));
+            self.drop_audio(item);
             self.changed = true;
         }
     }
@@ -357,10 +374,33 @@ impl<T> Session<T> {
             return Ok(());
         }
         let (keep, kept) = model.tokenizer.common_prefix(&ids, text);
+        if text.len() - kept > MAX_STRETCH {
+            return Err(text_error(&TextError::TooLong));
+        }
         let rest = model.tokenizer.encode(&text[kept..]).map_err(|error| text_error(&error))?;
         message.truncate_text(keep, rest);
         self.changed = true;
         Ok(())
+    }
+
+    /// Drops audio of an item that was not encoded yet.
+    fn drop_audio(&mut self, item: ItemId) {
+        self.pending_windows.retain(|window| window.target != WindowTarget::Item(item));
+        self.pending_sounds.retain(|sound| sound.target != WindowTarget::Item(item));
+    }
+
+    /// What audio that is not encoded yet belongs to, in order.
+    fn unencoded(&self) -> impl Iterator<Item = WindowTarget> {
+        let windows = self.pending_windows.iter().map(|window| window.target);
+        windows.chain(self.pending_sounds.iter().map(|sound| sound.target))
+    }
+
+    /// Samples of the open audio item.
+    fn open_samples(&self) -> usize {
+        match &self.speculation {
+            Some(speculation) => speculation.audio_input.samples() + speculation.held.len(),
+            None => self.audio_input.as_ref().map_or(0, AudioInput::samples),
+        }
     }
 
     /// Adds an encoded window to its target; windows of deleted items are dropped.
@@ -396,6 +436,14 @@ impl<T> Session<T> {
             self.ending = Ending::Reported;
             self.emit(Event::Finished);
         }
+    }
+}
+
+/// The response that a command requests.
+fn about(command: &Command) -> Option<ResponseId> {
+    match command {
+        Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => Some(request.response),
+        _ => None,
     }
 }
 

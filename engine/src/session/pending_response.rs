@@ -8,10 +8,11 @@ use repartee_engine_api::{
     Content, Event, FinishReason, Input, InsertAt, ItemId, Respond, ResponseId, SessionError, Usage,
 };
 
+use super::intake::PendingSound;
 use super::messages::{check_length, system, text_message};
 use super::streamed_text::StreamedText;
 use super::{ModelContext, Session};
-use crate::audio_input::{self, WindowTarget};
+use crate::audio_input::WindowTarget;
 use crate::elements::{AudioRows, Message, MessageKind};
 
 /// In-band responses that may wait.
@@ -116,7 +117,8 @@ impl<T> Session<T> {
         }
         // Last, so that a refused input leaves nothing to encode.
         for (audio, samples) in audio_parts {
-            audio_input::windows(model.front_end()?, &samples, WindowTarget::Input(audio), &mut self.pending_windows);
+            let stream = model.front_end()?.stream();
+            self.pending_sounds.push_back(PendingSound::new(stream, samples, WindowTarget::Input(audio)));
         }
         Ok(own)
     }
@@ -190,7 +192,7 @@ impl<T> Session<T> {
 
     /// Slots whose next response can begin: the audio before it is encoded and the response before it is complete.
     pub fn startable(&self) -> Vec<usize> {
-        let encoded = !self.pending_windows.iter().any(|window| match window.target {
+        let encoded = !self.unencoded().any(|target| match target {
             WindowTarget::Open => self.speculation.is_some(),
             WindowTarget::Item(_) => true,
             WindowTarget::Input(_) => false,
@@ -219,6 +221,6 @@ impl<T> Session<T> {
             Part::Own(audio, _) => *audio,
             Part::Item(_) => None,
         });
-        audio.all(|audio| self.pending_windows.iter().all(|window| window.target != WindowTarget::Input(audio)))
+        audio.all(|audio| self.unencoded().all(|target| target != WindowTarget::Input(audio)))
     }
 }

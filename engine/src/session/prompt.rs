@@ -69,7 +69,7 @@ impl<T> Session<T> {
         // The response to come may ask for any number of tokens.
         self.fit(model, u32::MAX, |session| {
             // The prompt ends before the first item that is not fully encoded.
-            let half = session.pending_windows.iter().find_map(|window| match window.target {
+            let half = session.unencoded().find_map(|target| match target {
                 WindowTarget::Item(item) => session.history.position(item),
                 _ => None,
             });
@@ -99,7 +99,7 @@ impl<T> Session<T> {
                 && end > 1
                 && let Some(oldest) = self.history.evict_oldest()
             {
-                self.pending_windows.retain(|window| window.target != WindowTarget::Item(oldest));
+                self.drop_audio(oldest);
                 (end, elements) = render(self)?;
             }
         }

@@ -107,7 +107,7 @@ impl<T> Session<T> {
             slices.taken += 1;
             slices.waiting -= samples.len();
             let (item, response) = (respond.item + 2 * number, respond.response + number);
-            let inserted = self.insert_audio(item, InsertAt::End, &samples, model);
+            let inserted = self.insert_audio(item, InsertAt::End, samples, model);
             let requested =
                 inserted.and_then(|()| self.respond(Respond { item: item + 1, response, ..respond }, model));
             if let Err(error) = requested {

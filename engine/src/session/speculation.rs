@@ -80,7 +80,7 @@ impl<T> Session<T> {
         self.withdraw(|request| request.response == response);
         self.history.remove(item);
         self.history.remove(response_item);
-        self.pending_windows.retain(|window| window.target != WindowTarget::Item(item));
+        self.drop_audio(item);
         audio_input.push(&held, &mut self.pending_windows);
         self.audio_input = Some(audio_input);
         self.changed = true;

@@ -111,11 +111,15 @@ struct VisibleKeys {
     values: Vec<usize>,
 }
 
-/// Scores and their totals, kept between calls.
+/// What attention works with, kept between calls.
 #[derive(Default)]
-struct Scratch {
+pub(super) struct Scratch {
     scores: Vec<f32>,
     totals: Vec<f32>,
+    visible: VisibleKeys,
+    queries: Vec<Query>,
+    /// Keys of a segment, transposed.
+    keys: Vec<f32>,
 }
 
 /// Attention of several queries that share a head of keys and values. `keys` and `values` begin with that head.
@@ -128,12 +132,11 @@ fn attend<const FUSED: bool>(
     keys: &[f32],
     values: &[f32],
     visible: &VisibleKeys,
-    scratch: &mut Scratch,
+    (scores, totals): (&mut Vec<f32>, &mut Vec<f32>),
     out: &mut [f32],
 ) {
     let scale = 1.0 / (dim as f32).sqrt();
     let n = visible.values.len();
-    let Scratch { scores, totals } = scratch;
     scores.clear();
     scores.resize(queries.len() * n, 0.0);
     for chunk in &visible.chunks {
@@ -290,11 +293,18 @@ fn weighted_sum_one<const FUSED: bool>(
 }
 
 #[inline(always)]
-fn cached_loop<const FUSED: bool>(q: &[f32], cache: &Cache, batch: &AttentionBatch, shape: Attention, out: &mut [f32]) {
+fn cached_loop<const FUSED: bool>(
+    q: &[f32],
+    cache: &Cache,
+    batch: &AttentionBatch,
+    shape: Attention,
+    scratch: &mut Scratch,
+    out: &mut [f32],
+) {
     let (width, dim) = (shape.heads * shape.head_dim, shape.head_dim);
     let group = shape.heads / shape.kv_heads;
     let rows_together = (QUERY_BLOCK / group).max(1);
-    let (mut visible, mut scratch, mut queries) = (VisibleKeys::default(), Scratch::default(), Vec::new());
+    let Scratch { scores, totals, visible, queries, .. } = scratch;
     for sequence in &batch.sequences {
         let table = &batch.tables[sequence.table.clone()];
         for first in (0..sequence.rows).step_by(rows_together) {
@@ -331,7 +341,7 @@ fn cached_loop<const FUSED: bool>(q: &[f32], cache: &Cache, batch: &AttentionBat
                             to: to - start,
                         }));
                     }
-                    attend::<FUSED>(q, dim, &queries, keys, values, &visible, &mut scratch, out);
+                    attend::<FUSED>(q, dim, queries, keys, values, visible, (scores, totals), out);
                 }
             }
         }
@@ -343,17 +353,18 @@ fn segments_loop<const FUSED: bool>(
     q: &[f32],
     k: &[f32],
     v: &[f32],
-    segments: &[usize],
+    segments: &[u32],
     heads: usize,
+    scratch: &mut Scratch,
     out: &mut [f32],
 ) {
-    let rows: usize = segments.iter().sum();
+    let rows: usize = segments.iter().map(|&n| n as usize).sum();
     let width = q.len() / rows.max(1);
     let dim = width / heads;
-    let (mut visible, mut scratch, mut queries, mut keys) =
-        (VisibleKeys::default(), Scratch::default(), Vec::new(), Vec::new());
+    let Scratch { scores, totals, visible, queries, keys } = scratch;
     let mut first = 0;
     for &n in segments {
+        let n = n as usize;
         for h in 0..heads {
             let at = |row: usize| (first + row) * width + h * dim;
             keys.clear();
@@ -376,7 +387,7 @@ fn segments_loop<const FUSED: bool>(
             for from in (0..n).step_by(QUERY_BLOCK) {
                 queries.clear();
                 queries.extend((from..n.min(from + QUERY_BLOCK)).map(|row| Query { at: at(row), from: 0, to: n }));
-                attend::<FUSED>(q, dim, &queries, &keys, v, &visible, &mut scratch, out);
+                attend::<FUSED>(q, dim, queries, keys, v, visible, (scores, totals), out);
             }
         }
         first += n;
@@ -384,6 +395,21 @@ fn segments_loop<const FUSED: bool>(
 }
 
 dispatch!(/// Causal attention of each row over its sequence in `cache`, which holds the rows' own keys already.
-    pub fn cached = cached_loop(q: &[f32], cache: &Cache, batch: &AttentionBatch, shape: Attention, out: &mut [f32]));
+pub(super) fn cached = cached_loop(
+    q: &[f32],
+    cache: &Cache,
+    batch: &AttentionBatch,
+    shape: Attention,
+    scratch: &mut Scratch,
+    out: &mut [f32],
+));
 dispatch!(/// Attention in both directions within consecutive segments of rows.
-    pub fn segments = segments_loop(q: &[f32], k: &[f32], v: &[f32], segments: &[usize], heads: usize, out: &mut [f32]));
+pub(super) fn segments = segments_loop(
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    segments: &[u32],
+    heads: usize,
+    scratch: &mut Scratch,
+    out: &mut [f32],
+));

@@ -3,9 +3,10 @@
 //! A stream is packed `[time, channels]`. What a convolution needs of the past lies in a tail for each slot, so each row is
 //! computed once and any split of a stream gives the same rows.
 
+use super::arena::Buffer;
 use super::gemm::{self, Packed, Rows};
-use super::simd::{Level, dispatch, multiply_add};
-use super::{Tensor, Weight};
+use super::simd::{dispatch, multiply_add};
+use super::{Cpu, Tensor, Weight};
 use crate::ops::StreamChunk;
 
 /// The last rows of each slot's stream.
@@ -23,7 +24,7 @@ pub struct Tail {
 
 impl Tail {
     /// Empty tails.
-    pub fn new(slots: usize, rows: usize, columns: usize) -> Self {
+    pub(super) fn new(slots: usize, rows: usize, columns: usize) -> Self {
         Self { rows, columns, data: vec![0.0; slots * rows * columns], started: vec![false; slots] }
     }
 
@@ -42,7 +43,7 @@ impl Tail {
     }
 
     /// The rows of chunks that stand one under the other.
-    pub fn spans(&mut self, chunks: &[StreamChunk]) -> Vec<Span> {
+    pub(super) fn spans(&mut self, chunks: &[StreamChunk]) -> Vec<Span> {
         let mut row = 0;
         let span = |chunk: &StreamChunk| {
             // Not `chunk.first` alone: a stream's first chunk may be empty, cut off by a convolution before this one.
@@ -68,12 +69,42 @@ pub struct Span {
     pub first: bool,
 }
 
+/// Writes zeros to the rows between spans, which come in ascending order.
+struct Absent {
+    columns: usize,
+    /// The row after the last span.
+    next: usize,
+}
+
+impl Absent {
+    fn new(columns: usize) -> Self {
+        Self { columns, next: 0 }
+    }
+
+    /// Zeros up to `row`, from which on `rows` rows are written.
+    fn clear_before(&mut self, out: &mut [f32], row: usize, rows: usize) {
+        out[self.next * self.columns..row * self.columns].fill(0.0);
+        self.next = row + rows;
+    }
+
+    fn clear_rest(&self, out: &mut [f32]) {
+        out[self.next * self.columns..].fill(0.0);
+    }
+}
+
 /// A causal convolution of either kind. Rows of `x` that no span covers give zeros.
-pub fn conv1d(level: Level, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut Tail, spans: &[Span]) -> Tensor {
+pub(super) fn conv1d(
+    cpu: &Cpu,
+    x: &Tensor,
+    weight: &Weight,
+    bias: &Weight,
+    tail: &mut Tail,
+    spans: impl Iterator<Item = Span>,
+) -> Tensor {
     let bias = bias.vector();
     let data = match weight {
-        Weight::Depthwise(taps) => depthwise(level, &x.data, taps, bias, tail, spans),
-        Weight::Conv1d { packed, dilation } => causal(level, &x.data, x.columns, packed, *dilation, bias, tail, spans),
+        Weight::Depthwise(taps) => depthwise(cpu, &x.data, taps, bias, tail, spans),
+        Weight::Conv1d { packed, dilation } => causal(cpu, &x.data, x.columns, packed, *dilation, bias, tail, spans),
         other => panic!("not a convolution: {}", other.kind()),
     };
     Tensor::new(data, bias.len())
@@ -82,25 +113,27 @@ pub fn conv1d(level: Level, x: &Tensor, weight: &Weight, bias: &Weight, tail: &m
 /// Causal convolution: `weight.k` is `taps * channels`, taps `dilation` rows apart.
 #[allow(clippy::too_many_arguments)]
 fn causal(
-    level: Level,
+    cpu: &Cpu,
     x: &[f32],
     channels: usize,
     weight: &Packed,
     dilation: usize,
     bias: &[f32],
     tail: &mut Tail,
-    spans: &[Span],
-) -> Vec<f32> {
+    spans: impl Iterator<Item = Span>,
+) -> Buffer {
     let taps = weight.k / channels;
-    let mut out = vec![0.0; x.len() / channels * weight.columns];
-    let mut joined = Vec::new();
-    for &span in spans {
+    let mut out = cpu.arena.unset(x.len() / channels * weight.columns);
+    let mut scratch = cpu.scratch.take();
+    let mut absent = Absent::new(weight.columns);
+    for span in spans {
+        absent.clear_before(&mut out, span.row, span.rows);
         let new = &x[span.row * channels..(span.row + span.rows) * channels];
         let data = if tail.rows == 0 {
             new
         } else {
-            tail.extend(span, new, &mut joined);
-            &joined[..]
+            tail.extend(span, new, &mut scratch.joined);
+            &scratch.joined[..]
         };
         let rows = Rows {
             data,
@@ -112,21 +145,32 @@ fn causal(
             stride: dilation * channels,
         };
         let out = &mut out[span.row * weight.columns..(span.row + span.rows) * weight.columns];
-        gemm::multiply(level, rows, weight, Some(bias), out);
+        gemm::multiply(cpu.level, rows, weight, Some(bias), out);
     }
+    absent.clear_rest(&mut out);
     out
 }
 
 /// Causal convolution of each channel by itself; `weight` is `[kernel][channels]`.
-fn depthwise(level: Level, x: &[f32], weight: &[f32], bias: &[f32], tail: &mut Tail, spans: &[Span]) -> Vec<f32> {
+fn depthwise(
+    cpu: &Cpu,
+    x: &[f32],
+    weight: &[f32],
+    bias: &[f32],
+    tail: &mut Tail,
+    spans: impl Iterator<Item = Span>,
+) -> Buffer {
     let channels = bias.len();
-    let mut out = vec![0.0; x.len()];
-    let mut joined = Vec::new();
-    for &span in spans {
+    let mut out = cpu.arena.unset(x.len());
+    let mut scratch = cpu.scratch.take();
+    let mut absent = Absent::new(channels);
+    for span in spans {
+        absent.clear_before(&mut out, span.row, span.rows);
         let range = span.row * channels..(span.row + span.rows) * channels;
-        tail.extend(span, &x[range.clone()], &mut joined);
-        depthwise_run(level, &joined, weight, bias, &mut out[range]);
+        tail.extend(span, &x[range.clone()], &mut scratch.joined);
+        depthwise_run(cpu.level, &scratch.joined, weight, bias, &mut out[range]);
     }
+    absent.clear_rest(&mut out);
     out
 }
 
@@ -148,65 +192,68 @@ dispatch!(fn depthwise_run = depthwise_loop(x: &[f32], weight: &[f32], bias: &[f
 
 /// Transposed convolution as a causal one that makes `stride` rows of each input row: with a kernel of twice the stride
 /// each block of output needs this input row and the one before. A stream's first row has none before it; the reference
-/// cuts that block off, so it is zeros here. The spans that are returned are those of the other rows.
-pub fn conv_transpose1d(
-    level: Level,
+/// cuts that block off, so it is zeros here. `made` gets the spans of the other rows.
+pub(super) fn conv_transpose1d(
+    cpu: &Cpu,
     x: &Tensor,
     weight: &Weight,
     bias: &Weight,
     tail: &mut Tail,
-    spans: &[Span],
-) -> (Tensor, Vec<Span>) {
+    spans: impl Iterator<Item = Span>,
+    mut made: impl FnMut(Span),
+) -> Tensor {
     let Weight::ConvTranspose1d { packed: weight, stride } = weight else {
         panic!("not a transposed convolution: {}", weight.kind())
     };
     let (bias, channels) = (bias.vector(), x.columns);
     let taps = weight.k / channels;
-    let mut out = vec![0.0; x.rows * weight.columns];
-    let mut results = Vec::with_capacity(spans.len());
-    let mut joined = Vec::new();
-    for &span in spans {
+    let mut out = cpu.arena.unset(x.rows * weight.columns);
+    let mut scratch = cpu.scratch.take();
+    let mut absent = Absent::new(weight.columns);
+    for span in spans {
         let new = &x.data[span.row * channels..(span.row + span.rows) * channels];
         let skipped = if span.first { (taps - 1).min(span.rows) } else { 0 };
         let data = if taps == 1 {
             new
         } else {
-            tail.extend(span, new, &mut joined);
-            &joined[..]
+            tail.extend(span, new, &mut scratch.joined);
+            &scratch.joined[..]
         };
         let count = span.rows - skipped;
         let rows =
             Rows { data, first: skipped * channels, step: channels, count, taps, length: channels, stride: channels };
         let row = span.row + skipped;
+        absent.clear_before(&mut out, row, count);
         let out = &mut out[row * weight.columns..(row + count) * weight.columns];
-        gemm::multiply(level, rows, weight, None, out);
+        gemm::multiply(cpu.level, rows, weight, None, out);
         for row in out.chunks_exact_mut(bias.len()) {
             for (v, b) in row.iter_mut().zip(bias) {
                 *v += b;
             }
         }
-        results.push(Span { row: row * stride, rows: count * stride, ..span });
+        made(Span { row: row * stride, rows: count * stride, ..span });
     }
-    (Tensor::new(out, bias.len()), results)
+    absent.clear_rest(&mut out);
+    Tensor::new(out, bias.len())
 }
 
 /// Convolution of pictures `[height][width][channels]` by 3 x 3 taps with padding 1; `weight.k` is
 /// `3 * 3 * channels`, rows of taps outermost.
-pub fn conv2d(
-    level: Level,
+pub(super) fn conv2d(
+    cpu: &Cpu,
     x: &[f32],
     (images, height, width): (usize, usize, usize),
     channels: usize,
     weight: &Packed,
     stride: usize,
     bias: &[f32],
-) -> Vec<f32> {
+) -> Buffer {
     let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
     let columns = weight.columns;
-    let mut out = vec![0.0; images * out_height * out_width * columns];
+    let mut out = cpu.arena.unset(images * out_height * out_width * columns);
     // A frame of zeros makes every window whole; its rows of taps are then three stretches.
     let padded_width = width + 2;
-    let mut padded = vec![0.0; (height + 2) * padded_width * channels];
+    let mut padded = cpu.arena.zeros((height + 2) * padded_width * channels);
     for image in 0..images {
         for y in 0..height {
             let from = (image * height + y) * width * channels;
@@ -224,7 +271,7 @@ pub fn conv2d(
                 stride: padded_width * channels,
             };
             let to = (image * out_height + y) * out_width * columns;
-            gemm::multiply(level, rows, weight, Some(bias), &mut out[to..to + out_width * columns]);
+            gemm::multiply(cpu.level, rows, weight, Some(bias), &mut out[to..to + out_width * columns]);
         }
     }
     out

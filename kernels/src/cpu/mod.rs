@@ -2,12 +2,13 @@
 //!
 //! - [`gemm`]: the matrix product behind linear layers and convolutions
 //! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`]: one concept each
-//! - `step`: the operations that read a row spec
+//! - `step`: the operations that read a row spec; `arena`: where their results lie
 //! - [`simd`]: what the processor offers; [`pool`]: threads that run closures side by side
 //!
 //! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices of
 //! bfloat16 as they are used, all others when they load.
 
+mod arena;
 pub mod attention;
 pub mod conv;
 pub mod experts;
@@ -18,34 +19,48 @@ pub mod rotary;
 pub mod sample;
 pub mod simd;
 mod step;
+mod tensor;
 mod weight;
 
 pub use step::Index;
+pub use tensor::{State, Tensor};
 pub use weight::Weight;
 
 use crate::ops::{
-    Attention, AttentionBatch, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows,
-    StateSpec, StreamChunk,
+    Attention, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
 };
+use crate::step_ops::{Outputs, ReadBack};
+use arena::{Arena, Spares, Words};
 use gemm::Rows;
 use simd::Level;
 
 /// The processor as a device.
+///
+/// Clones share their buffers. A stage that runs beside others on another thread has a device of its own, so that its tensors stay at the
+/// same addresses.
 #[derive(Debug, Clone)]
 pub struct Cpu {
     level: Level,
+    arena: Arena,
+    batches: Spares<rotary::Parts>,
+    words: Words,
+    scratch: Spares<Scratch>,
+    outputs: Spares<Outputs<Self>>,
+    read_back: Spares<ReadBack>,
 }
 
 impl Default for Cpu {
     fn default() -> Self {
-        Self { level: Level::detect() }
+        Self::with_level(Level::detect())
     }
 }
 
 impl Cpu {
     /// With the vector instructions of `level`; the default has the best of the machine.
     pub fn with_level(level: Level) -> Self {
-        Self { level }
+        let (arena, batches) = (Arena::default(), Spares::default());
+        let (words, scratch) = (Words::default(), Spares::default());
+        Self { level, arena, batches, words, scratch, outputs: Spares::default(), read_back: Spares::default() }
     }
 
     /// The vector instructions in use.
@@ -54,69 +69,16 @@ impl Cpu {
     }
 }
 
-/// Activations: `[rows, columns]`, row-major.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Tensor {
-    rows: usize,
-    columns: usize,
-    data: Vec<f32>,
-}
-
-impl Tensor {
-    fn new(data: Vec<f32>, columns: usize) -> Self {
-        let rows = data.len().checked_div(columns).unwrap_or(0);
-        assert_eq!(rows * columns, data.len(), "values do not fill whole rows");
-        Self { rows, columns, data }
-    }
-
-    fn like(&self) -> Vec<f32> {
-        vec![0.0; self.data.len()]
-    }
-}
-
-/// Memory updated in place.
-#[derive(Debug)]
-pub enum State {
-    /// Keys and values of an attention layer.
-    KeyValue(attention::Cache),
-    /// What a convolution remembers.
-    Tail(conv::Tail),
-    /// Ids that each slot has produced.
-    TokenMask {
-        /// Ids.
-        vocabulary: usize,
-        /// `[slot][id]`.
-        flags: Vec<bool>,
-    },
-    /// Rows that outlive a step.
-    Rows {
-        /// Numbers in a row.
-        columns: usize,
-        /// `[row][columns]`.
-        data: Vec<f32>,
-    },
-}
-
-impl State {
-    fn cache(&mut self) -> &mut attention::Cache {
-        match self {
-            Self::KeyValue(cache) => cache,
-            other => panic!("attention needs keys and values, got {other:?}"),
-        }
-    }
-
-    fn reset(&mut self, slot: usize) {
-        if let Self::TokenMask { vocabulary, flags } = self {
-            flags[slot * *vocabulary..(slot + 1) * *vocabulary].fill(false);
-        }
-    }
-
-    fn tail(&mut self) -> &mut conv::Tail {
-        match self {
-            Self::Tail(tail) => tail,
-            other => panic!("a convolution needs a tail, got {other:?}"),
-        }
-    }
+/// What operations work with, kept between calls.
+#[derive(Default)]
+struct Scratch {
+    attention: attention::Scratch,
+    experts: experts::Scratch,
+    sample: sample::Scratch,
+    /// A convolution's tail and new rows.
+    joined: Vec<f32>,
+    /// An activation's parameters.
+    parameters: Vec<f32>,
 }
 
 impl Ops for Cpu {
@@ -153,11 +115,14 @@ impl Ops for Cpu {
     }
 
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> rotary::Batch {
-        rotary::Batch::from(AttentionBatch::new(sequences))
+        rotary::Batch::new(&self.batches, |batch| {
+            batch.clear();
+            sequences.iter().for_each(|&sequence| batch.push(sequence));
+        })
     }
 
     fn tensor(&self, values: Vec<f32>, columns: usize) -> Tensor {
-        Tensor::new(values, columns)
+        Tensor::new(values.into(), columns)
     }
 
     fn ids(&self, ids: &[u32]) -> Vec<u32> {
@@ -165,7 +130,7 @@ impl Ops for Cpu {
     }
 
     fn read(&self, x: &Tensor) -> Vec<f32> {
-        x.data.clone()
+        x.data.to_vec()
     }
 
     fn read_ids(&self, ids: &Vec<u32>) -> Vec<u32> {
@@ -176,14 +141,18 @@ impl Ops for Cpu {
         x.rows
     }
 
+    fn place(&self, x: &Tensor) -> usize {
+        x.data.as_ptr().addr()
+    }
+
     fn copy(&self, x: &Tensor) -> Tensor {
         x.clone()
     }
 
     fn gather(&self, x: &Tensor, at: &[usize]) -> Tensor {
-        let mut data = Vec::with_capacity(at.len() * x.columns);
-        for &row in at {
-            data.extend_from_slice(&x.data[row * x.columns..(row + 1) * x.columns]);
+        let mut data = self.arena.unset(at.len() * x.columns);
+        for (to, &row) in data.chunks_exact_mut(x.columns).zip(at) {
+            to.copy_from_slice(&x.data[row * x.columns..(row + 1) * x.columns]);
         }
         Tensor { rows: at.len(), columns: x.columns, data }
     }
@@ -197,12 +166,19 @@ impl Ops for Cpu {
 
     fn concat(&self, parts: &[&Tensor]) -> Tensor {
         let columns = parts.first().map_or(0, |p| p.columns);
-        Tensor::new(parts.iter().flat_map(|p| p.data.iter().copied()).collect(), columns)
+        let mut data = self.arena.unset(parts.iter().map(|p| p.data.len()).sum());
+        let mut rest = &mut data[..];
+        for part in parts {
+            let (to, after) = rest.split_at_mut(part.data.len());
+            to.copy_from_slice(&part.data);
+            rest = after;
+        }
+        Tensor::new(data, columns)
     }
 
     fn embed(&self, table: &Weight, ids: &Vec<u32>) -> Tensor {
         let (width, table) = table.table();
-        let mut data = vec![0.0; ids.len() * width];
+        let mut data = self.arena.zeros(ids.len() * width);
         for (row, &id) in data.chunks_exact_mut(width).zip(ids) {
             if id != NO_ID {
                 row.copy_from_slice(&table[id as usize * width..(id as usize + 1) * width]);
@@ -213,20 +189,23 @@ impl Ops for Cpu {
 
     fn linear(&self, x: &Tensor, weight: &Weight, bias: Option<&Weight>) -> Tensor {
         let weight = weight.packed();
-        let mut data = vec![0.0; x.rows * weight.columns];
+        let mut data = self.arena.unset(x.rows * weight.columns);
         let rows = Rows::dense(&x.data, weight.k);
         gemm::multiply(self.level, rows, weight, bias.map(Weight::vector), &mut data);
         Tensor { rows: x.rows, columns: weight.columns, data }
     }
 
     fn narrow(&self, x: &Tensor, start: usize, length: usize) -> Tensor {
-        let data = x.data.chunks_exact(x.columns).flat_map(|row| row[start..start + length].iter().copied()).collect();
+        let mut data = self.arena.unset(x.rows * length);
+        for (to, row) in data.chunks_exact_mut(length).zip(x.data.chunks_exact(x.columns)) {
+            to.copy_from_slice(&row[start..start + length]);
+        }
         Tensor { rows: x.rows, columns: length, data }
     }
 
     fn add(&self, mut x: Tensor, y: &Tensor) -> Tensor {
         assert_eq!((x.rows, x.columns), (y.rows, y.columns), "shapes differ");
-        for (a, b) in x.data.iter_mut().zip(&y.data) {
+        for (a, b) in x.data.iter_mut().zip(&*y.data) {
             *a += b;
         }
         x
@@ -243,20 +222,20 @@ impl Ops for Cpu {
     }
 
     fn scale_all(&self, mut x: Tensor, by: f32) -> Tensor {
-        for a in &mut x.data {
+        for a in &mut *x.data {
             *a *= by;
         }
         x
     }
 
     fn rms_norm(&self, x: &Tensor, weight: &Weight, eps: f32) -> Tensor {
-        let mut data = x.like();
+        let mut data = self.arena.unset(x.data.len());
         math::rms_norm(self.level, &x.data, weight.vector(), eps, &mut data);
         Tensor { data, ..*x }
     }
 
     fn layer_norm(&self, x: &Tensor, weight: &Weight, bias: &Weight, eps: f32) -> Tensor {
-        let mut data = x.like();
+        let mut data = self.arena.unset(x.data.len());
         math::layer_norm(self.level, &x.data, weight.vector(), bias.vector(), eps, &mut data);
         Tensor { data, ..*x }
     }
@@ -268,7 +247,7 @@ impl Ops for Cpu {
 
     fn silu_mul(&self, x: &Tensor) -> Tensor {
         let columns = x.columns / 2;
-        let mut data = vec![0.0; x.rows * columns];
+        let mut data = self.arena.unset(x.rows * columns);
         math::silu_mul(self.level, &x.data, &mut data, columns);
         Tensor { rows: x.rows, columns, data }
     }
@@ -279,14 +258,17 @@ impl Ops for Cpu {
     }
 
     fn snake(&self, mut x: Tensor, alpha: &Weight, beta: &Weight) -> Tensor {
-        let frequency: Vec<f32> = alpha.vector().iter().map(|a| a.exp()).collect();
-        let magnitude: Vec<f32> = beta.vector().iter().map(|b| 1.0 / (b.exp() + 1e-9)).collect();
-        math::snake(self.level, &mut x.data, &frequency, &magnitude);
+        let parameters = &mut self.scratch.take().parameters;
+        parameters.clear();
+        parameters.extend(alpha.vector().iter().map(|a| a.exp()));
+        parameters.extend(beta.vector().iter().map(|b| 1.0 / (b.exp() + 1e-9)));
+        let (frequency, magnitude) = parameters.split_at(x.columns);
+        math::snake(self.level, &mut x.data, frequency, magnitude);
         x
     }
 
     fn clamp(&self, mut x: Tensor, low: f32, high: f32) -> Tensor {
-        for a in &mut x.data {
+        for a in &mut *x.data {
             *a = a.clamp(low, high);
         }
         x
@@ -298,7 +280,7 @@ impl Ops for Cpu {
     }
 
     fn rotary(&self, mut x: Tensor, batch: &rotary::Batch, head_dim: usize, theta: f32) -> Tensor {
-        rotary::rotate(self.level, &mut x.data, &batch.angles(head_dim, theta));
+        batch.rotate(self.level, &mut x.data, head_dim, theta);
         x
     }
 
@@ -312,21 +294,21 @@ impl Ops for Cpu {
         shape: Attention,
     ) -> Tensor {
         let cache = cache.cache();
-        cache.store(&k.data, &v.data, &batch.rows);
-        let mut data = q.like();
-        attention::cached(self.level, &q.data, cache, &batch.rows, shape, &mut data);
+        cache.store(&k.data, &v.data, batch.rows());
+        let mut data = self.arena.zeros(q.data.len());
+        let scratch = &mut self.scratch.take().attention;
+        attention::cached(self.level, &q.data, cache, batch.rows(), shape, scratch, &mut data);
         Tensor { data, ..*q }
     }
 
     fn segment_attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &[usize], heads: usize) -> Tensor {
-        let mut data = q.like();
-        attention::segments(self.level, &q.data, &k.data, &v.data, segments, heads, &mut data);
-        Tensor { data, ..*q }
+        let segments: Vec<u32> = segments.iter().map(|&n| n as u32).collect();
+        self.attend_segments([q, k, v], &segments, heads)
     }
 
     fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: Router) -> Tensor {
         let down = down.experts();
-        let data = experts::mixture(self.level, &x.data, router.packed(), gate_up.experts(), down, spec);
+        let data = experts::mixture(self, &x.data, router.packed(), gate_up.experts(), down, spec);
         Tensor { rows: x.rows, columns: down[0].columns, data }
     }
 
@@ -335,7 +317,7 @@ impl Ops for Cpu {
             panic!("not a convolution over two axes: {}", weight.kind())
         };
         let bias = bias.vector();
-        let data = conv::conv2d(self.level, &x.data, (images, height, width), x.columns, packed, *stride, bias);
+        let data = conv::conv2d(self, &x.data, (images, height, width), x.columns, packed, *stride, bias);
         Tensor::new(data, packed.columns)
     }
 
@@ -346,7 +328,7 @@ impl Ops for Cpu {
     fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, chunks: &[StreamChunk]) -> Tensor {
         let tail = tail.tail();
         let spans = tail.spans(chunks);
-        conv::conv1d(self.level, x, weight, bias, tail, &spans)
+        conv::conv1d(self, x, weight, bias, tail, spans.into_iter())
     }
 
     fn conv_transpose1d(
@@ -359,15 +341,20 @@ impl Ops for Cpu {
     ) -> (Tensor, Vec<StreamChunk>) {
         let tail = tail.tail();
         let spans = tail.spans(chunks);
-        let (wide, spans) = conv::conv_transpose1d(self.level, x, weight, bias, tail, &spans);
+        let mut made = Vec::with_capacity(chunks.len());
+        let wide = conv::conv_transpose1d(self, x, weight, bias, tail, spans.into_iter(), |span| made.push(span));
+        let spans = made;
         let columns = wide.columns;
         let chunk = |(chunk, span): (&StreamChunk, &conv::Span)| StreamChunk { rows: span.rows, ..*chunk };
         let made: Vec<StreamChunk> = chunks.iter().zip(&spans).map(chunk).collect();
         if made.iter().map(|chunk| chunk.rows).sum::<usize>() == wide.rows {
             return (wide, made);
         }
-        let rows = spans.iter().flat_map(|span| &wide.data[span.row * columns..(span.row + span.rows) * columns]);
-        (Tensor::new(rows.copied().collect(), columns), made)
+        let mut data = Vec::with_capacity(made.iter().map(|chunk| chunk.rows).sum::<usize>() * columns);
+        for span in &spans {
+            data.extend_from_slice(&wide.data[span.row * columns..(span.row + span.rows) * columns]);
+        }
+        (Tensor::new(data.into(), columns), made)
     }
 
     fn sample(
@@ -377,6 +364,8 @@ impl Ops for Cpu {
         allowed_mask: Option<&Weight>,
         output_mask: Option<&mut State>,
     ) -> Vec<u32> {
-        sample::rows(self.level, &logits.data, logits.columns, params.iter().copied(), allowed_mask, output_mask)
+        let mut ids = Vec::with_capacity(params.len());
+        sample::rows(self, logits, params.iter().copied(), allowed_mask, output_mask, &mut ids);
+        ids
     }
 }

@@ -1,71 +1,111 @@
 //! Rotary position embedding, rotate-half form: the angles of a batch are computed once for all of a model's layers.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::simd::dispatch;
+use super::arena::{Spare, Spares};
+use super::simd::{Level, dispatch};
 use crate::ops::AttentionBatch;
 
 /// The rows of an attention step, and the angles of its rotary embeddings once a layer has asked for them.
-#[derive(Debug)]
-pub struct Batch {
+pub struct Batch(Spare<Parts>);
+
+/// What a batch consists of, kept for the next one.
+#[derive(Default)]
+pub(super) struct Parts {
     pub(super) rows: AttentionBatch,
-    /// One entry for each pair of head width and base: a model's layers share them.
-    angles: Mutex<Vec<Arc<Angles>>>,
+    angles: Mutex<Known>,
 }
 
-impl From<AttentionBatch> for Batch {
-    fn from(rows: AttentionBatch) -> Self {
-        Self { rows, angles: Mutex::default() }
-    }
+/// One entry for each pair of head width and base: a model's layers share them.
+#[derive(Default)]
+struct Known {
+    angles: Vec<Angles>,
+    /// How many are of this batch.
+    valid: usize,
 }
 
 impl Batch {
-    /// The angles of every row, computed at the first call with these sizes.
-    pub(super) fn angles(&self, head_dim: usize, theta: f32) -> Arc<Angles> {
-        let mut known = self.angles.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(angles) = known.iter().find(|angles| angles.head_dim == head_dim && angles.theta == theta) {
-            return Arc::clone(angles);
-        }
-        let angles = Arc::new(Angles::new(&self.rows.positions, head_dim, theta));
-        known.push(Arc::clone(&angles));
-        angles
+    /// A batch whose rows `fill` writes.
+    pub(super) fn new(spares: &Spares<Parts>, fill: impl FnOnce(&mut AttentionBatch)) -> Self {
+        let mut parts = spares.take();
+        fill(&mut parts.rows);
+        parts.angles.get_mut().unwrap_or_else(PoisonError::into_inner).valid = 0;
+        Self(parts)
+    }
+
+    pub(super) fn rows(&self) -> &AttentionBatch {
+        &self.0.rows
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.angles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Rotates each head of each row by its position. Angles are computed at the first call with these sizes.
+    pub(super) fn rotate(&self, level: Level, x: &mut [f32], head_dim: usize, theta: f32) {
+        let mut known = self.known();
+        let Known { angles, valid } = &mut *known;
+        let fits = |angles: &Angles| angles.head_dim == head_dim && angles.theta == theta;
+        let at = angles[..*valid].iter().position(fits).unwrap_or_else(|| {
+            let at = *valid;
+            if at == angles.len() {
+                angles.push(Angles::default());
+            }
+            angles[at].compute(&self.0.rows.positions, head_dim, theta);
+            *valid += 1;
+            at
+        });
+        rotate(level, x, &angles[at]);
     }
 
     /// How often angles were computed.
     pub fn computed_angles(&self) -> usize {
-        self.angles.lock().unwrap_or_else(PoisonError::into_inner).len()
+        self.known().valid
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.rows.fmt(f)
     }
 }
 
 /// Cosine and sine of every row's angles, `[row][head_dim / 2]`.
-#[derive(Debug)]
-pub(super) struct Angles {
+#[derive(Debug, Default)]
+struct Angles {
     head_dim: usize,
     theta: f32,
+    frequencies: Vec<f32>,
     cos: Vec<f32>,
     sin: Vec<f32>,
 }
 
 impl Angles {
-    fn new(positions: &[u32], head_dim: usize, theta: f32) -> Self {
+    fn compute(&mut self, positions: &[u32], head_dim: usize, theta: f32) {
         let half = head_dim / 2;
-        // As the reference: inverse frequencies and angles in single precision.
-        let frequencies: Vec<f32> = (0..half).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32)).collect();
-        let (mut cos, mut sin) =
-            (Vec::with_capacity(positions.len() * half), Vec::with_capacity(positions.len() * half));
+        if self.head_dim != head_dim || self.theta != theta {
+            // As the reference: inverse frequencies and angles in single precision.
+            let frequencies = (0..half).map(|i| 1.0 / theta.powf((2 * i) as f32 / head_dim as f32));
+            self.frequencies.clear();
+            self.frequencies.extend(frequencies);
+            (self.head_dim, self.theta) = (head_dim, theta);
+        }
+        let Self { frequencies, cos, sin, .. } = self;
+        cos.clear();
+        sin.clear();
         for (row, &position) in positions.iter().enumerate() {
             if row > 0 && positions[row - 1] == position {
                 cos.extend_from_within((row - 1) * half..);
                 sin.extend_from_within((row - 1) * half..);
                 continue;
             }
-            for frequency in &frequencies {
+            for frequency in &*frequencies {
                 let (s, c) = (position as f32 * frequency).sin_cos();
                 cos.push(c);
                 sin.push(s);
             }
         }
-        Self { head_dim, theta, cos, sin }
     }
 }
 
@@ -87,4 +127,4 @@ fn rotate_loop<const FUSED: bool>(x: &mut [f32], angles: &Angles) {
 }
 
 dispatch!(/// Rotates each head of each row by its angles.
-    pub(super) fn rotate = rotate_loop(x: &mut [f32], angles: &Angles));
+    fn rotate = rotate_loop(x: &mut [f32], angles: &Angles));

@@ -1,9 +1,19 @@
 //! Choosing an id from logits: the processors of the reference implementation, in its order, one function each.
 
 use super::simd::Level;
-use super::{State, Weight, math};
+use super::{Cpu, State, Tensor, Weight, math};
 use crate::ops::{NO_ID, SampleParams};
 use crate::row_spec::NO_ROW;
+
+/// What choosing works with, kept between calls.
+#[derive(Default)]
+pub(super) struct Scratch {
+    row: Vec<f32>,
+    /// Numbers of a row in another order or scale.
+    numbers: Vec<f32>,
+    keys: Vec<u32>,
+    sorted: Vec<u32>,
+}
 
 /// Divides positive and multiplies negative logits of `ids`, which were produced before.
 pub fn repetition_penalty(logits: &mut [f32], ids: impl IntoIterator<Item = usize>, penalty: f32) {
@@ -31,10 +41,15 @@ pub fn temperature(logits: &mut [f32], temperature: f32) {
 
 /// Rules out what is less likely than the `k`-th most likely id; 0 rules out nothing.
 pub fn top_k(logits: &mut [f32], k: usize) {
+    top_k_with(logits, k, &mut Vec::new());
+}
+
+fn top_k_with(logits: &mut [f32], k: usize, order: &mut Vec<f32>) {
     if k == 0 || k >= logits.len() {
         return;
     }
-    let mut order = logits.to_vec();
+    order.clear();
+    order.extend_from_slice(logits);
     let (_, &mut least, _) = order.select_nth_unstable_by(k - 1, |a, b| b.total_cmp(a));
     for logit in logits {
         if *logit < least {
@@ -47,18 +62,25 @@ pub fn top_k(logits: &mut [f32], k: usize) {
 ///
 /// The probabilities are added up from the least likely id on; of equal logits the lower id comes first.
 pub fn top_p(level: Level, logits: &mut [f32], p: f32) {
+    top_p_with(level, logits, p, &mut Scratch::default());
+}
+
+fn top_p_with(level: Level, logits: &mut [f32], p: f32, scratch: &mut Scratch) {
     if p >= 1.0 {
         return;
     }
-    let mut numbers = logits.to_vec();
-    let shape = math::exponentials(level, &mut numbers);
+    let Scratch { numbers, keys, sorted, .. } = scratch;
+    numbers.clear();
+    numbers.extend_from_slice(logits);
+    let shape = math::exponentials(level, numbers);
     // Equal logits have equal probabilities: the sum needs their order alone, not their ids.
-    let mut keys: Vec<u32> = logits.iter().filter(|logit| **logit > f32::NEG_INFINITY).map(|&l| ascending(l)).collect();
-    sort(&mut keys);
+    keys.clear();
+    keys.extend(logits.iter().filter(|logit| **logit > f32::NEG_INFINITY).map(|&logit| ascending(logit)));
+    sort(keys, sorted);
     keys.pop();
     numbers.clear();
     numbers.extend(keys.iter().map(|&key| logit(key)));
-    math::softmax_of(level, &mut numbers, shape);
+    math::softmax_of(level, numbers, shape);
     let mut sum = 0.0;
     let passes = |probability: &f32| {
         sum += probability;
@@ -96,12 +118,12 @@ const COMPARED: usize = 1024;
 const DIGIT: u32 = 11;
 
 /// Sorts in linear time, because a vocabulary has more than a hundred thousand ids.
-fn sort(keys: &mut Vec<u32>) {
+fn sort(keys: &mut Vec<u32>, sorted: &mut Vec<u32>) {
     if keys.len() <= COMPARED {
         keys.sort_unstable();
         return;
     }
-    let mut sorted = vec![0; keys.len()];
+    sorted.resize(keys.len(), 0);
     for shift in (0..32).step_by(DIGIT as usize) {
         let digit = |key: u32| (key >> shift) as usize % (1 << DIGIT);
         let mut places = [0usize; 1 << DIGIT];
@@ -115,7 +137,7 @@ fn sort(keys: &mut Vec<u32>) {
             sorted[*place] = key;
             *place += 1;
         }
-        std::mem::swap(keys, &mut sorted);
+        std::mem::swap(keys, sorted);
     }
 }
 
@@ -143,6 +165,17 @@ pub fn choose(
     allowed_mask: Option<&[f32]>,
     output_mask: Option<&mut [bool]>,
 ) -> u32 {
+    choose_with(level, logits, params, allowed_mask, output_mask, &mut Scratch::default())
+}
+
+fn choose_with(
+    level: Level,
+    logits: &mut [f32],
+    params: &SampleParams,
+    allowed_mask: Option<&[f32]>,
+    output_mask: Option<&mut [bool]>,
+    scratch: &mut Scratch,
+) -> u32 {
     if logits.iter().any(|l| !l.is_finite()) {
         return NO_ID;
     }
@@ -157,8 +190,8 @@ pub fn choose(
     }
     let id = if params.temperature > 0.0 {
         temperature(logits, params.temperature);
-        top_k(logits, params.top_k);
-        top_p(level, logits, params.top_p);
+        top_k_with(logits, params.top_k, &mut scratch.numbers);
+        top_p_with(level, logits, params.top_p, scratch);
         draw(level, logits, params.uniform)
     } else {
         let mut best = 0;
@@ -175,19 +208,19 @@ pub fn choose(
     id as u32
 }
 
-/// Chooses an id for each row of logits that has parameters; the slot [`NO_ROW`] has no history.
+/// Adds an id for each row of logits that has parameters; the slot [`NO_ROW`] has no history.
 pub(super) fn rows(
-    level: Level,
-    logits: &[f32],
-    columns: usize,
+    cpu: &Cpu,
+    logits: &Tensor,
     params: impl Iterator<Item = SampleParams>,
     allowed_mask: Option<&Weight>,
     mut output_mask: Option<&mut State>,
-) -> Vec<u32> {
+    ids: &mut Vec<u32>,
+) {
     let allowed_mask = allowed_mask.map(Weight::vector);
-    let mut row = Vec::new();
-    let mut ids = Vec::new();
-    for (logits, params) in logits.chunks_exact(columns).zip(params) {
+    let scratch = &mut cpu.scratch.take().sample;
+    let mut row = std::mem::take(&mut scratch.row);
+    for (logits, params) in logits.data.chunks_exact(logits.columns).zip(params) {
         row.clear();
         row.extend_from_slice(logits);
         let history = match output_mask.as_deref_mut() {
@@ -196,7 +229,7 @@ pub(super) fn rows(
             }
             _ => None,
         };
-        ids.push(choose(level, &mut row, &params, allowed_mask, history));
+        ids.push(choose_with(cpu.level, &mut row, &params, allowed_mask, history, scratch));
     }
-    ids
+    scratch.row = row;
 }

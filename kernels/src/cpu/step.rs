@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::arena::Spare;
 use super::conv::{self, Span};
 use super::{Cpu, State, Tensor, Weight, attention, rotary, sample};
 use crate::ops::NO_ID;
 use crate::row_spec::{self, BatchSection, NO_ROW, RowSpec, Section, StreamRows};
-use crate::step_ops::{StepOps, Streams};
+use crate::step_ops::{ReadBack, Step, StepKey, StepOps, Streams};
 
 /// A list of ids or numbers of rows.
 #[derive(Debug, Clone)]
@@ -17,10 +18,6 @@ pub struct Index {
 }
 
 impl Index {
-    fn new(words: Vec<u32>) -> Self {
-        Self { range: 0..words.len(), words: Arc::new(words) }
-    }
-
     fn words(&self) -> &[u32] {
         &self.words[self.range.clone()]
     }
@@ -34,23 +31,13 @@ impl Index {
 
 impl Streams<Index> {
     /// The rows that exist, of each chunk.
-    fn spans(&self) -> Vec<Span> {
-        let span = |(row, StreamRows { slot, position, rows }): (usize, StreamRows)| {
+    fn spans(&self) -> impl Iterator<Item = Span> {
+        let span = move |(row, StreamRows { slot, position, rows }): (usize, StreamRows)| {
             let (row, before, rows) = (row * self.scale, position * self.scale, rows * self.scale);
             let absent = self.skip.saturating_sub(before).min(rows);
             Span { slot, row: row + absent, rows: rows - absent, first: before <= self.skip }
         };
-        row_spec::read_streams(self.chunks.words()).filter(|(_, chunk)| chunk.rows > 0).map(span).collect()
-    }
-}
-
-impl State {
-    /// The rows and how many numbers each has.
-    fn rows(&self) -> (&[f32], usize) {
-        match self {
-            Self::Rows { columns, data } => (data, *columns),
-            other => panic!("rows are needed, got {other:?}"),
-        }
+        row_spec::read_streams(self.chunks.words()).filter(|(_, chunk)| chunk.rows > 0).map(span)
     }
 }
 
@@ -68,9 +55,20 @@ fn spread_rows(to: &mut [f32], from: &[f32], columns: usize, at: &Index) {
     }
 }
 
+impl Cpu {
+    /// Attention within segments of the rows of queries, keys and values.
+    pub(super) fn attend_segments(&self, [q, k, v]: [&Tensor; 3], segments: &[u32], heads: usize) -> Tensor {
+        let mut data = self.arena.zeros(q.data.len());
+        let scratch = &mut self.scratch.take().attention;
+        attention::segments(self.level, &q.data, &k.data, &v.data, segments, heads, scratch, &mut data);
+        Tensor { data, ..*q }
+    }
+}
+
 impl StepOps for Cpu {
     type Spec = Arc<Vec<u32>>;
     type Index = Index;
+    type Ticket = Spare<ReadBack>;
 
     fn bucket(&self, rows: usize) -> usize {
         // Nothing is recorded here, and padding would be computed.
@@ -78,7 +76,7 @@ impl StepOps for Cpu {
     }
 
     fn upload(&self, spec: &RowSpec) -> Arc<Vec<u32>> {
-        Arc::new(spec.words().to_vec())
+        self.words.list(|words| words.extend_from_slice(spec.words()))
     }
 
     fn index(&self, spec: &Arc<Vec<u32>>, at: Section) -> Index {
@@ -86,11 +84,18 @@ impl StepOps for Cpu {
     }
 
     fn floats(&self, spec: &Arc<Vec<u32>>, at: Section, columns: usize) -> Tensor {
-        Tensor::new(spec[at.range()].iter().map(|&bits| f32::from_bits(bits)).collect(), columns)
+        let mut data = self.arena.unset(at.capacity());
+        for (to, &bits) in data.iter_mut().zip(&spec[at.range()]) {
+            *to = f32::from_bits(bits);
+        }
+        Tensor::new(data, columns)
     }
 
     fn batch_at(&self, spec: &Arc<Vec<u32>>, at: BatchSection) -> rotary::Batch {
-        rotary::Batch::from(at.read(spec))
+        rotary::Batch::new(&self.batches, |batch| {
+            batch.clear();
+            at.read(spec, batch);
+        })
     }
 
     fn read_index(&self, index: &Index) -> Vec<u32> {
@@ -98,7 +103,7 @@ impl StepOps for Cpu {
     }
 
     fn gather_at(&self, x: &Tensor, at: &Index) -> Tensor {
-        let mut data = vec![0.0; at.range.len() * x.columns];
+        let mut data = self.arena.zeros(at.range.len() * x.columns);
         copy_rows(&mut data, &x.data, x.columns, at);
         Tensor { rows: at.range.len(), columns: x.columns, data }
     }
@@ -112,7 +117,7 @@ impl StepOps for Cpu {
         // The one number stands for no row and for no id.
         const { assert!(NO_ROW == NO_ID) };
         let (columns, table) = table.table();
-        let mut data = vec![0.0; ids.range.len() * columns];
+        let mut data = self.arena.zeros(ids.range.len() * columns);
         copy_rows(&mut data, table, columns, ids);
         Tensor { rows: ids.range.len(), columns, data }
     }
@@ -126,7 +131,7 @@ impl StepOps for Cpu {
 
     fn load(&self, state: &State, at: &Index) -> Tensor {
         let (rows, columns) = state.rows();
-        let mut data = vec![0.0; at.range.len() * columns];
+        let mut data = self.arena.zeros(at.range.len() * columns);
         copy_rows(&mut data, rows, columns, at);
         Tensor { rows: at.range.len(), columns, data }
     }
@@ -138,10 +143,7 @@ impl StepOps for Cpu {
     }
 
     fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Index, heads: usize) -> Tensor {
-        let segments: Vec<usize> = segments.words().iter().map(|&n| n as usize).filter(|&n| n > 0).collect();
-        let mut data = q.like();
-        attention::segments(self.level, &q.data, &k.data, &v.data, &segments, heads, &mut data);
-        Tensor { data, ..*q }
+        self.attend_segments([q, k, v], segments.words(), heads)
     }
 
     fn conv1d_at(
@@ -152,7 +154,7 @@ impl StepOps for Cpu {
         tail: &mut State,
         streams: &Streams<Index>,
     ) -> Tensor {
-        conv::conv1d(self.level, x, weight, bias, tail.tail(), &streams.spans())
+        conv::conv1d(self, x, weight, bias, tail.tail(), streams.spans())
     }
 
     fn conv_transpose1d_at(
@@ -163,7 +165,7 @@ impl StepOps for Cpu {
         tail: &mut State,
         streams: &Streams<Index>,
     ) -> Tensor {
-        conv::conv_transpose1d(self.level, x, weight, bias, tail.tail(), &streams.spans()).0
+        conv::conv_transpose1d(self, x, weight, bias, tail.tail(), streams.spans(), |_| {})
     }
 
     fn sample_at(
@@ -174,7 +176,26 @@ impl StepOps for Cpu {
         output_mask: Option<&mut State>,
     ) -> Index {
         let params = row_spec::read_samples(params.words());
-        Index::new(sample::rows(self.level, &logits.data, logits.columns, params, allowed_mask, output_mask))
+        let words = self.words.list(|ids| sample::rows(self, logits, params, allowed_mask, output_mask, ids));
+        Index { range: 0..words.len(), words }
+    }
+
+    fn launch(&self, _: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Spare<ReadBack> {
+        let (mut outputs, mut back) = (self.outputs.take(), self.read_back.take());
+        // A step that panicked may have left some.
+        outputs.ids.clear();
+        outputs.rows.clear();
+        step(self, &self.upload(spec), &mut outputs);
+        back.clear();
+        outputs.ids.drain(..).for_each(|index| back.ids.extend_from_slice(index.words()));
+        outputs.rows.drain(..).for_each(|rows| back.numbers.extend_from_slice(&rows.data));
+        back
+    }
+
+    fn collect(&self, ticket: Spare<ReadBack>, back: &mut ReadBack) {
+        back.clear();
+        back.ids.extend_from_slice(&ticket.ids);
+        back.numbers.extend_from_slice(&ticket.numbers);
     }
 
     fn reset_at(&self, state: &mut State, slots: &Index) {

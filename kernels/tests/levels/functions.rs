@@ -1,7 +1,8 @@
-//! Element-wise functions and norms, against their formulas in double precision.
+//! Element-wise functions and norms, against their formulas in double precision; and which experts are chosen.
 
-use repartee_kernels::cpu::math;
 use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::{Cpu, math};
+use repartee_kernels::{DType, Layout, Ops, RawTensor, Router};
 
 use crate::numbers;
 
@@ -85,4 +86,28 @@ pub fn softmax_sums_to_one_and_keeps_order(level: Level) {
     math::softmax(level, &mut x);
     assert!((x.iter().sum::<f32>() - 1.0).abs() < 1e-6);
     assert!((0..36).all(|i| (before[i] < before[i + 1]) == (x[i] < x[i + 1])));
+}
+
+/// With a router that prefers nobody the first experts are chosen.
+pub fn experts_take_the_lower_of_equals(level: Level) {
+    const HIDDEN: usize = 20;
+    const INNER: usize = 9;
+    let ops = Cpu::with_level(level);
+    let weight = |layout, shape: &[usize], count: usize, by: f32| {
+        let part = |part: usize| {
+            let values = numbers(shape.iter().product(), by, part as u64);
+            values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()
+        };
+        let parts: Vec<Vec<u8>> = (0..count).map(part).collect();
+        let raw = |bytes| RawTensor { name: "w", bytes, dtype: DType::F32, shape };
+        ops.weight(layout, &parts.iter().map(|bytes| raw(bytes)).collect::<Vec<_>>()).unwrap()
+    };
+    let mixture = |experts: usize| {
+        let router = weight(Layout::Linear, &[experts, HIDDEN], 1, 0.0);
+        let gate_up = weight(Layout::Experts { per_expert: 2 }, &[INNER, HIDDEN], 2 * experts, 1.0);
+        let down = weight(Layout::Experts { per_expert: 1 }, &[HIDDEN, INNER], experts, 1.0);
+        let x = ops.tensor(numbers(3 * HIDDEN, 2.0, 99), HIDDEN);
+        ops.read(&ops.experts(&x, &router, &gate_up, &down, Router { top_k: 2, normalise: true }))
+    };
+    assert!(mixture(40) == mixture(2), "others than the first two were chosen");
 }

@@ -1,0 +1,206 @@
+//! What a caller submits at once is taken in by pieces: a long text is tokenised, and complete audio goes through the front end, a
+//! bounded part in each tick. The session's own commands wait for it, and no other session does.
+
+use std::collections::VecDeque;
+
+use repartee_engine_api::{Command, Content, Input, Respond, SessionError, SlicePolicy};
+
+use super::commands::MAX_PENDING_WINDOWS;
+use super::messages::{content_text, system_text, text_error};
+use super::{ModelContext, Session};
+use crate::audio_input::{PendingWindow, WindowTarget};
+use crate::model::FrontEndStream;
+use crate::text::{MAX_STRETCH, TextEncoder, TextError};
+
+/// Bytes of text up to which a command is executed at once.
+const INLINE_TEXT: usize = 2048;
+/// Bytes of a longer text that one tick tokenises, of one session: a few milliseconds.
+const TEXT_PIECE: usize = 4096;
+/// Audio of one session that passes the front end in one tick, in ms.
+const AUDIO_PIECE_MS: usize = 1000;
+
+/// Ids of texts that a command is about to need.
+pub type EncodedTexts = Vec<(String, Vec<u32>)>;
+
+/// What a session's intake has come to.
+pub enum Intake {
+    /// No command waits.
+    Empty,
+    /// The next command needs more ticks.
+    Busy,
+    /// A command to execute, and the ids of its long texts.
+    Ready(Command, EncodedTexts),
+    /// A command whose texts cannot be taken.
+    Refused(Command, SessionError),
+}
+
+/// A command whose texts are being tokenised.
+pub struct TextIntake {
+    pub(super) command: Command,
+    /// The texts, and how much of the first one was read.
+    texts: VecDeque<String>,
+    at: usize,
+    encoder: TextEncoder,
+    ids: Vec<u32>,
+    done: EncodedTexts,
+}
+
+impl TextIntake {
+    /// Reads at most `budget` bytes. Whether everything was read.
+    fn advance(&mut self, mut budget: usize) -> Result<bool, SessionError> {
+        while let Some(text) = self.texts.front() {
+            let mut end = (self.at + budget).min(text.len());
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            let piece = &text[self.at..end];
+            if piece.is_empty() && end < text.len() {
+                return Ok(false);
+            }
+            self.ids.extend(self.encoder.push(piece).map_err(|error| text_error(&error))?);
+            budget -= piece.len();
+            self.at = end;
+            if end < text.len() {
+                return Ok(false);
+            }
+            self.ids.extend(self.encoder.finish().map_err(|error| text_error(&error))?);
+            let text = self.texts.pop_front().unwrap_or_default();
+            self.done.push((text, std::mem::take(&mut self.ids)));
+            self.at = 0;
+        }
+        Ok(true)
+    }
+}
+
+/// Complete audio on its way through the front end.
+pub struct PendingSound {
+    /// What it belongs to.
+    pub target: WindowTarget,
+    samples: Vec<f32>,
+    at: usize,
+    stream: Box<dyn FrontEndStream>,
+    /// Windows so far.
+    windows: usize,
+}
+
+impl PendingSound {
+    /// Audio of which nothing was read.
+    pub fn new(stream: Box<dyn FrontEndStream>, samples: Vec<f32>, target: WindowTarget) -> Self {
+        Self { target, samples, at: 0, stream, windows: 0 }
+    }
+}
+
+impl<T> Session<T> {
+    /// The next command, once its long texts are tokenised. `turn` says whether this session may tokenise a piece, and is taken.
+    pub fn take_in(&mut self, model: &ModelContext<'_, T>, turn: &mut bool) -> Intake {
+        if self.text_intake.is_none() {
+            let Some(command) = self.next_command() else { return Intake::Empty };
+            let command = self.split_audio(command, model);
+            let texts = self.texts_of(&command, model);
+            if texts.iter().map(String::len).sum::<usize>() <= INLINE_TEXT {
+                return Intake::Ready(command, EncodedTexts::new());
+            }
+            if !model.tokenizer.encodes_pieces() {
+                return match texts.iter().any(|text| text.len() > MAX_STRETCH) {
+                    true => Intake::Refused(command, text_error(&TextError::TooLong)),
+                    false => Intake::Ready(command, EncodedTexts::new()),
+                };
+            }
+            let (encoder, texts) = (model.tokenizer.encoder(), texts.into());
+            let intake = TextIntake { command, texts, at: 0, encoder, ids: Vec::new(), done: EncodedTexts::new() };
+            self.text_intake = Some(Box::new(intake));
+        }
+        let Some(mut intake) = self.text_intake.take() else { return Intake::Empty };
+        let budget = if std::mem::take(turn) { TEXT_PIECE } else { 0 };
+        match intake.advance(budget) {
+            Ok(false) => {
+                self.text_intake = Some(intake);
+                // What need not wait overtakes it.
+                self.next_command().map_or(Intake::Busy, |command| Intake::Ready(command, EncodedTexts::new()))
+            }
+            Ok(true) => Intake::Ready(intake.command, intake.done),
+            Err(error) => Intake::Refused(intake.command, error),
+        }
+    }
+
+    /// Whether a long text is being tokenised.
+    pub fn tokenises(&self) -> bool {
+        self.text_intake.is_some()
+    }
+
+    /// The first second of a longer slice; the rest are the commands after it.
+    fn split_audio(&mut self, command: Command, model: &ModelContext<'_, T>) -> Command {
+        let (mut samples, front_end) = match (command, model.front_end) {
+            (Command::Append(samples), Some(front_end)) => (samples, front_end),
+            (command, _) => return command,
+        };
+        let piece = front_end.rate() as usize * AUDIO_PIECE_MS / 1000;
+        // A slice that does not fit is refused whole.
+        let fits = model.audio_limit().is_ok_and(|limit| self.open_samples() + samples.len() <= limit);
+        if fits && samples.len() > piece {
+            let rest: Vec<_> = samples[piece..].chunks(piece).map(|rest| Command::Append(rest.to_vec())).collect();
+            rest.into_iter().rev().for_each(|rest| self.held_commands.push_front(rest));
+            samples.truncate(piece);
+        }
+        Command::Append(samples)
+    }
+
+    /// The texts that a command makes ids of, as the model's template writes them.
+    fn texts_of(&self, command: &Command, model: &ModelContext<'_, T>) -> Vec<String> {
+        let tools = model.script.tools();
+        let content = |content: &Content| content_text(content, tools).ok().flatten();
+        let overrides = |request: &Respond| {
+            (request.instructions.is_some() || request.tools.is_some()).then(|| {
+                let instructions = request.instructions.as_ref().unwrap_or(&self.instructions);
+                system_text(instructions, request.tools.as_ref().unwrap_or(&self.tools), tools).ok()
+            })
+        };
+        match command {
+            Command::Insert { content: inserted, .. } => content(inserted).into_iter().collect(),
+            Command::SetInstructions(text) => system_text(text, &self.tools, tools).into_iter().collect(),
+            Command::SetTools(offered) => system_text(&self.instructions, offered, tools).into_iter().collect(),
+            Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => {
+                let own = request.input.iter().flatten().filter_map(|part| match part {
+                    Input::Content(part) => content(part),
+                    Input::Item(_) => None,
+                });
+                overrides(request).flatten().into_iter().chain(own).collect()
+            }
+            Command::SetSlicePolicy(SlicePolicy::EachSlice { respond, .. }) => {
+                overrides(respond).flatten().into_iter().collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Passes a piece of the oldest complete audio through the front end. Whether there was any.
+    pub fn read_sound(&mut self, model: &ModelContext<'_, T>) -> bool {
+        if self.pending_windows.len() > MAX_PENDING_WINDOWS {
+            return false;
+        }
+        let Some(sound) = self.pending_sounds.front_mut() else { return false };
+        let piece = model.front_end.map_or(0, |front_end| front_end.rate() as usize * AUDIO_PIECE_MS / 1000);
+        let end = (sound.at + piece).min(sound.samples.len());
+        let mut closed = Vec::new();
+        sound.stream.push(&sound.samples[sound.at..end], &mut closed);
+        sound.at = end;
+        let mut ended = None;
+        if end == sound.samples.len() || piece == 0 {
+            ended = self.pending_sounds.pop_front();
+        }
+        let sound = ended.as_mut().or(self.pending_sounds.front_mut());
+        if let Some(sound) = sound {
+            let (target, from) = (sound.target, sound.windows);
+            sound.windows += closed.len();
+            let windows = closed.into_iter().enumerate();
+            let pending = windows.map(|(i, window)| PendingWindow { target, window, index: from + i });
+            self.pending_windows.extend(pending);
+        }
+        if let Some(PendingSound { target, stream, windows: index, .. }) = ended
+            && let Some(window) = stream.finish()
+        {
+            self.pending_windows.push_back(PendingWindow { target, window, index });
+        }
+        true
+    }
+}

@@ -1,0 +1,268 @@
+//! Buffers that are handed out again: a step that repeats allocates nothing, and finds its tensors at the same addresses.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Gives buffers out and takes them back as they are dropped; clones share them.
+///
+/// The free buffer with the lowest number is taken, whatever was given back last: from an empty step on, the same operations get the same
+/// buffers. What it keeps is bounded by the largest step so far.
+#[derive(Clone, Default)]
+pub struct Arena(Arc<Mutex<Vec<Shelf>>>);
+
+/// The buffers of one capacity.
+#[derive(Default)]
+struct Shelf {
+    /// By their numbers; `None` while a buffer is in use.
+    buffers: Vec<Option<Vec<f32>>>,
+    /// No buffer below this one is free.
+    lowest: usize,
+}
+
+/// Numbers of a tensor.
+pub struct Buffer {
+    values: Vec<f32>,
+    /// Where it goes back to: arena, shelf and number. `None` for numbers that the host gave.
+    home: Option<(Arena, usize, usize)>,
+}
+
+impl Arena {
+    /// `len` zeros.
+    pub fn zeros(&self, len: usize) -> Buffer {
+        let mut buffer = self.empty(len);
+        buffer.values.clear();
+        buffer.values.resize(len, 0.0);
+        buffer
+    }
+
+    /// `len` numbers of which nothing is known: for results of which every number is written.
+    pub fn unset(&self, len: usize) -> Buffer {
+        let mut buffer = self.empty(len);
+        buffer.values.resize(len, 0.0);
+        buffer
+    }
+
+    /// The same numbers once more.
+    pub fn copy(&self, values: &[f32]) -> Buffer {
+        let mut buffer = self.empty(values.len());
+        buffer.values.clear();
+        buffer.values.extend_from_slice(values);
+        buffer
+    }
+
+    /// A buffer with room for `len` numbers, and with what it held before.
+    fn empty(&self, len: usize) -> Buffer {
+        let (at, capacity) = shelf(len);
+        let mut shelves = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if shelves.len() <= at {
+            shelves.resize_with(at + 1, Shelf::default);
+        }
+        let shelf = &mut shelves[at];
+        let free = shelf.buffers[shelf.lowest..].iter().position(Option::is_some);
+        let number = free.map_or(shelf.buffers.len(), |free| shelf.lowest + free);
+        shelf.lowest = number + 1;
+        if number == shelf.buffers.len() {
+            shelf.buffers.push(None);
+        }
+        let values = shelf.buffers[number].take();
+        drop(shelves);
+        let values = values.unwrap_or_else(|| Vec::with_capacity(capacity));
+        Buffer { values, home: Some((self.clone(), at, number)) }
+    }
+}
+
+/// Which shelf holds buffers of `len` numbers, and their capacity: four to a power of two, so at most a fourth is left empty.
+fn shelf(len: usize) -> (usize, usize) {
+    const LEAST: usize = 16;
+    if len <= LEAST {
+        return (0, LEAST);
+    }
+    // The capacity is 5, 6, 7 or 8 steps.
+    let step = len.next_power_of_two() / 8;
+    let capacity = len.next_multiple_of(step);
+    let octave = (step * 4 / LEAST).trailing_zeros() as usize;
+    (1 + octave * 4 + capacity / step - 5, capacity)
+}
+
+impl fmt::Debug for Arena {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Arena")
+    }
+}
+
+impl From<Vec<f32>> for Buffer {
+    fn from(values: Vec<f32>) -> Self {
+        Self { values, home: None }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        if let Some((arena, shelf, number)) = self.home.take() {
+            let values = std::mem::take(&mut self.values);
+            let mut shelves = arena.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let shelf = &mut shelves[shelf];
+            shelf.buffers[number] = Some(values);
+            shelf.lowest = shelf.lowest.min(number);
+        }
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        match &self.home {
+            Some((arena, ..)) => arena.copy(&self.values),
+            None => Self { values: self.values.clone(), home: None },
+        }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [f32];
+
+    fn deref(&self) -> &[f32] {
+        &self.values
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [f32] {
+        &mut self.values
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.values.fmt(f)
+    }
+}
+
+impl PartialEq for Buffer {
+    fn eq(&self, other: &Self) -> bool {
+        self.values == other.values
+    }
+}
+
+/// Things that are used one after the other and keep what they allocated; clones share them.
+pub struct Spares<S>(Arc<Mutex<Vec<S>>>);
+
+/// One of them, until it is dropped.
+pub struct Spare<S: Default> {
+    value: S,
+    home: Spares<S>,
+}
+
+impl<S: Default> Spares<S> {
+    /// One that is not in use.
+    pub fn take(&self) -> Spare<S> {
+        let value = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        Spare { value: value.unwrap_or_default(), home: self.clone() }
+    }
+}
+
+impl<S> Default for Spares<S> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<S> Clone for Spares<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S> fmt::Debug for Spares<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Spares")
+    }
+}
+
+impl<S: Default> Drop for Spare<S> {
+    fn drop(&mut self) {
+        let value = std::mem::take(&mut self.value);
+        self.home.0.lock().unwrap_or_else(PoisonError::into_inner).push(value);
+    }
+}
+
+impl<S: Default> Deref for Spare<S> {
+    type Target = S;
+
+    fn deref(&self) -> &S {
+        &self.value
+    }
+}
+
+impl<S: Default> DerefMut for Spare<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        &mut self.value
+    }
+}
+
+/// Lists of ids and numbers of rows that several handles read; a list is used again when its last handle is gone.
+#[derive(Debug, Clone, Default)]
+pub struct Words(Arc<Mutex<Vec<Arc<Vec<u32>>>>>);
+
+impl Words {
+    /// A list that `fill` writes.
+    pub fn list(&self, fill: impl FnOnce(&mut Vec<u32>)) -> Arc<Vec<u32>> {
+        let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let free = lists.iter_mut().position(|list| Arc::get_mut(list).is_some());
+        let mut list = free.map(|free| lists.swap_remove(free)).unwrap_or_default();
+        drop(lists);
+        if let Some(words) = Arc::get_mut(&mut list) {
+            words.clear();
+            fill(words);
+        }
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Arc::clone(&list));
+        list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn same_requests_get_the_same_buffers() {
+        let arena = Arena::default();
+        // Given back in another order than taken.
+        let step = |kept: usize| {
+            let mut buffers = vec![arena.zeros(5), arena.unset(8), arena.zeros(100), arena.copy(&[1.0; 7])];
+            let addresses: Vec<_> = buffers.iter().map(|buffer| buffer.as_ptr()).collect();
+            let again = buffers.remove(1).as_ptr();
+            assert_eq!(arena.unset(6).as_ptr(), again, "the lowest free buffer is taken");
+            buffers.rotate_left(kept % 3);
+            addresses
+        };
+        let first = step(0);
+        for kept in 1..6 {
+            assert_eq!(step(kept), first);
+        }
+    }
+
+    #[test]
+    fn shelves_waste_at_most_a_fourth() {
+        let mut last = (0, 0);
+        for len in 0..5000 {
+            let (at, capacity) = shelf(len);
+            assert!(capacity >= len && (len <= 16 || (capacity - len) * 4 <= len), "{len} in {capacity}");
+            let expected = if capacity == last.1 { last.0 } else { last.0 + usize::from(last.1 > 0) };
+            assert_eq!(at, expected, "another shelf for each capacity");
+            last = (at, capacity);
+        }
+    }
+
+    #[test]
+    fn buffers_are_as_asked_whatever_they_held() {
+        let arena = Arena::default();
+        drop(arena.copy(&[7.0; 16]));
+        assert_eq!(*arena.zeros(9), [0.0; 9]);
+        assert_eq!(arena.unset(12).len(), 12);
+        assert_eq!(arena.unset(0).len(), 0);
+        let copy = arena.copy(&[1.0, 2.0, 3.0]);
+        assert_eq!((&*copy, &*copy.clone()), (&[1.0, 2.0, 3.0][..], &[1.0, 2.0, 3.0][..]));
+        assert_ne!(copy.clone().as_ptr(), copy.as_ptr());
+    }
+}

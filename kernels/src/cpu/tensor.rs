@@ -1,0 +1,74 @@
+//! Activations and what outlives a step.
+
+use super::arena::Buffer;
+use super::{attention, conv};
+
+/// Activations: `[rows, columns]`, row-major.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tensor {
+    pub(super) rows: usize,
+    pub(super) columns: usize,
+    pub(super) data: Buffer,
+}
+
+impl Tensor {
+    pub(super) fn new(data: Buffer, columns: usize) -> Self {
+        let rows = data.len().checked_div(columns).unwrap_or(0);
+        assert_eq!(rows * columns, data.len(), "values do not fill whole rows");
+        Self { rows, columns, data }
+    }
+}
+
+/// Memory updated in place.
+#[derive(Debug)]
+pub enum State {
+    /// Keys and values of an attention layer.
+    KeyValue(attention::Cache),
+    /// What a convolution remembers.
+    Tail(conv::Tail),
+    /// Ids that each slot has produced.
+    TokenMask {
+        /// Ids.
+        vocabulary: usize,
+        /// `[slot][id]`.
+        flags: Vec<bool>,
+    },
+    /// Rows that outlive a step.
+    Rows {
+        /// Numbers in a row.
+        columns: usize,
+        /// `[row][columns]`.
+        data: Vec<f32>,
+    },
+}
+
+impl State {
+    pub(super) fn cache(&mut self) -> &mut attention::Cache {
+        match self {
+            Self::KeyValue(cache) => cache,
+            other => panic!("attention needs keys and values, got {other:?}"),
+        }
+    }
+
+    pub(super) fn tail(&mut self) -> &mut conv::Tail {
+        match self {
+            Self::Tail(tail) => tail,
+            other => panic!("a convolution needs a tail, got {other:?}"),
+        }
+    }
+
+    /// The rows and how many numbers each has.
+    pub(super) fn rows(&self) -> (&[f32], usize) {
+        match self {
+            Self::Rows { columns, data } => (data, *columns),
+            other => panic!("rows are needed, got {other:?}"),
+        }
+    }
+
+    /// Forgets what the slot has produced.
+    pub(super) fn reset(&mut self, slot: usize) {
+        if let Self::TokenMask { vocabulary, flags } = self {
+            flags[slot * *vocabulary..(slot + 1) * *vocabulary].fill(false);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! A device that repeats recorded steps, for tests: what a step relies on when a graph is captured of it.
+//!
+//! The first launch of a key calls the step and notes every operation. Later ones do the noted operations again, over their own row spec, and
+//! never call the step: a step that looks at values, counts on the host or keeps numbers of its own gives other results here.
+
+mod ops;
+mod step_ops;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::step_ops::{ReadBack, StepKey, StepOps};
+
+/// Rows that a step is padded to; above them multiples of the last.
+const BUCKETS: [usize; 13] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256];
+
+/// What is needed of the device that does the operations.
+pub trait Replayable:
+    StepOps<T: Send, Index: Send, Batch: Send, Spec: Send, Weight: Send + Sync, State: Send> + Send + Sync + 'static
+{
+}
+
+impl<O> Replayable for O where
+    O: StepOps<T: Send, Index: Send, Batch: Send, Spec: Send, Weight: Send + Sync, State: Send> + Send + Sync + 'static
+{
+}
+
+/// See the module's description. Clones share what they recorded.
+pub struct ReplayOps<O: Replayable> {
+    inner: Arc<O>,
+    shared: Arc<Mutex<Shared<O>>>,
+    /// Held during a launch: one step at a time is recorded or repeated.
+    launching: Arc<Mutex<()>>,
+}
+
+struct Shared<O: Replayable> {
+    tapes: HashMap<StepKey, Tape<O>>,
+    /// The step that is being recorded.
+    recording: Option<Recording<O>>,
+    /// Steps that were recorded so far.
+    recorded: u64,
+}
+
+type Operation<O> = Box<dyn Fn(&O, &mut Values<O>) + Send>;
+
+/// The values of a step, by their numbers.
+struct Values<O: Replayable> {
+    spec: Option<O::Spec>,
+    tensors: Vec<Option<O::T>>,
+    indexes: Vec<Option<O::Index>>,
+    batches: Vec<Option<O::Batch>>,
+}
+
+struct Recording<O: Replayable> {
+    step: u64,
+    values: Values<O>,
+    operations: Vec<Operation<O>>,
+}
+
+struct Tape<O: Replayable> {
+    values: Values<O>,
+    operations: Vec<Operation<O>>,
+    ids: Vec<usize>,
+    rows: Vec<usize>,
+}
+
+/// A tensor of a step; the step forgets it when it is dropped.
+pub struct Value<O: Replayable> {
+    /// `None` once an operation has taken it.
+    number: Option<usize>,
+    step: u64,
+    shared: Arc<Mutex<Shared<O>>>,
+}
+
+/// A list or a batch of a step.
+#[derive(Debug, Clone, Copy)]
+pub struct Numbered {
+    number: usize,
+    step: u64,
+}
+
+impl<O: Replayable> Values<O> {
+    fn new() -> Self {
+        Self { spec: None, tensors: Vec::new(), indexes: Vec::new(), batches: Vec::new() }
+    }
+
+    fn spec(&self) -> &O::Spec {
+        self.spec.as_ref().expect("a launch uploads it before anything else")
+    }
+
+    fn tensor(&self, number: usize) -> &O::T {
+        self.tensors[number].as_ref().expect("a tensor's handle outlives its uses")
+    }
+
+    fn take(&mut self, number: usize) -> O::T {
+        self.tensors[number].take().expect("a tensor's handle is given away once")
+    }
+
+    fn index(&self, number: usize) -> &O::Index {
+        self.indexes[number].as_ref().expect("lists live as long as their step")
+    }
+
+    fn batch(&self, number: usize) -> &O::Batch {
+        self.batches[number].as_ref().expect("batches live as long as their step")
+    }
+
+    fn clear(&mut self) {
+        self.spec = None;
+        self.tensors.iter_mut().for_each(|tensor| *tensor = None);
+        self.indexes.iter_mut().for_each(|index| *index = None);
+        self.batches.iter_mut().for_each(|batch| *batch = None);
+    }
+}
+
+impl<O: Replayable> Value<O> {
+    /// The number of a tensor that the operation only reads.
+    fn read(&self) -> usize {
+        self.number.expect("an operation that takes a tensor takes its handle")
+    }
+
+    /// The number of a tensor that goes into the operation.
+    fn give(mut self) -> usize {
+        self.number.take().expect("an operation that takes a tensor takes its handle")
+    }
+}
+
+impl<O: Replayable> Drop for Value<O> {
+    fn drop(&mut self) {
+        let Some(number) = self.number else { return };
+        let mut shared = lock(&self.shared);
+        if let Some(recording) = shared.recording.as_mut().filter(|recording| recording.step == self.step) {
+            recording.values.tensors[number] = None;
+            recording.operations.push(Box::new(move |_, values| values.tensors[number] = None));
+        }
+    }
+}
+
+impl<O: Replayable> fmt::Debug for Value<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Value").field(&self.number).finish()
+    }
+}
+
+impl<O: Replayable> Clone for ReplayOps<O> {
+    fn clone(&self) -> Self {
+        let (inner, shared) = (Arc::clone(&self.inner), Arc::clone(&self.shared));
+        Self { inner, shared, launching: Arc::clone(&self.launching) }
+    }
+}
+
+impl<O: Replayable> fmt::Debug for ReplayOps<O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReplayOps")
+    }
+}
+
+/// A panic in a step leaves a recording that the next launch replaces.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a step may not do: a device that repeats it would not do it again.
+#[track_caller]
+fn outside(what: &str) -> ! {
+    panic!("{what} is not an operation of a step: its numbers would be recorded with it")
+}
+
+impl<O: Replayable> ReplayOps<O> {
+    /// Records and repeats steps of `inner`.
+    pub fn new(inner: O) -> Self {
+        let shared = Shared { tapes: HashMap::new(), recording: None, recorded: 0 };
+        Self { inner: Arc::new(inner), shared: Arc::new(Mutex::new(shared)), launching: Arc::default() }
+    }
+
+    /// How many steps were recorded: every other launch has repeated one.
+    pub fn recorded(&self) -> u64 {
+        lock(&self.shared).recorded
+    }
+
+    /// Does an operation and notes it; its result goes to the end of `list`.
+    fn note<R>(
+        &self,
+        operation: impl Fn(&O, &mut Values<O>) -> R + Send + 'static,
+        list: fn(&mut Values<O>) -> &mut Vec<Option<R>>,
+    ) -> Numbered
+    where
+        R: 'static,
+    {
+        let mut shared = lock(&self.shared);
+        let recording = shared.recording.as_mut().expect("operations happen within a launched step");
+        let result = operation(&self.inner, &mut recording.values);
+        let number = list(&mut recording.values).len();
+        list(&mut recording.values).push(Some(result));
+        recording.operations.push(Box::new(move |ops, values| {
+            let result = operation(ops, values);
+            list(values)[number] = Some(result);
+        }));
+        Numbered { number, step: recording.step }
+    }
+
+    fn tensor_of(&self, operation: impl Fn(&O, &mut Values<O>) -> O::T + Send + 'static) -> Value<O> {
+        let Numbered { number, step } = self.note(operation, |values| &mut values.tensors);
+        Value { number: Some(number), step, shared: Arc::clone(&self.shared) }
+    }
+
+    fn index_of(&self, operation: impl Fn(&O, &mut Values<O>) -> O::Index + Send + 'static) -> Numbered {
+        self.note(operation, |values| &mut values.indexes)
+    }
+
+    /// Does an operation that has no result, and notes it.
+    fn act(&self, operation: impl Fn(&O, &mut Values<O>) + Send + 'static) {
+        let mut shared = lock(&self.shared);
+        let recording = shared.recording.as_mut().expect("operations happen within a launched step");
+        operation(&self.inner, &mut recording.values);
+        recording.operations.push(Box::new(operation));
+    }
+
+    fn look<R>(&self, look: impl FnOnce(&O, &Values<O>) -> R) -> R {
+        let shared = lock(&self.shared);
+        look(&self.inner, &shared.recording.as_ref().expect("tensors are of a launched step").values)
+    }
+
+    /// Reads what a step gives out, and forgets its values.
+    fn read_back(&self, values: &mut Values<O>, ids: &[usize], rows: &[usize]) -> ReadBack {
+        let mut back = ReadBack::default();
+        ids.iter().for_each(|&number| back.ids.extend(self.inner.read_index(values.index(number))));
+        rows.iter().for_each(|&number| back.numbers.extend(self.inner.read(values.tensor(number))));
+        values.clear();
+        back
+    }
+}

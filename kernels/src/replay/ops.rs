@@ -1,0 +1,272 @@
+//! Operations over tensors and weights; those that take numbers of the host are refused.
+
+use std::sync::{Arc, Mutex};
+
+use super::{Numbered, ReplayOps, Replayable, Value, lock, outside};
+use crate::ops::{
+    Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
+};
+
+impl<O: Replayable> Ops for ReplayOps<O> {
+    type T = Value<O>;
+    type Ids = Numbered;
+    type Weight = Arc<O::Weight>;
+    type State = Arc<Mutex<O::State>>;
+    type Batch = Numbered;
+
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+        self.inner.weight(layout, parts).map(Arc::new)
+    }
+
+    fn state(&self, spec: StateSpec) -> Self::State {
+        Arc::new(Mutex::new(self.inner.state(spec)))
+    }
+
+    fn reset(&self, state: &mut Self::State, slot: usize) {
+        self.inner.reset(&mut lock(state), slot);
+    }
+
+    fn copy_block(&self, state: &mut Self::State, from: u32, to: u32) {
+        self.inner.copy_block(&mut lock(state), from, to);
+    }
+
+    fn rows(&self, x: &Value<O>) -> usize {
+        self.look(|ops, values| ops.rows(values.tensor(x.read())))
+    }
+
+    fn place(&self, x: &Value<O>) -> usize {
+        self.look(|ops, values| ops.place(values.tensor(x.read())))
+    }
+
+    fn concat(&self, parts: &[&Value<O>]) -> Value<O> {
+        let parts: Vec<usize> = parts.iter().map(|part| part.read()).collect();
+        self.tensor_of(move |ops, values| {
+            ops.concat(&parts.iter().map(|&part| values.tensor(part)).collect::<Vec<_>>())
+        })
+    }
+
+    fn copy(&self, x: &Value<O>) -> Value<O> {
+        let x = x.read();
+        self.tensor_of(move |ops, values| ops.copy(values.tensor(x)))
+    }
+
+    fn linear(&self, x: &Value<O>, weight: &Arc<O::Weight>, bias: Option<&Arc<O::Weight>>) -> Value<O> {
+        let (x, weight, bias) = (x.read(), Arc::clone(weight), bias.cloned());
+        self.tensor_of(move |ops, values| ops.linear(values.tensor(x), &weight, bias.as_deref()))
+    }
+
+    fn narrow(&self, x: &Value<O>, start: usize, length: usize) -> Value<O> {
+        let x = x.read();
+        self.tensor_of(move |ops, values| ops.narrow(values.tensor(x), start, length))
+    }
+
+    fn add(&self, x: Value<O>, y: &Value<O>) -> Value<O> {
+        let (x, y) = (x.give(), y.read());
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.add(x, values.tensor(y))
+        })
+    }
+
+    fn scale(&self, x: Value<O>, by: &Arc<O::Weight>) -> Value<O> {
+        let (x, by) = (x.give(), Arc::clone(by));
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.scale(x, &by)
+        })
+    }
+
+    fn scale_all(&self, x: Value<O>, by: f32) -> Value<O> {
+        let x = x.give();
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.scale_all(x, by)
+        })
+    }
+
+    fn rms_norm(&self, x: &Value<O>, weight: &Arc<O::Weight>, eps: f32) -> Value<O> {
+        let (x, weight) = (x.read(), Arc::clone(weight));
+        self.tensor_of(move |ops, values| ops.rms_norm(values.tensor(x), &weight, eps))
+    }
+
+    fn layer_norm(&self, x: &Value<O>, weight: &Arc<O::Weight>, bias: &Arc<O::Weight>, eps: f32) -> Value<O> {
+        let (x, weight, bias) = (x.read(), Arc::clone(weight), Arc::clone(bias));
+        self.tensor_of(move |ops, values| ops.layer_norm(values.tensor(x), &weight, &bias, eps))
+    }
+
+    fn silu(&self, x: Value<O>) -> Value<O> {
+        let x = x.give();
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.silu(x)
+        })
+    }
+
+    fn silu_mul(&self, x: &Value<O>) -> Value<O> {
+        let x = x.read();
+        self.tensor_of(move |ops, values| ops.silu_mul(values.tensor(x)))
+    }
+
+    fn gelu(&self, x: Value<O>) -> Value<O> {
+        let x = x.give();
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.gelu(x)
+        })
+    }
+
+    fn snake(&self, x: Value<O>, alpha: &Arc<O::Weight>, beta: &Arc<O::Weight>) -> Value<O> {
+        let (x, alpha, beta) = (x.give(), Arc::clone(alpha), Arc::clone(beta));
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.snake(x, &alpha, &beta)
+        })
+    }
+
+    fn clamp(&self, x: Value<O>, low: f32, high: f32) -> Value<O> {
+        let x = x.give();
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.clamp(x, low, high)
+        })
+    }
+
+    fn sigmoid_gate(&self, y: Value<O>, gate: &Value<O>) -> Value<O> {
+        let (y, gate) = (y.give(), gate.read());
+        self.tensor_of(move |ops, values| {
+            let y = values.take(y);
+            ops.sigmoid_gate(y, values.tensor(gate))
+        })
+    }
+
+    fn rotary(&self, x: Value<O>, batch: &Numbered, head_dim: usize, theta: f32) -> Value<O> {
+        let (x, batch) = (x.give(), batch.number);
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.rotary(x, values.batch(batch), head_dim, theta)
+        })
+    }
+
+    fn attention(
+        &self,
+        q: &Value<O>,
+        k: &Value<O>,
+        v: &Value<O>,
+        cache: &mut Arc<Mutex<O::State>>,
+        batch: &Numbered,
+        shape: Attention,
+    ) -> Value<O> {
+        let (q, k, v, cache, batch) = (q.read(), k.read(), v.read(), Arc::clone(cache), batch.number);
+        self.tensor_of(move |ops, values| {
+            ops.attention(
+                values.tensor(q),
+                values.tensor(k),
+                values.tensor(v),
+                &mut lock(&cache),
+                values.batch(batch),
+                shape,
+            )
+        })
+    }
+
+    fn experts(
+        &self,
+        x: &Value<O>,
+        router: &Arc<O::Weight>,
+        gate_up: &Arc<O::Weight>,
+        down: &Arc<O::Weight>,
+        spec: Router,
+    ) -> Value<O> {
+        let (x, router, gate_up, down) = (x.read(), Arc::clone(router), Arc::clone(gate_up), Arc::clone(down));
+        self.tensor_of(move |ops, values| ops.experts(values.tensor(x), &router, &gate_up, &down, spec))
+    }
+
+    fn conv2d(
+        &self,
+        x: &Value<O>,
+        images: usize,
+        height: usize,
+        width: usize,
+        weight: &Arc<O::Weight>,
+        bias: &Arc<O::Weight>,
+    ) -> Value<O> {
+        let (x, weight, bias) = (x.read(), Arc::clone(weight), Arc::clone(bias));
+        self.tensor_of(move |ops, values| ops.conv2d(values.tensor(x), images, height, width, &weight, &bias))
+    }
+
+    fn reshape(&self, x: Value<O>, columns: usize) -> Value<O> {
+        let x = x.give();
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.reshape(x, columns)
+        })
+    }
+
+    fn batch(&self, _: &[SequenceRows<'_>]) -> Numbered {
+        outside("a batch of the host")
+    }
+
+    fn tensor(&self, _: Vec<f32>, _: usize) -> Value<O> {
+        outside("a tensor of the host")
+    }
+
+    fn ids(&self, _: &[u32]) -> Numbered {
+        outside("a list of ids of the host")
+    }
+
+    fn read(&self, _: &Value<O>) -> Vec<f32> {
+        outside("reading back")
+    }
+
+    fn read_ids(&self, _: &Numbered) -> Vec<u32> {
+        outside("reading back")
+    }
+
+    fn gather(&self, _: &Value<O>, _: &[usize]) -> Value<O> {
+        outside("gathering by numbers of the host")
+    }
+
+    fn scatter(&self, _: Value<O>, _: &[usize], _: &Value<O>) -> Value<O> {
+        outside("scattering by numbers of the host")
+    }
+
+    fn embed(&self, _: &Self::Weight, _: &Numbered) -> Value<O> {
+        outside("embedding ids of the host")
+    }
+
+    fn segment_attention(&self, _: &Value<O>, _: &Value<O>, _: &Value<O>, _: &[usize], _: usize) -> Value<O> {
+        outside("attention over segments of the host")
+    }
+
+    fn conv1d(
+        &self,
+        _: &Value<O>,
+        _: &Self::Weight,
+        _: &Self::Weight,
+        _: &mut Self::State,
+        _: &[StreamChunk],
+    ) -> Value<O> {
+        outside("a convolution over chunks of the host")
+    }
+
+    fn conv_transpose1d(
+        &self,
+        _: &Value<O>,
+        _: &Self::Weight,
+        _: &Self::Weight,
+        _: &mut Self::State,
+        _: &[StreamChunk],
+    ) -> (Value<O>, Vec<StreamChunk>) {
+        outside("a convolution over chunks of the host")
+    }
+
+    fn sample(
+        &self,
+        _: &Value<O>,
+        _: &[SampleParams],
+        _: Option<&Self::Weight>,
+        _: Option<&mut Self::State>,
+    ) -> Numbered {
+        outside("choosing by parameters of the host")
+    }
+}

@@ -1,0 +1,333 @@
+//! A step that repeats: no allocation after the first ones, the same operations at the same addresses, whatever the rows are; and the same
+//! results from a device that repeats its operations without calling it.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::random::uniform;
+use repartee_kernels::recording::RecordingOps;
+use repartee_kernels::replay::ReplayOps;
+use repartee_kernels::row_spec::{BatchSection, SampleSection, Section, SegmentSection, StreamSection};
+use repartee_kernels::{
+    Attention, DType, Layout, Ops, Outputs, RawTensor, ReadBack, Router, RowSpec, SampleParams, SequenceRows,
+    SpecLayout, StateSpec, StepKey, StepOps, StreamRows, Streams,
+};
+use repartee_testkit::memory::{CountingAllocator, Scope, counts};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// Rows of the bucket.
+const ROWS: usize = 12;
+const SLOTS: usize = 4;
+const WIDTH: usize = 24;
+/// Ids: enough that some ways of choosing sort them by digits.
+const IDS: usize = 1500;
+const EXPERTS: usize = 5;
+
+/// Where a step's numbers lie.
+struct Places {
+    ids: Section,
+    kept: Section,
+    last: Section,
+    fresh: Section,
+    pixels: Section,
+    batch: BatchSection,
+    segments: SegmentSection,
+    streams: StreamSection,
+    samples: SampleSection,
+}
+
+/// A step that has every operation, and what it keeps.
+struct Step<O: StepOps> {
+    ops: O,
+    layout: SpecLayout,
+    model: Model<O>,
+    /// How often the device called it.
+    calls: usize,
+}
+
+struct Model<O: StepOps> {
+    places: Places,
+    table: O::Weight,
+    norm: O::Weight,
+    linear: O::Weight,
+    gate: O::Weight,
+    router: O::Weight,
+    gate_up: O::Weight,
+    down: O::Weight,
+    head: O::Weight,
+    conv2d: (O::Weight, O::Weight),
+    conv1d: O::Weight,
+    depthwise: O::Weight,
+    up: O::Weight,
+    cache: O::State,
+    mask: O::State,
+    rows: O::State,
+    tails: [O::State; 3],
+}
+
+fn weight<O: StepOps>(ops: &O, layout: Layout, shape: &[usize]) -> O::Weight {
+    let parts = if let Layout::Experts { per_expert } = layout { per_expert * EXPERTS } else { 1 };
+    let values = (0..shape.iter().product::<usize>()).map(|i| uniform(5, i as u64, shape.len() as u64, 0) - 0.5);
+    let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
+    ops.weight(layout, &vec![RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }; parts]).unwrap()
+}
+
+impl<O: StepOps> Step<O> {
+    fn new(ops: O) -> Self {
+        let mut layout = SpecLayout::default();
+        let places = Places {
+            ids: layout.list(ROWS),
+            kept: layout.list(ROWS),
+            last: layout.list(SLOTS),
+            fresh: layout.list(SLOTS),
+            pixels: layout.list(2 * 6 * 4),
+            batch: layout.batch(ROWS, SLOTS, 8),
+            segments: layout.segments(ROWS, SLOTS),
+            streams: layout.streams(ROWS, SLOTS),
+            samples: layout.samples(SLOTS),
+        };
+        let tail = |rows| ops.state(StateSpec::Tail { slots: SLOTS, rows, columns: WIDTH });
+        let model = Model {
+            table: weight(&ops, Layout::Table, &[IDS, WIDTH]),
+            norm: weight(&ops, Layout::Vector, &[WIDTH]),
+            linear: weight(&ops, Layout::Linear, &[WIDTH, WIDTH]),
+            gate: weight(&ops, Layout::Linear, &[1, WIDTH]),
+            router: weight(&ops, Layout::Linear, &[EXPERTS, WIDTH]),
+            gate_up: weight(&ops, Layout::Experts { per_expert: 2 }, &[16, WIDTH]),
+            down: weight(&ops, Layout::Experts { per_expert: 1 }, &[WIDTH, 16]),
+            head: weight(&ops, Layout::Linear, &[IDS, WIDTH]),
+            conv2d: (weight(&ops, Layout::Conv2d { stride: 2 }, &[3, 1, 3, 3]), weight(&ops, Layout::Vector, &[3])),
+            conv1d: weight(&ops, Layout::Conv1d { dilation: 2 }, &[WIDTH, WIDTH, 3]),
+            depthwise: weight(&ops, Layout::Depthwise, &[WIDTH, 1, 7]),
+            up: weight(&ops, Layout::ConvTranspose1d { stride: 3 }, &[WIDTH, WIDTH, 6]),
+            cache: ops.state(StateSpec::KeyValue { blocks: 40, block_len: 16, width: WIDTH / 2 }),
+            mask: ops.state(StateSpec::TokenMask { slots: SLOTS, vocabulary: IDS }),
+            rows: ops.state(StateSpec::Rows { rows: 32, columns: WIDTH }),
+            tails: [tail(1), tail(4), tail(6)],
+            places,
+        };
+        Self { ops, layout, model, calls: 0 }
+    }
+
+    /// Runs the step over the rows of `spec`.
+    fn run(&mut self, variant: usize, spec: &RowSpec, back: &mut ReadBack) {
+        let Self { ops, model, calls, .. } = self;
+        let ticket = ops.launch(StepKey { stage: 0, rows: ROWS, variant }, spec, &mut |ops, spec, outputs| {
+            *calls += 1;
+            model.forward(ops, spec, outputs);
+        });
+        ops.collect(ticket, back);
+    }
+}
+
+impl<O: StepOps> Model<O> {
+    fn forward(&mut self, ops: &O, spec: &O::Spec, outputs: &mut Outputs<O>) {
+        let places = &self.places;
+        let mut x = ops.embed_at(&self.table, &ops.index(spec, places.ids));
+        let kept = ops.index(spec, places.kept);
+        x = ops.overlay(x, &self.rows, &kept);
+        ops.reset_at(&mut self.mask, &ops.index(spec, places.fresh));
+
+        let shape = Attention { heads: 4, kv_heads: 2, head_dim: WIDTH / 4, window: None };
+        let batch = ops.batch_at(spec, places.batch);
+        for _ in 0..2 {
+            let h = ops.linear(&ops.rms_norm(&x, &self.norm, 1e-6), &self.linear, Some(&self.norm));
+            let q = ops.rotary(ops.copy(&h), &batch, shape.head_dim, 1e4);
+            let k = ops.rotary(ops.narrow(&h, 0, WIDTH / 2), &batch, shape.head_dim, 1e4);
+            let v = ops.narrow(&h, WIDTH / 2, WIDTH / 2);
+            let h = ops.attention(&q, &k, &v, &mut self.cache, &batch, shape);
+            x = ops.add(ops.scale(h, &self.norm), &x);
+            let routed = Router { top_k: 2, normalise: true };
+            let h = ops.experts(&x, &self.router, &self.gate_up, &self.down, routed);
+            let gated = ops.sigmoid_gate(ops.silu_mul(&ops.concat(&[&h, &x])), &ops.linear(&x, &self.gate, None));
+            x = ops.add(ops.reshape(gated, WIDTH), &h);
+        }
+        let h = ops.gelu(ops.layer_norm(&x, &self.norm, &self.norm, 1e-5));
+        x = ops.segment_attention_at(&h, &x, &h, &ops.index(spec, places.segments.words()), 3);
+        ops.store(&mut self.rows, &kept, &x);
+
+        let last = ops.index(spec, places.last);
+        let chosen = ops.gather_at(&x, &last);
+        let logits = ops.linear(&chosen, &self.head, None);
+        let params = ops.index(spec, places.samples.words());
+        let ids = ops.sample_at(&logits, &params, None, Some(&mut self.mask));
+        let embedded = ops.silu(ops.embed_at(&self.table, &ids));
+        x = ops.scatter_at(x, &last, &embedded);
+        x = ops.add(x, &ops.load(&self.rows, &kept));
+
+        let streams = Streams::new(ops.index(spec, places.streams.words()));
+        let [up, causal, depthwise] = &mut self.tails;
+        x = ops.conv_transpose1d_at(&x, &self.up, &self.norm, up, &streams);
+        let streams = streams.upsampled(3, true);
+        x = ops.conv1d_at(&ops.snake(x, &self.norm, &self.norm), &self.conv1d, &self.norm, causal, &streams);
+        x = ops.conv1d_at(&ops.clamp(x, -1.0, 1.0), &self.depthwise, &self.norm, depthwise, &streams);
+        outputs.ids.push(ids);
+        outputs.rows.push(ops.scale_all(x, 0.5));
+
+        let pixels = ops.floats(spec, places.pixels, 1);
+        outputs.rows.push(ops.conv2d(&pixels, 2, 6, 4, &self.conv2d.0, &self.conv2d.1));
+    }
+}
+
+/// Other rows for each `round`: up to four slots with one to three rows each.
+fn fill(places: &Places, spec: &mut RowSpec, round: usize) {
+    let slots = 1 + round % SLOTS;
+    let rows = |slot: usize| 1 + (slot + round) % 3;
+    let count: usize = (0..slots).map(rows).sum();
+    let table: [u32; 8] = std::array::from_fn(|i| i as u32);
+    let ids: [u32; ROWS] = std::array::from_fn(|i| ((i * 37 + round * 101) % IDS) as u32);
+    spec.set(places.ids, &ids[..count]);
+    spec.set(places.kept, &ids.map(|id| id % 32)[..count]);
+    spec.set(places.last, &table[..slots]);
+    spec.set(places.fresh, &table[..round % 2]);
+    spec.set_floats(places.pixels, &[round as f32; 30]);
+    let sequences: [SequenceRows<'_>; SLOTS] =
+        std::array::from_fn(|slot| SequenceRows { table: &table, position: 9 * (round % 6) + slot, rows: rows(slot) });
+    spec.set_batch(places.batch, &sequences[..slots], 39);
+    spec.set_segments(places.segments, &std::array::from_fn::<_, SLOTS, _>(rows)[..slots]);
+    let streams: [StreamRows; SLOTS] =
+        std::array::from_fn(|slot| StreamRows { slot, position: round * (slot % 2), rows: rows(slot) });
+    spec.set_streams(places.streams, &streams[..slots]);
+    let samples: [SampleParams; SLOTS] = std::array::from_fn(|slot| SampleParams {
+        slot,
+        repetition_penalty: 1.1,
+        temperature: slot as f32,
+        top_k: slot % 2 * 7,
+        top_p: 0.9,
+        uniform: 0.5,
+    });
+    spec.set_samples(places.samples, &samples[..slots]);
+}
+
+#[test]
+fn repeated_steps_allocate_nothing() {
+    let mut step = Step::new(Cpu::default());
+    let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());
+    for round in 0..24 {
+        let before = counts(Scope::Thread).allocations;
+        fill(&step.model.places, &mut spec, round);
+        step.run(0, &spec, &mut back);
+        let made = counts(Scope::Thread).allocations - before;
+        // The first rounds meet every number of slots, rows and experts.
+        assert!(round < 12 || made == 0, "{made} allocations in round {round}");
+    }
+}
+
+#[test]
+fn repeated_steps_use_the_same_places() {
+    let ops = RecordingOps::with_places(Cpu::default());
+    let mut step = Step::new(ops.clone());
+    let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());
+    let mut notes = (0..6).map(|round| {
+        fill(&step.model.places, &mut spec, round);
+        ops.take();
+        step.run(0, &spec, &mut back);
+        ops.take()
+    });
+    let first = notes.next().unwrap();
+    assert!(first.iter().filter(|note| note.starts_with("at 0x")).count() > 30, "{first:?}");
+    let count = |what: &str| first.iter().filter(|note| note.starts_with(what)).count();
+    assert_eq!([count("launch"), count("collect"), count("upload"), count("read")], [1, 1, 0, 0], "{first:?}");
+    for again in notes {
+        assert_eq!(again, first);
+    }
+}
+
+fn bits(back: &ReadBack) -> (Vec<u32>, Vec<u32>) {
+    (back.ids.clone(), back.numbers.iter().map(|number| number.to_bits()).collect())
+}
+
+#[test]
+fn replayed_steps_equal_called_ones() {
+    let replay = ReplayOps::new(Cpu::default());
+    let (mut called, mut replayed) = (Step::new(Cpu::default()), Step::new(replay.clone()));
+    let (mut spec, mut expected, mut back) = (called.layout.spec(), ReadBack::default(), ReadBack::default());
+    for round in 0..20 {
+        fill(&called.model.places, &mut spec, round);
+        let variant = round % 3 / 2;
+        called.run(variant, &spec, &mut expected);
+        replayed.run(variant, &spec, &mut back);
+        assert!(back.numbers.len() > 100 && back.ids.len() == SLOTS);
+        assert!(bits(&back) == bits(&expected), "round {round} gives other results");
+    }
+    assert_eq!((called.calls, replayed.calls, replay.recorded()), (20, 2, 2));
+}
+
+/// A step that gives out the row that the host counts to: a mistake that replaying shows.
+fn counting_step<O: StepOps>(ops: &O) -> Vec<ReadBack> {
+    let mut layout = SpecLayout::default();
+    let at = layout.list(6);
+    let (mut spec, mut counted) = (layout.spec(), 0);
+    spec.set_floats(at, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+    let key = StepKey { stage: 0, rows: 1, variant: 0 };
+    let mut launch = |_| {
+        let mut back = ReadBack::default();
+        let ticket = ops.launch(key, &spec, &mut |ops, spec, outputs| {
+            outputs.rows.push(ops.narrow(&ops.floats(spec, at, 6), counted, 2));
+            counted += 1;
+        });
+        ops.collect(ticket, &mut back);
+        back
+    };
+    (0..3).map(&mut launch).collect()
+}
+
+#[test]
+fn replaying_shows_a_step_that_counts() {
+    let called: Vec<_> = counting_step(&Cpu::default()).into_iter().map(|back| back.numbers).collect();
+    assert_eq!(called, [[1.0, 2.0], [2.0, 3.0], [3.0, 4.0]]);
+    let replayed: Vec<_> =
+        counting_step(&ReplayOps::new(Cpu::default())).into_iter().map(|back| back.numbers).collect();
+    assert_eq!(replayed, [[1.0, 2.0]; 3]);
+}
+
+#[test]
+#[should_panic(expected = "reading back is not an operation of a step")]
+fn replaying_refuses_to_read_within_a_step() {
+    let ops = ReplayOps::new(Cpu::default());
+    let mut layout = SpecLayout::default();
+    let at = layout.list(2);
+    ops.launch(StepKey { stage: 0, rows: 1, variant: 0 }, &layout.spec(), &mut |ops, spec, _| {
+        ops.read(&ops.floats(spec, at, 2));
+    });
+}
+
+/// What the second launch gives out, after one that panics with half of its output made.
+fn after_a_panic<O: StepOps>(ops: &O) -> Vec<f32> {
+    let mut layout = SpecLayout::default();
+    let at = layout.list(2);
+    let mut spec = layout.spec();
+    spec.set_floats(at, &[1.0, 2.0]);
+    let key = StepKey { stage: 0, rows: 1, variant: 0 };
+    let launch = |fails: bool| {
+        ops.launch(key, &spec, &mut |ops, spec, outputs| {
+            outputs.rows.push(ops.floats(spec, at, 2));
+            if fails {
+                std::panic::resume_unwind(Box::new("a step fails"));
+            }
+        })
+    };
+    assert!(catch_unwind(AssertUnwindSafe(|| launch(true))).is_err());
+    let mut back = ReadBack::default();
+    ops.collect(launch(false), &mut back);
+    back.numbers
+}
+
+#[test]
+fn a_panicking_step_leaves_nothing() {
+    assert_eq!(after_a_panic(&Cpu::default()), [1.0, 2.0]);
+    assert_eq!(after_a_panic(&ReplayOps::new(Cpu::default())), [1.0, 2.0]);
+}
+
+#[test]
+fn buckets_hold_their_rows() {
+    let ops = ReplayOps::new(Cpu::default());
+    for rows in 1..600 {
+        let bucket = ops.bucket(rows);
+        assert!(bucket >= rows && ops.bucket(bucket) == bucket, "{rows} rows in a bucket of {bucket}");
+    }
+    assert_eq!([1, 3, 9, 17, 257].map(|rows| ops.bucket(rows)), [1, 4, 16, 24, 512]);
+}
