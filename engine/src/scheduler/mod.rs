@@ -23,7 +23,7 @@ use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
 use crate::elements::Element;
 use crate::hand_off::Edge;
-use crate::model::Model;
+use crate::model::{EnrolError, Model};
 use crate::session::{ModelContext, Session};
 use crate::stage::{Item, ResponseParams};
 
@@ -168,6 +168,13 @@ impl<T> Scheduler<T> {
         }
         self.gauges.held.store(self.held(), Ordering::Release);
         Tick::Idle(self.next_timeout())
+    }
+
+    /// Makes a voice out of a recording; see [`Voices::enrol`](crate::model::Voices::enrol). Requests may name it from then on.
+    pub fn enrol(&mut self, samples: &[f32], rate: u32, text: &str) -> Result<String, EnrolError> {
+        let name = self.model.voices.enrol(samples, rate, text)?;
+        self.voices = self.model.voices.names();
+        Ok(name)
     }
 
     /// Open sessions.
@@ -346,10 +353,9 @@ impl<T> Scheduler<T> {
 
     /// Delivers a prompt to the first stage.
     fn deliver_prompt(&mut self, slot: usize, elements: Vec<Element<T>>, response: Option<ResponseParams>) {
-        // A later stage's state cannot come from another slot, so neither can what it is made from.
         let later = &self.model.stages[1..];
-        let shareable = elements.iter().take_while(|element| !later.iter().any(|stage| stage.reads(element))).count();
-        self.deliver(0, slot, Item::Prompt { elements, shareable, response });
+        let read = elements.iter().map(|element| later.iter().any(|stage| stage.reads(element))).collect();
+        self.deliver(0, slot, Item::Prompt { elements, read, response });
     }
 
     /// Delivers text that streamed in for the response in `slot`.

@@ -182,7 +182,6 @@ impl<T> Scheduler<T> {
     /// Routes the output of stage `index` to the session and to the next stage.
     fn route(&mut self, index: usize, out: Outbox<T>) {
         let last = index + 1 == self.model.stages.len();
-        let keeps_speech = self.model.script.keeps_speech();
         for (slot, item) in out {
             let now = (self.clock)();
             let owner = self.owner(slot);
@@ -191,7 +190,7 @@ impl<T> Scheduler<T> {
             match &item {
                 // Tokens of tool calls are not spoken.
                 Item::Token(id) | Item::Row { id, .. } if !session.token(slot, *id, now) => continue,
-                Item::Codes(codes) => session.frame(slot, codes, keeps_speech, now),
+                Item::Codes(codes) => session.frame(slot, codes, self.model.script.as_ref(), now),
                 Item::Fail(error) => {
                     let error = error.clone();
                     self.fail(slot, error);

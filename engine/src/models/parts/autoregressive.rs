@@ -37,6 +37,8 @@ pub struct SlotState<O: Ops, L: CausalLm<O>> {
     queue: VecDeque<L::Row>,
     /// Positions of prompt and response, in the stage that reads the prompt; the first `sequence.len()` are cached.
     prompt: Vec<Element<O::T>>,
+    /// Positions of the last prompt; those after it are of its response.
+    prompted: usize,
     decoding: Option<Decoding>,
     /// Whether a response began since the penalty's history was last cleared.
     fresh: bool,
@@ -50,6 +52,7 @@ impl<O: Ops, L: CausalLm<O>> Default for SlotState<O, L> {
             sequence: Sequence::default(),
             queue: VecDeque::new(),
             prompt: Vec::new(),
+            prompted: 0,
             decoding: None,
             fresh: false,
             own: L::Slot::default(),
@@ -207,8 +210,8 @@ pub trait CausalLm<O: Ops>: Send + Sized {
         samplers: &[Sampler<'_>],
         output_mask: &mut O::State,
     ) -> Vec<Sampled<Self::Piece>>;
-    /// What the next stage gets of a piece. `hidden` is the row that it was sampled from.
-    fn item(&self, piece: &Self::Piece, hidden: HiddenRow<'_, O::T>) -> Item<O::T>;
+    /// Gives a piece to the next stage, as at most [`CausalLm::max_items`] items. `hidden` is the row that it was sampled from.
+    fn give(&self, slot: usize, piece: &Self::Piece, hidden: HiddenRow<'_, O::T>, out: &mut Outbox<O::T>);
     /// Continues a response after a piece: queues the row after it if it is known.
     fn follow(&mut self, state: &mut SlotState<O, Self>, piece: Self::Piece);
     /// Ends a response that sampled its stop or reached a limit, and says so to the next stage when that is due.
@@ -267,23 +270,27 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         &mut self,
         slot: usize,
         elements: Vec<Element<O::T>>,
-        shareable: usize,
+        read: &[bool],
         response: Option<ResponseParams>,
         out: &mut Outbox<O::T>,
     ) {
         let state = &mut self.slots[slot];
         let cached = state.sequence.len();
         let common = state.prompt[..cached].iter().zip(&elements).take_while(|(a, b)| a == b).count();
+        // Later stages got the rows of prompts alone.
+        let unread = read.iter().take(common).skip(state.prompted).take_while(|read| !**read).count();
+        let common = common.min(state.prompted + unread);
         // The last position is computed again for a response: the first token is sampled from its row.
         let keep = if response.is_some() { common.min(elements.len().saturating_sub(1)) } else { common };
         if keep < cached {
             let kept = state.sequence.truncate(&mut self.pool, keep);
             out.push((slot, Item::Rewind { to: kept }));
         }
-        self.share_prefix(slot, &elements, shareable);
+        self.share_prefix(slot, &elements, read);
         let state = &mut self.slots[slot];
         state.queue =
             elements[state.sequence.len()..].iter().filter_map(|element| self.lm.prompt_row(element)).collect();
+        state.prompted = elements.len();
         state.prompt = elements;
         state.decoding = None;
         if let Some(params) = response {
@@ -293,7 +300,8 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
     }
 
     /// Forks the cached prefix of another slot's prompt: instructions that many sessions have in common.
-    fn share_prefix(&mut self, slot: usize, elements: &[Element<O::T>], shareable: usize) {
+    fn share_prefix(&mut self, slot: usize, elements: &[Element<O::T>], read: &[bool]) {
+        let shareable = read.iter().take_while(|read| !**read).count();
         // The last position is always computed: the first token is sampled from its row.
         let common = shareable.min(elements.len().saturating_sub(1)) / BLOCK * BLOCK;
         if common <= self.slots[slot].sequence.len() {
@@ -375,7 +383,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             Sampled::Piece(piece) => {
                 decoding.steps += 1;
                 let full = decoding.steps >= decoding.limit || state.sequence.len() >= self.positions;
-                out.push((slot, self.lm.item(&piece, hidden)));
+                self.lm.give(slot, &piece, hidden, out);
                 if full {
                     state.end();
                     self.lm.ended(slot, End::Length, state, &mut self.pool, out);
@@ -406,7 +414,7 @@ where
 
     fn accept(&mut self, slot: usize, item: Item<O::T>, out: &mut Outbox<O::T>) {
         match item {
-            Item::Prompt { elements, shareable, response } => self.prompt(slot, elements, shareable, response, out),
+            Item::Prompt { elements, read, response } => self.prompt(slot, elements, &read, response, out),
             item => self.lm.accept(slot, item, &mut self.slots[slot], &mut self.pool, out),
         }
         if std::mem::take(&mut self.slots[slot].fresh) {
