@@ -87,7 +87,7 @@ fn params(slot: usize) -> ResponseParams {
 fn prompt(rows: usize, slot: usize, respond: bool) -> Item<Tensor> {
     // The first ids differ, so that no slot forks another's prefix.
     let elements = (0..rows).map(|i| Element::token(Role::User, ((i + 7 * slot) % 200) as u32)).collect();
-    Item::Prompt { elements, shareable: 0, response: respond.then(|| params(slot)) }
+    Item::Prompt { elements, read: Vec::new(), response: respond.then(|| params(slot)) }
 }
 
 fn prefill(model: &mut Model<Tensor>, rows: usize) -> Vec<Work> {

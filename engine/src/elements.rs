@@ -188,12 +188,35 @@ impl<T> Message<T> {
         }
     }
 
-    /// Appends one position of the model's own speech.
-    pub fn push_codes(&mut self, position: Arc<[u32]>) {
-        match self.parts.last_mut() {
+    /// Adds one position of the model's own speech after so many tokens and the speech that stands there already; `None` for
+    /// the end.
+    pub fn push_codes(&mut self, position: Arc<[u32]>, tokens: Option<usize>) {
+        let at = tokens.map_or(self.parts.len(), |tokens| self.split_text(tokens));
+        match at.checked_sub(1).and_then(|before| self.parts.get_mut(before)) {
             Some(Part::Speech(codes)) => codes.push(position),
-            _ => self.parts.push(Part::Speech(vec![position])),
+            _ => self.parts.insert(at, Part::Speech(vec![position])),
         }
+    }
+
+    /// Cuts the part that holds token `tokens` so that a part begins with it. Returns the index of that part; the end if there
+    /// are not so many tokens.
+    fn split_text(&mut self, tokens: usize) -> usize {
+        let mut left = tokens;
+        let cut = self.parts.iter_mut().enumerate().find_map(|(at, part)| match part {
+            Part::Text(ids) if ids.len() > left => Some((at, ids.split_off(left))),
+            Part::Text(ids) => {
+                left -= ids.len();
+                None
+            }
+            _ => None,
+        });
+        let Some((at, rest)) = cut else { return self.parts.len() };
+        if matches!(&self.parts[at], Part::Text(ids) if ids.is_empty()) {
+            self.parts[at] = Part::Text(rest);
+            return at;
+        }
+        self.parts.insert(at + 1, Part::Text(rest));
+        at + 1
     }
 
     /// Appends an encoded window; false if the message is not audio.
@@ -250,8 +273,8 @@ mod tests {
         let mut message = Message { kind: MessageKind::Assistant, parts: Vec::new() };
         for id in 0..4 {
             message.push_token(id);
-            message.push_codes(Arc::from([10 * id, 10 * id + 1]));
-            message.push_codes(Arc::from([10 * id + 2, 10 * id + 3]));
+            message.push_codes(Arc::from([10 * id, 10 * id + 1]), None);
+            message.push_codes(Arc::from([10 * id + 2, 10 * id + 3]), None);
         }
         message
     }
@@ -279,6 +302,26 @@ mod tests {
         let mut message = interleaved();
         message.truncate_text(0, vec![5, 6]);
         assert_eq!(shown(&message), [vec![5, 6]]);
+    }
+
+    #[test]
+    fn speech_stands_after_its_token_whenever_it_comes() {
+        // Two positions a token; the text is ahead by 0 to 4 tokens.
+        for ahead in 0..=4 {
+            let mut message = Message::<()> { kind: MessageKind::Assistant, parts: Vec::new() };
+            for id in 0..4 + ahead {
+                if id < 4 {
+                    message.push_token(id);
+                }
+                for code in [0, 2] {
+                    if let Some(spoken) = id.checked_sub(ahead) {
+                        let codes = [10 * spoken + code, 10 * spoken + code + 1];
+                        message.push_codes(Arc::from(codes), Some(spoken as usize + 1));
+                    }
+                }
+            }
+            assert_eq!(shown(&message), shown(&interleaved()), "text ahead by {ahead}");
+        }
     }
 
     #[test]

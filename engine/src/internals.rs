@@ -10,7 +10,7 @@ pub use crate::model::{
     CallMarks, Codec, Ears, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, Script, Slots, ToolTemplate, Voices,
     WindowInput,
 };
-pub use crate::models::parts::autoregressive;
+pub use crate::models::parts::{autoregressive, decoder, weights};
 pub use crate::models::{SlotBytes, load, slots};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;

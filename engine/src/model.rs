@@ -100,6 +100,12 @@ pub trait Script<T>: Send {
         false
     }
 
+    /// Text tokens of a response that stand before its codec frame `frame` in later prompts; `None` for those that came before
+    /// it. A model whose speech is made in a later stage than its text names them: what came first depends on the hand-off.
+    fn tokens_before(&self, _frame: usize) -> Option<usize> {
+        None
+    }
+
     /// Its template of tools; `None` if the model knows none.
     fn tools(&self) -> Option<&dyn ToolTemplate> {
         None

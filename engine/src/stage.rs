@@ -62,8 +62,9 @@ pub enum Item<T> {
     Prompt {
         /// Every position.
         elements: Vec<Element<T>>,
-        /// Leading positions whose cache may be taken from another slot: no later stage reads them.
-        shareable: usize,
+        /// For each position, whether a later stage reads it. Such a position is prefilled in this slot: its cache is taken
+        /// neither from another slot nor from a response, whose rows no later stage gets as context.
+        read: Vec<bool>,
         /// `None` for silent prefill.
         response: Option<ResponseParams>,
     },

@@ -83,61 +83,12 @@ fn inserted_audio_equals_spoken_audio() {
 }
 
 #[test]
-fn insert_equals_fresh_history() {
-    let mut bed = bed();
-    for place in [InsertAt::Start, InsertAt::After(0), InsertAt::After(1000), InsertAt::End] {
-        let session = bed.engine.open();
-        bed.speak(&session, 0, 0);
-        submit(&session, text(1000, InsertAt::End, Role::Assistant, "hello"));
-        bed.speak(&session, 1, 2);
-        bed.engine.respond(&session, respond(2)).unwrap();
-        submit(&session, Command::Delete { item: 1002 });
-        submit(&session, text(7, place, Role::User, "so"));
-        let edited = bed.engine.respond(&session, respond(3)).unwrap();
-
-        let fresh = bed.engine.open();
-        let mut order = vec![0, 1000, 2];
-        match place {
-            InsertAt::Start => order.insert(0, 7),
-            InsertAt::After(item) => order.insert(1 + order.iter().position(|&i| i == item).unwrap(), 7),
-            InsertAt::End => order.push(7),
-        }
-        for item in order {
-            match item {
-                0 => bed.speak(&fresh, 0, 0),
-                2 => bed.speak(&fresh, 1, 2),
-                7 => submit(&fresh, text(7, InsertAt::End, Role::User, "so")),
-                item => submit(&fresh, text(item, InsertAt::End, Role::Assistant, "hello")),
-            }
-        }
-        assert_same(&edited, &bed.engine.respond(&fresh, respond(3)).unwrap());
-        fresh.close_with(&mut bed.engine);
-        session.close_with(&mut bed.engine);
-    }
-}
-
-#[test]
 fn an_unknown_neighbour_is_refused() {
     let mut bed = bed();
     let session = bed.engine.open();
     bed.engine.send(&session, text(7, InsertAt::After(99), Role::User, "so"));
     let refused = Event::Failed { response: None, error: SessionError::UnknownItem(99) };
     assert_eq!(session.try_next_event(), Some(refused));
-}
-
-#[test]
-fn delete_equals_fresh_history() {
-    let mut bed = bed();
-    let session = bed.after_a_turn();
-    bed.speak(&session, 1, 1);
-    bed.engine.respond(&session, respond(1)).unwrap();
-    for item in [0, 1000, 1001] {
-        submit(&session, Command::Delete { item });
-    }
-    let edited = bed.engine.respond(&session, respond(2)).unwrap();
-    let fresh = bed.engine.open();
-    bed.speak(&fresh, 1, 1);
-    assert_same(&edited, &bed.engine.respond(&fresh, respond(2)).unwrap());
 }
 
 #[test]
@@ -160,35 +111,6 @@ fn new_instructions_equal_fresh_history() {
     assert_same(&without, &bed.engine.respond(&plain, respond(2)).unwrap());
     submit(&session, Command::Delete { item: 1002 });
     assert_same(&bed.engine.respond(&session, respond(1)).unwrap(), &edited);
-}
-
-#[test]
-fn abort_equals_no_speculation() {
-    let mut bed = bed();
-    let audio = bed.audio(1);
-    // Aborted at any moment: before any output, in the middle, and after its end.
-    for (ticks, cut) in (0..24).map(|ticks| (ticks, audio.len() * (1 + ticks % 5) / 6)).chain([(500, audio.len() / 2)])
-    {
-        let (speculating, plain) = (bed.after_a_turn(), bed.after_a_turn());
-        submit(&speculating, Command::Append(audio[..cut].to_vec()));
-        bed.engine.settle();
-        submit(&speculating, Command::BeginSpeculation { item: 1, respond: respond(1) });
-        bed.engine.ticks(ticks);
-        // Audio that follows before the abort.
-        submit(&speculating, Command::Append(audio[cut..cut + 100].to_vec()));
-        bed.engine.ticks(2);
-        bed.engine.send(&speculating, Command::AbortSpeculation { response: 1 });
-        while speculating.try_next_event().is_some() {}
-        submit(&speculating, Command::Append(audio[cut + 100..].to_vec()));
-        submit(&speculating, Command::Commit { item: 1 });
-
-        bed.speak(&plain, 1, 1);
-        let (a, b) =
-            (bed.engine.respond(&speculating, respond(1)).unwrap(), bed.engine.respond(&plain, respond(1)).unwrap());
-        assert_same(&a, &b);
-        speculating.close_with(&mut bed.engine);
-        plain.close_with(&mut bed.engine);
-    }
 }
 
 #[test]

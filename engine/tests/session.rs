@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{
-    Command, Event, FinishReason, OpenError, Respond, Role, Sampling, SessionError, SessionHandle, SpeechEngine, Usage,
+    Command, Event, FinishReason, OpenError, Respond, Sampling, SessionError, SessionHandle, SpeechEngine, Usage,
 };
 
 use common::{CONVERSATIONS, Expected, difference, greedy_copy, property, shrink_context};
@@ -308,36 +308,6 @@ fn deleting_a_pending_response_cancels_it() {
     }
     assert_eq!(reasons[&29], FinishReason::Cancelled);
     assert_eq!(reasons[&0], FinishReason::Stop);
-}
-
-#[test]
-fn truncate_equals_fresh_history() {
-    let served = serve("dense", &modest());
-    let speak = |session: &SessionHandle, turn: u64| {
-        send(session, Command::Append(served.expected.tensor(&format!("turn{turn}.audio")).0));
-        send(session, Command::Commit { item: turn });
-    };
-    let session = served.engine.open().unwrap();
-    speak(&session, 0);
-    send(&session, Command::Respond(respond(0)));
-    let said = listen(&session, 0).unwrap().text;
-    let heard: String = said.chars().take(said.chars().count() / 2).collect();
-    send(&session, Command::Truncate { item: 1000, text: heard.clone() });
-    speak(&session, 1);
-    send(&session, Command::Respond(respond(1)));
-    let truncated = listen(&session, 1).unwrap();
-
-    // Equal to a session whose response had that text only.
-    let fresh = served.engine.open().unwrap();
-    speak(&fresh, 0);
-    send(&fresh, Command::text(1000, Role::Assistant, heard));
-    speak(&fresh, 1);
-    send(&fresh, Command::Respond(respond(1)));
-    let replayed = listen(&fresh, 1).unwrap();
-    assert_eq!(truncated.text, replayed.text);
-    assert!(truncated.samples == replayed.samples);
-    // Different from the session with the whole text.
-    assert_ne!(truncated.text, served.expected.facts["turns"][1]["text"].as_str().unwrap());
 }
 
 #[test]

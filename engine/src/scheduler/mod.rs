@@ -27,7 +27,7 @@ use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
 use crate::elements::Element;
 use crate::hand_off::Edge;
-use crate::model::{Model, Slots};
+use crate::model::{EnrolError, Model, Slots};
 use crate::session::intake::{EncodedTexts, Intake};
 use crate::session::{ModelContext, Session};
 use crate::stage::{Item, ResponseParams};
@@ -196,6 +196,13 @@ impl<T: Send + Sync> Scheduler<T> {
         }
         self.publish_held();
         Tick::Idle(self.next_timeout())
+    }
+
+    /// Makes a voice out of a recording; see [`Voices::enrol`](crate::model::Voices::enrol). Requests may name it from then on.
+    pub fn enrol(&mut self, samples: &[f32], rate: u32, text: &str) -> Result<String, EnrolError> {
+        let name = self.model.voices.enrol(samples, rate, text)?;
+        self.voices = self.model.voices.names();
+        Ok(name)
     }
 
     /// Open sessions.
@@ -420,14 +427,13 @@ impl<T: Send + Sync> Scheduler<T> {
 
     /// Delivers a prompt to the first stage.
     fn deliver_prompt(&mut self, slot: usize, elements: Vec<Element<T>>, response: Option<ResponseParams>) {
-        // A later stage's state cannot come from another slot, so neither can what it is made from.
         let later = &self.model.stages[1..];
-        let shareable = elements.iter().take_while(|element| !later.iter().any(|stage| stage.reads(element))).count();
+        let read = elements.iter().map(|element| later.iter().any(|stage| stage.reads(element))).collect();
         let owner = self.owner(slot);
         if slot != owner {
             self.share_conversation(slot, owner, &elements);
         }
-        self.deliver(0, slot, Item::Prompt { elements, shareable, response });
+        self.deliver(0, slot, Item::Prompt { elements, read, response });
     }
 
     /// Lets an out-of-band response take over what the stages hold of its session's conversation.

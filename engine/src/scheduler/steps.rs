@@ -248,7 +248,7 @@ impl<T: Send + Sync> Scheduler<T> {
                 Spoken::Pauses => return self.pass(index, slot, Item::TextPause),
                 Spoken::No => return,
             },
-            Item::Codes(codes) => session.frame(slot, codes, self.model.script.keeps_speech(), now),
+            Item::Codes(codes) => session.frame(slot, codes, self.model.script.as_ref(), now),
             Item::Fail(error) => {
                 let error = error.clone();
                 return self.fail(slot, error);

@@ -12,7 +12,7 @@ use super::{ModelContext, Session};
 use crate::config::Timeouts;
 use crate::deadline::Urgency;
 use crate::elements::{Element, Message};
-use crate::model::Codec;
+use crate::model::{Codec, Script};
 use crate::stage::ResponseParams;
 use crate::text::TextStream;
 
@@ -244,17 +244,18 @@ impl<T> Session<T> {
         }
     }
 
-    /// Takes a codec frame of the response in `slot`. With `keep` it becomes part of the response's item.
-    pub fn frame(&mut self, slot: usize, codes: &[u32], keep: bool, now: Instant) {
+    /// Takes a codec frame of the response in `slot`. It becomes part of the response's item if the model keeps its speech.
+    pub fn frame(&mut self, slot: usize, codes: &[u32], script: &dyn Script<T>, now: Instant) {
         let Some(active) = self.active_on(slot) else { return };
         active.first_frame.get_or_insert(now);
+        let frame = active.usage.output_audio_frames as usize;
         active.usage.output_audio_frames += 1;
         let (item, out_of_band) = (active.request.item, active.request.out_of_band);
-        if keep
+        if script.keeps_speech()
             && !out_of_band
             && let Some(message) = self.history.get_mut(item)
         {
-            message.push_codes(Arc::from(codes));
+            message.push_codes(Arc::from(codes), script.tokens_before(frame));
         }
     }
 

@@ -41,6 +41,8 @@ pub struct SlotState<O: Ops, L: CausalLm<O>> {
     prompt: Vec<Element<O::T>>,
     /// Leading positions of the prompt that no later stage reads.
     shareable: usize,
+    /// Positions of the last prompt; those after it are of its response.
+    prompted: usize,
     decoding: Option<Decoding>,
     /// Whether a response began since the penalty's history was last cleared.
     fresh: bool,
@@ -55,6 +57,7 @@ impl<O: Ops, L: CausalLm<O>> Default for SlotState<O, L> {
             queue: VecDeque::new(),
             prompt: Vec::new(),
             shareable: 0,
+            prompted: 0,
             decoding: None,
             fresh: false,
             own: L::Slot::default(),
@@ -212,8 +215,8 @@ pub trait CausalLm<O: Ops>: Send + Sized {
         samplers: &[Sampler<'_>],
         output_mask: &mut O::State,
     ) -> Vec<Sampled<Self::Piece>>;
-    /// What the next stage gets of a piece. `hidden` is the row that it was sampled from.
-    fn item(&self, piece: &Self::Piece, hidden: HiddenRow<'_, O::T>) -> Item<O::T>;
+    /// Gives a piece to the next stage, as at most [`CausalLm::max_items`] items. `hidden` is the row that it was sampled from.
+    fn give(&self, slot: usize, piece: &Self::Piece, hidden: HiddenRow<'_, O::T>, out: &mut Outbox<O::T>);
     /// Continues a response after a piece: queues the row after it if it is known.
     fn follow(&mut self, state: &mut SlotState<O, Self>, piece: Self::Piece);
     /// Ends a response that sampled its stop or reached a limit, and says so to the next stage when that is due.
@@ -291,23 +294,28 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         &mut self,
         slot: usize,
         elements: Vec<Element<O::T>>,
-        shareable: usize,
+        read: &[bool],
         response: Option<ResponseParams>,
         out: &mut Outbox<O::T>,
     ) {
         let state = &mut self.slots[slot];
         let cached = state.sequence.len();
         let common = state.prompt[..cached].iter().zip(&elements).take_while(|(a, b)| a == b).count();
+        // Later stages got the rows of prompts alone.
+        let unread = read.iter().take(common).skip(state.prompted).take_while(|read| !**read).count();
+        let common = common.min(state.prompted + unread);
         // The last position is computed again for a response: the first token is sampled from its row.
         let keep = if response.is_some() { common.min(elements.len().saturating_sub(1)) } else { common };
         if keep < cached {
             let kept = state.sequence.truncate(&mut self.pool, keep);
             out.push((slot, Item::Rewind { to: kept }));
         }
+        let shareable = read.iter().take_while(|read| !**read).count();
         self.share_prefix(slot, &elements, shareable);
         let state = &mut self.slots[slot];
         state.queue =
             elements[state.sequence.len()..].iter().filter_map(|element| self.lm.prompt_row(element)).collect();
+        state.prompted = elements.len();
         state.prompt = elements;
         state.shareable = shareable;
         state.decoding = None;
@@ -421,7 +429,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             Sampled::Piece(piece) => {
                 decoding.steps += 1;
                 let full = decoding.steps >= decoding.limit || state.sequence.len() >= self.positions;
-                out.push((slot, self.lm.item(&piece, hidden)));
+                self.lm.give(slot, &piece, hidden, out);
                 if full {
                     state.end();
                     self.lm.ended(slot, End::Length, state, &mut self.pool, out);
@@ -453,7 +461,7 @@ where
 
     fn accept(&mut self, slot: usize, item: Item<O::T>, out: &mut Outbox<O::T>) {
         match item {
-            Item::Prompt { elements, shareable, response } => self.prompt(slot, elements, shareable, response, out),
+            Item::Prompt { elements, read, response } => self.prompt(slot, elements, &read, response, out),
             item => self.lm.accept(slot, item, &mut self.slots[slot], &mut self.pool, out),
         }
         self.refresh(slot);
@@ -553,6 +561,7 @@ where
         let given = &self.slots[donor];
         let rows = if self.lm.takes() == EdgeKind::Prompt {
             state.prompt = prompt.to_vec();
+            state.prompted = given.prompted.min(prompt.len());
             prompt.len()
         } else {
             self.lm.share(&mut state, given, prompt.len())

@@ -386,8 +386,8 @@ where
         (0..samplers.len()).map(sampled).collect()
     }
 
-    fn item(&self, frame: &Frame<O::T>, _: HiddenRow<'_, O::T>) -> Item<O::T> {
-        Item::Codes(frame.codes.clone())
+    fn give(&self, slot: usize, frame: &Frame<O::T>, _: HiddenRow<'_, O::T>, out: &mut Outbox<O::T>) {
+        out.push((slot, Item::Codes(frame.codes.clone())));
     }
 
     fn follow(&mut self, state: &mut State<O>, frame: Frame<O::T>) {

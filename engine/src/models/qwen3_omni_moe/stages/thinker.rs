@@ -143,8 +143,8 @@ where
         ids.into_iter().map(sampled).collect()
     }
 
-    fn item(&self, id: &u32, _: HiddenRow<'_, O::T>) -> Item<O::T> {
-        Item::Token(*id)
+    fn give(&self, slot: usize, id: &u32, _: HiddenRow<'_, O::T>, out: &mut Outbox<O::T>) {
+        out.push((slot, Item::Token(*id)));
     }
 
     fn follow(&mut self, state: &mut SlotState<O, Self>, id: u32) {

@@ -1,29 +1,21 @@
 //! Random interleavings of several sessions, compared with a serial run of each: one session alone, one command after another,
 //! without speculation, cancellation or out-of-band responses.
 
-#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
-
-#[allow(dead_code)] // Each test binary uses its part.
-mod common;
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use repartee_engine::EngineConfig;
-use repartee_engine::HandOff;
-use repartee_engine_api::{
-    Command, Content, Event, FinishReason, InsertAt, Respond, Role, Sampling, SessionError, SessionHandle,
-};
-use repartee_kernels::cpu::Tensor;
+use repartee_engine::{EngineConfig, HandOff};
+use repartee_engine_api::{Command, Content, Event, InsertAt, Respond, Role, Sampling, SessionHandle};
 
-use common::driven::{Driven, Response, serve, submit};
-use common::{Expected, folder, property};
+use super::{Bed, Subject, submit_all, whole};
+use crate::common::driven::{Response, submit};
+use crate::common::property;
 
 /// Sessions at once.
 const CALLERS: usize = 3;
 
 /// One action: its kind, its session, and a number that each kind reads in its own way.
-type Step = (u8, u8, u16);
+pub type Step = (u8, u8, u16);
 
 /// One session and the script of its serial run.
 struct Caller {
@@ -43,9 +35,9 @@ struct Caller {
     number: u64,
 }
 
-struct Run {
-    engine: Driven<Tensor>,
-    audio: Vec<f32>,
+struct Run<'a, S: Subject> {
+    bed: Bed<'a, S>,
+    audio: Option<Vec<f32>>,
     callers: Vec<Caller>,
 }
 
@@ -54,10 +46,10 @@ fn request(number: u64) -> Respond {
     Respond { seed: 3, max_tokens: Some(3), sampling: Some(sampling), ..Respond::new(number, 1000 + number) }
 }
 
-impl Run {
+impl<S: Subject> Run<'_, S> {
     fn caller(&mut self) -> Caller {
         Caller {
-            session: self.engine.open(),
+            session: self.bed.engine.open(),
             script: Vec::new(),
             out_of_band: Vec::new(),
             responses: BTreeMap::new(),
@@ -75,8 +67,20 @@ impl Run {
         self.callers[who].script.push(command);
     }
 
+    /// The commands of a request.
+    fn requested(&self, respond: Respond) -> Vec<Command> {
+        self.bed.subject.request(respond, &mut whole())
+    }
+
+    /// A piece of a turn.
+    fn slice(&self, detail: usize) -> Option<Vec<f32>> {
+        let audio = self.audio.as_ref()?;
+        let from = detail % (audio.len() - 4000);
+        Some(audio[from..from + 200 + detail % 3800].to_vec())
+    }
+
     fn tick(&mut self, ticks: usize) {
-        self.engine.ticks(ticks);
+        self.bed.engine.ticks(ticks);
         for caller in &mut self.callers {
             while let Some(event) = caller.session.try_next_event() {
                 caller.take(event);
@@ -101,10 +105,10 @@ impl Run {
         let number = self.callers[who].number;
         match action % 14 {
             0..=2 => {
-                let from = detail % (self.audio.len() - 4000);
-                let slice = self.audio[from..from + 200 + detail % 3800].to_vec();
-                self.submit_scripted(who, Command::Append(slice));
-                self.callers[who].has_audio = true;
+                if let Some(slice) = self.slice(detail) {
+                    self.submit_scripted(who, Command::Append(slice));
+                    self.callers[who].has_audio = true;
+                }
             }
             3 if self.callers[who].has_audio => {
                 self.submit_scripted(who, Command::Commit { item: number });
@@ -147,14 +151,18 @@ impl Run {
                 self.submit_scripted(who, Command::SetInstructions(["", "be brief", "be kind"][detail % 3].to_owned()))
             }
             8 | 9 => {
-                self.submit_scripted(who, Command::Respond(request(number)));
+                for command in self.requested(request(number)) {
+                    self.submit_scripted(who, command);
+                }
                 self.callers[who].asked(number);
                 self.callers[who].items.push(1000 + number);
             }
             10 => {
                 self.drain(who);
+                // All audio is encoded, so that its prompt is built in the next tick.
+                self.tick(100);
                 let out_of_band = Respond { out_of_band: true, ..request(number) };
-                submit(&self.callers[who].session, Command::Respond(out_of_band.clone()));
+                submit_all(&self.callers[who].session, self.requested(out_of_band.clone()));
                 let script = self.callers[who].script.len();
                 self.callers[who].out_of_band.push((script, out_of_band));
                 self.callers[who].asked(number);
@@ -163,7 +171,7 @@ impl Run {
             }
             11 => {
                 self.drain(who);
-                submit(&self.callers[who].session, Command::Respond(request(number)));
+                submit_all(&self.callers[who].session, self.requested(request(number)));
                 self.callers[who].number += 1;
                 self.callers[who].void.push(number);
                 self.tick(detail % 30);
@@ -190,7 +198,7 @@ impl Run {
         self.callers[who].number += 1;
         self.callers[who].open.push(number);
         self.tick(detail % 40);
-        let more = self.audio[..100 + detail % 900].to_vec();
+        let Some(more) = self.audio.as_ref().map(|audio| audio[..100 + detail % 900].to_vec()) else { return };
         let goes_on = !detail.is_multiple_of(3);
         if goes_on {
             submit(&self.callers[who].session, Command::Append(more.clone()));
@@ -244,30 +252,35 @@ impl Caller {
 }
 
 /// The serial run of a script.
-fn serial(folder: &std::path::Path, script: &[Command], last: Option<&Respond>) -> BTreeMap<u64, Response> {
+fn serial<S: Subject>(subject: &S, script: &[Command], last: Option<&Respond>) -> BTreeMap<u64, Response> {
     let config =
         EngineConfig { sessions: 1, out_of_band: 0, batch: false, session_tokens: 2048, ..EngineConfig::default() };
-    let mut engine = serve(folder, &config);
-    let session = engine.open();
+    let mut bed = Bed::new(subject, &config);
+    let session = bed.engine.open();
     let mut responses = BTreeMap::new();
     for command in script {
         submit(&session, command.clone());
-        if let Command::Respond(request) = command {
-            responses.insert(request.response, engine.listen(&session, request.response).unwrap());
+        let asked = match command {
+            Command::Respond(request) if !request.streamed => Some(request.response),
+            Command::EndText { response } => Some(*response),
+            _ => None,
+        };
+        if let Some(number) = asked {
+            responses.insert(number, bed.engine.listen(&session, number).unwrap());
         }
-        engine.settle();
+        bed.engine.settle();
     }
     if let Some(request) = last {
-        submit(&session, Command::Respond(Respond { out_of_band: false, ..request.clone() }));
-        responses.insert(request.response, engine.listen(&session, request.response).unwrap());
+        let response = bed.respond(&session, Respond { out_of_band: false, ..request.clone() });
+        responses.insert(request.response, response);
     }
     responses
 }
 
-fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
-    let folder = folder("dense").join("checkpoint");
-    let audio = Expected::load("dense").tensor("turn1.audio").0;
-    let mut run = Run { engine: serve(&folder, config), audio, callers: Vec::new() };
+/// Runs the steps and compares each session with its serial run.
+pub fn check<S: Subject>(subject: &S, config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
+    let audio = subject.audio(1);
+    let mut run = Run { bed: Bed::new(subject, config), audio, callers: Vec::new() };
     for _ in 0..CALLERS {
         let caller = run.caller();
         run.callers.push(caller);
@@ -279,9 +292,9 @@ fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
         run.drain(who);
     }
     for caller in &run.callers {
-        let mut expected = serial(&folder, &caller.script, None);
+        let mut expected = serial(subject, &caller.script, None);
         for (before, request) in &caller.out_of_band {
-            let with = serial(&folder, &caller.script[..*before], Some(request));
+            let with = serial(subject, &caller.script[..*before], Some(request));
             expected.insert(request.response, with[&request.response].clone());
         }
         prop_assert_eq!(caller.responses.keys().collect::<Vec<_>>(), expected.keys().collect::<Vec<_>>());
@@ -296,17 +309,24 @@ fn check(config: &EngineConfig, steps: &[Step]) -> Result<(), TestCaseError> {
         }
     }
     run.callers.clear();
-    prop_assert_eq!(run.engine.left_behind(), (0, 0));
+    prop_assert_eq!(run.bed.engine.left_behind(), (0, 0));
     Ok(())
 }
 
-fn cases(cases: u32, mode: impl Fn() -> EngineConfig) {
+/// Random steps of so many cases, with and without batches and hand-off by chunks.
+pub fn equal_serial_runs<S: Subject>(subject: &S, cases: u32) {
     let steps = prop::collection::vec((any::<u8>(), any::<u8>(), any::<u16>()), 1..60);
-    let config = ProptestConfig { max_shrink_iters: 2000, ..property(cases, file!()) };
-    proptest::test_runner::TestRunner::new(config).run(&steps, |steps| check(&mode(), &steps)).unwrap();
+    for (batch, hand_off, share) in
+        [(true, HandOff::AsyncChunk, 4), (true, HandOff::FullPayload, 1), (false, HandOff::AsyncChunk, 1)]
+    {
+        let config = ProptestConfig { max_shrink_iters: 2000, ..property(cases * share, file!()) };
+        let mode = mode(batch, hand_off);
+        proptest::test_runner::TestRunner::new(config).run(&steps, |steps| check(subject, &mode, &steps)).unwrap();
+    }
 }
 
-fn mode(batch: bool, hand_off: HandOff) -> EngineConfig {
+/// Settings for the callers of a run.
+pub fn mode(batch: bool, hand_off: HandOff) -> EngineConfig {
     EngineConfig {
         sessions: CALLERS + 1,
         out_of_band: 4,
@@ -315,64 +335,4 @@ fn mode(batch: bool, hand_off: HandOff) -> EngineConfig {
         hand_off,
         ..EngineConfig::default()
     }
-}
-
-#[test]
-fn speech_ending_early_keeps_the_whole_text() {
-    // The talker stops early here, while the thinker has two more tokens to write.
-    let steps = [(0, 0, 11400), (0, 0, 15280), (7, 0, 37594), (3, 0, 0), (8, 0, 0)];
-    for hand_off in [HandOff::FullPayload, HandOff::AsyncChunk] {
-        check(&mode(true, hand_off), &steps).unwrap();
-    }
-}
-
-#[test]
-fn interleavings_equal_serial_runs_in_batches() {
-    cases(200, || mode(true, HandOff::AsyncChunk));
-}
-
-#[test]
-fn interleavings_equal_serial_runs_with_full_payload() {
-    cases(50, || mode(true, HandOff::FullPayload));
-}
-
-#[test]
-fn interleavings_equal_serial_runs_without_batches() {
-    cases(50, || mode(false, HandOff::AsyncChunk));
-}
-
-#[test]
-#[ignore = "minutes: make test-long"]
-fn many_interleavings_equal_serial_runs() {
-    for batch in [true, false] {
-        for hand_off in [HandOff::AsyncChunk, HandOff::FullPayload] {
-            cases(250, || mode(batch, hand_off));
-        }
-    }
-}
-
-#[test]
-fn non_finite_audio_ends_its_own_session_only() {
-    let folder = folder("dense").join("checkpoint");
-    let audio = Expected::load("dense").tensor("turn1.audio").0;
-    let mut engine = serve(&folder, &mode(true, HandOff::AsyncChunk));
-    let (broken, fine) = (engine.open(), engine.open());
-    let mut poisoned = audio.clone();
-    // Its power is beyond what single precision holds.
-    poisoned[1000] = 1e30;
-    for (session, audio) in [(&broken, poisoned), (&fine, audio.clone())] {
-        submit(session, Command::Append(audio));
-        submit(session, Command::Commit { item: 0 });
-        submit(session, Command::Respond(request(0)));
-    }
-    let response = engine.listen(&fine, 0).unwrap();
-    let error = engine.listen(&broken, 0).map(|response| response.text).unwrap_err();
-    assert_eq!(error, SessionError::NotFinite { stage: "thinker" });
-    drop((broken, fine));
-    assert_eq!(engine.left_behind(), (0, 0));
-    let alone = engine.open();
-    submit(&alone, Command::Append(audio));
-    submit(&alone, Command::Commit { item: 0 });
-    assert!(engine.respond(&alone, request(0)).unwrap().output() == response.output());
-    assert_ne!(response.reason, Some(FinishReason::Cancelled));
 }

@@ -1,0 +1,110 @@
+//! What holds for every family, written once. A [`Subject`] says how to make a family's model and how to ask it; each property
+//! is a function over one.
+//!
+//! - [`subjects`]: the families
+//! - [`conversations`]: any cut of the input, any hand-off, chunk and batch
+//! - [`aborts`]: abort at any tick
+//! - [`rewinds`]: an edited history equals a fresh one
+//! - [`interleavings`]: random commands of several sessions equal serial runs
+
+pub mod aborts;
+pub mod conversations;
+pub mod interleavings;
+pub mod rewinds;
+pub mod subjects;
+
+use repartee_engine::EngineConfig;
+use repartee_engine::internals::Model;
+use repartee_engine_api::{Command, Respond, SessionHandle, Usage};
+
+use super::driven::{Driven, Response, drive, submit};
+
+/// Sizes of the next pieces of an input.
+pub type Cut<'a> = &'a mut dyn FnMut() -> usize;
+
+/// A family under test.
+pub trait Subject: Sync {
+    /// Tensors of its device.
+    type T: Send + Sync;
+
+    /// Its model under these settings.
+    fn model(&self, config: &EngineConfig) -> Model<Self::T>;
+    /// Its stages.
+    fn stages(&self) -> &'static [&'static str];
+    /// The samples of one of three turns; `None` without ears.
+    fn audio(&self, turn: usize) -> Option<Vec<f32>>;
+    /// Commands that make a turn the user item `item`.
+    fn input(&self, turn: usize, item: u64, cut: Cut<'_>) -> Vec<Command>;
+    /// Commands that request a response.
+    fn request(&self, respond: Respond, _cut: Cut<'_>) -> Vec<Command> {
+        vec![Command::Respond(respond)]
+    }
+    /// Leading text tokens of a cancelled response with which later prompts are those of a response that was never longer.
+    fn spoken_tokens(&self, usage: Usage) -> u32 {
+        usage.output_text_tokens
+    }
+}
+
+/// An uncut input.
+pub fn whole() -> impl FnMut() -> usize {
+    || usize::MAX
+}
+
+/// Modest settings.
+pub fn config() -> EngineConfig {
+    EngineConfig { sessions: 4, out_of_band: 2, session_tokens: 2048, ..EngineConfig::default() }
+}
+
+/// Instructions of several cache blocks.
+pub const INSTRUCTIONS: &str = "be brief and kind and speak as the one who calls speaks, whatever that may be";
+
+/// A family's engine, with what a caller does.
+pub struct Bed<'a, S: Subject> {
+    pub subject: &'a S,
+    pub engine: Driven<S::T>,
+}
+
+impl<'a, S: Subject> Bed<'a, S> {
+    pub fn new(subject: &'a S, config: &EngineConfig) -> Self {
+        Self { subject, engine: drive(subject.model(config), config) }
+    }
+
+    pub fn input(&mut self, session: &SessionHandle, turn: usize, item: u64) {
+        submit_all(session, self.subject.input(turn, item, &mut whole()));
+    }
+
+    /// Requests a response.
+    pub fn request(&mut self, session: &SessionHandle, respond: Respond) {
+        submit_all(session, self.subject.request(respond, &mut whole()));
+    }
+
+    /// Requests a response and reads it to its end.
+    pub fn respond(&mut self, session: &SessionHandle, respond: Respond) -> Response {
+        let response = respond.response;
+        self.request(session, respond);
+        self.engine.listen(session, response).unwrap()
+    }
+
+    /// Ends a session; nothing of it stays.
+    #[track_caller]
+    pub fn close(&mut self, session: SessionHandle) {
+        drop(session);
+        assert_eq!(self.engine.left_behind(), (0, 0), "sessions and resources that are left");
+    }
+}
+
+/// Submits commands.
+pub fn submit_all(session: &SessionHandle, commands: Vec<Command>) {
+    commands.into_iter().for_each(|command| submit(session, command));
+}
+
+/// Response `number` with the item `1000 + number`.
+pub fn respond(number: u64) -> Respond {
+    Respond { max_tokens: Some(9), seed: 1, ..Respond::new(number, 1000 + number) }
+}
+
+#[track_caller]
+pub fn assert_same(a: &Response, b: &Response, what: &str) {
+    assert_eq!(a.text, b.text, "{what}");
+    assert!(a.output() == b.output(), "{what}: the same text, but other samples or another prompt");
+}

@@ -1,0 +1,126 @@
+//! The families under test.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use repartee_engine::internals::{Checkpoint, Model, load};
+use repartee_engine::{EngineConfig, Source};
+use repartee_engine_api::{Command, Respond, Role, Usage};
+use repartee_kernels::cpu::Tensor;
+
+use super::{Cut, Subject};
+use crate::common::other_family::{self, Form, PIECE_FRAMES};
+use crate::common::{Expected, folder, greedy_copy};
+
+/// Qwen3-Omni.
+pub struct Omni(PathBuf);
+
+impl Omni {
+    /// A fixture whose talker is greedy.
+    pub fn greedy() -> Self {
+        static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
+        Self(COPY.get_or_init(|| greedy_copy("dense", &Expected::load("dense"))).path().to_owned())
+    }
+
+    /// The same as its checkpoint says: the talker samples.
+    pub fn sampling() -> Self {
+        Self(folder("dense").join("checkpoint"))
+    }
+}
+
+impl Subject for Omni {
+    type T = Tensor;
+
+    fn model(&self, config: &EngineConfig) -> Model<Tensor> {
+        load(&Checkpoint::open(Source::Folder(self.0.clone())).unwrap(), config).unwrap()
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["thinker", "talker", "code2wav"]
+    }
+
+    fn audio(&self, turn: usize) -> Option<Vec<f32>> {
+        static TURNS: OnceLock<[Vec<f32>; 3]> = OnceLock::new();
+        let turns = TURNS.get_or_init(|| {
+            let expected = Expected::load("dense");
+            let [a, b] = ["turn0.audio", "turn1.audio"].map(|name| expected.tensor(name).0);
+            let c = b.iter().rev().copied().collect();
+            [a, b, c]
+        });
+        Some(turns[turn].clone())
+    }
+
+    fn input(&self, turn: usize, item: u64, cut: Cut<'_>) -> Vec<Command> {
+        spoken(&self.audio(turn).unwrap(), item, cut)
+    }
+}
+
+/// The family of another shape.
+pub struct Other(pub Form);
+
+impl Subject for Other {
+    type T = Tensor;
+
+    fn model(&self, config: &EngineConfig) -> Model<Tensor> {
+        other_family::model(self.0, config)
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["writer", "speaker", "refiner", "vocoder"]
+    }
+
+    fn audio(&self, turn: usize) -> Option<Vec<f32>> {
+        (self.0 == Form::Hearing).then(|| other_audio(turn))
+    }
+
+    fn input(&self, turn: usize, item: u64, cut: Cut<'_>) -> Vec<Command> {
+        match self.0 {
+            Form::Hearing => spoken(&other_audio(turn), item, cut),
+            Form::Reading => {
+                let text = ["read this like a friend", "now a little louder", "and slowly"][turn];
+                vec![Command::text(item, Role::User, text)]
+            }
+        }
+    }
+
+    fn request(&self, respond: Respond, cut: Cut<'_>) -> Vec<Command> {
+        if self.0 == Form::Hearing {
+            return vec![Command::Respond(respond)];
+        }
+        let response = respond.response;
+        let text = "once upon a time there was a small house by the sea";
+        let mut commands = vec![Command::Respond(Respond { streamed: true, ..respond })];
+        let pieces = pieces(text.as_bytes(), cut).map(|piece| String::from_utf8(piece.to_vec()).unwrap());
+        commands.extend(pieces.map(|text| Command::StreamText { response, text }));
+        commands.push(Command::EndText { response });
+        commands
+    }
+
+    /// Those whose frames are all there, because they stay in the prompt.
+    fn spoken_tokens(&self, usage: Usage) -> u32 {
+        usage.output_text_tokens.min(usage.output_audio_frames / PIECE_FRAMES as u32)
+    }
+}
+
+/// A turn of tones and noise, other ones in each turn.
+fn other_audio(turn: usize) -> Vec<f32> {
+    let sample = |i: usize| {
+        let (i, pitch) = (i as f32, (turn + 2) as f32);
+        let noise = ((i * 12.9898).sin() * 43_758.547).fract() * 0.05;
+        (i * 0.01 * pitch).sin() * (0.2 + 0.15 * (i * 0.0007 * pitch).sin()) + noise
+    };
+    (0..9000 + 3517 * turn).map(sample).collect()
+}
+
+fn spoken(samples: &[f32], item: u64, cut: Cut<'_>) -> Vec<Command> {
+    let pieces = pieces(samples, cut).map(|piece| Command::Append(piece.to_vec()));
+    pieces.chain([Command::Commit { item }]).collect()
+}
+
+fn pieces<'a, T>(mut rest: &'a [T], cut: Cut<'_>) -> impl Iterator<Item = &'a [T]> {
+    std::iter::from_fn(move || {
+        let (piece, after) = rest.split_at(cut().clamp(1, rest.len().max(1)).min(rest.len()));
+        rest = after;
+        (!piece.is_empty()).then_some(piece)
+    })
+}

@@ -1,0 +1,137 @@
+//! How the family hears: three numbers a 20 ms frame, no spectrum.
+
+use repartee_engine::internals::weights::Weights;
+use repartee_engine::internals::{AudioRows, Encoder, FrontEnd, FrontEndStream, InputWindow, WindowInput};
+use repartee_kernels::Ops;
+use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+
+use super::HIDDEN;
+
+/// Samples a second.
+pub const RATE: u32 = 22_050;
+/// Samples of a frame.
+pub const FRAME: usize = 441;
+/// Numbers of a frame: energy, zero crossings, largest sample.
+pub const FEATURES: usize = 3;
+/// Frames of a window.
+pub const WINDOW: usize = 7;
+/// Frames of a row.
+pub const PAIR: usize = 2;
+/// Windows until the places repeat.
+pub const PLACES: usize = 16;
+
+/// Samples to windows.
+pub struct Ear;
+
+impl FrontEnd for Ear {
+    fn rate(&self) -> u32 {
+        RATE
+    }
+    fn stream(&self) -> Box<dyn FrontEndStream> {
+        Box::new(Hearing::default())
+    }
+}
+
+#[derive(Clone, Default)]
+struct Hearing {
+    samples: usize,
+    frame: Frame,
+    window: Vec<f32>,
+}
+
+/// Sums over the samples of the frame that is open.
+#[derive(Clone, Copy, Default)]
+struct Frame {
+    samples: usize,
+    energy: f32,
+    crossings: u32,
+    peak: f32,
+    /// The sample before; the only sum that the next frame takes over.
+    before: f32,
+}
+
+impl Hearing {
+    fn close_frame(&mut self) {
+        let Frame { samples, energy, crossings, peak, before } = self.frame;
+        let mean = (energy / samples as f32).sqrt();
+        self.window.extend([10.0 * mean, 20.0 * crossings as f32 / samples as f32, 3.0 * peak]);
+        self.frame = Frame { before, ..Frame::default() };
+    }
+
+    fn close(&mut self) -> InputWindow {
+        InputWindow { frames: self.window.len() / FEATURES, data: std::mem::take(&mut self.window) }
+    }
+}
+
+impl FrontEndStream for Hearing {
+    fn push(&mut self, samples: &[f32], closed: &mut Vec<InputWindow>) {
+        for &sample in samples {
+            let frame = &mut self.frame;
+            frame.samples += 1;
+            frame.energy += sample * sample;
+            frame.crossings += u32::from((sample < 0.0) != (frame.before < 0.0));
+            frame.peak = frame.peak.max(sample.abs());
+            frame.before = sample;
+            if frame.samples == FRAME {
+                self.close_frame();
+                if self.window.len() == WINDOW * FEATURES {
+                    closed.push(self.close());
+                }
+            }
+        }
+        self.samples += samples.len();
+    }
+
+    fn finish(mut self: Box<Self>) -> Option<InputWindow> {
+        if self.frame.samples > 0 {
+            self.close_frame();
+        }
+        (!self.window.is_empty()).then(|| self.close())
+    }
+
+    fn samples(&self) -> usize {
+        self.samples
+    }
+
+    fn fork(&self) -> Box<dyn FrontEndStream> {
+        Box::new(self.clone())
+    }
+}
+
+/// Windows to rows, one for two frames.
+pub struct Encoding {
+    ops: Cpu,
+    rows: Weight,
+    places: Weight,
+}
+
+impl Encoding {
+    pub fn load(ops: &Cpu, weights: &Weights<'_, Cpu>) -> Self {
+        let w = weights.at("ear");
+        let rows = w.linear("rows", HIDDEN, PAIR * FEATURES).unwrap();
+        Self { ops: ops.clone(), rows, places: w.table("places", PLACES, HIDDEN).unwrap() }
+    }
+}
+
+impl Encoder<Tensor> for Encoding {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<Tensor>> {
+        let (mut pairs, mut places, mut counts) = (Vec::new(), Vec::new(), Vec::new());
+        for window in windows {
+            let count = window.data.len().div_ceil(PAIR * FEATURES);
+            pairs.extend_from_slice(window.data);
+            places.extend(std::iter::repeat_n((window.index % PLACES) as u32, count));
+            counts.push(count);
+            pairs.resize(places.len() * PAIR * FEATURES, 0.0);
+        }
+        let ops = &self.ops;
+        let rows = ops.linear(&ops.tensor(pairs, PAIR * FEATURES), &self.rows, None);
+        let rows = ops.add(rows, &ops.embed(&self.places, &ops.ids(&places)));
+        let mut first = 0;
+        let mine = |count| {
+            let at: Vec<usize> = (first..first + count).collect();
+            first += count;
+            AudioRows { rows: ops.gather(&rows, &at), count }
+        };
+        counts.into_iter().map(mine).collect()
+    }
+}

@@ -1,0 +1,119 @@
+//! A family of another shape than the real ones, over the real parts: random weights, every stage a few small products.
+//!
+//! - [`ear`]: energy and zero crossings of 20 ms frames at 22.05 kHz, in windows of seven frames
+//! - [`script`]: the prompt holds the model's own speech, two frames after each token
+//! - [`writer`]: writes text; gives each token with its hidden row. Text can stream in
+//! - [`speaker`]: reads every prompt row, makes two codec frames of two codes a row
+//! - [`refiner`]: refines 8 frames at a time in four evaluations; sees two frames before and three after
+//! - [`vocoder`]: 44.1 kHz at 25 frames a second
+//! - [`voices`]: takes new voices
+
+pub mod checkpoint;
+pub mod ear;
+pub mod refiner;
+pub mod script;
+pub mod speaker;
+pub mod vocoder;
+pub mod voices;
+pub mod writer;
+
+use repartee_engine::EngineConfig;
+use repartee_engine::internals::autoregressive::Autoregressive;
+use repartee_engine::internals::decoder::{Decoder, FeedForward, Shape};
+use repartee_engine::internals::weights::Weights;
+use repartee_engine::internals::{Codec, Ears, Model, SlotBytes, Tokenizer, slots};
+use repartee_kernels::Attention;
+use repartee_kernels::cpu::{Cpu, Tensor};
+
+use self::voices::Recorded;
+
+/// Width of both language models.
+pub const HIDDEN: usize = 32;
+/// Width of keys and of values.
+pub const KV_WIDTH: usize = 16;
+/// Inner width of feed-forward parts.
+pub const INNER: usize = 48;
+/// Layers of a language model.
+pub const LAYERS: usize = 2;
+/// Ids of the borrowed tokenizer.
+pub const TEXT_IDS: usize = 300;
+/// Those, and the script's marks.
+pub const VOCABULARY: usize = TEXT_IDS + 4;
+/// Codes of a frame.
+pub const CODES: usize = 2;
+/// Entries of a codebook.
+pub const BOOK: usize = 32;
+/// Frames that the speaker makes of a row.
+pub const PIECE_FRAMES: usize = 2;
+/// Codes that the speaker samples from a row.
+pub const PIECE_CODES: usize = PIECE_FRAMES * CODES;
+/// Width of a latent.
+pub const LATENT: usize = 16;
+/// Samples a second.
+pub const RATE: u32 = 44_100;
+/// Frames a second.
+pub const FRAMES: u32 = 25;
+/// Samples of a frame.
+pub const SAMPLES: usize = (RATE / FRAMES) as usize;
+/// Positions of a prompt and its response.
+const CONTEXT: usize = 2048;
+
+/// The family's two forms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// Hears, and writes its text itself.
+    Hearing,
+    /// Has no ears; text streams in.
+    Reading,
+}
+
+/// The tokenizer of a fixture.
+pub fn tokenizer() -> Tokenizer {
+    let bytes = std::fs::read(crate::common::folder("dense").join("checkpoint/tokenizer.json")).unwrap();
+    Tokenizer::from_bytes(&bytes).unwrap()
+}
+
+fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
+    let shape = Shape {
+        hidden: HIDDEN,
+        layers: LAYERS,
+        attention: Attention { heads: 2, kv_heads: 1, head_dim: 16, window: None },
+        eps: 1e-6,
+        theta: 10_000.0,
+        qk_norm: false,
+        layer_scale: false,
+    };
+    Decoder::load(w, shape, |_| FeedForward::Dense(INNER)).unwrap()
+}
+
+/// The model under these settings.
+pub fn model(form: Form, config: &EngineConfig) -> Model<Tensor> {
+    let (ops, checkpoint, tokenizer) = (Cpu::default(), checkpoint::open(), tokenizer());
+    assert_eq!(tokenizer.vocab_size(), TEXT_IDS);
+    config.check_stages(&[("writer", &[]), ("speaker", &[]), ("refiner", &[]), ("vocoder", &[])]).unwrap();
+    let weights = Weights::new(&ops, &checkpoint);
+    let writer = writer::WriterLm::load(&weights, &tokenizer);
+    let recorded = Recorded::default();
+    let speaker = speaker::SpeakerLm::load(&weights, recorded.clone());
+    let bytes = SlotBytes { position: 8 * LAYERS * 2 * KV_WIDTH, fixed: 4 * VOCABULARY };
+    let slots = slots(config, CONTEXT, bytes).unwrap();
+    let (total, context) = (slots.total(), slots.context);
+    let ears = ear::Encoding::load(&ops, &weights);
+    let model = Model {
+        ears: (form == Form::Hearing).then(|| Ears { front_end: Box::new(ear::Ear), encoder: Box::new(ears) }),
+        script: Box::new(script::Interleaved { streams: form == Form::Reading }),
+        stages: vec![
+            Box::new(Autoregressive::new(ops.clone(), writer.within(context), total, context)),
+            Box::new(Autoregressive::new(ops.clone(), speaker.within(context), total, context + speaker::END_ROWS)),
+            Box::new(refiner::Refiner::load(&ops, &weights, total)),
+            Box::new(vocoder::Vocoder::load(&ops, &weights, total)),
+        ],
+        tokenizer,
+        codec: Codec { sample_rate: RATE, frame_samples: (RATE, FRAMES) },
+        voices: Box::new(recorded),
+        slots,
+        max_tokens: 24,
+    };
+    model.check().unwrap();
+    model
+}

@@ -1,0 +1,221 @@
+//! The third stage: codes to latents by a solver, a window of frames at a time. One row is one evaluation over the window, so
+//! that a step may end between two. A window waits for the frames after it, or for the end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use repartee_engine::internals::weights::Weights;
+use repartee_engine::internals::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
+use repartee_kernels::Ops;
+use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+use repartee_kernels::random::uniform;
+
+use super::{BOOK, CODES, FRAMES, HIDDEN, LATENT};
+
+/// Frames refined at a time.
+pub const WINDOW: usize = 8;
+/// Frames before the window that it sees, refined.
+pub const BEFORE: usize = 2;
+/// Frames after the window that it sees.
+pub const AFTER: usize = 3;
+/// Evaluations of a window.
+pub const EVALUATIONS: usize = 4;
+const HEADS: usize = 2;
+
+pub struct Refiner {
+    ops: Cpu,
+    codes: Weight,
+    latent: Weight,
+    qkv: Weight,
+    out: Weight,
+    slots: Vec<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    seed: u64,
+    response: u64,
+    /// All frames of the response.
+    frames: Vec<Vec<u32>>,
+    /// Frames refined.
+    done: usize,
+    /// Latents of the last of them, at most [`BEFORE`].
+    before: Vec<f32>,
+    solving: Option<Solving>,
+    end: Option<End>,
+}
+
+/// A window between two evaluations.
+struct Solving {
+    frames: usize,
+    evaluations: usize,
+    latents: Vec<f32>,
+}
+
+impl Slot {
+    /// Frames of the next window; 0 while it waits.
+    fn next(&self) -> usize {
+        let left = self.frames.len() - self.done;
+        if self.end.is_some() || left >= WINDOW + AFTER { left.min(WINDOW) } else { 0 }
+    }
+
+    fn begin(&mut self) {
+        let frames = self.next();
+        // Noise depends on the frame, so no cut of the work changes it.
+        let number = |i: usize| uniform(self.seed, self.response, (self.done + i / LATENT) as u64, (i % LATENT) as u64);
+        let latents = (0..frames * LATENT).map(|i| 2.0 * number(i) - 1.0).collect();
+        self.solving = Some(Solving { frames, evaluations: 0, latents });
+    }
+}
+
+impl Refiner {
+    pub fn load(ops: &Cpu, weights: &Weights<'_, Cpu>, slots: usize) -> Self {
+        let w = weights.at("refiner");
+        Self {
+            ops: ops.clone(),
+            codes: w.table("codes", CODES * BOOK, HIDDEN).unwrap(),
+            latent: w.linear("latent", HIDDEN, LATENT).unwrap(),
+            qkv: w.linear("qkv", 3 * HIDDEN, HIDDEN).unwrap(),
+            out: w.linear("out", LATENT, HIDDEN).unwrap(),
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+        }
+    }
+
+    /// One evaluation for each of the slots.
+    fn evaluate(&mut self, slots: &[usize]) {
+        let mut codes = vec![Vec::new(); CODES];
+        let (mut latents, mut segments) = (Vec::new(), Vec::new());
+        for &slot in slots {
+            let state = &self.slots[slot];
+            let Some(solving) = &state.solving else { continue };
+            let from = state.done - state.before.len() / LATENT;
+            let to = state.frames.len().min(state.done + solving.frames + AFTER);
+            for frame in &state.frames[from..to] {
+                for (book, codes) in codes.iter_mut().enumerate() {
+                    codes.push((book * BOOK) as u32 + frame[book]);
+                }
+            }
+            latents.extend_from_slice(&state.before);
+            latents.extend_from_slice(&solving.latents);
+            segments.push(to - from);
+            latents.resize(segments.iter().sum::<usize>() * LATENT, 0.0);
+        }
+        let ops = &self.ops;
+        let mut x = ops.linear(&ops.tensor(latents, LATENT), &self.latent, None);
+        for codes in &codes {
+            x = ops.add(x, &ops.embed(&self.codes, &ops.ids(codes)));
+        }
+        let qkv = ops.linear(&x, &self.qkv, None);
+        let part = |at: usize| ops.narrow(&qkv, at * HIDDEN, HIDDEN);
+        let seen = ops.segment_attention(&part(0), &part(1), &part(2), &segments, HEADS);
+        let slopes = ops.read(&ops.linear(&ops.silu(ops.add(seen, &x)), &self.out, None));
+        let mut first = 0;
+        for (&slot, rows) in slots.iter().zip(segments) {
+            let state = &mut self.slots[slot];
+            let Some(solving) = &mut state.solving else { continue };
+            let mine = &slopes[first * LATENT + state.before.len()..];
+            for (latent, slope) in solving.latents.iter_mut().zip(mine) {
+                *latent += (slope - 0.5 * *latent) / EVALUATIONS as f32;
+            }
+            solving.evaluations += 1;
+            first += rows;
+        }
+    }
+
+    /// Gives the window of a slot if its last evaluation is done.
+    fn give(&mut self, slot: usize, out: &mut Outbox<Tensor>) {
+        let state = &mut self.slots[slot];
+        let Some(Solving { frames, latents, .. }) = state.solving.take_if(|s| s.evaluations == EVALUATIONS) else {
+            return;
+        };
+        state.done += frames;
+        state.before.extend_from_slice(&latents);
+        state.before.drain(..state.before.len().saturating_sub(BEFORE * LATENT));
+        out.push((slot, Item::Latents { rows: Arc::new(self.ops.tensor(latents, LATENT)), count: frames }));
+        if state.done == state.frames.len()
+            && let Some(end) = state.end
+        {
+            *state = Slot::default();
+            out.push((slot, Item::End(end)));
+        }
+    }
+}
+
+impl Stage<Tensor> for Refiner {
+    fn name(&self) -> &'static str {
+        "refiner"
+    }
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Codes
+    }
+    fn gives(&self) -> EdgeKind {
+        EdgeKind::Latents
+    }
+
+    fn accept(&mut self, slot: usize, item: Item<Tensor>, out: &mut Outbox<Tensor>) {
+        let state = &mut self.slots[slot];
+        match item {
+            Item::Begin(params) => {
+                *state = Slot { seed: params.seed, response: params.response, ..Slot::default() };
+                out.push((slot, Item::Begin(params)));
+            }
+            Item::Codes(frame) => state.frames.push(frame),
+            Item::End(end) if state.done == state.frames.len() => {
+                *state = Slot::default();
+                out.push((slot, Item::End(end)));
+            }
+            Item::End(end) => state.end = Some(end),
+            Item::Abort => {
+                *state = Slot::default();
+                out.push((slot, Item::Abort));
+            }
+            _ => {}
+        }
+    }
+
+    fn need(&self, slot: usize) -> Need {
+        let state = &self.slots[slot];
+        let rows = match &state.solving {
+            Some(solving) => EVALUATIONS - solving.evaluations,
+            None if state.next() > 0 => EVALUATIONS,
+            None => 0,
+        };
+        Need::rows(rows, RowKind::SolverStep)
+    }
+
+    fn ahead(&self, slot: usize) -> Duration {
+        let state = &self.slots[slot];
+        Duration::from_secs(1) * (state.frames.len() - state.done) as u32 / FRAMES
+    }
+
+    fn max_rows(&self) -> usize {
+        EVALUATIONS
+    }
+    fn max_items(&self) -> usize {
+        1
+    }
+
+    fn step(&mut self, work: &[Work], out: &mut Outbox<Tensor>) {
+        for work in work.iter().filter(|work| work.rows > 0) {
+            if self.slots[work.slot].solving.is_none() {
+                self.slots[work.slot].begin();
+            }
+        }
+        for round in 0..EVALUATIONS {
+            let slots: Vec<usize> = work.iter().filter(|work| work.rows > round).map(|work| work.slot).collect();
+            if !slots.is_empty() {
+                self.evaluate(&slots);
+            }
+        }
+        work.iter().for_each(|work| self.give(work.slot, out));
+    }
+
+    fn free(&mut self, slot: usize) {
+        self.slots[slot] = Slot::default();
+    }
+
+    /// Slots that hold frames.
+    fn blocks(&self) -> usize {
+        self.slots.iter().filter(|slot| !slot.frames.is_empty()).count()
+    }
+}

@@ -1,0 +1,75 @@
+//! The family's prompt: a mark before and after each message, the model's own speech in it.
+
+use std::sync::Arc;
+
+use repartee_engine::internals::{AudioRows, Element, Message, MessageKind, Part, Script, Value};
+use repartee_engine_api::Role;
+
+use super::{PIECE_FRAMES, TEXT_IDS};
+
+/// Ends a message, and the text of a response.
+pub const END: u32 = TEXT_IDS as u32;
+
+/// Text, speech and audio as they stand in the history.
+pub struct Interleaved {
+    /// Whether it takes text that streams in.
+    pub streams: bool,
+}
+
+/// The token that begins a message.
+fn mark<T>(role: Role) -> Element<T> {
+    let id = match role {
+        Role::System => END + 1,
+        Role::User => END + 2,
+        Role::Assistant => END + 3,
+    };
+    Element::token(role, id)
+}
+
+fn audio<T>(windows: &[Arc<AudioRows<T>>]) -> impl Iterator<Item = Element<T>> {
+    let row = |window: &Arc<AudioRows<T>>, row| Value::Audio { window: Arc::clone(window), row };
+    windows
+        .iter()
+        .flat_map(move |window| (0..window.count).map(move |at| Element { role: Role::User, value: row(window, at) }))
+}
+
+impl<T: Send + Sync> Script<T> for Interleaved {
+    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, respond: bool) -> Vec<Element<T>> {
+        let mut prompt = Vec::new();
+        for message in history {
+            let role = match message.kind {
+                MessageKind::System => Role::System,
+                MessageKind::User | MessageKind::ToolResult => Role::User,
+                MessageKind::Assistant | MessageKind::ToolCall => Role::Assistant,
+            };
+            prompt.push(mark(role));
+            for part in &message.parts {
+                match part {
+                    Part::Text(ids) => prompt.extend(ids.iter().map(|&id| Element::token(role, id))),
+                    Part::Audio(windows) => prompt.extend(audio(windows)),
+                    Part::Speech(frames) => prompt.extend(frames.iter().map(|frame| Element::codes(Arc::clone(frame)))),
+                }
+            }
+            prompt.push(Element::token(role, END));
+        }
+        if let Some(windows) = open {
+            prompt.push(mark(Role::User));
+            prompt.extend(audio(windows));
+        } else if respond {
+            prompt.push(mark(Role::Assistant));
+        }
+        prompt
+    }
+
+    fn streamed(&self, ids: &[u32]) -> Option<Vec<Element<T>>> {
+        self.streams.then(|| ids.iter().map(|&id| Element::token(Role::User, id)).collect())
+    }
+
+    fn keeps_speech(&self) -> bool {
+        true
+    }
+
+    fn tokens_before(&self, frame: usize) -> Option<usize> {
+        Some(frame / PIECE_FRAMES + 1)
+    }
+}

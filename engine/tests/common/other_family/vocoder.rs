@@ -1,0 +1,113 @@
+//! The last stage: latents to samples. A frame's samples depend on its latent and the one before.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use repartee_engine::internals::weights::Weights;
+use repartee_engine::internals::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
+use repartee_kernels::Ops;
+use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+
+use super::{FRAMES, LATENT, SAMPLES};
+
+/// Frames of one slot in a step.
+const MAX_FRAMES: usize = 8;
+
+pub struct Vocoder {
+    ops: Cpu,
+    frame: Weight,
+    slots: Vec<Slot>,
+}
+
+#[derive(Default)]
+struct Slot {
+    before: Option<Vec<f32>>,
+    latents: VecDeque<Vec<f32>>,
+    end: Option<End>,
+}
+
+impl Vocoder {
+    pub fn load(ops: &Cpu, weights: &Weights<'_, Cpu>, slots: usize) -> Self {
+        let frame = weights.at("vocoder").linear("frame", SAMPLES, 2 * LATENT).unwrap();
+        Self { ops: ops.clone(), frame, slots: (0..slots).map(|_| Slot::default()).collect() }
+    }
+}
+
+impl Stage<Tensor> for Vocoder {
+    fn name(&self) -> &'static str {
+        "vocoder"
+    }
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Latents
+    }
+    fn gives(&self) -> EdgeKind {
+        EdgeKind::Samples
+    }
+
+    fn accept(&mut self, slot: usize, item: Item<Tensor>, out: &mut Outbox<Tensor>) {
+        let state = &mut self.slots[slot];
+        match item {
+            Item::Begin(_) | Item::Abort => {
+                *state = Slot::default();
+                out.push((slot, item));
+            }
+            Item::Latents { rows, count } => {
+                let latents = self.ops.read(&rows);
+                state.latents.extend(latents.chunks(LATENT).take(count).map(<[f32]>::to_vec));
+            }
+            Item::End(end) if state.latents.is_empty() => {
+                *state = Slot::default();
+                out.push((slot, Item::End(end)));
+            }
+            Item::End(end) => state.end = Some(end),
+            _ => {}
+        }
+    }
+
+    fn need(&self, slot: usize) -> Need {
+        Need::rows(self.slots[slot].latents.len(), RowKind::Window)
+    }
+    fn ahead(&self, slot: usize) -> Duration {
+        Duration::from_secs(1) * self.slots[slot].latents.len() as u32 / FRAMES
+    }
+    fn max_rows(&self) -> usize {
+        MAX_FRAMES
+    }
+    fn max_items(&self) -> usize {
+        MAX_FRAMES
+    }
+
+    fn step(&mut self, work: &[Work], out: &mut Outbox<Tensor>) {
+        let mut rows = Vec::new();
+        for &Work { slot, rows: frames } in work {
+            let state = &mut self.slots[slot];
+            for latent in state.latents.drain(..frames) {
+                rows.extend(state.before.take().unwrap_or_else(|| vec![0.0; LATENT]));
+                rows.extend_from_slice(&latent);
+                state.before = Some(latent);
+            }
+        }
+        let ops = &self.ops;
+        let samples = ops.read(&ops.clamp(ops.linear(&ops.tensor(rows, 2 * LATENT), &self.frame, None), -1.0, 1.0));
+        let mut frames = samples.chunks(SAMPLES);
+        for &Work { slot, rows } in work {
+            out.extend(frames.by_ref().take(rows).map(|frame| (slot, Item::Samples(frame.to_vec()))));
+            let state = &mut self.slots[slot];
+            if state.latents.is_empty()
+                && let Some(end) = state.end
+            {
+                *state = Slot::default();
+                out.push((slot, Item::End(end)));
+            }
+        }
+    }
+
+    fn free(&mut self, slot: usize) {
+        self.slots[slot] = Slot::default();
+    }
+
+    /// Slots that hold something of a response.
+    fn blocks(&self) -> usize {
+        self.slots.iter().filter(|slot| slot.before.is_some() || !slot.latents.is_empty()).count()
+    }
+}

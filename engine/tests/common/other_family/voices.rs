@@ -1,0 +1,58 @@
+//! The family's voices: three that it has, and those made out of recordings.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use repartee_engine::EnrolError;
+use repartee_engine::internals::{FrontEnd, Voices};
+use repartee_kernels::random::uniform;
+
+use super::HIDDEN;
+use super::ear::Ear;
+
+/// Names of the voices that it has.
+const OWN: [&str; 3] = ["low", "middle", "high"];
+/// Shortest recording, in windows of the ear.
+const LEAST_WINDOWS: usize = 2;
+
+/// The voices made out of recordings, shared with the speaker: the row that each adds to a response's first.
+#[derive(Clone, Default)]
+pub struct Recorded(Arc<Mutex<BTreeMap<String, Vec<f32>>>>);
+
+impl Recorded {
+    /// The row of a voice.
+    pub fn row(&self, name: &str) -> Vec<f32> {
+        let own = OWN
+            .iter()
+            .position(|own| *own == name)
+            .map(|voice| (0..HIDDEN as u64).map(|i| 4.0 * uniform(1, voice as u64, i, 0) - 2.0).collect());
+        let recorded = || self.0.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        own.or_else(recorded).unwrap_or_else(|| vec![0.0; HIDDEN])
+    }
+}
+
+impl Voices for Recorded {
+    fn names(&self) -> Vec<String> {
+        let recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        OWN.iter().map(|name| (*name).to_owned()).chain(recorded.keys().cloned()).collect()
+    }
+
+    fn enrol(&mut self, samples: &[f32], rate: u32, text: &str) -> Result<String, EnrolError> {
+        if rate != Ear.rate() {
+            return Err(EnrolError::Recording { reason: format!("resample it to {} Hz", Ear.rate()) });
+        }
+        let (mut stream, mut windows) = (Ear.stream(), Vec::new());
+        stream.push(samples, &mut windows);
+        if windows.len() < LEAST_WINDOWS || text.is_empty() {
+            return Err(EnrolError::Recording { reason: "it is too short, or its text is missing".to_owned() });
+        }
+        let mut row = vec![0.0; HIDDEN];
+        for (i, feature) in windows.iter().flat_map(|window| &window.data).enumerate() {
+            row[i % HIDDEN] += feature / windows.len() as f32;
+        }
+        let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = format!("recorded-{}", recorded.len());
+        recorded.insert(name.clone(), row);
+        Ok(name)
+    }
+}

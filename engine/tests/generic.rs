@@ -1,0 +1,100 @@
+//! What holds for every family: Qwen3-Omni, and both forms of a family of another shape.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use common::generic::subjects::{Omni, Other};
+use common::generic::{aborts, conversations, interleavings, rewinds};
+use common::other_family::Form;
+use repartee_engine::HandOff;
+
+/// The suite for one family.
+macro_rules! suite {
+    ($family:ident, $subject:expr, $cases:expr) => {
+        mod $family {
+            use super::*;
+
+            #[test]
+            fn any_cut_equals_the_whole() {
+                conversations::any_cut_equals_the_whole(&$subject);
+            }
+            #[test]
+            fn every_setting_gives_the_same() {
+                conversations::every_setting_gives_the_same(&$subject);
+            }
+            #[test]
+            fn any_prefill_chunk_gives_the_same() {
+                conversations::any_prefill_chunk_gives_the_same(&$subject);
+            }
+            #[test]
+            fn together_equals_alone() {
+                conversations::together_equals_alone(&$subject);
+            }
+            #[test]
+            fn a_seed_fixes_the_response() {
+                conversations::a_seed_fixes_the_response(&$subject);
+            }
+            #[test]
+            fn cancel_at_any_tick_equals_never() {
+                aborts::cancel_at_any_tick_equals_never(&$subject);
+            }
+            #[test]
+            fn barge_in_equals_a_shorter_response() {
+                aborts::barge_in_equals_a_shorter_response(&$subject);
+            }
+            #[test]
+            fn drop_at_any_tick_frees_everything() {
+                aborts::drop_at_any_tick_frees_everything(&$subject);
+            }
+            #[test]
+            fn truncate_equals_a_shorter_response() {
+                rewinds::truncate_equals_a_shorter_response(&$subject);
+            }
+            #[test]
+            fn delete_equals_a_fresh_history() {
+                rewinds::delete_equals_a_fresh_history(&$subject);
+            }
+            #[test]
+            fn insert_equals_a_fresh_history() {
+                rewinds::insert_equals_a_fresh_history(&$subject);
+            }
+            #[test]
+            fn new_instructions_equal_a_fresh_history() {
+                rewinds::new_instructions_equal_a_fresh_history(&$subject);
+            }
+            #[test]
+            fn aborted_speculation_equals_none() {
+                rewinds::aborted_speculation_equals_none(&$subject);
+            }
+            #[test]
+            fn interleavings_equal_serial_runs() {
+                interleavings::equal_serial_runs(&$subject, $cases);
+            }
+            #[test]
+            #[ignore = "minutes: make test-long"]
+            fn many_interleavings_equal_serial_runs() {
+                interleavings::equal_serial_runs(&$subject, 20 * $cases);
+            }
+        }
+    };
+}
+
+suite!(qwen3_omni, Omni::greedy(), 8);
+suite!(hearing, Other(Form::Hearing), 12);
+suite!(reading, Other(Form::Reading), 12);
+
+#[test]
+fn sampled_speech_equals_serial_runs() {
+    interleavings::equal_serial_runs(&Omni::sampling(), 6);
+}
+
+#[test]
+fn speech_ending_early_keeps_the_whole_text() {
+    // The talker stops early here, while the thinker has two more tokens to write.
+    let steps = [(0, 0, 11400), (0, 0, 15280), (7, 0, 37594), (3, 0, 0), (8, 0, 0)];
+    for hand_off in [HandOff::FullPayload, HandOff::AsyncChunk] {
+        interleavings::check(&Omni::sampling(), &interleavings::mode(true, hand_off), &steps).unwrap();
+    }
+}

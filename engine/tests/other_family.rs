@@ -1,0 +1,280 @@
+//! What is particular to the family of another shape: text that streams in, look-ahead, solver steps, recorded voices, its own
+//! speech in the prompt.
+
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use std::time::Duration;
+
+use common::driven::{Driven, Response, drive, submit};
+use common::generic::subjects::Other;
+use common::generic::{Bed, Subject, assert_same, config, respond};
+use common::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, ear, model, refiner};
+use repartee_engine::internals::{EdgeKind, Item, Model, Need, Outbox, RowKind, Stage, Work};
+use repartee_engine::{EngineConfig, EnrolError, StageConfig, Timeouts};
+use repartee_engine_api::{Command, Event, Respond, Role, SessionError, SessionHandle};
+use repartee_kernels::cpu::Tensor;
+
+const READING: Other = Other(Form::Reading);
+const HEARING: Other = Other(Form::Hearing);
+
+fn stream(session: &SessionHandle, response: u64, text: &str) {
+    submit(session, Command::StreamText { response, text: text.to_owned() });
+}
+
+fn events(session: &SessionHandle) -> Vec<Event> {
+    std::iter::from_fn(|| session.try_next_event()).collect()
+}
+
+#[test]
+fn speech_begins_before_the_text_ends() {
+    let mut bed = Bed::new(&READING, &config());
+    let session = bed.engine.open();
+    submit(&session, Command::Respond(Respond { streamed: true, max_tokens: Some(40), ..respond(0) }));
+    stream(&session, 0, "once upon a time there was a small house ");
+    bed.engine.settle();
+    let before = events(&session);
+    assert!(before.iter().any(|event| matches!(event, Event::Audio { .. })), "{before:?}");
+    assert!(!before.iter().any(|event| matches!(event, Event::SegmentFinished { .. })), "the text goes on");
+    let mut streamed = Response::default();
+    before.into_iter().for_each(|event| assert!(!streamed.take(0, event).unwrap()));
+    stream(&session, 0, "by the sea");
+    submit(&session, Command::EndText { response: 0 });
+    bed.engine.settle();
+    let ends = events(&session).into_iter().filter(|event| streamed.take(0, event.clone()).unwrap()).count();
+    assert_eq!(ends, 1);
+    bed.close(session);
+    // The same text at once.
+    let session = bed.engine.open();
+    let whole = bed.respond(&session, Respond { max_tokens: Some(40), ..respond(0) });
+    assert_same(&streamed, &whole, "text that streams in");
+    assert_eq!(whole.usage.output_audio_frames, PIECE_FRAMES as u32 * whole.usage.output_text_tokens);
+    assert_eq!(whole.samples.len(), SAMPLES * whole.usage.output_audio_frames as usize);
+    bed.close(session);
+}
+
+#[test]
+fn audio_is_refused_without_ears() {
+    let mut bed = Bed::new(&READING, &config());
+    let session = bed.engine.open();
+    bed.engine.send(&session, Command::Append(vec![0.0; 100]));
+    assert_eq!(events(&session), [Event::Failed { response: None, error: SessionError::NoEars }]);
+    bed.close(session);
+}
+
+#[test]
+fn streamed_text_is_refused_with_ears() {
+    let mut bed = Bed::new(&HEARING, &config());
+    let session = bed.engine.open();
+    bed.engine.send(&session, Command::Respond(Respond { streamed: true, ..respond(0) }));
+    let refused = events(&session);
+    let bad = SessionError::BadValue { field: "streamed", value: String::new(), allowed: String::new() };
+    let [Event::Failed { error, .. }] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!(std::mem::discriminant(error), std::mem::discriminant(&bad), "{error}");
+    bed.close(session);
+}
+
+#[test]
+fn a_caller_who_sends_no_text_times_out() {
+    let timeouts = Timeouts { stage_s: 9, ..Timeouts::default() };
+    let mut bed = Bed::new(&READING, &EngineConfig { timeouts, ..config() });
+    let session = bed.engine.open();
+    submit(&session, Command::Respond(Respond { streamed: true, max_tokens: Some(40), ..respond(0) }));
+    bed.engine.settle();
+    for _ in 0..3 {
+        // Text in time keeps the response.
+        bed.engine.time.pass(Duration::from_secs(8));
+        stream(&session, 0, "word ");
+        bed.engine.settle();
+    }
+    assert_eq!(bed.engine.scheduler.sessions(), 1);
+    bed.engine.time.pass(Duration::from_secs(9));
+    assert_eq!(bed.engine.left_behind(), (0, 0));
+    let error = SessionError::TimedOut { what: "the next step of a response", limit_s: 9 };
+    assert_eq!(events(&session).pop(), Some(Event::Failed { response: Some(0), error }));
+}
+
+/// A stage that panics once, when it steps several slots.
+struct Panicking(Box<dyn Stage<Tensor>>, u32);
+
+impl Stage<Tensor> for Panicking {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn takes(&self) -> EdgeKind {
+        self.0.takes()
+    }
+    fn gives(&self) -> EdgeKind {
+        self.0.gives()
+    }
+    fn accept(&mut self, slot: usize, item: Item<Tensor>, out: &mut Outbox<Tensor>) {
+        self.0.accept(slot, item, out);
+    }
+    fn need(&self, slot: usize) -> Need {
+        self.0.need(slot)
+    }
+    fn max_rows(&self) -> usize {
+        self.0.max_rows()
+    }
+    fn max_items(&self) -> usize {
+        self.0.max_items()
+    }
+    fn step(&mut self, work: &[Work], out: &mut Outbox<Tensor>) {
+        self.1 -= u32::from(work.len() > 1 && self.1 > 0);
+        assert!(self.1 != 1 || work.len() == 1, "planted");
+        self.0.step(work, out);
+    }
+    fn free(&mut self, slot: usize) {
+        self.0.free(slot);
+    }
+    fn held(&self, slot: usize) -> usize {
+        self.0.held(slot)
+    }
+    fn blocks(&self) -> usize {
+        self.0.blocks()
+    }
+}
+
+#[test]
+fn a_replay_reads_the_text_again() {
+    let run = |panics: Option<(usize, u32)>| {
+        let mut model: Model<Tensor> = READING.model(&config());
+        if let Some((at, steps)) = panics {
+            let stage = model.stages.remove(at);
+            model.stages.insert(at, Box::new(Panicking(stage, steps)));
+        }
+        let mut engine: Driven<Tensor> = drive(model, &config());
+        let sessions = [engine.open(), engine.open()];
+        for session in &sessions {
+            submit(session, Command::Respond(Respond { streamed: true, max_tokens: Some(40), ..respond(0) }));
+            stream(session, 0, "once upon a time there was a small house ");
+        }
+        engine.ticks(12);
+        for session in &sessions {
+            stream(session, 0, "by the sea");
+            submit(session, Command::EndText { response: 0 });
+        }
+        let responses = [0, 1].map(|at| engine.listen(&sessions[at], 0).unwrap());
+        drop(sessions);
+        assert_eq!(engine.left_behind(), (0, 0));
+        responses
+    };
+    let plain = run(None);
+    // The stage that reads the text, early and late, and a later one.
+    for panics in [(0, 2), (0, 8), (3, 2)] {
+        for (replayed, plain) in run(Some(panics)).iter().zip(&plain) {
+            assert_same(replayed, plain, "replayed");
+        }
+    }
+}
+
+#[test]
+fn a_window_waits_for_the_frames_after_it() {
+    let mut model = HEARING.model(&config());
+    let mut stage = model.stages.remove(2);
+    let frame = |n: u32| Item::Codes(vec![n % 32, (7 * n) % 32]);
+    let mut out = Vec::new();
+    for n in 0..(refiner::WINDOW + refiner::AFTER) as u32 {
+        assert_eq!(stage.need(0).rows, 0, "{n} frames");
+        stage.accept(0, frame(n), &mut out);
+    }
+    let need = Need::rows(refiner::EVALUATIONS, RowKind::SolverStep);
+    assert_eq!(stage.need(0), need);
+    // The planner may stop between two evaluations: nothing is given before the last one.
+    for left in (0..refiner::EVALUATIONS).rev() {
+        assert!(out.is_empty(), "{out:?}");
+        stage.step(&[Work { slot: 0, rows: 1 }], &mut out);
+        assert_eq!(stage.need(0).rows, left);
+    }
+    assert!(matches!(&out[..], [(0, Item::Latents { count: refiner::WINDOW, .. })]), "{out:?}");
+}
+
+#[test]
+fn a_step_may_end_between_two_evaluations() {
+    let whole = spoken(&config());
+    for rows in 1..refiner::EVALUATIONS {
+        let setting = StageConfig { prefill_chunk: Some(rows), ..StageConfig::default() };
+        let cut = spoken(&EngineConfig { stages: [("refiner".to_owned(), setting)].into(), ..config() });
+        assert_same(&cut, &whole, &format!("{rows} evaluations a step"));
+    }
+}
+
+/// One spoken response.
+fn spoken(config: &EngineConfig) -> Response {
+    let mut bed = Bed::new(&HEARING, config);
+    let session = bed.engine.open();
+    bed.input(&session, 0, 0);
+    let response = bed.respond(&session, respond(0));
+    bed.close(session);
+    response
+}
+
+#[test]
+fn frames_have_the_codec_s_duration() {
+    let response = spoken(&config());
+    let model = model(Form::Hearing, &config());
+    assert_eq!(model.codec.frame(), Duration::from_millis(40));
+    assert_eq!(model.codec.duration(SAMPLES * FRAMES as usize), Duration::from_secs(1));
+    assert_eq!(response.samples.len(), response.usage.output_audio_frames as usize * SAMPLES);
+    assert_eq!(SAMPLES as u32 * FRAMES, RATE);
+}
+
+#[test]
+fn own_speech_is_part_of_the_next_prompt() {
+    let mut bed = Bed::new(&HEARING, &config());
+    // Two sessions with the same words said, in one of them without sound.
+    let mut after = |audio: bool| {
+        let session = bed.engine.open();
+        bed.input(&session, 0, 0);
+        let said = bed.respond(&session, Respond { audio, ..respond(0) });
+        bed.input(&session, 1, 1);
+        let next = bed.respond(&session, respond(1));
+        bed.close(session);
+        (said, next)
+    };
+    let ((said, next), (silent, after_silent)) = (after(true), after(false));
+    assert_eq!(said.text, silent.text);
+    let prompt = |response: &Response| response.usage.input_text_tokens;
+    assert_eq!(prompt(&next) - prompt(&after_silent), said.usage.output_audio_frames);
+    assert_ne!(next.samples, after_silent.samples, "the model has heard itself");
+}
+
+#[test]
+fn a_recorded_voice_is_usable_at_once() {
+    let mut bed = Bed::new(&HEARING, &config());
+    let session = bed.engine.open();
+    let ask = |number, voice: &str| Respond { voice: Some(voice.to_owned()), ..respond(number) };
+    bed.input(&session, 0, 0);
+    bed.engine.send(&session, Command::Respond(ask(0, "recorded-0")));
+    let refused = events(&session);
+    assert!(matches!(&refused[..], [Event::Failed { error: SessionError::UnknownVoice { .. }, .. }]), "{refused:?}");
+
+    let recording = HEARING.audio(1).unwrap();
+    let short = bed.engine.scheduler.enrol(&recording[..100], ear::RATE, "what I said");
+    assert!(matches!(short, Err(EnrolError::Recording { .. })), "{short:?}");
+    let voice = bed.engine.scheduler.enrol(&recording, ear::RATE, "what I said").unwrap();
+    assert_eq!(voice, "recorded-0");
+    let mut say = |voice| {
+        let response = bed.respond(&session, ask(1, voice));
+        submit(&session, Command::Delete { item: 1001 });
+        response
+    };
+    let (recorded, own) = (say(&voice), say("low"));
+    assert_eq!(recorded.text, own.text, "a voice changes the sound alone");
+    assert_ne!(recorded.samples, own.samples);
+    assert_same(&say(&voice), &recorded, "the same voice");
+    bed.close(session);
+}
+
+#[test]
+fn an_engine_of_a_reading_family_answers_text() {
+    // As the engine's warm-up does: plain text, nothing that streams in.
+    let mut bed = Bed::new(&READING, &config());
+    let session = bed.engine.open();
+    submit(&session, Command::text(0, Role::User, "one two three"));
+    let response = bed.engine.respond(&session, respond(0)).unwrap();
+    assert!(!response.samples.is_empty());
+    bed.close(session);
+}
