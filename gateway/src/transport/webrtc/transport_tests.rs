@@ -14,6 +14,7 @@ use repartee_testkit::signal::{level_db, sine};
 use serde_json::Value;
 
 use super::*;
+use crate::call::CallLimits;
 
 /// Longer, in virtual time, than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -110,7 +111,15 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
     .unwrap();
     let session = engine.open().unwrap();
     let never = std::future::pending::<()>();
-    let call = tokio::spawn(crate::call::run(transport, session, setup, metrics, never, std::future::pending()));
+    let call = tokio::spawn(crate::call::run(
+        transport,
+        session,
+        setup,
+        CallLimits::default(),
+        metrics,
+        never,
+        std::future::pending(),
+    ));
 
     let mut report = Report::default();
     let (mut up, mut down) = (Link::new(network, seed), Link::new(network, seed + 1));
