@@ -191,7 +191,7 @@ fn evict(buckets: &mut HashMap<IpAddr, TokenBucket>, now: Instant, refill: f64) 
 }
 
 /// The address that limits count: the /64 network of an IPv6 address, and `None` for loopback.
-fn counted(address: IpAddr) -> Option<IpAddr> {
+pub(crate) fn counted(address: IpAddr) -> Option<IpAddr> {
     let address = address.to_canonical();
     match address {
         _ if address.is_loopback() => None,

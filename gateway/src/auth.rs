@@ -181,6 +181,8 @@ pub enum KeyStatus {
     Expired,
     /// Valid: opens calls.
     Valid {
+        /// The ephemeral key's own identity.
+        id: KeyId,
         /// A `session.update` patch.
         session: Arc<Value>,
         /// The API key whose limits apply.
@@ -222,8 +224,11 @@ impl EphemeralKeys {
         if !key.starts_with(&self.prefix) || key.len() > MAX_KEY {
             return KeyStatus::NotEphemeral;
         }
-        match self.valid().get(&hash(key)) {
-            Some(bound) if bound.until > now => KeyStatus::Valid { session: bound.session.clone(), owner: bound.owner },
+        let hash = hash(key);
+        match self.valid().get(&hash) {
+            Some(bound) if bound.until > now => {
+                KeyStatus::Valid { id: KeyId::of(&hash), session: bound.session.clone(), owner: bound.owner }
+            }
             _ => KeyStatus::Expired,
         }
     }
@@ -285,7 +290,7 @@ mod tests {
         let owner = Some(KeyId(3));
         let key = keys.issue(start, Duration::from_secs(10), session.clone(), owner).unwrap();
         assert!(key.starts_with("ek_0a1b_"));
-        let valid = KeyStatus::Valid { session, owner };
+        let valid = KeyStatus::Valid { id: KeyId::of(&hash(&key)), session, owner };
         assert_eq!(keys.look_up(&key, start + Duration::from_secs(9)), valid);
         assert_eq!(keys.look_up(&key, start + Duration::from_secs(10)), KeyStatus::Expired);
         assert_eq!(keys.look_up("ek_0a1b_0000", start), KeyStatus::Expired);

@@ -112,6 +112,7 @@ impl Serve {
                 config.listen.set_ip(Ipv4Addr::UNSPECIFIED.into());
             }
             config.tls.development = config.tls.certificate.is_none();
+            config.tls.keep = config.tls.keep.or_else(|| lan::state_folder(|name| std::env::var_os(name)));
             if config.api_keys.is_empty() {
                 let key = lan::new_key().context("no random numbers")?;
                 config.api_keys = KeySet::parse(&key)?;
@@ -184,7 +185,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     // Handlers first, for signals that come while the URL is printed.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     tokio::spawn(reload(signal(SignalKind::hangup())?, serve.clone(), server.reloader()));
-    print_addresses(server.local_addr(), https, key.as_deref());
+    print_addresses(server.local_addr(), https, key.as_deref(), server.fingerprint());
     let shutdown = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -208,8 +209,8 @@ async fn reload(mut hangup: Signal, serve: Serve, reloader: Reloader) {
     }
 }
 
-/// Prints where to call, and the key if this start has generated one.
-fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>) {
+/// Prints where to call, the key if this start has generated one, and the fingerprint of a certificate that nobody vouches for.
+fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerprint: Option<&str>) {
     let scheme = if https { "https" } else { "http" };
     let mut reached = lan::reached_at(listen);
     if reached.is_empty() {
@@ -218,12 +219,18 @@ fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>) {
     for address in &reached {
         println!("Talk to it at {scheme}://{address}/");
     }
-    let Some(key) = key else { return };
-    println!("Its key, until it ends: {key}");
-    if let Some(code) = reached.first().and_then(|address| lan::qr(&format!("{scheme}://{address}/#key={key}"))) {
-        println!("\n{code}\nScan this with a phone of the same network.");
+    if let Some(key) = key {
+        println!("Its key, until it ends: {key}");
+        if let Some(code) = reached.first().and_then(|address| lan::qr(&format!("{scheme}://{address}/#key={key}"))) {
+            println!("\n{code}\nScan this with a phone of the same network.");
+        }
     }
-    println!("The certificate was made by this machine, so the browser asks before it goes on.");
+    if let Some(fingerprint) = fingerprint {
+        println!(
+            "The certificate was made by this machine, so the browser asks before it goes on. It is the right one if its"
+        );
+        println!("SHA-256 fingerprint is {fingerprint}");
+    }
 }
 
 fn start_model(config: &Config) -> anyhow::Result<model::Model> {

@@ -129,6 +129,11 @@ impl Network {
         counter.inc_by(total.saturating_sub(counter.get()));
     }
 
+    /// Counts packets that were dropped because they claim more sound than time has passed.
+    pub fn early(&self, packets: u64) {
+        self.packets.with_label_values(&["early"]).inc_by(packets);
+    }
+
     /// Counts a caller's audio packets since `before`.
     pub fn received(&self, before: &JitterStats, now: &JitterStats) {
         for (fate, before, now) in [

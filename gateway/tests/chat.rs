@@ -209,7 +209,7 @@ async fn a_disconnect_frees_the_session() {
         request["stream"] = json!(stream);
         let body = request.to_string();
         let mut socket = TcpStream::connect(server.address).await.unwrap();
-        let head = format!("POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+        let head = format!("POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
         socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
         if stream {
             // The answer has begun.
@@ -230,10 +230,39 @@ async fn a_stalled_reader_is_closed() {
     request["stream"] = json!(true);
     let body = request.to_string();
     let mut socket = TcpStream::connect(server.address).await.unwrap();
-    let head = format!("POST {PATH} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!("POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n", body.len());
     socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     server.sessions(1).await;
     server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn slow_uploads_keep_nobody_out() {
+    let server = Running::start(Script::default()).await;
+    let request = spoken(Some("wav")).to_string();
+    let mut slow = Vec::new();
+    for _ in 0..20 {
+        let mut socket = TcpStream::connect(server.address).await.unwrap();
+        let length = request.len();
+        let head = format!(
+            "POST {PATH} HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+        );
+        socket.write_all(head.as_bytes()).await.unwrap();
+        // The server begins to read it.
+        let mut go_on = [0; 25];
+        timeout(PATIENCE, socket.read_exact(&mut go_on)).await.unwrap().unwrap();
+        assert_eq!(&go_on, b"HTTP/1.1 100 Continue\r\n\r\n");
+        socket.write_all(&request.as_bytes()[..100]).await.unwrap();
+        slow.push(socket);
+    }
+    let reply = send(server.address, "POST", PATH, &[JSON], request.as_bytes()).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    // And a slow one is served once it has arrived.
+    let mut socket = slow.swap_remove(0);
+    socket.write_all(&request.as_bytes()[100..]).await.unwrap();
+    let mut status = [0; 12];
+    timeout(PATIENCE, socket.read_exact(&mut status)).await.unwrap().unwrap();
+    assert_eq!(&status, b"HTTP/1.1 200");
 }
 
 /// Every command is taken in order, also when there are far more than the session's queue holds.

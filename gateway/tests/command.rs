@@ -80,24 +80,35 @@ fn check_refuses_bad_settings() {
     refused(&["--config", path, "--listen", "127.0.0.1:0"], &["/no/such.pem"]);
 }
 
-#[test]
-fn lan_prints_key_and_qr_code() {
+/// What `--lan` prints, with its state in `folder`.
+fn lan(folder: &std::path::Path) -> String {
     let mut server = Command::new(env!("CARGO_BIN_EXE_repartee"))
         .args(["--lan", "--listen", "127.0.0.1:0"])
+        .env("XDG_STATE_HOME", folder)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(server.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut said = String::new();
-    while !said.contains("The certificate") {
-        said += &lines.next().expect("it goes on until the certificate is mentioned");
+    while !said.contains("fingerprint is") {
+        said += &lines.next().expect("it goes on until the fingerprint is told");
         said.push('\n');
     }
+    Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
+    assert!(server.wait().unwrap().success());
+    said
+}
+
+#[test]
+fn lan_prints_key_code_and_lasting_fingerprint() {
+    let folder = tempfile::tempdir().unwrap();
+    let said = lan(folder.path());
     assert!(said.contains("https://") && said.contains("rp_"), "{said}");
     // The code's quiet zone is light modules alone.
     assert!(said.contains(&"█".repeat(29)), "{said}");
-    Command::new("kill").args(["-TERM", &server.id().to_string()]).status().unwrap();
-    assert!(server.wait().unwrap().success());
+    let fingerprint = said.lines().find_map(|line| line.strip_prefix("SHA-256 fingerprint is ")).unwrap();
+    assert_eq!(fingerprint.split(':').count(), 32, "{fingerprint}");
+    assert!(lan(folder.path()).contains(fingerprint), "the next start has the same certificate");
 }
 
 #[test]

@@ -5,10 +5,12 @@ mod common;
 
 use repartee::auth::KeySet;
 use repartee::config::Config;
+use repartee::transport::webrtc::{WebRtcSettings, offer};
 use repartee_engine_api::Command;
 use repartee_testkit::scripted::Script;
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Error;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest as _;
 
 use common::http::{Reply, send};
 use common::{Running, find};
@@ -285,4 +287,62 @@ async fn the_servers_own_origin_may_call() {
     client.expect("session.created").await;
     let events = client.ask("hello").await;
     assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
+}
+
+/// What attaching to a call gives: 101, or the status of the refusal.
+async fn attach(server: &Running, id: &str, key: &str) -> u16 {
+    let mut request = format!("ws://{}/v1/realtime?call_id={id}", server.address).into_client_request().unwrap();
+    request.headers_mut().insert("authorization", bearer(key).parse().unwrap());
+    match tokio_tungstenite::connect_async(request).await {
+        Ok((_, response)) => response.status().as_u16(),
+        Err(Error::Http(refused)) => refused.status().as_u16(),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+async fn hang_up(server: &Running, id: &str, key: &str) -> u16 {
+    let path = format!("{CALLS}/{id}/hangup");
+    send(server.address, "POST", &path, &[("authorization", &*bearer(key))], b"").await.status
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_belong_to_the_key_that_made_them() {
+    const OTHER: &str = "the-key-of-the-neighbour";
+    let server = Running::start_with(Script::default(), |config| {
+        config.api_keys = KeySet::parse(&format!("{KEY}\n{OTHER}")).unwrap();
+    })
+    .await;
+    let ephemeral = async || {
+        let reply = client_secret(&server, KEY, &json!({})).await;
+        reply.json()["value"].as_str().unwrap().to_owned()
+    };
+    let (page, another_page) = (ephemeral().await, ephemeral().await);
+    let call = async |key: &str| {
+        let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+        let headers = [("authorization", &*bearer(key)), ("content-type", "application/sdp")];
+        let reply = send(server.address, "POST", CALLS, &headers, sdp.as_bytes()).await;
+        assert_eq!(reply.status, 201, "{reply:?}");
+        (reply.header("location").unwrap().rsplit('/').next().unwrap().to_owned(), dialing)
+    };
+    let (of_key, _dialing) = call(KEY).await;
+    let (of_page, _dialing) = call(&page).await;
+    for (id, key, status) in [
+        (&of_key, KEY, 101),
+        (&of_key, OTHER, 404),
+        (&of_key, &*page, 404),
+        (&of_page, &*page, 101),
+        (&of_page, KEY, 101),
+        (&of_page, OTHER, 404),
+        (&of_page, &*another_page, 404),
+    ] {
+        assert_eq!(attach(&server, id, key).await, status, "{key} at {id}");
+    }
+    // To a stranger a call that runs, one that has ended and one that never was are the same.
+    for (id, key, status) in
+        [(&of_key, OTHER, 404), (&of_page, &*another_page, 404), (&of_page, &*page, 200), (&of_key, KEY, 200)]
+    {
+        assert_eq!(hang_up(&server, id, key).await, status, "{key} at {id}");
+    }
+    server.sessions(0).await;
+    assert_eq!((hang_up(&server, &of_key, KEY).await, hang_up(&server, &of_key, OTHER).await), (200, 404));
 }

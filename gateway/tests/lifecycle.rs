@@ -227,6 +227,26 @@ async fn health_metrics_and_the_page_are_served() {
 }
 
 #[tokio::test]
+async fn pages_load_their_own_files_and_are_framed_by_nobody() {
+    let server = Running::start(Script::default()).await;
+    for path in ["/", "/app.js", "/style.css"] {
+        let (status, reply) = server.get(path).await;
+        let (head, body) = reply.split_once("\r\n\r\n").unwrap();
+        assert_eq!(status, 200, "{path}");
+        let policy = head.lines().find_map(|line| line.strip_prefix("content-security-policy: ")).unwrap();
+        for rule in
+            ["default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"]
+        {
+            assert!(policy.split("; ").any(|part| part == rule), "{rule} in {policy}");
+        }
+        assert!(!policy.contains("unsafe"), "{policy}");
+        assert!(head.contains("x-content-type-options: nosniff") && head.contains("x-frame-options: DENY"), "{head}");
+        // What the policy would switch off.
+        assert!(!body.contains("<style") && !body.contains(" style=") && !body.contains("<script>"), "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_public_address_is_refused() {
     let config = Config { listen: ([0, 0, 0, 0], 0).into(), ..Config::default() };
     let error = Server::bind(config, ScriptedEngine::new(Script::default())).await.unwrap_err();

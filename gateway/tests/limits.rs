@@ -1,11 +1,12 @@
-//! How much one caller may have, told by where it comes from behind a proxy; and requests that never end.
+//! How much one caller may have, told by where it comes from behind a proxy; requests that never end, and connections that say nothing.
 #![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
 
 mod common;
 
-use std::io::ErrorKind;
 use std::time::Duration;
 
+use repartee::auth::KeySet;
+use repartee::config::Config;
 use repartee_testkit::scripted::Script;
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -15,8 +16,20 @@ use tokio_tungstenite::tungstenite::Error;
 use common::http::{self, Reply, send};
 use common::{PATIENCE, Running};
 
-const PHONE: [(&str, &str); 1] = [("x-forwarded-for", "203.0.113.7")];
-const LAPTOP: [(&str, &str); 1] = [("x-forwarded-for", "203.0.113.8")];
+const KEY: &str = "a-key-for-callers-from-elsewhere";
+const BEARER: (&str, &str) = ("authorization", "Bearer a-key-for-callers-from-elsewhere");
+const PHONE: [(&str, &str); 2] = [("x-forwarded-for", "203.0.113.7"), BEARER];
+const LAPTOP: [(&str, &str); 2] = [("x-forwarded-for", "203.0.113.8"), BEARER];
+
+/// A server that others may call, too.
+async fn keyed(change: impl FnOnce(&mut Config)) -> Running {
+    Running::start_with(Script::default(), |config| {
+        config.api_keys = KeySet::parse(KEY).unwrap();
+        config.keys.metrics = false;
+        change(config);
+    })
+    .await
+}
 
 /// Status, code and `Retry-After` of a websocket that was refused.
 fn refusal<T>(dialled: Result<T, Error>) -> (u16, String, u64) {
@@ -28,7 +41,7 @@ fn refusal<T>(dialled: Result<T, Error>) -> (u16, String, u64) {
 
 #[tokio::test]
 async fn calls_per_address_are_limited() {
-    let server = Running::start_with(Script::default(), |config| config.limits.calls_per_address = 2).await;
+    let server = keyed(|config| config.limits.calls_per_address = 2).await;
     let first = server.dial_with(&PHONE).await.unwrap();
     let _second = server.dial_with(&PHONE).await.unwrap();
     let (status, code, retry) = refusal(server.dial_with(&PHONE).await);
@@ -45,7 +58,7 @@ async fn calls_per_address_are_limited() {
 
 #[tokio::test]
 async fn the_rate_limit_gives_retry_after() {
-    let server = Running::start_with(Script::default(), |config| config.limits.opens_per_minute = 3).await;
+    let server = keyed(|config| config.limits.opens_per_minute = 3).await;
     let secret = async || send(server.address, "POST", "/v1/realtime/client_secrets", &PHONE, b"").await;
     for _ in 0..3 {
         assert_eq!(secret().await.status, 200);
@@ -56,7 +69,7 @@ async fn the_rate_limit_gives_retry_after() {
     assert!((1..=20).contains(&wait), "{wait}");
     assert_eq!(refusal(server.dial_with(&PHONE).await).0, 429);
     server.dial_with(&LAPTOP).await.unwrap();
-    server.dial().await.unwrap();
+    server.dial_with(&[BEARER]).await.unwrap();
 }
 
 #[tokio::test]
@@ -70,7 +83,10 @@ async fn a_full_server_says_when_to_try_again() {
 #[tokio::test]
 async fn unfinished_requests_time_out() {
     let patience = Duration::from_millis(200);
-    let server = Running::start_with(Script::default(), |config| config.limits.request = patience).await;
+    let server = Running::start_with(Script::default(), |config| {
+        (config.limits.head, config.limits.request) = (patience, patience);
+    })
+    .await;
     // A head that stops in the middle: the connection is closed.
     let mut socket = TcpStream::connect(server.address).await.unwrap();
     socket.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\nx-slow: ").await.unwrap();
@@ -79,7 +95,7 @@ async fn unfinished_requests_time_out() {
     ended.expect("the connection is closed").unwrap();
     // A body that does not come: the request is refused.
     let mut socket = TcpStream::connect(server.address).await.unwrap();
-    let head = "POST /v1/realtime/client_secrets HTTP/1.1\r\nhost: x\r\ncontent-length: 10\r\n\r\n{";
+    let head = "POST /v1/realtime/client_secrets HTTP/1.1\r\nhost: localhost\r\ncontent-length: 10\r\n\r\n{";
     socket.write_all(head.as_bytes()).await.unwrap();
     assert_eq!(http::read(socket).await.status, 400);
     assert_eq!(server.get("/healthz").await.0, 200);
@@ -98,20 +114,28 @@ async fn keep_alive(socket: &mut BufReader<TcpStream>) -> String {
 }
 
 #[tokio::test]
-async fn excess_connections_wait() {
+async fn silent_connections_lock_nobody_out() {
     let server = Running::start_with(Script::default(), |config| config.limits.connections = 1).await;
     let mut first = BufReader::new(TcpStream::connect(server.address).await.unwrap());
     assert_eq!(keep_alive(&mut first).await, "HTTP/1.1 200 OK\r\n");
-    let mut second = BufReader::new(TcpStream::connect(server.address).await.unwrap());
-    second.write_all(b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
-    // While the first is served again and again, the second is not served at all.
-    for _ in 0..50 {
-        keep_alive(&mut first).await;
+    // There are as many as it takes: it says so at once, and whoever watches it is answered.
+    for path in ["/healthz", "/readyz"] {
+        let reply = send(server.address, "GET", path, &[], b"").await;
+        assert_eq!(reply.status, 200, "{path}");
     }
-    let early = second.get_ref().try_read(&mut [0; 1]);
-    assert_eq!(early.unwrap_err().kind(), ErrorKind::WouldBlock);
+    let reply = send(server.address, "GET", "/v1/models", &[], b"").await;
+    assert_eq!((reply.status, &*reply.code()), (503, "connection_limit_reached"));
+    assert!(reply.header("retry-after").is_some());
+    // A connection of the reserve has one request answered.
+    let mut beyond = TcpStream::connect(server.address).await.unwrap();
+    beyond.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n").await.unwrap();
+    assert_eq!(http::read(beyond).await.header("connection"), Some("close"));
+    assert_eq!(keep_alive(&mut first).await, "HTTP/1.1 200 OK\r\n");
     drop(first);
-    let mut status = String::new();
-    tokio::time::timeout(PATIENCE, second.read_line(&mut status)).await.expect("there is room now").unwrap();
-    assert_eq!(status, "HTTP/1.1 200 OK\r\n");
+    let served = async {
+        while send(server.address, "GET", "/v1/models", &[], b"").await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, served).await.expect("there is room now");
 }

@@ -156,10 +156,14 @@ async fn other_origins_are_refused_behind_the_proxy() {
 
 #[tokio::test]
 async fn limits_count_clients_behind_the_proxy() {
-    let server = Running::start_with(Script::default(), |config| config.limits.opens_per_minute = 1).await;
+    let server = Running::start_with(Script::default(), |config| {
+        config.api_keys = KeySet::parse(KEY).unwrap();
+        config.limits.opens_per_minute = 1;
+    })
+    .await;
     let proxied = Proxied::start(server).await;
     let asked = async |caller: &str| {
-        let headers = [("x-forwarded-for", caller)];
+        let headers = [("x-forwarded-for", caller), BEARER];
         proxied.send("POST", "/v1/realtime/client_secrets", &headers, "").await.status
     };
     assert_eq!(asked("203.0.113.7").await, 200);
@@ -183,7 +187,8 @@ async fn the_location_of_a_call_is_relative() {
 #[tokio::test]
 async fn a_streamed_response_is_not_buffered() {
     let gate = Arc::new(tokio::sync::Semaphore::new(1));
-    let server = Running::start(Script { gate: Some(gate.clone()), ..Script::default() }).await;
+    let script = Script { gate: Some(gate.clone()), ..Script::default() };
+    let server = Running::start_with(script, |config| config.api_keys = KeySet::parse(KEY).unwrap()).await;
     let proxied = Proxied::start(server).await;
     let body = json!({
         "stream": true, "modalities": ["text", "audio"], "messages": [{"role": "user", "content": "hello"}],
@@ -191,7 +196,10 @@ async fn a_streamed_response_is_not_buffered() {
     .to_string();
     let mut socket = proxied.connect().await;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    let head = format!("POST /v1/chat/completions HTTP/1.1\r\nhost: {NAME}\r\ncontent-length: {}\r\n\r\n", body.len());
+    let head = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: {NAME}\r\nauthorization: Bearer {KEY}\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
     socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
     // The first frame is here while the second one is not made yet.
     let mut seen = String::new();

@@ -129,7 +129,7 @@ async fn serve_call(mut call: Call) {
 async fn a_webrtc_caller_measures_from_the_servers_commit() {
     let port = Arc::new(UdpMux::bind(WebRtcSettings::default()).unwrap());
     let route = post(move |offer: String| async move {
-        let (sdp, call) = answer(&offer, &port).await.unwrap();
+        let (sdp, call) = answer(&offer, &port, None).await.unwrap();
         tokio::spawn(serve_call(call));
         (StatusCode::CREATED, sdp)
     });
@@ -183,7 +183,7 @@ async fn serve_patient_call(mut call: Call) {
 async fn barge_in_measures_time_to_silence() {
     let port = Arc::new(UdpMux::bind(WebRtcSettings::default()).unwrap());
     let route = post(move |offer: String| async move {
-        let (sdp, call) = answer(&offer, &port).await.unwrap();
+        let (sdp, call) = answer(&offer, &port, None).await.unwrap();
         tokio::spawn(serve_patient_call(call));
         (StatusCode::CREATED, sdp)
     });

@@ -59,3 +59,19 @@ fn bound(measure: &str, (right, of): (usize, usize)) -> Result<()> {
     ensure!(right >= least as usize, "{verdict}");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_few_right_answers_are_refused() {
+        let measure = "answer right, clean, in the transcript";
+        let least = binomial::least(38, card::share(measure).unwrap(), FALSE_ALARM) as usize;
+        assert!((1..38).contains(&least), "{least}");
+        bound(measure, (least, 38)).unwrap();
+        let refused = bound(measure, (least - 1, 38)).unwrap_err().to_string();
+        assert!(refused.contains(&format!("{} of 38", least - 1)), "{refused}");
+        bound("no such measure", (38, 38)).unwrap_err();
+    }
+}

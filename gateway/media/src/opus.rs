@@ -153,8 +153,8 @@ impl OpusDecoder {
     }
 }
 
-/// How long a packet lasts, from its header.
-pub(crate) fn packet_duration(packet: &[u8]) -> Result<Duration, OpusError> {
+/// How long a packet lasts, from its header: 2.5 to 120 ms.
+pub fn packet_duration(packet: &[u8]) -> Result<Duration, OpusError> {
     // At this rate a sample is the RTP tick, and every Opus duration is a whole number of them.
     const RATE: u32 = 48_000;
     if packet.is_empty() {

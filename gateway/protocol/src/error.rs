@@ -64,12 +64,18 @@ pub enum ErrorKind {
     PreviousUnknown,
     /// Every session slot is taken.
     SessionLimit,
+    /// There are as many connections as the server takes.
+    ConnectionLimit,
     /// No such call.
     CallUnknown,
     /// An offer that cannot be answered.
     InvalidOffer,
     /// A web page of an origin that is not allowed.
     ForeignOrigin,
+    /// A server without keys is asked from another machine.
+    NotLocal,
+    /// A server without keys is asked under a name that is not known to be its own.
+    ForeignHost,
     /// No key where one is needed.
     MissingKey,
     /// An unknown key.
@@ -90,6 +96,10 @@ pub enum ErrorKind {
     WrongMethod,
     /// Not a websocket request, or no such path.
     NotFound,
+    /// The call has lasted as long as it may.
+    SessionExpired,
+    /// The caller has sent nothing for as long as it may.
+    SessionIdle,
     /// The server is shutting down.
     ShuttingDown,
     /// An internal failure.
@@ -117,9 +127,12 @@ impl ErrorKind {
             Self::TruncateUnknown => "item_truncate_invalid_item_id",
             Self::PreviousUnknown => "item_create_invalid_previous_item_id",
             Self::SessionLimit => "session_limit_reached",
+            Self::ConnectionLimit => "connection_limit_reached",
             Self::CallUnknown => "call_not_found",
             Self::InvalidOffer => "invalid_offer",
             Self::ForeignOrigin => "origin_not_allowed",
+            Self::NotLocal => "remote_caller_without_keys",
+            Self::ForeignHost => "host_not_allowed",
             Self::MissingKey => "missing_api_key",
             Self::InvalidKey => "invalid_api_key",
             Self::ExpiredKey => "expired_api_key",
@@ -130,6 +143,8 @@ impl ErrorKind {
             Self::UnknownModel => "model_not_found",
             Self::WrongMethod => "method_not_allowed",
             Self::NotFound => "not_found",
+            Self::SessionExpired => "session_expired",
+            Self::SessionIdle => "session_idle",
             Self::ShuttingDown => "shutting_down",
             Self::Internal => "internal_error",
         }

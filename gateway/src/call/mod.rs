@@ -5,11 +5,13 @@
 //! task at any moment frees the session, because the engine sees its handle go.
 //!
 //! - `transport`: the connection to the caller
+//! - `limits`: how long a call may last
 //! - `input_pipeline`: the caller's audio: resampling and turn detection
 //! - `packet_decoder`: Opus packets of a websocket
 //! - `response_timing`: time to first packet and its parts
 
 mod input_pipeline;
+mod limits;
 mod packet_decoder;
 mod response_timing;
 mod transport;
@@ -37,6 +39,7 @@ use input_pipeline::InputPipeline;
 use packet_decoder::PacketDecoder;
 use response_timing::ResponseTiming;
 
+pub use limits::CallLimits;
 pub use transport::{OutboundMessage, Transport, TransportError, TransportEvent};
 
 /// Events that may wait for the transport's queue before the engine is no longer read.
@@ -51,6 +54,10 @@ pub enum CallEnd {
     Unreachable,
     /// The caller sent a message that is too large to skip.
     Overflow,
+    /// The call lasted as long as it may.
+    Expired,
+    /// The caller has sent nothing for as long as it may.
+    Idle,
     /// The server goes down, or somebody else ended the call.
     Shutdown,
     /// A failure of ours.
@@ -63,6 +70,7 @@ pub async fn run<T: Transport>(
     mut transport: T,
     session: SessionHandle,
     setup: Setup,
+    limits: CallLimits,
     metrics: Arc<Metrics>,
     drain: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
@@ -88,6 +96,9 @@ pub async fn run<T: Transport>(
         closing: None,
     };
     call.apply(effects, &mut transport);
+    let expiry = limits.longest.and_then(|longest| now().checked_add(longest));
+    // When something last went on besides the caller's silence, and whether it does not now.
+    let (mut busy, mut was_idle) = (now(), false);
     // A command that the engine has no room for at the moment.
     let mut submitting = pin!(Fuse::terminated());
     let ended = loop {
@@ -105,6 +116,13 @@ pub async fn run<T: Transport>(
         if drain.is_terminated() && delivered && call.core.is_idle() {
             break CallEnd::Shutdown;
         }
+        let is_idle = call.core.is_idle();
+        if !(is_idle && was_idle) {
+            busy = now();
+        }
+        was_idle = is_idle;
+        let silent_since = busy.max(transport.last_input().unwrap_or(busy));
+        let hang_up = limits.idle.filter(|_| is_idle).and_then(|idle| silent_since.checked_add(idle));
         let input_pending = call.input_pipeline.has_more();
         let open = call.closing.is_none();
         let accept_input = open && !input_pending && delivered;
@@ -124,6 +142,8 @@ pub async fn run<T: Transport>(
             }
             () = std::future::ready(()), if room && call.core.has_pending_event() => call.input(Input::PendingEvent, &mut transport),
             () = until(call.core.deadline()), if open => call.input(Input::Time, &mut transport),
+            () = until(expiry), if open => call.end(CallEnd::Expired, &mut transport),
+            () = until(hang_up), if open => call.end(CallEnd::Idle, &mut transport),
             event = transport.next(accept_input) => {
                 if matches!(event, TransportEvent::Closed) {
                     break CallEnd::Hangup;
@@ -140,6 +160,8 @@ pub async fn run<T: Transport>(
     };
     let close_message = match ended {
         CallEnd::Hangup | CallEnd::Unreachable => None,
+        CallEnd::Expired => Some(OutboundMessage::Close(1000, "the call has lasted as long as it may")),
+        CallEnd::Idle => Some(OutboundMessage::Close(1000, "nothing was said for too long")),
         CallEnd::Shutdown => Some(OutboundMessage::Close(1001, "the server is going away")),
         CallEnd::Failed => Some(OutboundMessage::Close(1011, "the session has failed")),
         CallEnd::Overflow => Some(OutboundMessage::Close(1009, "the message is too large")),
@@ -349,6 +371,16 @@ impl Call {
                 self.close();
             }
         }
+    }
+
+    /// Ends a call whose time is up, once the caller has been told.
+    fn end<T: Transport>(&mut self, ended: CallEnd, transport: &mut T) {
+        let (kind, message) = match ended {
+            CallEnd::Idle => (ErrorKind::SessionIdle, "Nothing was said for as long as this server waits."),
+            _ => (ErrorKind::SessionExpired, "Your session hit the maximum duration of this server."),
+        };
+        self.input(Input::Refused(ErrorBody::invalid(kind, message)), transport);
+        self.closing.get_or_insert(ended);
     }
 
     /// An internal error ends the call.

@@ -18,6 +18,9 @@ pub trait Transport: Send {
     /// The next event. With `accept_input` false only the playout clock runs. Cancel safe.
     fn next(&mut self, accept_input: bool) -> impl Future<Output = TransportEvent> + Send;
 
+    /// When the caller last sent an event or sound; `None` before. Signs of life alone do not count.
+    fn last_input(&self) -> Option<Instant>;
+
     /// The queue of messages to the caller. Closed once the caller is out of reach.
     fn outbound(&self) -> mpsc::Sender<OutboundMessage>;
 

@@ -1,6 +1,8 @@
 //! `--lan`: the machine's own addresses, a new key, and a QR code.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
@@ -40,6 +42,14 @@ pub fn reached_at(listen: SocketAddr) -> Vec<SocketAddr> {
     }
     let reachable = addresses().into_iter().filter(|address| address.is_ipv4() || listen.is_ipv6());
     reachable.map(|address| SocketAddr::new(address, listen.port())).collect()
+}
+
+/// Where this user's programs keep what they have made, as the XDG specification says; `None` for a user without a home. `variable`
+/// reads the environment.
+pub fn state_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let state = absolute("XDG_STATE_HOME").or_else(|| Some(absolute("HOME")?.join(".local/state")));
+    Some(state?.join("repartee"))
 }
 
 /// A random API key.
@@ -92,6 +102,16 @@ mod tests {
         assert_eq!(reached_at(listen), [listen]);
         let ports: Vec<_> = reached_at(SocketAddr::from(([0, 0, 0, 0], 81))).iter().map(SocketAddr::port).collect();
         assert!(ports.iter().all(|port| *port == 81));
+    }
+
+    #[test]
+    fn state_is_kept_in_the_users_folder() {
+        let folder = |state: &'static str, home: &'static str| {
+            state_folder(|name| Some(if name == "HOME" { home } else { state }.into()))
+        };
+        assert_eq!(folder("/state", "/home/a"), Some("/state/repartee".into()));
+        assert_eq!(folder("relative", "/home/a"), Some("/home/a/.local/state/repartee".into()));
+        assert_eq!(folder("", ""), None);
     }
 
     #[test]

@@ -89,6 +89,8 @@ pub struct Keys {
 pub struct Browser {
     /// Origins such as `https://app.example`, besides the server's own and loopback ones; `*` for all.
     pub origins: Vec<String>,
+    /// Names of this machine besides `localhost` by which a server without keys may be asked.
+    pub hosts: Vec<String>,
 }
 
 /// Limits of one caller. 0 stands for no limit.
@@ -101,9 +103,20 @@ pub struct Limits {
     pub calls_per_address: u32,
     /// Calls and ephemeral keys asked for from one address in a minute; this machine's own are not counted.
     pub opens_per_minute: u32,
-    /// Connections at once, of any kind.
+    /// How long a call may last.
+    #[serde(rename = "call_s", with = "seconds")]
+    pub call: Duration,
+    /// How long a caller may send nothing, neither an event nor sound, before the call ends.
+    #[serde(rename = "idle_s", with = "seconds")]
+    pub idle: Duration,
+    /// Connections at once, of any kind; an open websocket is none any more.
     pub connections: u32,
-    /// How long a request may take to arrive, its head and its body each.
+    /// Of these, how many from one address; trusted proxies' and this machine's own are not counted.
+    pub connections_per_address: u32,
+    /// How long the head of a request may take to arrive, and the TLS handshake before it.
+    #[serde(rename = "head_s", with = "seconds")]
+    pub head: Duration,
+    /// How long the body of a request may take to arrive.
     #[serde(rename = "request_s", with = "seconds")]
     pub request: Duration,
 }
@@ -118,6 +131,8 @@ pub struct Tls {
     pub key: Option<PathBuf>,
     /// Make a self-signed certificate at start.
     pub development: bool,
+    /// A folder that keeps it between starts.
+    pub keep: Option<PathBuf>,
 }
 
 /// The reverse proxy in front.
@@ -194,7 +209,11 @@ impl Default for Limits {
             calls_per_key: 0,
             calls_per_address: 16,
             opens_per_minute: 120,
+            call: Duration::from_secs(3_600),
+            idle: Duration::ZERO,
             connections: 2_048,
+            connections_per_address: 128,
+            head: Duration::from_secs(5),
             request: Duration::from_secs(15),
         }
     }
@@ -258,6 +277,7 @@ impl Config {
         for (path, duration) in [
             ("stalled_after_s", self.stalled_after),
             ("ping_every_s", self.ping_every),
+            ("limits.head_s", self.limits.head),
             ("limits.request_s", self.limits.request),
             ("webrtc.connect_within_s", self.webrtc.connect_within),
             ("webrtc.turn.ttl_s", self.webrtc.turn.ttl),
@@ -285,6 +305,10 @@ impl Config {
                 let problem = format!("`{origin}` is no origin: write https://host or https://host:port, or * for all");
                 return Err(ConfigError::Value { path: "browser.origins", problem });
             }
+        }
+        if let Some(host) = self.browser.hosts.iter().find(|host| host.is_empty() || host.contains(['/', ':', ','])) {
+            let problem = format!("`{host}` is no host name: write voice.internal, without scheme and port");
+            return Err(ConfigError::Value { path: "browser.hosts", problem });
         }
         match (&self.tls.certificate, &self.tls.key, self.tls.development) {
             (Some(_), None, _) => return refuse("tls.key", "a certificate needs its key"),

@@ -8,14 +8,16 @@ use axum::http::StatusCode;
 use repartee_engine_api::{OpenError, SessionHandle, SpeechEngine};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, Setup};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::calls::Calls;
 use super::origin::Origins;
+use super::uploads::Uploads;
 use crate::admission::{Admission, Denied, Permit};
 use crate::auth::{EphemeralKeys, KeySet};
+use crate::call::CallLimits;
 use crate::config::Config;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
@@ -46,8 +48,8 @@ pub(crate) struct App {
     /// The API keys. They may change, but not from some to none or back.
     pub(super) keys: RwLock<KeySet>,
     pub(super) ephemeral: EphemeralKeys,
-    /// Permits for uploads in memory.
-    pub(super) uploads: Arc<Semaphore>,
+    /// Uploads in memory.
+    pub(super) uploads: Arc<Uploads>,
     /// When the server was started, in seconds since 1970.
     pub(super) started: u64,
     pub(super) phase: watch::Sender<Phase>,
@@ -130,6 +132,12 @@ impl App {
         };
         let error = ErrorBody::invalid(kind, denied.to_string());
         ApiError::new(StatusCode::TOO_MANY_REQUESTS, error).retry_after(denied.retry_after())
+    }
+
+    /// How long a call may last.
+    pub(super) fn call_limits(&self) -> CallLimits {
+        let limit = |duration: Duration| Some(duration).filter(|duration| !duration.is_zero());
+        CallLimits { longest: limit(self.config.limits.call), idle: limit(self.config.limits.idle) }
     }
 
     /// Returns when the server begins to drain.

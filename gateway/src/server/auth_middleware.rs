@@ -21,7 +21,7 @@ use super::App;
 use super::api_error::ApiError;
 use super::client_addr::{ClientAddr, Peer};
 use crate::admission::Client;
-use crate::auth::{KeySet, KeyStatus};
+use crate::auth::{KeyId, KeySet, KeyStatus};
 
 /// Subprotocol that carries a key: a browser cannot set headers on a websocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
@@ -35,6 +35,8 @@ const MAX_AGE: &str = "600";
 pub(crate) struct Caller {
     /// Key and address that limits apply to.
     pub client: Client,
+    /// The ephemeral key, if it was one.
+    pub ephemeral: Option<KeyId>,
     /// The session configuration of its ephemeral key: a `session.update` patch.
     pub session: Option<Arc<Value>>,
 }
@@ -102,12 +104,15 @@ fn preflight(headers: &HeaderMap) -> Response {
 
 impl App {
     fn identify(&self, path: &str, headers: &HeaderMap, client_addr: &ClientAddr) -> Result<Caller, ApiError> {
-        let known = |key, session| Ok(Caller { client: Client { address: client_addr.address, key }, session });
+        let client = |key| Client { address: client_addr.address, key };
+        let known = |key| Ok(Caller { client: client(key), ephemeral: None, session: None });
         let Some(key) = request_key(headers) else {
-            return if !self.needs_key(path) { known(None, None) } else { Err(unauthorized(ErrorKind::MissingKey)) };
+            return if !self.needs_key(path) { known(None) } else { Err(unauthorized(ErrorKind::MissingKey)) };
         };
         match self.ephemeral.look_up(key, Instant::now()) {
-            KeyStatus::Valid { session, owner } if opens_calls(path) => known(owner, Some(session)),
+            KeyStatus::Valid { id, session, owner } if opens_calls(path) => {
+                Ok(Caller { client: client(owner), ephemeral: Some(id), session: Some(session) })
+            }
             KeyStatus::Valid { .. } => {
                 let message = "an ephemeral key opens calls and nothing else: use an API key for this";
                 let error = ErrorBody::invalid(ErrorKind::KeyInsufficient, message);
@@ -115,9 +120,9 @@ impl App {
             }
             KeyStatus::Expired => Err(unauthorized(ErrorKind::ExpiredKey)),
             KeyStatus::NotEphemeral => match self.keys().find(key) {
-                Some(key) => known(Some(key), None),
+                Some(key) => known(Some(key)),
                 // Stock clients always send something.
-                None if !self.needs_key(path) => known(None, None),
+                None if !self.needs_key(path) => known(None),
                 None => Err(unauthorized(ErrorKind::InvalidKey)),
             },
         }
@@ -128,8 +133,13 @@ impl App {
         self.keys.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether there are API keys: without, only this machine is served.
+    pub(super) fn has_keys(&self) -> bool {
+        !self.keys().is_empty()
+    }
+
     fn needs_key(&self, path: &str) -> bool {
-        !self.keys().is_empty() && (path != "/metrics" || self.config.keys.metrics)
+        self.has_keys() && (path != "/metrics" || self.config.keys.metrics)
     }
 }
 

@@ -3,38 +3,32 @@
 //!
 //! The offer goes in and the answer comes out as SDP; everything else happens over the connection.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use axum::extract::rejection::BytesRejection;
-use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_TYPE, LOCATION};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
-use futures_util::stream::SplitSink;
-use futures_util::{SinkExt as _, StreamExt as _};
 use repartee_protocol::merge::merge;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, initial_session};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
-use tokio::time::timeout;
 
 use super::App;
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::offer::{MEDIA_TYPE, read_offer};
+use crate::auth::KeyId;
 use crate::call;
 use crate::transport::sideband::{AttachError, Sideband, Sidebands};
 use crate::transport::webrtc::{AnswerError, TransportSettings, WebRtcTransport, answer};
 
 /// Ids of ended calls that are kept, so that hanging up twice is no error.
 const MAX_ENDED: usize = 4_096;
-/// How long a sideband's closing message may take.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Running WebRTC calls, and the ids of ended ones.
 #[derive(Debug, Default)]
@@ -43,13 +37,34 @@ pub(super) struct Calls(Mutex<Registry>);
 #[derive(Debug, Default)]
 struct Registry {
     running: HashMap<String, ActiveCall>,
-    ended: HashSet<String>,
+    ended: HashMap<String, Owner>,
     /// The ended ids, oldest first.
     order: VecDeque<String>,
 }
 
+/// The key that made a call: it alone may attach to the call and hang it up, and the API key that issued it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Owner {
+    /// The API key; `None` on a server without keys.
+    key: Option<KeyId>,
+    /// The ephemeral key, if it was one.
+    ephemeral: Option<KeyId>,
+}
+
+impl Owner {
+    fn of(caller: &Caller) -> Self {
+        Self { key: caller.client.key, ephemeral: caller.ephemeral }
+    }
+
+    /// Whether `caller` may control the call.
+    fn admits(self, caller: &Caller) -> bool {
+        caller.client.key == self.key && caller.ephemeral.is_none_or(|ephemeral| Some(ephemeral) == self.ephemeral)
+    }
+}
+
 #[derive(Debug)]
 struct ActiveCall {
+    owner: Owner,
     hang_up: Arc<Notify>,
     sidebands: Sidebands,
 }
@@ -62,13 +77,13 @@ impl Calls {
 
     fn ended(&self, id: String) {
         let mut registry = self.registry();
-        registry.running.remove(&id);
+        let Some(ActiveCall { owner, .. }) = registry.running.remove(&id) else { return };
         if registry.order.len() == MAX_ENDED
             && let Some(oldest) = registry.order.pop_front()
         {
             registry.ended.remove(&oldest);
         }
-        if registry.ended.insert(id.clone()) {
+        if registry.ended.insert(id.clone(), owner).is_none() {
             registry.order.push_back(id);
         }
     }
@@ -102,13 +117,14 @@ pub(super) async fn create(
         initial_session(&setup.session_id, &setup.model, patch)
             .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, error))?;
     }
-    let (answer, call) = answer(&offer.sdp, &app.udp_mux).await.map_err(|error| match error {
-        AnswerError::Internal(message) => ApiError::internal(&message),
-        error => ApiError::new(
-            StatusCode::BAD_REQUEST,
-            ErrorBody::invalid(ErrorKind::InvalidOffer, error.to_string()).at("sdp"),
-        ),
-    })?;
+    let (answer, call) =
+        answer(&offer.sdp, &app.udp_mux, Some(caller.client.address)).await.map_err(|error| match error {
+            AnswerError::Internal(message) => ApiError::internal(&message),
+            error => ApiError::new(
+                StatusCode::BAD_REQUEST,
+                ErrorBody::invalid(ErrorKind::InvalidOffer, error.to_string()).at("sdp"),
+            ),
+        })?;
     let settings = TransportSettings {
         input_rate: setup.model.input_rate,
         output_rate: setup.model.output_rate,
@@ -121,18 +137,19 @@ pub(super) async fn create(
     let id = app.ids.call().map_err(|error| ApiError::internal(&error.to_string()))?;
     let location = format!("/v1/realtime/calls/{id}");
     let hang_up = Arc::new(Notify::new());
-    let running = ActiveCall { hang_up: hang_up.clone(), sidebands: transport.sidebands() };
+    let owner = Owner::of(&caller);
+    let running = ActiveCall { owner, hang_up: hang_up.clone(), sidebands: transport.sidebands() };
     app.calls.registry().running.insert(id.clone(), running);
     let registration = Registration { app: app.clone(), id };
     tokio::spawn(async move {
-        let (drain, stopped) = (app.draining(), app.stopped());
+        let (drain, stopped, limits) = (app.draining(), app.stopped(), app.call_limits());
         let stop = async {
             tokio::select! {
                 () = stopped => {}
                 () = hang_up.notified() => {}
             }
         };
-        let ended = call::run(transport, session, setup, app.metrics.clone(), drain, stop).await;
+        let ended = call::run(transport, session, setup, limits, app.metrics.clone(), drain, stop).await;
         tracing::debug!(?ended, "a call ended");
         drop(registration);
         // The last events may still be in flight.
@@ -143,11 +160,15 @@ pub(super) async fn create(
 }
 
 /// `POST /v1/realtime/calls/{id}/hangup`: no error for a call that has ended already.
-pub(super) async fn hang_up(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<StatusCode, ApiError> {
+pub(super) async fn hang_up(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<StatusCode, ApiError> {
     let registry = app.calls.registry();
-    if let Some(running) = registry.running.get(&id) {
+    if let Some(running) = registry.running.get(&id).filter(|running| running.owner.admits(&caller)) {
         running.hang_up.notify_one();
-    } else if !registry.ended.contains(&id) {
+    } else if !registry.ended.get(&id).is_some_and(|owner| owner.admits(&caller)) {
         return Err(unknown_call());
     }
     Ok(StatusCode::OK)
@@ -160,9 +181,14 @@ fn with_patch(bound: Option<&Value>, patch: &Value) -> Value {
     whole
 }
 
-/// Attaches a sideband client to a running call.
-pub(super) fn attach(app: &App, id: &str) -> Result<Sideband, ApiError> {
-    let sidebands = app.calls.registry().running.get(id).map(|running| running.sidebands.clone());
+/// Attaches a sideband client to a running call of its own. To everybody else there is no such call.
+pub(super) fn attach(app: &App, caller: &Caller, id: &str) -> Result<Sideband, ApiError> {
+    app.check_rate(caller)?;
+    let sidebands = {
+        let registry = app.calls.registry();
+        let running = registry.running.get(id).filter(|running| running.owner.admits(caller));
+        running.map(|running| running.sidebands.clone())
+    };
     sidebands.ok_or_else(unknown_call)?.attach().map_err(|error| match error {
         AttachError::Ended => unknown_call(),
         AttachError::Full => {
@@ -170,50 +196,6 @@ pub(super) fn attach(app: &App, id: &str) -> Result<Sideband, ApiError> {
             ApiError::new(StatusCode::TOO_MANY_REQUESTS, body)
         }
     })
-}
-
-/// Carries events between a client's socket and a call, until either ends.
-pub(super) async fn relay(socket: WebSocket, sideband: Sideband, app: Arc<App>) {
-    let Sideband { mut events, commands } = sideband;
-    let (mut sink, mut incoming) = socket.split();
-    let stalled_after = app.config.stalled_after;
-    let to_client = async {
-        while let Some(event) = events.recv().await {
-            match timeout(stalled_after, sink.send(Message::text(&*event))).await {
-                Ok(Ok(())) => {}
-                Ok(Err(_)) | Err(_) => return None,
-            }
-        }
-        Some(())
-    };
-    let to_call = async {
-        while let Some(Ok(message)) = incoming.next().await {
-            match message {
-                Message::Text(text) => {
-                    // The call is over; the other half says so.
-                    if commands.send(text.as_str().to_owned()).await.is_err() {
-                        return std::future::pending().await;
-                    }
-                }
-                Message::Close(_) => return,
-                Message::Binary(_) | Message::Ping(_) | Message::Pong(_) => {}
-            }
-        }
-    };
-    let ended = tokio::select! {
-        ended = to_client => ended,
-        () = to_call => None,
-    };
-    if ended.is_some() {
-        send_close(sink, commands.is_closed()).await;
-    }
-}
-
-async fn send_close(mut sink: SplitSink<WebSocket, Message>, call_is_over: bool) {
-    let (code, reason) = if call_is_over { (1000, "the call is over") } else { (1013, "events were not read in time") };
-    let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
-    // A client that reads nothing gets no closing message.
-    let _ = timeout(CLOSE_TIMEOUT, sink.send(close)).await;
 }
 
 fn unknown_call() -> ApiError {

@@ -25,9 +25,9 @@ pub(super) struct ClientAddr {
     pub host: Option<String>,
 }
 
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(super) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
+pub(super) const FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
 
 impl ClientAddr {
     /// Reads them from `peer` and the headers. `X-Forwarded-*` counts only if `peer` is in a trusted network.
@@ -69,7 +69,7 @@ fn forwarded(headers: &HeaderMap, peer: IpAddr, trusted: &[IpNet]) -> IpAddr {
 }
 
 /// Parses an address with or without a port.
-fn parse_address(entry: &str) -> Option<IpAddr> {
+pub(super) fn parse_address(entry: &str) -> Option<IpAddr> {
     let bare = entry.trim_start_matches('[').trim_end_matches(']');
     let address = bare.parse().ok().or_else(|| entry.parse::<SocketAddr>().ok().map(|address| address.ip()))?;
     Some(IpAddr::to_canonical(&address))

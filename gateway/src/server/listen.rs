@@ -1,4 +1,5 @@
-//! Connections: HTTP and HTTPS on one port, with timeouts for reading a request and for writing a response.
+//! Connections: HTTP and HTTPS on one port, with timeouts for reading a request and for writing a response. `connections` bounds
+//! how many there are.
 //!
 //! With a certificate, plain HTTP is served to loopback and to trusted proxies; all others are redirected to `https://`.
 
@@ -23,7 +24,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use ipnet::IpNet;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
 use tokio_io_timeout::TimeoutStream;
@@ -31,6 +32,7 @@ use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
 
 use super::client_addr::{Peer, trusts};
+use super::connections::Connections;
 use crate::metrics::Metrics;
 
 /// First byte of a TLS handshake record.
@@ -46,31 +48,33 @@ const MIN_BYTES_PER_S: f64 = 65_536.0;
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
     pub router: Router,
+    /// Routes of the connections beyond the limit.
+    pub reserve_router: Router,
     pub tls: Option<TlsAcceptor>,
     /// Networks that may use plain HTTP where there is HTTPS.
     pub trusted: Vec<IpNet>,
-    /// How long a request's head may take to arrive, and its body.
+    /// How long a request's head may take to arrive, and the TLS handshake before it.
+    pub head_timeout: Duration,
+    /// How long a request's body may take to arrive.
     pub request_timeout: Duration,
     /// A socket that accepts nothing for so long is closed.
     pub stalled_after: Duration,
     pub metrics: Arc<Metrics>,
 }
 
-/// Accepts connections until `stop`; then ends them and returns. At most `limit` are open at once, and new ones wait; an
-/// upgraded websocket is not counted any more.
+/// Accepts connections until `stop`; then ends them and returns. An upgraded websocket is not counted any more.
 pub(super) async fn serve(
     listener: TcpListener,
     context: ConnectionContext,
-    limit: u32,
+    limits: Arc<Connections>,
     stop: impl Future<Output = ()>,
 ) {
-    let permits = Arc::new(Semaphore::new(limit as usize));
     let stopped = watch::Sender::new(false);
     let mut connections = JoinSet::new();
     let mut stop = std::pin::pin!(stop);
     loop {
         let permit = tokio::select! {
-            permit = permits.clone().acquire_owned() => permit,
+            permit = limits.room() => permit,
             () = &mut stop => break,
         };
         let accepted = tokio::select! {
@@ -88,6 +92,10 @@ pub(super) async fn serve(
                 continue;
             }
         };
+        let Some(place) = limits.place(address.ip(), permit) else {
+            context.metrics.refused.with_label_values(&["connections"]).inc();
+            continue;
+        };
         // Audio packets are small, and late ones are worthless.
         if let Err(error) = socket.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
@@ -95,9 +103,9 @@ pub(super) async fn serve(
         let (context, stopped) = (context.clone(), stopped.subscribe());
         connections.spawn(async move {
             context.metrics.connections.inc();
-            connection(socket, Peer { address, tls: false }, &context, stopped).await;
+            connection(socket, Peer { address, tls: false }, &context, stopped, place.reserve).await;
             context.metrics.connections.dec();
-            drop(permit);
+            drop(place);
         });
     }
     drop(listener);
@@ -112,12 +120,30 @@ fn is_peer_error(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
 
-async fn connection(socket: TcpStream, peer: Peer, context: &ConnectionContext, stopped: watch::Receiver<bool>) {
-    let Some(tls) = &context.tls else { return serve_http(socket, peer, context, stopped, false).await };
+/// What a connection gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Service {
+    /// Everything.
+    Full,
+    /// The redirect to HTTPS.
+    Redirect,
+    /// Health checks, one a connection.
+    Reserve,
+}
+
+async fn connection(
+    socket: TcpStream,
+    peer: Peer,
+    context: &ConnectionContext,
+    stopped: watch::Receiver<bool>,
+    reserve: bool,
+) {
+    let served = if reserve { Service::Reserve } else { Service::Full };
+    let Some(tls) = &context.tls else { return serve_http(socket, peer, context, stopped, served).await };
     let mut first = [0; 1];
-    match timeout(context.request_timeout, socket.peek(&mut first)).await {
-        Ok(Ok(1)) if first[0] == TLS_HANDSHAKE => match timeout(context.request_timeout, tls.accept(socket)).await {
-            Ok(Ok(socket)) => serve_http(socket, Peer { tls: true, ..peer }, context, stopped, false).await,
+    match timeout(context.head_timeout, socket.peek(&mut first)).await {
+        Ok(Ok(1)) if first[0] == TLS_HANDSHAKE => match timeout(context.head_timeout, tls.accept(socket)).await {
+            Ok(Ok(socket)) => serve_http(socket, Peer { tls: true, ..peer }, context, stopped, served).await,
             // Mostly a browser that rejects the certificate.
             Ok(Err(error)) => tracing::debug!(%error, "the TLS handshake failed"),
             Err(_) => tracing::debug!("the TLS handshake timed out"),
@@ -125,7 +151,7 @@ async fn connection(socket: TcpStream, peer: Peer, context: &ConnectionContext, 
         Ok(Ok(1)) => {
             let address = peer.address.ip();
             let plain = address.to_canonical().is_loopback() || trusts(&context.trusted, address);
-            serve_http(socket, peer, context, stopped, !plain).await;
+            serve_http(socket, peer, context, stopped, if plain { served } else { Service::Redirect }).await;
         }
         // Disconnected, or silent.
         _ => {}
@@ -137,15 +163,15 @@ async fn serve_http<S>(
     peer: Peer,
     context: &ConnectionContext,
     mut stopped: watch::Receiver<bool>,
-    redirect: bool,
+    served: Service,
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(|request: Request<Incoming>| {
-        let mut router = context.router.clone();
+        let mut router = if served == Service::Reserve { &context.reserve_router } else { &context.router }.clone();
         let request_timeout = context.request_timeout;
         async move {
-            if redirect {
+            if served == Service::Redirect {
                 return Ok::<_, Infallible>(to_https(&request));
             }
             let mut request = request.map(|body| Body::new(TimedBody::new(body, request_timeout)));
@@ -157,7 +183,8 @@ async fn serve_http<S>(
     socket.set_write_timeout(Some(context.stalled_after));
     let socket = Box::pin(socket);
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(context.request_timeout);
+    http.timer(TokioTimer::new()).header_read_timeout(context.head_timeout);
+    http.keep_alive(served != Service::Reserve);
     let mut serving = std::pin::pin!(http.serve_connection(TokioIo::new(socket), service).with_upgrades());
     let going = async {
         // An error means that the server is gone already.

@@ -16,8 +16,10 @@ fn context() -> ConnectionContext {
     let (acceptor, _) = tls::acceptor(certificate).unwrap();
     ConnectionContext {
         router: Router::new().route("/healthz", get(|| async { "ok\n" })),
+        reserve_router: Router::new(),
         tls: Some(acceptor),
         trusted: vec!["10.0.0.0/8".parse().unwrap()],
+        head_timeout: Duration::from_secs(10),
         request_timeout: Duration::from_secs(10),
         stalled_after: Duration::from_secs(10),
         metrics: Arc::new(Metrics::new(Duration::from_millis(80)).unwrap()),
@@ -34,7 +36,7 @@ async fn plain(address: &str, host: &str) -> String {
     let context = context();
     let request = format!("GET /healthz?x=1 HTTP/1.1\r\n{host}connection: close\r\n\r\n");
     client.write_all(request.as_bytes()).await.unwrap();
-    connection(socket, peer, &context, stopped).await;
+    connection(socket, peer, &context, stopped, false).await;
     let mut response = String::new();
     client.read_to_string(&mut response).await.unwrap();
     response

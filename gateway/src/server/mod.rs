@@ -1,8 +1,11 @@
 //! The HTTP server: routes, admission, health and shutdown.
 //!
 //! - `app`: state that every request shares, and admission
-//! - `listen`, `tls`: connections, plain and encrypted
+//! - `listen`, `tls`, `development_certificate`: connections, plain and encrypted
+//! - `connections`: how many there may be
+//! - `uploads`: bytes of uploads in memory
 //! - `auth_middleware`: key, origin and CORS of every request, by `client_addr` and `origin`
+//! - `keyless`: who may ask a server without keys
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`: `POST /v1/realtime/calls`, WebRTC
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
@@ -21,7 +24,10 @@ mod calls;
 mod chat;
 mod client_addr;
 mod client_secrets;
+mod connections;
+mod development_certificate;
 mod ice_servers;
+mod keyless;
 mod listen;
 mod models;
 mod offer;
@@ -30,6 +36,7 @@ mod page;
 mod realtime;
 mod reload;
 mod tls;
+mod uploads;
 
 use std::future::Future;
 use std::io;
@@ -48,14 +55,14 @@ use repartee_engine_api::SpeechEngine;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use thiserror::Error;
 use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
 use crate::admission::Admission;
 use crate::auth::EphemeralKeys;
 use crate::cli::lan;
-use crate::config::{Config, ConfigError, WebRtc};
+use crate::config::{Config, ConfigError, Limits, WebRtc};
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::transport::webrtc::{Dropped, UdpMux, WebRtcSettings};
@@ -63,11 +70,14 @@ use api_error::ApiError;
 pub(crate) use app::App;
 use app::Phase;
 use calls::Calls;
+use connections::Connections;
+pub use development_certificate::{Certificate, DevelopmentError, development_certificate};
 use listen::ConnectionContext;
 use origin::Origins;
 pub use reload::{ReloadError, Reloader};
 use tls::Certificates;
-pub use tls::{Certificate, TlsError, development_certificate};
+pub use tls::TlsError;
+use uploads::Uploads;
 
 /// How long calls may take to close, once they have to end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -112,6 +122,8 @@ pub struct Server {
     address: SocketAddr,
     tls: Option<Tls>,
     certificates: Option<Arc<Certificates>>,
+    /// Of a development certificate, for a person to compare.
+    fingerprint: Option<String>,
     app: Arc<App>,
     /// Every call holds a clone.
     alive: mpsc::Sender<()>,
@@ -132,6 +144,8 @@ impl Server {
     pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, BindError> {
         config.check()?;
         let certificate = tls::certificate(&config.tls, lan::names)?;
+        let fingerprint =
+            certificate.as_ref().filter(|_| config.tls.development).and_then(|made| tls::fingerprint(made));
         let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
         let metrics = Arc::new(Metrics::new(engine.info().frame)?);
         metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
@@ -144,11 +158,11 @@ impl Server {
         let (alive, calls_ended) = mpsc::channel(1);
         let ids = Ids::new()?;
         let app = App {
-            origins: Origins::new(&config.browser.origins, !config.api_keys.is_empty()),
+            origins: Origins::new(&config.browser, !config.api_keys.is_empty()),
             admission: Admission::new(config.limits.clone()),
             keys: RwLock::new(config.api_keys.clone()),
             ephemeral: EphemeralKeys::new(ids.tag()),
-            uploads: Arc::new(Semaphore::new(chat::MAX_UPLOADS)),
+            uploads: Uploads::new(chat::MAX_UPLOADED, chat::MAX_UPLOADED_BY_ONE),
             started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             config,
             engine,
@@ -160,12 +174,18 @@ impl Server {
             calls: Calls::default(),
             alive: alive.downgrade(),
         };
-        Ok(Self { listener, address, tls: tls.map(Tls), certificates, app: Arc::new(app), alive, calls_ended })
+        let (tls, app) = (tls.map(Tls), Arc::new(app));
+        Ok(Self { listener, address, tls, certificates, fingerprint, app, alive, calls_ended })
     }
 
     /// Replaces keys and certificate while the server runs.
     pub fn reloader(&self) -> Reloader {
         Reloader { app: self.app.clone(), certificates: self.certificates.clone() }
+    }
+
+    /// The SHA-256 fingerprint of the development certificate, if it has one: nobody else vouches for it.
+    pub fn fingerprint(&self) -> Option<&str> {
+        self.fingerprint.as_deref()
     }
 
     /// The address it listens on.
@@ -184,12 +204,16 @@ impl Server {
         let Self { listener, tls, app, alive, mut calls_ended, .. } = self;
         let context = ConnectionContext {
             router: router(app.clone()),
+            reserve_router: reserve_router(app.clone()),
             tls: tls.map(|Tls(acceptor)| acceptor),
             trusted: app.config.proxy.trusted.clone(),
+            head_timeout: app.config.limits.head,
             request_timeout: app.config.limits.request,
             stalled_after: app.config.stalled_after,
             metrics: app.metrics.clone(),
         };
+        let Limits { connections, connections_per_address, .. } = app.config.limits;
+        let connections = Connections::new(connections, connections_per_address, app.config.proxy.trusted.clone());
         app.ready.send_replace(true);
         let (connections_end, end) = watch::channel(false);
         let ended = async move {
@@ -197,7 +221,7 @@ impl Server {
             // An error means that nobody waits any more.
             let _ = end.wait_for(|end| *end).await;
         };
-        let serving = tokio::spawn(listen::serve(listener, context, app.config.limits.connections, ended));
+        let serving = tokio::spawn(listen::serve(listener, context, connections, ended));
         shutdown.await;
         // While turns end, connections are still accepted: for health checks, and to refuse new calls.
         app.ready.send_replace(false);
@@ -234,12 +258,27 @@ fn router(app: Arc<App>) -> Router {
     Router::new()
         .merge(guarded)
         .route("/model.json", get(card))
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(readiness))
         .route("/", get(page::index))
         .route("/{file}", get(page::file))
         .fallback(|| async { ApiError::not_found("there is nothing here") })
+        .layer(middleware::from_fn_with_state(app.clone(), keyless::require_local))
+        // Whoever watches the process asks from anywhere, by any name.
+        .merge(health())
         .with_state(app)
+}
+
+/// What connections beyond the limit get.
+fn reserve_router(app: Arc<App>) -> Router {
+    let full = || async {
+        let error = ErrorBody::server(ErrorKind::ConnectionLimit, "the server has as many connections as it takes");
+        ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error).retry_after(Duration::from_secs(1))
+    };
+    health().fallback(full).with_state(app)
+}
+
+/// Liveness and readiness.
+fn health() -> Router<Arc<App>> {
+    Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readiness))
 }
 
 /// The settings of calls for a server that listens for HTTP at `address`: the default UDP address is the same one.
@@ -274,8 +313,15 @@ async fn card(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let Dropped { strangers, unread, unsent } = app.udp_mux.dropped();
-    for (reason, total) in [("stranger", strangers), ("unread", unread), ("unsent", unsent)] {
+    let Dropped { strangers, unread, unsent, unknown_ssrcs, refused, unproven } = app.udp_mux.dropped();
+    for (reason, total) in [
+        ("stranger", strangers),
+        ("unread", unread),
+        ("unsent", unsent),
+        ("unknown_ssrc", unknown_ssrcs),
+        ("refused", refused),
+        ("unproven", unproven),
+    ] {
         app.metrics.network.dropped(reason, total);
     }
     match app.metrics.render() {

@@ -4,18 +4,23 @@
 use std::net::IpAddr;
 
 use super::client_addr::ClientAddr;
+use crate::config::Browser;
 
 /// The origins that may call.
 #[derive(Debug)]
 pub(super) struct Origins {
     registration: Vec<String>,
+    /// Names of this server, in lower case.
+    hosts: Vec<String>,
     /// Whether the server has API keys.
     keyed: bool,
 }
 
 impl Origins {
-    pub fn new(registration: &[String], keyed: bool) -> Self {
-        Self { registration: registration.iter().map(|origin| origin.to_ascii_lowercase()).collect(), keyed }
+    /// The settings' `origins` and `hosts`; `keyed` is whether there are keys.
+    pub fn new(Browser { origins, hosts }: &Browser, keyed: bool) -> Self {
+        let lower = |list: &[String]| list.iter().map(|text| text.to_ascii_lowercase()).collect();
+        Self { registration: lower(origins), hosts: lower(hosts), keyed }
     }
 
     /// Whether a page of `origin` may make a request of this client.
@@ -33,18 +38,23 @@ impl Origins {
     fn is_own(&self, scheme: &str, authority: &str, client_addr: &ClientAddr) -> bool {
         let same_host = client_addr.host.as_ref().is_some_and(|host| host.eq_ignore_ascii_case(authority));
         let same_scheme = client_addr.scheme.is_none_or(|own| own == scheme);
-        let trusted = self.keyed || host_name(authority).parse::<IpAddr>().is_ok();
+        let name = host_name(authority);
+        let trusted = self.keyed || name.parse::<IpAddr>().is_ok() || self.hosts.iter().any(|host| host == name);
         same_host && same_scheme && trusted
     }
 }
 
-fn is_loopback(authority: &str) -> bool {
+/// Whether the host of `authority`, in lower case, is this machine for whoever asks.
+pub(super) fn is_loopback(authority: &str) -> bool {
     let name = host_name(authority);
-    name == "localhost" || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    // No resolver asks the network for a name below `localhost` (RFC 6761, 6.3).
+    name == "localhost"
+        || name.ends_with(".localhost")
+        || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The host without its port.
-fn host_name(authority: &str) -> &str {
+pub(super) fn host_name(authority: &str) -> &str {
     match authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((address, _)) => address,
         None => authority.split(':').next().unwrap_or(authority),
@@ -55,13 +65,18 @@ fn host_name(authority: &str) -> &str {
 mod tests {
     use super::*;
 
+    fn listing(listed: &[&str], keyed: bool) -> Origins {
+        let origins = listed.iter().map(|origin| (*origin).to_owned()).collect();
+        Origins::new(&Browser { origins, hosts: vec!["Voice.internal".into()] }, keyed)
+    }
+
     fn client_addr(scheme: Option<&'static str>, host: &str) -> ClientAddr {
         ClientAddr { address: IpAddr::from([203, 0, 113, 7]), scheme, host: Some(host.into()) }
     }
 
     #[test]
     fn the_servers_own_origin_may_call() {
-        let origins = Origins::new(&[], true);
+        let origins = listing(&[], true);
         assert!(origins.allow("https://voice.example", &client_addr(Some("https"), "voice.example")));
         assert!(origins.allow("https://Voice.example", &client_addr(None, "voice.example")));
         assert!(origins.allow("http://192.168.1.5:8080", &client_addr(Some("http"), "192.168.1.5:8080")));
@@ -73,7 +88,7 @@ mod tests {
 
     #[test]
     fn loopback_origins_may_call() {
-        let origins = Origins::new(&[], false);
+        let origins = listing(&[], false);
         for page in ["http://localhost:3000", "http://127.0.0.1:9090", "https://[::1]:8443", "http://localhost"] {
             assert!(origins.allow(page, &client_addr(Some("http"), "127.0.0.1:8080")), "{page}");
         }
@@ -85,16 +100,18 @@ mod tests {
     #[test]
     fn dns_rebinding_is_refused_without_keys() {
         let rebound = client_addr(None, "evil.example:8080");
-        assert!(!Origins::new(&[], false).allow("http://evil.example:8080", &rebound));
-        assert!(Origins::new(&[], true).allow("http://evil.example:8080", &rebound));
-        assert!(Origins::new(&["http://evil.example:8080".into()], false).allow("http://evil.example:8080", &rebound));
+        assert!(!listing(&[], false).allow("http://evil.example:8080", &rebound));
+        assert!(listing(&[], true).allow("http://evil.example:8080", &rebound));
+        let named = client_addr(None, "voice.internal:8080");
+        assert!(listing(&[], false).allow("http://voice.internal:8080", &named), "listed under browser.hosts");
+        assert!(listing(&["http://evil.example:8080"], false).allow("http://evil.example:8080", &rebound));
     }
 
     #[test]
     fn listed_origins_may_call() {
-        let origins = Origins::new(&["https://app.example".into()], false);
+        let origins = listing(&["https://app.example"], false);
         assert!(origins.allow("https://app.example", &client_addr(None, "voice.example")));
         assert!(!origins.allow("http://app.example", &client_addr(None, "voice.example")));
-        assert!(Origins::new(&["*".into()], true).allow("null", &client_addr(None, "voice.example")));
+        assert!(listing(&["*"], true).allow("null", &client_addr(None, "voice.example")));
     }
 }

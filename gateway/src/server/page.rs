@@ -1,13 +1,19 @@
 //! The demo page, embedded at build time.
 
 use axum::extract::Path;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
 use axum::response::{IntoResponse as _, Response};
 
 use super::api_error::ApiError;
 
 /// Every file of `web/`: name and contents.
 static FILES: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/page.rs"));
+
+/// What the page may do: load its own files, call its own server, and be framed by nobody.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 pub(super) async fn index() -> Response {
     serve("index.html")
@@ -29,5 +35,13 @@ fn serve(name: &str) -> Response {
         _ => "text/plain; charset=utf-8",
     };
     // A new binary has a new page under the same names.
-    ([(CONTENT_TYPE, kind), (CACHE_CONTROL, "no-cache")], *contents).into_response()
+    let headers = [
+        (CONTENT_TYPE, kind),
+        (CACHE_CONTROL, "no-cache"),
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (X_FRAME_OPTIONS, "DENY"),
+        (REFERRER_POLICY, "no-referrer"),
+    ];
+    (headers, *contents).into_response()
 }

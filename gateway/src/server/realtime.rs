@@ -15,6 +15,7 @@ use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::{App, calls};
 use crate::call;
+use crate::transport::relay;
 use crate::transport::websocket::{self, MAX_READ, Timeouts};
 
 /// Query parameters. `model` is ignored: there is one.
@@ -38,9 +39,11 @@ pub(super) async fn websocket(
         ApiError::new(StatusCode::UPGRADE_REQUIRED, ErrorBody::invalid(ErrorKind::NotFound, message))
     })?;
     if let Some(id) = target.call_id {
-        let sideband = calls::attach(&app, &id)?;
-        let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_READ).max_frame_size(MAX_READ);
-        return Ok(upgrade.on_upgrade(move |socket| calls::relay(socket, sideband, app)));
+        let sideband = calls::attach(&app, &caller, &id)?;
+        let most = relay::MAX_READ;
+        let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(most).max_frame_size(most);
+        let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
+        return Ok(upgrade.on_upgrade(move |socket| relay::run(socket, sideband, timeouts)));
     }
     // The slot is taken before the upgrade, so that a full server can still say so in plain HTTP.
     let (session, guard) = app.admit(&caller)?;
@@ -50,7 +53,9 @@ pub(super) async fn websocket(
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
         let mut writer = tokio::spawn(writer);
-        let ended = call::run(transport, session, setup, app.metrics.clone(), app.draining(), app.stopped()).await;
+        let limits = app.call_limits();
+        let ended =
+            call::run(transport, session, setup, limits, app.metrics.clone(), app.draining(), app.stopped()).await;
         tracing::debug!(?ended, "a call ended");
         // The writer sends the closing message and ends, unless the socket is stalled.
         if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {

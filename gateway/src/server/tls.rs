@@ -1,8 +1,9 @@
-//! HTTPS: a certificate from files, or a self-signed one made at start for development.
+//! HTTPS: a certificate from files, or a self-signed one for development.
 
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 
+use ::ring::digest;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject as _};
@@ -12,6 +13,7 @@ use rustls::sign::CertifiedKey;
 use thiserror::Error;
 use tokio_rustls::TlsAcceptor;
 
+use super::development_certificate::{DevelopmentError, development_certificate, kept};
 use crate::config::Tls;
 
 /// Why a certificate cannot be used.
@@ -30,30 +32,9 @@ pub enum TlsError {
     /// Certificate and key do not match, or cannot be used.
     #[error("the certificate cannot be used: {0}")]
     Unusable(#[from] rustls::Error),
-    /// A development certificate could not be made.
-    #[error("no certificate could be made: {0}")]
-    Making(#[from] rcgen::Error),
-}
-
-/// A certificate and its key, both PEM.
-#[derive(Clone)]
-pub struct Certificate {
-    /// The certificate.
-    pub certificate: String,
-    /// Its private key.
-    pub key: String,
-}
-
-impl std::fmt::Debug for Certificate {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Certificate")
-    }
-}
-
-/// Makes a self-signed certificate for these names and addresses.
-pub fn development_certificate(names: Vec<String>) -> Result<Certificate, TlsError> {
-    let made = rcgen::generate_simple_self_signed(names)?;
-    Ok(Certificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
+    /// There is no development certificate.
+    #[error(transparent)]
+    Development(#[from] DevelopmentError),
 }
 
 /// The certificate in use, which a reload replaces.
@@ -96,12 +77,29 @@ pub(super) fn certificate(
             (chain, key)
         }
         _ if tls.development => {
-            let made = rcgen::generate_simple_self_signed(names())?;
-            (vec![made.cert.der().clone()], PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into()))
+            let made = match &tls.keep {
+                Some(folder) => kept(folder, names())?,
+                None => development_certificate(names())?,
+            };
+            let certificate = CertificateDer::from_pem_slice(made.certificate.as_bytes());
+            let key = PrivateKeyDer::from_pem_slice(made.key.as_bytes());
+            // Ours are whole; a kept one may have been changed by somebody.
+            let path = || tls.keep.clone().unwrap_or_default();
+            let certificate =
+                certificate.map_err(|error| TlsError::File { path: path(), what: "certificate", error })?;
+            let key = key.map_err(|error| TlsError::File { path: path(), what: "private key", error })?;
+            (vec![certificate], key)
         }
         _ => return Ok(None),
     };
     Ok(Some(Arc::new(CertifiedKey::from_der(chain, key, &ring::default_provider())?)))
+}
+
+/// The SHA-256 fingerprint of a certificate, as browsers show it.
+pub(super) fn fingerprint(certificate: &CertifiedKey) -> Option<String> {
+    let hash = digest::digest(&digest::SHA256, certificate.cert.first()?);
+    let digits: Vec<String> = hash.as_ref().iter().map(|byte| format!("{byte:02X}")).collect();
+    Some(digits.join(":"))
 }
 
 /// The TLS acceptor for a certificate, and the handle that replaces it.

@@ -1,5 +1,6 @@
 //! Transports: they move bytes and know nothing of turns.
 
+pub mod relay;
 pub mod sideband;
 pub mod webrtc;
 pub mod websocket;

@@ -4,13 +4,14 @@
 //! newest `session.created` and `session.updated`. When a client leaves, the call goes on; the call's end ends all of them.
 //!
 //! Bounds: [`MAX_ATTACHED`] clients a call; one that leaves [`EVENTS`] events unread is detached; what a client sends waits
-//! while the call accepts no input.
+//! while the call accepts no input, [`MAX_WAITING`] bytes of all clients together.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde::Deserialize;
 use thiserror::Error;
 use tokio::sync::mpsc::{self, error::TrySendError};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Clients of one call at once.
 pub const MAX_ATTACHED: usize = 4;
@@ -18,6 +19,10 @@ pub const MAX_ATTACHED: usize = 4;
 pub const EVENTS: usize = 256;
 /// Client events that may wait for the call.
 const COMMANDS: usize = 16;
+/// The largest message of a client, in bytes.
+pub const MAX_MESSAGE: usize = 1 << 20;
+/// Bytes of client events that may wait for the call.
+pub const MAX_WAITING: usize = 2 * MAX_MESSAGE;
 
 /// Why a client cannot attach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -33,7 +38,9 @@ pub enum AttachError {
 /// Attaches clients to a call. Clones are for the same call.
 #[derive(Debug, Clone)]
 pub struct Sidebands {
-    commands: mpsc::WeakSender<String>,
+    commands: mpsc::WeakSender<Command>,
+    /// Bytes that may wait.
+    room: Arc<Semaphore>,
     state: Arc<Mutex<State>>,
 }
 
@@ -57,31 +64,63 @@ pub(super) struct Publisher {
 pub struct Sideband {
     /// The call's events. `None` once the call is over or this client was too slow.
     pub events: mpsc::Receiver<Arc<str>>,
-    /// Client events. Closed once the call is over.
-    pub commands: mpsc::Sender<String>,
+    /// Client events.
+    pub commands: CommandSender,
+}
+
+/// A client event with its share of the room for bytes.
+type Command = (String, OwnedSemaphorePermit);
+
+/// Sends one client's events to the call.
+#[derive(Debug, Clone)]
+pub struct CommandSender {
+    commands: mpsc::Sender<Command>,
+    room: Arc<Semaphore>,
+}
+
+impl CommandSender {
+    /// Sends an event of at most [`MAX_MESSAGE`] bytes, once there is room; false if the call is over. Cancel safe: an event whose
+    /// future is dropped was sent wholly or not at all.
+    pub async fn send(&self, event: String) -> bool {
+        // No message takes more than half of the room, so that each fits at some time.
+        let bytes = u32::try_from(event.len().min(MAX_MESSAGE)).unwrap_or(u32::MAX);
+        let permit = tokio::select! {
+            permit = self.room.clone().acquire_many_owned(bytes) => permit,
+            () = self.commands.closed() => return false,
+        };
+        // The semaphore is never closed.
+        let Ok(permit) = permit else { return false };
+        self.commands.send((event, permit)).await.is_ok()
+    }
+
+    /// Whether the call is over.
+    pub fn is_closed(&self) -> bool {
+        self.commands.is_closed()
+    }
 }
 
 /// The sidebands of a new call: where to attach, where to publish, and what the clients send.
 pub(super) fn sidebands() -> (Sidebands, Publisher, Commands) {
     let (commands, receiver) = mpsc::channel(COMMANDS);
     let state = Arc::<Mutex<State>>::default();
-    let sidebands = Sidebands { commands: commands.downgrade(), state: state.clone() };
+    let room = Arc::new(Semaphore::new(MAX_WAITING));
+    let sidebands = Sidebands { commands: commands.downgrade(), room, state: state.clone() };
     (sidebands, Publisher { state }, Commands { receiver, _open: commands })
 }
 
 /// What the clients send.
 #[derive(Debug)]
 pub(super) struct Commands {
-    receiver: mpsc::Receiver<String>,
+    receiver: mpsc::Receiver<Command>,
     /// Clients come and go; the queue stays.
-    _open: mpsc::Sender<String>,
+    _open: mpsc::Sender<Command>,
 }
 
 impl Commands {
     /// The next client event. Cancel safe.
     pub async fn next(&mut self) -> String {
         match self.receiver.recv().await {
-            Some(command) => command,
+            Some((command, _)) => command,
             // Never while `_open` lives.
             None => std::future::pending().await,
         }
@@ -92,6 +131,7 @@ impl Sidebands {
     /// Attaches a client.
     pub fn attach(&self) -> Result<Sideband, AttachError> {
         let commands = self.commands.upgrade().ok_or(AttachError::Ended)?;
+        let commands = CommandSender { commands, room: self.room.clone() };
         let mut state = lock(&self.state);
         if state.ended {
             return Err(AttachError::Ended);
@@ -162,6 +202,8 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     const CREATED: &str = r#"{"type":"session.created","session":{}}"#;
@@ -215,14 +257,29 @@ mod tests {
     async fn clients_send_events_and_leave_freely() {
         let (sidebands, publisher, mut commands) = sidebands();
         let (first, second) = (sidebands.attach().unwrap(), sidebands.attach().unwrap());
-        first.commands.send("one".into()).await.unwrap();
+        assert!(first.commands.send("one".into()).await);
         drop(first);
-        second.commands.send("two".into()).await.unwrap();
+        assert!(second.commands.send("two".into()).await);
         assert_eq!((commands.next().await, commands.next().await), ("one".into(), "two".into()));
         drop(second);
-        assert!(futures_util::FutureExt::now_or_never(commands.next()).is_none());
+        assert!(commands.next().now_or_never().is_none());
         publisher.publish(CREATED);
         assert!(sidebands.attach().is_ok());
+    }
+
+    #[tokio::test]
+    async fn waiting_bytes_are_bounded() {
+        let (sidebands, _publisher, mut commands) = sidebands();
+        let clients: Vec<_> = (0..MAX_ATTACHED).map(|_| sidebands.attach().unwrap()).collect();
+        let large = || "x".repeat(MAX_MESSAGE);
+        let waiting = clients.iter().filter(|client| client.commands.send(large()).now_or_never() == Some(true));
+        assert_eq!(waiting.count(), MAX_WAITING / MAX_MESSAGE);
+        // What the call has read makes room.
+        commands.next().await;
+        assert_eq!(clients[3].commands.send(large()).now_or_never(), Some(true));
+        assert_eq!(clients[3].commands.send("x".into()).now_or_never(), None);
+        drop(commands);
+        assert!(!clients[3].commands.send("x".into()).await);
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct WebSocketTransport<R> {
     ping_every: Duration,
     /// When the last message came, or the last ping was sent.
     last_activity: Instant,
+    /// When the last event or sound came.
+    last_input: Option<Instant>,
     /// Whether a pong is awaited.
     pinged: bool,
     /// Encoders of the responses that have audio.
@@ -88,6 +90,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
             model_rate,
             ping_every: timeouts.ping_every,
             last_activity: Instant::now(),
+            last_input: None,
             pinged: false,
             encoders: HashMap::new(),
             packets: Vec::new(),
@@ -98,6 +101,9 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
     /// The event of a message; `None` for pings and pongs.
     fn read(&mut self, message: Option<Result<Message, axum::Error>>) -> Option<TransportEvent> {
         (self.last_activity, self.pinged) = (Instant::now(), false);
+        if matches!(message, Some(Ok(Message::Text(_) | Message::Binary(_)))) {
+            self.last_input = Some(self.last_activity);
+        }
         match message {
             Some(Ok(Message::Text(text))) if text.len() > MAX_MESSAGE => {
                 Some(TransportEvent::Invalid(too_large(text.len())))
@@ -147,6 +153,10 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
         }
     }
 
+    fn last_input(&self) -> Option<std::time::Instant> {
+        self.last_input.map(Instant::into_std)
+    }
+
     fn outbound(&self) -> mpsc::Sender<OutboundMessage> {
         self.outbound.clone()
     }
@@ -191,7 +201,7 @@ fn too_large(size: usize) -> ErrorBody {
 }
 
 /// Whether a message was over [`MAX_READ`].
-fn is_overflow(error: &axum::Error) -> bool {
+pub(super) fn is_overflow(error: &axum::Error) -> bool {
     // The library's own type is not part of axum's interface, but its words are.
     let source = std::error::Error::source(error);
     source.is_some_and(|source| source.to_string().starts_with("Space limit exceeded"))

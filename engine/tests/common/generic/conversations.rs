@@ -89,6 +89,9 @@ pub fn every_setting_gives_the_same<S: Subject>(subject: &S) {
     };
     check(&EngineConfig { hand_off: HandOff::FullPayload, ..config() });
     check(&EngineConfig { batch: false, deadlines: false, ..config() });
+    for threads in [1, 2, 3, 7] {
+        check(&EngineConfig { threads: Some(threads), ..config() });
+    }
     for (initial, steady) in [(1, 2), (2, 1), (4, 25), (9, 9)] {
         check(&chunk(initial, steady));
     }

@@ -15,7 +15,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{FromRequest as _, Request, State};
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
@@ -30,31 +30,36 @@ use super::App;
 use super::api_error::ApiError;
 use super::app::CallGuard;
 use super::auth_middleware::Caller;
+use super::uploads::UploadError;
 use completion::{ChatCompletionChunk, ChunkBuilder, CompletionBuilder, Metadata};
 use engine_session::EngineSession;
 use request::Plan;
 
 /// The largest request, in bytes: some minutes of audio.
 pub(super) const MAX_BODY: usize = 20 << 20;
-/// Requests that may be read and decoded at once.
-pub(super) const MAX_UPLOADS: usize = 8;
+/// Bytes of requests that may be in memory at once.
+pub(super) const MAX_UPLOADED: usize = 8 * MAX_BODY;
+/// Of these, how many from one address.
+pub(super) const MAX_UPLOADED_BY_ONE: usize = 2 * MAX_BODY;
 
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
     request: Request,
 ) -> Result<Response, ApiError> {
-    // A full server does no work, and uploads in memory are bounded before anything is read.
+    // A full server does no work.
     app.check_capacity()?;
-    let upload = app.uploads.clone().try_acquire_owned().map_err(|_| app.full("too many uploads at once"))?;
-    let body = Bytes::from_request(request, &()).await.map_err(|rejection| {
-        ApiError::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
+    let mut upload = app.uploads.begin(caller.client.address);
+    let body = upload.read(request.into_body(), MAX_BODY).await.map_err(|error| match error {
+        UploadError::NoRoom(error) => app.full(&error.to_string()),
+        UploadError::Refused(error) => error,
     })?;
+    let decoder = app.uploads.decoder().await;
     let info = app.engine.info().clone();
     // Minutes of audio take a while to decode.
     let plan = tokio::task::spawn_blocking(move || {
         let plan = Plan::read(&body, &info);
-        drop((body, upload));
+        drop((body, upload, decoder));
         plan
     });
     let plan = plan.await.map_err(|error| ApiError::internal(&error.to_string()))?.map_err(ApiError::bad_request)?;

@@ -1,6 +1,6 @@
 //! IP addresses of this machine's interfaces.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use rtc::shared::ifaces::ifaces;
 
@@ -25,9 +25,31 @@ pub(super) fn interfaces(v6_too: bool) -> Vec<IpAddr> {
     addresses
 }
 
+/// Our address on the route to `caller`; `None` where the system knows no route, or where the caller is this machine.
+pub(super) fn reached_at(caller: IpAddr) -> Option<IpAddr> {
+    let caller = caller.to_canonical();
+    if caller.is_loopback() {
+        return None;
+    }
+    let any = if caller.is_ipv4() { IpAddr::from(Ipv4Addr::UNSPECIFIED) } else { Ipv6Addr::UNSPECIFIED.into() };
+    // Connecting a UDP socket sends nothing: it asks for the route. The port does not matter.
+    let socket = UdpSocket::bind((any, 0)).ok()?;
+    socket.connect((caller, 9)).ok()?;
+    let address = socket.local_addr().ok()?.ip();
+    Some(address).filter(|address| !address.is_unspecified() && !address.is_loopback())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_caller_is_met_at_one_address() {
+        assert_eq!(reached_at([127, 0, 0, 1].into()), None);
+        for own in interfaces(false).into_iter().filter(|address| !address.is_loopback()) {
+            assert_eq!(reached_at(own), Some(own));
+        }
+    }
 
     #[test]
     fn loopback_addresses_come_last() {

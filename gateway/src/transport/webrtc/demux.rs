@@ -10,6 +10,8 @@ use std::task::{Context, Poll, Waker};
 use futures_util::task::AtomicWaker;
 
 use super::ice::{LiteAgent, Route};
+use super::srtp_state::SrtpState;
+use super::ssrcs::Packet;
 use super::stun::{self, Binding, Kind};
 
 /// Datagrams that may wait for one call.
@@ -67,6 +69,11 @@ impl DemuxTable {
         }
     }
 
+    /// RTP and RTCP that SRTP has refused in the calls that run.
+    pub fn refused(&self) -> u64 {
+        self.by_ufrag.values().map(|entry| entry.srtp.refused()).sum()
+    }
+
     /// Number of calls.
     pub fn calls(&self) -> usize {
         self.by_ufrag.len()
@@ -104,11 +111,18 @@ pub(super) struct MuxEntry {
     agent: Mutex<LiteAgent>,
     inbox: Mutex<VecDeque<Vec<u8>>>,
     waker: AtomicWaker,
+    srtp: Arc<SrtpState>,
 }
 
 impl MuxEntry {
     pub fn new(ufrag: String, agent: LiteAgent) -> Self {
-        Self { ufrag, agent: Mutex::new(agent), inbox: Mutex::default(), waker: AtomicWaker::new() }
+        let srtp = agent.srtp();
+        Self { ufrag, agent: Mutex::new(agent), inbox: Mutex::default(), waker: AtomicWaker::new(), srtp }
+    }
+
+    /// What the connection knows of the packets that it got.
+    pub fn srtp(&self) -> &Arc<SrtpState> {
+        &self.srtp
     }
 
     pub fn agent(&self) -> MutexGuard<'_, LiteAgent> {
@@ -135,16 +149,22 @@ impl MuxEntry {
 
     /// The next datagram for the call's connection.
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
-        if let Some(datagram) = self.inbox().pop_front() {
+        if let Some(datagram) = self.take() {
             return Poll::Ready(datagram);
         }
         // A probe with a no-op waker must not replace the real one.
         if !cx.waker().will_wake(Waker::noop()) {
             self.waker.register(cx.waker());
         }
-        match self.inbox().pop_front() {
-            Some(datagram) => Poll::Ready(datagram),
-            None => Poll::Pending,
+        self.take().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// The next datagram, counted if SRTP has to accept it.
+    fn take(&self) -> Option<Vec<u8>> {
+        let datagram = self.inbox().pop_front()?;
+        if Packet::of(&datagram) != Packet::Other {
+            self.srtp.read();
         }
+        Some(datagram)
     }
 }

@@ -36,7 +36,7 @@ fn fuzz_offers(count: usize, full: usize, seed: u64) {
 
 /// Whether the offer was answered.
 async fn answer_and_close(offer: &str, udp_mux: &UdpMux) -> bool {
-    let Ok((answer, call)) = answer(offer, udp_mux).await else { return false };
+    let Ok((answer, call)) = answer(offer, udp_mux, None).await else { return false };
     assert!(answer.starts_with("v=0\r\n"), "{answer}");
     call.close().await;
     true
@@ -74,7 +74,7 @@ fn fuzz_datagrams(count: usize, seed: u64) {
     runtime.block_on(async {
         let udp_mux = UdpMux::bind(WebRtcSettings::default()).unwrap();
         let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-        let (sdp, mut server) = answer(&sdp, &udp_mux).await.unwrap();
+        let (sdp, mut server) = answer(&sdp, &udp_mux, None).await.unwrap();
         let ours = sdp.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).unwrap().to_owned();
         let caller = dialing.accept(&sdp).await.unwrap();
         while server.events.recv().await.unwrap() != PeerEvent::ChannelOpen {}

@@ -18,12 +18,12 @@ use std::time::{Duration, Instant};
 
 use rtc::crypto::RTCCryptoProvider;
 
+use super::srtp_state::SrtpState;
+use super::ssrcs::{Packet, Ssrcs};
 use super::stun::{self, Binding, Id, Kind};
 
 /// Paths kept of one call; beyond, the one that was silent for longest is evicted.
 pub(super) const MAX_PATHS: usize = 8;
-/// SSRCs kept of one caller.
-const MAX_SSRCS: usize = 4;
 /// Pause between checks of a path that is not validated.
 const VALIDATION_INTERVAL: Duration = Duration::from_millis(100);
 /// Pause between checks of a silent caller.
@@ -86,6 +86,8 @@ pub(super) enum Output {
     RemoveRoute(Route),
     /// RTP with this SSRC belongs to this call from now on.
     AddSsrc(u32),
+    /// The datagram is dropped: its SSRC is none of the call's.
+    UnknownSsrc,
 }
 
 #[derive(Debug)]
@@ -118,7 +120,9 @@ pub(super) struct LiteAgent {
     active: Option<Route>,
     /// Since when the active path is in use.
     since: Option<Instant>,
-    ssrcs: Vec<u32>,
+    ssrcs: Ssrcs,
+    /// What the connection knows of the packets that it got.
+    srtp: Arc<SrtpState>,
     /// The newest request that nominated the active path: the library's agent gets it again after its own check.
     nomination: Option<Vec<u8>>,
     address_changes: u64,
@@ -135,13 +139,7 @@ impl std::fmt::Debug for LiteAgent {
 
 impl LiteAgent {
     /// An agent with our credentials and the caller's; `ssrcs` are those that the caller has announced.
-    pub fn new(
-        ours: Credentials,
-        theirs: Credentials,
-        mut ssrcs: Vec<u32>,
-        crypto: Arc<dyn RTCCryptoProvider>,
-    ) -> Self {
-        ssrcs.truncate(MAX_SSRCS);
+    pub fn new(ours: Credentials, theirs: Credentials, ssrcs: Vec<u32>, crypto: Arc<dyn RTCCryptoProvider>) -> Self {
         Self {
             ours,
             theirs,
@@ -149,7 +147,8 @@ impl LiteAgent {
             paths: Vec::new(),
             active: None,
             since: None,
-            ssrcs,
+            ssrcs: Ssrcs::announced(ssrcs),
+            srtp: Arc::default(),
             nomination: None,
             address_changes: 0,
         }
@@ -167,7 +166,17 @@ impl LiteAgent {
 
     /// SSRCs that belong to this call.
     pub fn ssrcs(&self) -> &[u32] {
-        &self.ssrcs
+        self.ssrcs.known()
+    }
+
+    /// What the connection knows of the packets that it got.
+    pub fn srtp(&self) -> Arc<SrtpState> {
+        self.srtp.clone()
+    }
+
+    /// Whether the caller has answered a check at this route, as it must before it gets more than a few datagrams.
+    pub fn is_validated(&self, route: Route) -> bool {
+        self.paths.iter().any(|path| path.route == route && path.validated)
     }
 
     /// The round trip of the active path, smoothed.
@@ -207,15 +216,22 @@ impl LiteAgent {
         }
     }
 
-    /// Handles a datagram that is not STUN. `ssrc` is the SSRC if it is RTP.
-    pub fn media(&mut self, route: Route, datagram: &[u8], ssrc: Option<u32>, now: Instant) -> Vec<Output> {
+    /// Handles a datagram that is not STUN, which `packet` says more of.
+    pub fn media(&mut self, route: Route, datagram: &[u8], packet: Packet, now: Instant) -> Vec<Output> {
         let mut outputs = Vec::new();
         if self.active.is_none() {
             return outputs;
         }
-        let known_ssrc = ssrc.is_some_and(|ssrc| self.ssrcs.contains(&ssrc));
+        if let Some(ssrc) = self.srtp.ssrc().filter(|ssrc| self.ssrcs.authentic(*ssrc)) {
+            outputs.push(Output::AddSsrc(ssrc));
+        }
+        let known_ssrc = packet.rtp().is_some_and(|ssrc| self.ssrcs.known().contains(&ssrc));
         let known = self.paths.iter().any(|path| path.route == route && (path.signed || path.validated));
         if !known && !known_ssrc {
+            return outputs;
+        }
+        if !self.ssrcs.admit(packet) {
+            outputs.push(Output::UnknownSsrc);
             return outputs;
         }
         let path = self.path(route, now, &mut outputs);
@@ -223,17 +239,6 @@ impl LiteAgent {
         path.media = Some(now);
         self.validate(route, now, &mut outputs);
         self.maybe_migrate(route, now);
-        if self.active == Some(route)
-            && let Some(ssrc) = ssrc
-            && !known_ssrc
-        {
-            if self.ssrcs.len() == MAX_SSRCS {
-                // The newest streams are the ones in use.
-                self.ssrcs.remove(0);
-            }
-            self.ssrcs.push(ssrc);
-            outputs.push(Output::AddSsrc(ssrc));
-        }
         outputs.push(Output::Deliver(datagram.to_vec()));
         outputs
     }

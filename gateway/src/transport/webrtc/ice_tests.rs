@@ -96,7 +96,11 @@ impl Scene {
 
     fn sends_rtp(&mut self, port: u16, ms: u64) -> Vec<Output> {
         let now = self.at(ms);
-        self.agent.media(address(port), &rtp(7), Some(7), now)
+        let outputs = self.agent.media(address(port), &rtp(7), Packet::Rtp(7), now);
+        if is_delivered(&outputs) {
+            self.agent.srtp().accepted(Some(7));
+        }
+        outputs
     }
 
     /// A call that has run for a second on port 1.
@@ -250,8 +254,8 @@ fn checks_are_rate_limited() {
 fn unknown_ssrcs_from_unknown_addresses_are_dropped() {
     let mut scene = Scene::connected();
     let now = scene.at(1_000);
-    assert_eq!(scene.agent.media(address(2), &rtp(8), Some(8), now), []);
-    assert_eq!(scene.agent.media(address(2), &[22, 254, 253], None, now), []);
+    assert_eq!(scene.agent.media(address(2), &rtp(8), Packet::Rtp(8), now), []);
+    assert_eq!(scene.agent.media(address(2), &[22, 254, 253], Packet::Other, now), []);
 }
 
 #[test]
@@ -356,13 +360,15 @@ fn paths_are_bounded_and_the_active_kept() {
 }
 
 #[test]
-fn ssrcs_are_bounded() {
+fn unknown_ssrcs_of_the_caller_are_dropped() {
     let mut scene = Scene::connected();
     let now = scene.at(1_000);
     for ssrc in 100..200 {
-        scene.agent.media(address(1), &rtp(ssrc), Some(ssrc), now);
+        let outputs = scene.agent.media(address(1), &rtp(ssrc), Packet::Rtp(ssrc), now);
+        assert_eq!(outputs, [Output::UnknownSsrc], "{ssrc}");
     }
-    assert_eq!(scene.agent.ssrcs(), [196, 197, 198, 199]);
+    assert_eq!(scene.agent.ssrcs(), [7]);
+    assert!(is_delivered(&scene.sends_rtp(1, 1_020)));
 }
 
 #[test]

@@ -2,14 +2,39 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_media::jitter::{Action, JitterBuffer, JitterStats};
-use repartee_media::opus::{OpusDecoder, OpusError};
+use repartee_media::opus::{OpusDecoder, OpusError, packet_duration};
 
 use crate::call::TransportEvent;
 use crate::metrics::Metrics;
+
+/// How far the sound that packets claim to hold may be ahead of the time that has passed. Two bytes may claim 120 ms.
+const MAX_AHEAD: Duration = Duration::from_secs(1);
+/// A sender's clock may be fast by a part in so many.
+const CLOCK_ERROR: u32 = 1_000;
+
+/// The sound that a caller's packets have claimed.
+#[derive(Debug, Default)]
+struct Claim {
+    begun: Option<Instant>,
+    claimed: Duration,
+}
+
+impl Claim {
+    /// Whether `duration` more is believable at `now`.
+    fn admit(&mut self, duration: Duration, now: Instant) -> bool {
+        if duration.is_zero() {
+            return true;
+        }
+        let passed = now.saturating_duration_since(*self.begun.get_or_insert(now));
+        let admitted = self.claimed + duration <= passed + passed / CLOCK_ERROR + MAX_AHEAD;
+        self.claimed += if admitted { duration } else { Duration::ZERO };
+        admitted
+    }
+}
 
 /// Jitter buffer and decoder of one call.
 #[derive(Debug)]
@@ -20,6 +45,9 @@ pub(super) struct InputAudio {
     rate: u32,
     /// When the jitter buffer has output without a further packet.
     due: Option<Instant>,
+    claim: Claim,
+    /// Packets that claimed too much.
+    early: u64,
     metrics: Arc<Metrics>,
     /// The statistics that are in the metrics already.
     counted: JitterStats,
@@ -29,7 +57,8 @@ impl InputAudio {
     /// Decodes to `rate`, which is one of Opus's.
     pub fn new(rate: u32, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
         let decoder = OpusDecoder::new(rate)?;
-        Ok(Self { jitter: JitterBuffer::new(), decoder, rate, due: None, metrics, counted: JitterStats::default() })
+        let (jitter, counted) = (JitterBuffer::new(), JitterStats::default());
+        Ok(Self { jitter, decoder, rate, due: None, claim: Claim::default(), early: 0, metrics, counted })
     }
 
     /// Takes an RTP packet.
@@ -40,7 +69,20 @@ impl InputAudio {
     /// Decodes what is due by `now`, and adds it to `events`.
     pub fn decode(&mut self, now: Instant, events: &mut VecDeque<TransportEvent>) {
         loop {
-            let decoded = match self.jitter.pop(now) {
+            let action = self.jitter.pop(now);
+            let claimed = match &action {
+                // The jitter buffer has read it already, and takes no other.
+                Action::Packet { payload, .. } => packet_duration(payload).unwrap_or_default(),
+                Action::Fec { duration, .. } | Action::Conceal { duration, .. } | Action::Silence { duration } => {
+                    *duration
+                }
+                Action::Wait { .. } => Duration::ZERO,
+            };
+            if !self.claim.admit(claimed, now) {
+                self.early += 1;
+                continue;
+            }
+            let decoded = match action {
                 Action::Packet { payload, .. } => self.decoder.decode(&payload),
                 Action::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration),
                 Action::Conceal { duration, .. } => self.decoder.conceal(duration),
@@ -69,6 +111,59 @@ impl InputAudio {
     pub fn count(&mut self) {
         let stats = self.jitter.stats();
         self.metrics.network.received(&self.counted, &stats);
+        self.metrics.network.early(std::mem::take(&mut self.early));
         self.counted = stats;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn input() -> (InputAudio, Arc<Metrics>) {
+        let metrics = Arc::new(Metrics::new(80 * MS).unwrap());
+        (InputAudio::new(16_000, metrics.clone()).unwrap(), metrics)
+    }
+
+    /// Decodes what is due, and returns how long it lasts.
+    fn decoded(input: &mut InputAudio, now: Instant) -> Duration {
+        let mut events = VecDeque::new();
+        input.decode(now, &mut events);
+        let samples =
+            |event: &TransportEvent| if let TransportEvent::Audio { samples, .. } = event { samples.len() } else { 0 };
+        Duration::from_secs(events.iter().map(samples).sum::<usize>() as u64) / 16_000
+    }
+
+    #[test]
+    fn packets_claim_no_more_than_wall_time() {
+        let (mut input, metrics) = input();
+        let (start, mut sound) = (Instant::now(), Duration::ZERO);
+        // Six frames of 20 ms in two bytes, every 5 ms: 24 times as much as time passes.
+        for number in 0..1_000_u32 {
+            let now = start + number * 5 * MS;
+            input.push(number as u16, number * 5_760, Bytes::from_static(&[0x0b, 0x06]), now);
+            sound += decoded(&mut input, now);
+        }
+        assert!(sound <= 5_000 * MS + 5 * MS + MAX_AHEAD, "{sound:?} in five seconds");
+        assert!(sound >= 5_000 * MS, "{sound:?}: what is believable is taken");
+        input.count();
+        let text = metrics.render().unwrap();
+        let early = text.lines().find_map(|line| line.strip_prefix("repartee_rtp_packets_total{fate=\"early\"} "));
+        assert!(early.unwrap().parse::<u32>().unwrap() > 900, "{text}");
+    }
+
+    #[test]
+    fn bursts_after_a_stall_are_taken_whole() {
+        let (mut input, _) = input();
+        let (start, mut sound) = (Instant::now(), Duration::ZERO);
+        for number in 0..300_u32 {
+            // After two seconds nothing comes for 380 ms, and then all of it at once.
+            let ms = if (100..119).contains(&number) { 119 * 20 } else { number * 20 };
+            input.push(number as u16, number * 960, Bytes::from_static(&[0x08, 0, 0]), start + ms * MS);
+            sound += decoded(&mut input, start + ms * MS);
+        }
+        assert_eq!((sound, input.early), (6_000 * MS, 0));
     }
 }

@@ -14,6 +14,8 @@
 //! | `call_state` | the state that these share |
 //! | `ice` | our ICE agent: which of the caller's addresses is in use, also when it changes |
 //! | `stun` | the messages of ICE |
+//! | `probe_budget` | how much of them goes to addresses that have proven nothing |
+//! | `ssrcs`, `srtp_state` | which packets reach the library, and what it made of them |
 //! | `udp_mux` | [`UdpMux`]: one UDP socket for all calls |
 //! | `demux` | which datagram belongs to which call |
 //! | `muxed_socket` | one call's socket on the mux |
@@ -44,14 +46,18 @@ mod muxed_runtime;
 mod muxed_socket;
 mod output_audio;
 mod peer_connection;
+mod probe_budget;
 mod reports;
 mod sdp;
 mod settings;
+mod srtp_state;
+mod ssrcs;
 mod stun;
 mod supervisor;
 mod transport;
 mod udp_mux;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,10 +105,12 @@ pub enum AnswerError {
 /// the answer, and the call then reports [`PeerEvent::Connected`].
 ///
 /// Cancel safe: if the future is dropped, whatever was set up is freed.
-pub async fn answer(offer: &str, udp_mux: &UdpMux) -> Result<(String, Call), AnswerError> {
+///
+/// `caller` is where the offer came from: the answer then names the one address of ours on the route to it.
+pub async fn answer(offer: &str, udp_mux: &UdpMux, caller: Option<IpAddr>) -> Result<(String, Call), AnswerError> {
     let remote = sdp::read_offer(offer)?;
     let offer = remote.without_candidates;
-    let (settings, candidates) = (udp_mux.settings().clone(), udp_mux.candidates());
+    let (settings, candidates) = (udp_mux.settings().clone(), udp_mux.candidates(caller));
     let socket = MuxedSocket::open(udp_mux, remote.credentials, remote.ssrcs)
         .map_err(|error| AnswerError::Internal(error.to_string()))?;
     uncancelled(async move {

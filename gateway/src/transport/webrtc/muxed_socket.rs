@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::demux::MuxEntry;
 use super::ice::{Credentials, LiteAgent, Output};
+use super::srtp_state::SrtpState;
 use super::stun;
 use super::udp_mux::{Shared, UdpMux};
 
@@ -35,6 +36,11 @@ impl MuxedSocket {
     /// Our ICE credentials, for the answer.
     pub fn credentials(&self) -> &Credentials {
         &self.ours
+    }
+
+    /// What the connection knows of the packets that it got.
+    pub fn srtp(&self) -> Arc<SrtpState> {
+        self.entry.srtp().clone()
     }
 
     /// The round trip to the caller, as STUN measures it.
@@ -86,5 +92,6 @@ impl MuxedSocket {
 impl Drop for MuxedSocket {
     fn drop(&mut self) {
         self.shared.demux().remove(&self.entry);
+        self.shared.count_refused(self.entry.srtp().refused());
     }
 }

@@ -31,6 +31,10 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const MAX_CHECKS: u16 = 70;
 /// ICE checks of an established connection; also the silence after which a caller is checked for liveness.
 pub(super) const KEEPALIVE: Duration = Duration::from_secs(2);
+/// Packets of which DTLS, SRTP and SRTCP know whether they have come already; older ones are dropped.
+const DTLS_WINDOW: usize = 128;
+const SRTP_WINDOW: usize = 512;
+const SRTCP_WINDOW: usize = 128;
 /// Opus in RTP is always announced so (RFC 7587), and we ask the peer for error correction.
 const OPUS_CHANNELS: u16 = 2;
 const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
@@ -52,7 +56,8 @@ pub(super) async fn build(
         Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         None => SocketAddr::new(settings.udp.ip(), 0),
     };
-    let registry = configure_rtcp_reports(Registry::new()).with(RtcpObserver::SLOT, RtcpObserver::new(reports));
+    let srtp = socket.as_ref().map(|socket| socket.srtp()).unwrap_or_default();
+    let registry = configure_rtcp_reports(Registry::new()).with(RtcpObserver::SLOT, RtcpObserver::new(reports, srtp));
     let builder = PeerConnectionBuilder::new()
         .with_configuration(RTCConfigurationBuilder::new().build())
         .with_media_engine(media_engine)
@@ -78,6 +83,10 @@ fn setting_engine(settings: &WebRtcSettings, bind: SocketAddr, socket: Option<&M
         .with_answering_dtls_role(RTCDtlsRole::Server)
         // Browsers hide their addresses behind mDNS names; they are found as peer-reflexive ones all the same.
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
+        // Said here rather than left to the library. A window spans more than any jitter: late packets are no replays.
+        .with_dtls_replay_protection_window(DTLS_WINDOW)
+        .with_srtp_replay_protection_window(SRTP_WINDOW)
+        .with_srtcp_replay_protection_window(SRTCP_WINDOW)
         .with_include_loopback_candidate(bind.ip().is_loopback())
         .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(settings.max_message_size));
     match socket.map(MuxedSocket::credentials) {

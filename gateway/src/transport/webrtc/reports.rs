@@ -11,6 +11,8 @@ use rtc::rtcp::sender_report::SenderReport;
 use rtc::sansio::Protocol;
 use rtc::shared::error::Error;
 
+use super::srtp_state::SrtpState;
+
 /// RTP ticks a second; Opus always counts 48 kHz.
 const CLOCK: f64 = 48_000.0;
 /// Sender reports of ours that are kept, because the peer may refer to them.
@@ -83,9 +85,11 @@ impl ReceiverReports {
     }
 }
 
-/// Interceptor that reads every RTCP packet of a connection and passes all on.
+/// Interceptor that sees every packet of a connection, reads RTCP, and passes all on.
 pub(super) struct RtcpObserver {
     reports: Arc<ReceiverReports>,
+    /// Told of every packet: what comes here is authentic.
+    srtp: Arc<SrtpState>,
     incoming: VecDeque<TaggedPacket>,
     outgoing: VecDeque<TaggedPacket>,
 }
@@ -94,8 +98,8 @@ impl RtcpObserver {
     /// Nearer to the network than the interceptor that writes our reports, or it would not see them.
     pub const SLOT: Slot = Slot::Custom(500);
 
-    pub fn new(reports: Arc<ReceiverReports>) -> Self {
-        Self { reports, incoming: VecDeque::new(), outgoing: VecDeque::new() }
+    pub fn new(reports: Arc<ReceiverReports>, srtp: Arc<SrtpState>) -> Self {
+        Self { reports, srtp, incoming: VecDeque::new(), outgoing: VecDeque::new() }
     }
 }
 
@@ -107,6 +111,8 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for RtcpObserver {
     type Time = Instant;
 
     fn handle_read(&mut self, message: TaggedPacket) -> Result<(), Error> {
+        let ssrc = if let Packet::Rtp(packet) = &message.message.packet { Some(packet.header.ssrc) } else { None };
+        self.srtp.accepted(ssrc);
         if let Packet::Rtcp(packets) = &message.message.packet {
             for packet in packets {
                 let packet = packet.as_any();

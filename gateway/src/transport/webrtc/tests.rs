@@ -19,7 +19,7 @@ pub(super) fn bind_mux() -> UdpMux {
 /// The caller's and the server's end of a new call.
 async fn connect(udp_mux: &UdpMux) -> (Call, Call) {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let (sdp, server) = answer(&sdp, udp_mux).await.unwrap();
+    let (sdp, server) = answer(&sdp, udp_mux, None).await.unwrap();
     (dialing.accept(&sdp).await.unwrap(), server)
 }
 
@@ -243,7 +243,7 @@ fn a_vanished_peer_closes_the_call() {
     let settings = WebRtcSettings::default();
     let (sdp, dialing) = theirs.block_on(offer(&settings)).unwrap();
     let udp_mux = ours.block_on(async { bind_mux() });
-    let (sdp, mut server) = ours.block_on(answer(&sdp, &udp_mux)).unwrap();
+    let (sdp, mut server) = ours.block_on(answer(&sdp, &udp_mux, None)).unwrap();
     let mut caller = theirs.block_on(dialing.accept(&sdp)).unwrap();
     ours.block_on(async { tokio::join!(until_open(&mut caller), until_open(&mut server)) });
     theirs.shutdown_background();
@@ -263,7 +263,7 @@ async fn an_offered_camera_is_declined() {
     let video = format!("m=video 9 UDP/TLS/RTP/SAVPF 96\r\n{shared}a=mid:9\r\na=rtpmap:96 VP8/90000\r\n");
     let with_video = sdp.replace("a=group:BUNDLE 0 1", "a=group:BUNDLE 0 1 9") + &video;
     let udp_mux = bind_mux();
-    let (sdp, _server) = answer(&with_video, &udp_mux).await.unwrap();
+    let (sdp, _server) = answer(&with_video, &udp_mux, None).await.unwrap();
     assert!(sdp.contains("m=video 0 "), "{sdp}");
     drop(dialing);
 }
@@ -272,7 +272,7 @@ async fn an_offered_camera_is_declined() {
 async fn messages_before_the_channel_opens_are_refused() {
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
     let udp_mux = bind_mux();
-    let (_, server) = answer(&sdp, &udp_mux).await.unwrap();
+    let (_, server) = answer(&sdp, &udp_mux, None).await.unwrap();
     assert_eq!(server.send_message("early").await, Err(SendError::NotOpen));
 }
 
@@ -288,7 +288,7 @@ async fn calls_leave_no_task_and_no_socket() {
             // Answered but never connected.
             0 => {
                 let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-                let (_, server) = answer(&sdp, &udp_mux).await.unwrap();
+                let (_, server) = answer(&sdp, &udp_mux, None).await.unwrap();
                 server.close().await;
                 drop(dialing);
             }
@@ -323,7 +323,7 @@ async fn a_call_that_never_connects_is_freed() {
     let connect_within = Duration::from_millis(300);
     let udp_mux = UdpMux::bind(WebRtcSettings { connect_within, ..WebRtcSettings::default() }).unwrap();
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let (_, mut server) = answer(&sdp, &udp_mux).await.unwrap();
+    let (_, mut server) = answer(&sdp, &udp_mux, None).await.unwrap();
     let since = Instant::now();
     assert_eq!(next(&mut server).await, PeerEvent::Closed);
     assert!(since.elapsed() >= connect_within - Duration::from_millis(50));
@@ -335,7 +335,7 @@ async fn a_call_that_never_connects_is_freed() {
 async fn unusable_offers_are_typed_errors() {
     let udp_mux = bind_mux();
     let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let error = async |sdp: String| answer(&sdp, &udp_mux).await.unwrap_err();
+    let error = async |sdp: String| answer(&sdp, &udp_mux, None).await.unwrap_err();
     for text in ["", "hello", "v=0", "{\"type\": \"offer\"}", "v=0\r\no=- 1 1 IN IP4 0.0.0.0\r\ns"] {
         assert!(matches!(error(text.to_owned()).await, AnswerError::NotSdp(_)), "{text:?}");
     }

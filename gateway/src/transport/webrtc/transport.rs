@@ -50,6 +50,8 @@ pub struct WebRtcTransport {
     receiver_buffer: Duration,
     /// Reports of the caller that are in the metrics already.
     counted_reports: u64,
+    /// When the last event or packet of the caller came.
+    last_input: Option<Instant>,
     events: mpsc::Receiver<PeerEvent>,
     outbound: mpsc::Sender<OutboundMessage>,
     /// Whether the data channel is open.
@@ -100,6 +102,7 @@ impl WebRtcTransport {
             commands,
             receiver_buffer: settings.receiver_buffer,
             counted_reports: 0,
+            last_input: None,
             events,
             outbound,
             open,
@@ -140,6 +143,9 @@ impl WebRtcTransport {
 
     /// Handles an event of the connection; returns what the call has to know.
     fn on_peer_event(&mut self, event: Option<PeerEvent>) -> Option<TransportEvent> {
+        if matches!(event, Some(PeerEvent::Audio { .. } | PeerEvent::Message(_))) {
+            self.last_input = Some(now());
+        }
         match event {
             Some(PeerEvent::Connected) => None,
             Some(PeerEvent::ChannelOpen) => {
@@ -195,6 +201,10 @@ impl Transport for WebRtcTransport {
                 return event;
             }
         }
+    }
+
+    fn last_input(&self) -> Option<Instant> {
+        self.last_input
     }
 
     fn outbound(&self) -> mpsc::Sender<OutboundMessage> {

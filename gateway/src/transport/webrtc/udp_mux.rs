@@ -8,7 +8,7 @@
 //! the network does; both are counted.
 
 use std::io::{self, IoSliceMut};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -20,9 +20,11 @@ use tokio::task::JoinHandle;
 use webrtc::runtime::{RecvMeta, Transmit, UdpSockRef, UdpSocketState};
 
 use super::WebRtcSettings;
-use super::addresses::interfaces;
+use super::addresses::{interfaces, reached_at};
 use super::demux::{DemuxTable, MuxEntry};
 use super::ice::{Output, Route};
+use super::probe_budget::ProbeBudget;
+use super::ssrcs::Packet;
 use super::stun;
 
 /// A coalesced read holds up to 64 datagrams of one Ethernet frame each.
@@ -51,6 +53,12 @@ pub struct Dropped {
     pub unread: u64,
     /// Datagrams that the socket did not take.
     pub unsent: u64,
+    /// RTP and RTCP of calls with an SSRC that is not theirs.
+    pub unknown_ssrcs: u64,
+    /// RTP and RTCP that SRTP refused: replayed, forged or too old.
+    pub refused: u64,
+    /// STUN that was not sent, because its address has proven nothing and has had enough.
+    pub unproven: u64,
 }
 
 /// The socket with its demux table and counters, which calls keep alive.
@@ -64,6 +72,11 @@ pub(super) struct Shared {
     strangers: AtomicU64,
     unread: AtomicU64,
     unsent: AtomicU64,
+    unknown_ssrcs: AtomicU64,
+    /// Of calls that have ended.
+    refused: AtomicU64,
+    unproven: AtomicU64,
+    probes: Mutex<ProbeBudget>,
 }
 
 impl std::fmt::Debug for Shared {
@@ -91,6 +104,10 @@ impl UdpMux {
             strangers: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
+            unknown_ssrcs: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            unproven: AtomicU64::new(0),
+            probes: Mutex::default(),
         });
         let reader = tokio::spawn(read(shared.clone()));
         Ok(Self { shared, settings, reader })
@@ -130,15 +147,23 @@ impl UdpMux {
             strangers: count(&self.shared.strangers),
             unread: count(&self.shared.unread),
             unsent: count(&self.shared.unsent),
+            unknown_ssrcs: count(&self.shared.unknown_ssrcs),
+            refused: count(&self.shared.refused) + self.shared.demux().refused(),
+            unproven: count(&self.shared.unproven),
         }
     }
 
-    /// Our ICE candidates, the preferred one first.
-    pub(super) fn candidates(&self) -> Vec<SocketAddr> {
+    /// Our ICE candidates for a caller at this address, the preferred one first. A caller is told the address that it reaches us
+    /// at, and none of our other networks; all of them if nothing is known of it.
+    pub(super) fn candidates(&self, caller: Option<IpAddr>) -> Vec<SocketAddr> {
         let own = self.shared.address;
         let mut addresses = self.settings.advertised.clone();
         if addresses.is_empty() {
-            addresses = if own.ip().is_unspecified() { interfaces(own.is_ipv6()) } else { vec![own.ip()] };
+            let reached = || caller.and_then(reached_at).filter(|address| address.is_ipv4() || own.is_ipv6());
+            addresses = match own.ip() {
+                ip if !ip.is_unspecified() => vec![ip],
+                _ => reached().map_or_else(|| interfaces(own.is_ipv6()), |address| vec![address]),
+            };
         }
         addresses.truncate(MAX_CANDIDATES);
         addresses.into_iter().map(|address| SocketAddr::new(address, own.port())).collect()
@@ -163,6 +188,16 @@ impl Shared {
         self.crypto.clone()
     }
 
+    /// Counts what a call's SRTP has refused, at its end.
+    pub(super) fn count_refused(&self, datagrams: u64) {
+        self.refused.fetch_add(datagrams, Ordering::Relaxed);
+    }
+
+    fn probes(&self) -> MutexGuard<'_, ProbeBudget> {
+        // Numbers that a panic cannot leave half changed.
+        self.probes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(super) fn demux(&self) -> MutexGuard<'_, DemuxTable> {
         // Insertions and removals leave nothing half done.
         self.demux.lock().unwrap_or_else(PoisonError::into_inner)
@@ -170,23 +205,32 @@ impl Shared {
 
     /// Handles one datagram from the network.
     fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
-        let ssrc = rtp_ssrc(datagram);
-        let Some(entry) = self.demux().owner(route, datagram, ssrc) else {
+        let packet = Packet::of(datagram);
+        let Some(entry) = self.demux().owner(route, datagram, packet.rtp()) else {
             self.strangers.fetch_add(1, Ordering::Relaxed);
             return;
         };
         let outputs = if stun::is_stun(datagram) {
             entry.agent().stun(route, datagram, now)
         } else {
-            entry.agent().media(route, datagram, ssrc, now)
+            entry.agent().media(route, datagram, packet, now)
         };
         for output in outputs {
             match output {
-                Output::Send(route, datagram) => self.send(route, &datagram),
+                Output::Send(route, datagram) => {
+                    if entry.agent().is_validated(route) || self.probes().take(route.remote.ip(), now) {
+                        self.send(route, &datagram);
+                    } else {
+                        self.unproven.fetch_add(1, Ordering::Relaxed);
+                    }
+                }
                 Output::Deliver(datagram) => self.deliver(&entry, datagram),
                 Output::AddRoute(route) => self.demux().add_route(route, &entry),
                 Output::RemoveRoute(route) => self.demux().remove_route(route, &entry),
                 Output::AddSsrc(ssrc) => self.demux().add_ssrc(ssrc, &entry),
+                Output::UnknownSsrc => {
+                    self.unknown_ssrcs.fetch_add(1, Ordering::Relaxed);
+                }
             }
         }
     }
@@ -212,12 +256,6 @@ impl Shared {
             self.unsent.fetch_add(1, Ordering::Relaxed);
         }
     }
-}
-
-/// The SSRC of an RTP packet. RTCP shares the port and its types lie between 192 and 223 (RFC 5761).
-pub(super) fn rtp_ssrc(datagram: &[u8]) -> Option<u32> {
-    let is_rtp = datagram.len() >= 12 && datagram[0] >> 6 == 2 && !(192..=223).contains(&datagram[1]);
-    is_rtp.then(|| u32::from_be_bytes([datagram[8], datagram[9], datagram[10], datagram[11]]))
 }
 
 /// Hands every datagram to its call.

@@ -1,13 +1,13 @@
 //! The UDP mux: candidates, unknown datagrams, and callers whose address changes.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_media::opus::FRAME;
 
+use super::ssrcs::Packet;
 use super::tests::{PATIENCE, bind_mux, next, open, until_open};
-use super::udp_mux::rtp_ssrc;
 use super::*;
 
 /// The addresses in a description.
@@ -21,7 +21,7 @@ async fn every_answer_lists_the_port_and_ice_lite() {
     let mut calls = Vec::new();
     for _ in 0..3 {
         let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-        let (sdp, server) = answer(&sdp, &udp_mux).await.unwrap();
+        let (sdp, server) = answer(&sdp, &udp_mux, None).await.unwrap();
         let expected = format!("127.0.0.1 {} typ host", udp_mux.address().port());
         assert!(candidates(&sdp).iter().all(|line| line.ends_with(&expected)), "{sdp}");
         assert!(!candidates(&sdp).is_empty() && sdp.contains("a=ice-lite\r\n"), "{sdp}");
@@ -47,7 +47,7 @@ async fn advertised_addresses_replace_the_bound_ones() {
     let advertised = vec!["203.0.113.7".parse().unwrap(), "127.0.0.2".parse().unwrap()];
     let udp = "0.0.0.0:0".parse().unwrap();
     let udp_mux = UdpMux::bind(WebRtcSettings { udp, advertised, ..WebRtcSettings::default() }).unwrap();
-    let (sdp, mut server) = answer(&sdp, &udp_mux).await.unwrap();
+    let (sdp, mut server) = answer(&sdp, &udp_mux, None).await.unwrap();
     let candidates = candidates(&sdp);
     assert!(candidates.iter().any(|line| line.contains("203.0.113.7")), "{candidates:?}");
     assert!(candidates.iter().any(|line| line.contains("127.0.0.2")), "{candidates:?}");
@@ -61,7 +61,7 @@ async fn an_unspecified_address_lists_all_interfaces() {
     let udp = "0.0.0.0:0".parse().unwrap();
     let udp_mux = UdpMux::bind(WebRtcSettings { udp, ..WebRtcSettings::default() }).unwrap();
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let (sdp, mut server) = answer(&sdp, &udp_mux).await.unwrap();
+    let (sdp, mut server) = answer(&sdp, &udp_mux, None).await.unwrap();
     assert!(candidates(&sdp).iter().any(|line| line.contains(" 127.0.0.1 ")), "{sdp}");
     assert!(!sdp.contains(" 0.0.0.0 ") || !candidates(&sdp).iter().any(|line| line.contains("0.0.0.0")), "{sdp}");
     let _caller = dialing.accept(&sdp).await.unwrap();
@@ -85,7 +85,7 @@ async fn unknown_datagrams_are_counted_and_dropped() {
         }
     };
     tokio::time::timeout(PATIENCE, counted).await.expect("all are counted");
-    assert_eq!(udp_mux.dropped(), Dropped { strangers: sent, unread: 0, unsent: 0 });
+    assert_eq!(udp_mux.dropped(), Dropped { strangers: sent, ..Dropped::default() });
 }
 
 /// A NAT between a caller and the mux that may change its mapping: then the caller's packets leave from another port of the
@@ -95,6 +95,8 @@ struct Nat {
     remap: tokio::sync::mpsc::Sender<()>,
     /// Of so many RTP packets to the caller one is lost; 0 for none.
     lose_one_of: Arc<AtomicUsize>,
+    /// Whether somebody in between sends each RTP packet of the caller again, and one more with another SSRC.
+    replays: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -106,20 +108,27 @@ impl Nat {
         let mut outside = UdpSocket::bind("127.0.0.1:0").await.unwrap();
         let (remap, mut remapped) = tokio::sync::mpsc::channel(1);
         let lose_one_of = Arc::new(AtomicUsize::new(0));
-        let (one_of, mut packets) = (lose_one_of.clone(), 0);
+        let replays = Arc::new(AtomicBool::new(false));
+        let (one_of, again, mut packets) = (lose_one_of.clone(), replays.clone(), 0);
         let task = tokio::spawn(async move {
             let (mut caller, mut up, mut down) = (None, [0; 2_000], [0; 2_000]);
             loop {
                 tokio::select! {
                     Ok((length, from)) = local.recv_from(&mut up) => {
                         caller = Some(from);
-                        outside.send_to(&up[..length], server).await.unwrap();
+                        let datagram = &mut up[..length];
+                        outside.send_to(datagram, server).await.unwrap();
+                        if again.load(Ordering::Relaxed) && Packet::of(datagram).rtp().is_some() {
+                            outside.send_to(datagram, server).await.unwrap();
+                            datagram[8] ^= 0xff;
+                            outside.send_to(datagram, server).await.unwrap();
+                        }
                     }
                     Ok((length, _)) = outside.recv_from(&mut down) => if let Some(caller) = caller {
                         let datagram = &down[..length];
-                        packets += usize::from(rtp_ssrc(datagram).is_some());
+                        packets += usize::from(Packet::of(datagram).rtp().is_some());
                         let one_of = one_of.load(Ordering::Relaxed);
-                        let lost = rtp_ssrc(datagram).is_some() && one_of > 0 && packets % one_of == 0;
+                        let lost = Packet::of(datagram).rtp().is_some() && one_of > 0 && packets % one_of == 0;
                         if !lost {
                             local.send_to(datagram, caller).await.unwrap();
                         }
@@ -128,7 +137,7 @@ impl Nat {
                 }
             }
         });
-        Self { inside, remap, lose_one_of, task }
+        Self { inside, remap, lose_one_of, replays, task }
     }
 
     /// Gives the caller another outside address.
@@ -146,7 +155,7 @@ impl Drop for Nat {
 /// The caller's and the server's end of an open call through `nat`.
 async fn open_through(nat: &Nat, udp_mux: &UdpMux) -> (Call, Call) {
     let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
-    let (sdp, mut server) = answer(&sdp, udp_mux).await.unwrap();
+    let (sdp, mut server) = answer(&sdp, udp_mux, None).await.unwrap();
     // To the caller the router is the server.
     let ours = format!("127.0.0.1 {} typ", udp_mux.address().port());
     let sdp = sdp.replace(&ours, &format!("127.0.0.1 {} typ", nat.inside.port()));
@@ -216,4 +225,70 @@ async fn audio_survives_address_changes() {
     // The data channel has moved along.
     server.send_message("still here").await.unwrap();
     while next(&mut caller).await != PeerEvent::Message("still here".into()) {}
+}
+
+#[tokio::test]
+async fn replayed_and_foreign_packets_are_dropped_and_counted() {
+    const SENT: u64 = 100;
+    let udp_mux = bind_mux();
+    let nat = Nat::new(udp_mux.address()).await;
+    let (caller, mut server) = open_through(&nat, &udp_mux).await;
+    let before = udp_mux.dropped();
+    nat.replays.store(true, Ordering::Relaxed);
+    for number in 0..SENT {
+        caller.send_audio(Bytes::from(vec![0x08, number as u8]), FRAME).await.unwrap();
+        // Each is read before the next: no queue of ours overflows.
+        let PeerEvent::Audio { payload, .. } = next(&mut server).await else { panic!("audio") };
+        assert_eq!(payload[1], number as u8, "once and in order");
+    }
+    let counted = async {
+        loop {
+            let Dropped { refused, unknown_ssrcs, .. } = udp_mux.dropped();
+            // A caller whose SDP names no SSRC has the first packets of others tried, too.
+            if refused - before.refused >= SENT && unknown_ssrcs - before.unknown_ssrcs >= SENT * 9 / 10 {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, counted).await.unwrap_or_else(|_| panic!("{:?}", udp_mux.dropped()));
+    // What was counted stays counted when the call is gone.
+    let dropped = udp_mux.dropped();
+    server.close().await;
+    assert_eq!(udp_mux.dropped().refused, dropped.refused);
+}
+
+#[tokio::test]
+async fn spoofed_addresses_get_little_stun() {
+    let udp_mux = bind_mux();
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let remote = sdp::read_offer(&sdp).unwrap().credentials;
+    let (sdp, _server) = answer(&sdp, &udp_mux, None).await.unwrap();
+    let ours = sdp::read_offer(&sdp).unwrap().credentials;
+    let crypto = rtc::crypto::default_provider().unwrap();
+    // The caller itself signs them, and puts somebody else's address on each, with another port.
+    let now = Instant::now();
+    for port in 1..=5_000_u16 {
+        let (id, name) = ([port as u8; 12], format!("{}:{}", ours.ufrag, remote.ufrag));
+        let request = stun::request(id, name, &ours.password, crypto.crypto()).unwrap();
+        let route = ice::Route { remote: ([192, 0, 2, 9], port).into(), local: None };
+        udp_mux.receive(route, &request, now);
+    }
+    // Each asks for an answer and a check: nearly all of them are not sent.
+    let Dropped { unproven, .. } = udp_mux.dropped();
+    assert!(unproven >= 2 * 5_000 - 300, "{unproven}");
+}
+
+#[tokio::test]
+async fn a_caller_is_told_one_address() {
+    let udp = "0.0.0.0:0".parse().unwrap();
+    let udp_mux = UdpMux::bind(WebRtcSettings { udp, ..WebRtcSettings::default() }).unwrap();
+    let Some(own) = super::addresses::interfaces(false).into_iter().find(|own| !own.is_loopback()) else {
+        println!("SKIPPED: this machine has no IPv4 address but loopback");
+        return assert!(std::env::var_os("CI").is_none_or(|value| value.is_empty()), "in CI nothing is skipped");
+    };
+    let (sdp, _dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let (sdp, _server) = answer(&sdp, &udp_mux, Some(own)).await.unwrap();
+    let told = candidates(&sdp);
+    assert!(!told.is_empty() && told.iter().all(|line| line.contains(&format!(" {own} "))), "{told:?}");
 }

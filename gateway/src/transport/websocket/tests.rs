@@ -7,10 +7,11 @@ use repartee_engine_api::SpeechEngine as _;
 use repartee_realtime::Setup;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
-use tokio::time::advance;
+use tokio::task::JoinHandle;
+use tokio::time::{advance, interval, interval_at};
 
 use super::*;
-use crate::call::{self, CallEnd};
+use crate::call::{self, CallEnd, CallLimits};
 use crate::metrics::Metrics;
 
 /// A socket whose peer reads so many messages and then stops, and what it has read.
@@ -31,6 +32,16 @@ impl Peer {
         let texts = taken.iter().filter_map(|message| message.to_text().ok());
         let events = texts.map(|text| serde_json::from_str::<Value>(text).unwrap());
         events.map(|event| event["type"].as_str().unwrap().to_owned()).collect()
+    }
+}
+
+impl Peer {
+    /// The code of the last event that it has read, which is an error.
+    fn last_error(&self) -> String {
+        let taken = self.taken.lock().unwrap();
+        let texts = taken.iter().filter_map(|message| message.to_text().ok());
+        let events: Vec<Value> = texts.filter_map(|text| serde_json::from_str(text).ok()).collect();
+        events.last().unwrap()["error"]["code"].as_str().unwrap().to_owned()
     }
 }
 
@@ -117,6 +128,88 @@ async fn a_silent_caller_is_pinged_then_closed() {
     assert_eq!(start.elapsed(), Duration::from_secs(75));
 }
 
+/// A call of a client behind `peer`.
+fn dial(
+    engine: &ScriptedEngine,
+    metrics: &Arc<Metrics>,
+    peer: &Peer,
+    limits: CallLimits,
+) -> (mpsc::Sender<Message>, JoinHandle<CallEnd>) {
+    let (client, incoming) = mpsc::channel(8);
+    let (transport, writer) = WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
+    tokio::spawn(writer);
+    let setup = Setup {
+        session_id: "sess_1".into(),
+        stem: "s".into(),
+        seed: 1,
+        model: engine.info().clone(),
+        delivery: Delivery::Unpaced,
+        configuration: None,
+    };
+    let session = engine.open().unwrap();
+    let ended = call::run(transport, session, setup, limits, metrics.clone(), pending(), pending());
+    (client, tokio::spawn(ended))
+}
+
+/// Answers pings until the call ends; how long it lasted, and why it ended.
+async fn stay(client: &mpsc::Sender<Message>, mut ended: JoinHandle<CallEnd>, says: Duration) -> (CallEnd, Duration) {
+    let start = Instant::now();
+    let (mut pongs, mut words) = (interval(Duration::from_secs(5)), interval_at(start + says, says));
+    loop {
+        tokio::select! {
+            biased;
+            end = &mut ended => return (end.unwrap(), start.elapsed()),
+            _ = pongs.tick() => {
+                assert!(start.elapsed() < Duration::from_secs(7_200), "nothing ends the call");
+                drop(client.try_send(Message::Pong(Bytes::new())));
+            }
+            _ = words.tick() => drop(client.try_send(event(&json!({"type": "input_audio_buffer.clear"})))),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_ends_at_its_longest_duration() {
+    let engine = ScriptedEngine::new(Script::default());
+    let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
+    let limits = CallLimits { longest: Some(Duration::from_secs(3_600)), idle: Some(Duration::from_secs(60)) };
+    let peer = Peer::new(usize::MAX);
+    let (client, ended) = dial(&engine, &metrics, &peer, limits);
+    let (end, lasted) = stay(&client, ended, Duration::from_secs(30)).await;
+    assert_eq!((end, lasted), (CallEnd::Expired, Duration::from_secs(3_600)));
+    assert_eq!(peer.last_error(), "session_expired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_without_input_is_hung_up() {
+    let engine = ScriptedEngine::new(Script::default());
+    let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
+    let limits = CallLimits { longest: None, idle: Some(Duration::from_secs(60)) };
+    // Answers to pings are no input; an event every minute and a half comes too late.
+    let peer = Peer::new(usize::MAX);
+    let (client, ended) = dial(&engine, &metrics, &peer, limits);
+    let (end, lasted) = stay(&client, ended, Duration::from_secs(90)).await;
+    assert_eq!((end, lasted), (CallEnd::Idle, Duration::from_secs(60)));
+    assert_eq!(peer.last_error(), "session_idle");
+    // Whoever listens is not idle: the gate holds the answer back.
+    let gate = Arc::new(tokio::sync::Semaphore::new(0));
+    let engine = ScriptedEngine::new(Script { gate: Some(gate.clone()), ..Script::default() });
+    let (client, ended) = dial(&engine, &metrics, &Peer::new(usize::MAX), limits);
+    client.try_send(event(&json!({"type": "response.create"}))).unwrap();
+    let (end, lasted) = {
+        let opening = async {
+            tokio::time::sleep(Duration::from_secs(100)).await;
+            gate.add_permits(1_000);
+            pending::<()>().await;
+        };
+        tokio::select! {
+            ended = stay(&client, ended, Duration::from_secs(10_000)) => ended,
+            () = opening => unreachable!("it waits for ever"),
+        }
+    };
+    assert_eq!((end, lasted), (CallEnd::Idle, Duration::from_secs(160)), "a minute after the answer");
+}
+
 /// Codec frames of every answer in the next test: more than all queues together hold.
 const FRAMES: u64 = 400;
 
@@ -124,21 +217,8 @@ const FRAMES: u64 = 400;
 async fn a_stalled_client_does_not_slow_others() {
     let engine = ScriptedEngine::new(Script { slots: 21, frames: FRAMES, ..Script::default() });
     let metrics = Arc::new(Metrics::new(engine.info().frame).unwrap());
-    let mut call = |peer: &Peer| {
-        let (client, incoming) = mpsc::channel(8);
-        let (transport, writer) =
-            WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
-        tokio::spawn(writer);
-        let setup = Setup {
-            session_id: "sess_1".into(),
-            stem: "s".into(),
-            seed: 1,
-            model: engine.info().clone(),
-            delivery: Delivery::Unpaced,
-            configuration: None,
-        };
-        let session = engine.open().unwrap();
-        let ended = tokio::spawn(call::run(transport, session, setup, metrics.clone(), pending(), pending()));
+    let call = |peer: &Peer| {
+        let (client, ended) = dial(&engine, &metrics, peer, CallLimits::default());
         let content = json!([{"type": "input_text", "text": "Tell me everything."}]);
         let item = json!({"type": "message", "role": "user", "content": content});
         client.try_send(event(&json!({"type": "conversation.item.create", "item": item}))).unwrap();
@@ -149,7 +229,7 @@ async fn a_stalled_client_does_not_slow_others() {
     let stalled = Peer::new(40);
     let (_stalled_client, stalled_ended) = call(&stalled);
     let others: Vec<_> = (0..20).map(|_| Peer::new(usize::MAX)).collect();
-    let calls: Vec<_> = others.iter().map(&mut call).collect();
+    let calls: Vec<_> = others.iter().map(call).collect();
     assert_eq!(stalled_ended.await.unwrap(), CallEnd::Unreachable);
     assert_eq!(start.elapsed(), Duration::from_secs(10));
     // Time stands still while anybody has something to do: the others had all of theirs before it moved at all.

@@ -1,0 +1,156 @@
+//! How many connections there may be: all together, and of one address, so that a few silent ones never lock everybody else out.
+//!
+//! Beyond the limit there is a reserve, whose connections get health checks answered and nothing else: whoever watches the process
+//! sees that it lives. Trusted proxies and this machine have no share, because many clients come from there.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ipnet::IpNet;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::client_addr::trusts;
+use crate::admission::counted;
+
+/// Connections beyond the limit.
+const RESERVE: u32 = 64;
+/// Connections of the reserve from one address.
+const RESERVE_SHARE: u32 = 8;
+
+/// Counts the connections of one server.
+#[derive(Debug)]
+pub(super) struct Connections {
+    limit: u32,
+    share: u32,
+    trusted: Vec<IpNet>,
+    /// A permit for each connection, those of the reserve included.
+    permits: Arc<Semaphore>,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// All but those of the reserve.
+    total: u32,
+    by_address: HashMap<IpAddr, u32>,
+    reserve_by_address: HashMap<IpAddr, u32>,
+}
+
+/// Place of a connection; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    connections: Arc<Connections>,
+    address: Option<IpAddr>,
+    /// Whether it has only health checks answered.
+    pub reserve: bool,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Connections {
+    /// At most `limit`, and `share` of one address; 0 for no share.
+    pub fn new(limit: u32, share: u32, trusted: Vec<IpNet>) -> Arc<Self> {
+        let permits = Arc::new(Semaphore::new(limit.saturating_add(RESERVE) as usize));
+        Arc::new(Self { limit, share, trusted, permits, open: Mutex::default() })
+    }
+
+    /// Returns when one more connection can be accepted.
+    pub async fn room(&self) -> OwnedSemaphorePermit {
+        match self.permits.clone().acquire_owned().await {
+            Ok(permit) => permit,
+            // The semaphore is never closed.
+            Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// A place for a connection from `address`; `None` if the address has its share already.
+    pub fn place(self: &Arc<Self>, address: IpAddr, permit: OwnedSemaphorePermit) -> Option<Place> {
+        let address = counted(address).filter(|_| !trusts(&self.trusted, address));
+        let mut open = self.open();
+        let reserve = open.total >= self.limit;
+        if let Some(address) = address {
+            let (by_address, share) = match reserve {
+                true => (&mut open.reserve_by_address, RESERVE_SHARE),
+                false => (&mut open.by_address, if self.share == 0 { u32::MAX } else { self.share }),
+            };
+            let held = by_address.entry(address).or_default();
+            if *held >= share {
+                return None;
+            }
+            *held += 1;
+        }
+        open.total += u32::from(!reserve);
+        Some(Place { connections: self.clone(), address, reserve, _permit: permit })
+    }
+
+    fn open(&self) -> MutexGuard<'_, Open> {
+        // Counts that a panic cannot leave half changed.
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.connections.open();
+        open.total -= u32::from(!self.reserve);
+        let by_address = if self.reserve { &mut open.reserve_by_address } else { &mut open.by_address };
+        if let Some(address) = self.address
+            && let Some(held) = by_address.get_mut(&address)
+        {
+            *held -= 1;
+            if *held == 0 {
+                by_address.remove(&address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn connect(connections: &Arc<Connections>, address: &str) -> Option<Place> {
+        connections.place(address.parse().unwrap(), connections.room().await)
+    }
+
+    #[tokio::test]
+    async fn one_address_leaves_room_for_others() {
+        let connections = Connections::new(100, 3, vec!["10.0.0.0/8".parse().unwrap()]);
+        let mut held = Vec::new();
+        for _ in 0..3 {
+            held.push(connect(&connections, "2001:db8:1:2::1").await.unwrap());
+        }
+        assert!(connect(&connections, "2001:db8:1:2::9").await.is_none(), "the network has its share");
+        connect(&connections, "203.0.113.8").await.unwrap();
+        held.pop();
+        connect(&connections, "2001:db8:1:2::9").await.unwrap();
+        // Many clients come from there.
+        for address in ["10.1.2.3", "127.0.0.1", "::ffff:10.1.2.3"] {
+            for _ in 0..10 {
+                held.push(connect(&connections, address).await.unwrap());
+            }
+        }
+        drop(held);
+        assert_eq!(connections.open().total, 0);
+        assert!(connections.open().by_address.is_empty());
+    }
+
+    #[tokio::test]
+    async fn beyond_the_limit_is_a_bounded_reserve() {
+        let connections = Connections::new(1, 0, Vec::new());
+        let first = connect(&connections, "203.0.113.7").await.unwrap();
+        assert!(!first.reserve);
+        let mut reserved = Vec::new();
+        for _ in 0..RESERVE_SHARE {
+            reserved.push(connect(&connections, "203.0.113.7").await.unwrap());
+        }
+        assert!(reserved.iter().all(|place| place.reserve));
+        assert!(connect(&connections, "203.0.113.7").await.is_none());
+        while reserved.len() < RESERVE as usize {
+            reserved.push(connect(&connections, "127.0.0.1").await.unwrap());
+        }
+        assert!(futures_util::FutureExt::now_or_never(connections.room()).is_none());
+        drop(first);
+        assert!(!connect(&connections, "203.0.113.7").await.unwrap().reserve);
+    }
+}

@@ -1,0 +1,140 @@
+//! The self-signed certificate for development, kept between starts where there is a folder for it: a browser that was told once to go on
+//! goes on, and whoever compares the fingerprint has to do it once.
+
+use std::collections::BTreeSet;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// The file in the folder: names, certificate and key.
+const FILE: &str = "development-certificate.pem";
+/// The first line, before the names.
+const NAMES: &str = "# names: ";
+/// Names of one certificate. A machine that has had more addresses begins anew.
+const MAX_NAMES: usize = 64;
+
+/// Why there is no development certificate.
+#[derive(Debug, Error)]
+pub enum DevelopmentError {
+    /// It could not be made.
+    #[error("no certificate could be made: {0}")]
+    Making(#[from] rcgen::Error),
+    /// It could not be read or written where it is kept.
+    #[error(
+        "the development certificate cannot be kept as {path}: {error}; set tls.keep to a folder that can be written"
+    )]
+    Keep {
+        /// Which file.
+        path: PathBuf,
+        /// Why not.
+        error: io::Error,
+    },
+}
+
+/// A certificate and its key, both PEM.
+#[derive(Clone)]
+pub struct Certificate {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+impl std::fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Certificate")
+    }
+}
+
+/// Makes a self-signed certificate for these names and addresses.
+pub fn development_certificate(names: Vec<String>) -> Result<Certificate, DevelopmentError> {
+    let made = rcgen::generate_simple_self_signed(names)?;
+    Ok(Certificate { certificate: made.cert.pem(), key: made.signing_key.serialize_pem() })
+}
+
+/// The certificate in `folder` if it is good for all of `names`; else a new one, for its names too, which is then kept there.
+pub(super) fn kept(folder: &Path, names: Vec<String>) -> Result<Certificate, DevelopmentError> {
+    let path = folder.join(FILE);
+    let failed = |error| DevelopmentError::Keep { path: path.clone(), error };
+    let before = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(failed(error)),
+    };
+    let known: BTreeSet<&str> = match before.lines().next().and_then(|line| line.strip_prefix(NAMES)) {
+        Some(known) => known.split_whitespace().collect(),
+        None => BTreeSet::new(),
+    };
+    if !known.is_empty() && names.iter().all(|name| known.contains(name.as_str())) {
+        // One file holds both: readers of PEM take what they look for.
+        return Ok(Certificate { certificate: before.clone(), key: before });
+    }
+    let wanted: BTreeSet<&str> = names.iter().map(String::as_str).collect();
+    let all: BTreeSet<&str> = known.union(&wanted).copied().collect();
+    let all = if all.len() > MAX_NAMES { wanted } else { all };
+    let made = development_certificate(all.iter().map(|name| (*name).to_owned()).collect())?;
+    let names: Vec<&str> = all.into_iter().collect();
+    let text = format!("{NAMES}{}\n{}{}", names.join(" "), made.certificate, made.key);
+    write(folder, &path, &text).map_err(failed)?;
+    Ok(made)
+}
+
+/// Writes the file so that only this user can read it, and whole or not at all.
+fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let draft: PathBuf = folder.join(format!("{FILE}.{}", std::process::id()));
+    // A draft of a process that has died would keep its own mode.
+    match std::fs::remove_file(&draft) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn names(names: &[&str]) -> Vec<String> {
+        names.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    /// The certificate's part of what was read or made.
+    fn body(certificate: &Certificate) -> &str {
+        let begin = certificate.certificate.find("-----BEGIN CERTIFICATE").unwrap();
+        let end = certificate.certificate.find("-----END CERTIFICATE").unwrap();
+        &certificate.certificate[begin..end]
+    }
+
+    #[test]
+    fn a_certificate_is_kept_while_its_names_suffice() {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path().join("state/repartee");
+        let home = kept(&folder, names(&["localhost", "192.0.2.5"])).unwrap();
+        assert_eq!(body(&kept(&folder, names(&["localhost"])).unwrap()), body(&home));
+        // In another network it gets one more name, and is then good for both.
+        let away = kept(&folder, names(&["localhost", "198.51.100.5"])).unwrap();
+        assert_ne!(body(&away), body(&home));
+        assert_eq!(body(&kept(&folder, names(&["localhost", "192.0.2.5"])).unwrap()), body(&away));
+        let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!((mode(&folder.join(FILE)), mode(&folder)), (0o600, 0o700));
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn an_unusable_folder_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = kept(&file, names(&["localhost"])).unwrap_err().to_string();
+        assert!(error.contains("file"), "{error}");
+    }
+}

@@ -1,0 +1,149 @@
+//! A server without keys is for its own machine. This middleware refuses whoever comes from elsewhere, also through a tunnel or a proxy
+//! on this machine, and every request for a host name that may be anybody's (DNS rebinding).
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::HOST;
+use axum::http::{HeaderMap, StatusCode, Uri};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use ipnet::IpNet;
+use repartee_protocol::{ErrorBody, ErrorKind};
+
+use super::App;
+use super::api_error::ApiError;
+use super::client_addr::{ClientAddr, FORWARDED_FOR, FORWARDED_HOST, Peer, parse_address, trusts};
+use super::origin::{host_name, is_loopback};
+
+/// Headers besides `X-Forwarded-For` in which proxies and tunnels name the client.
+const OTHER_CLIENT_HEADERS: [&str; 5] = ["forwarded", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip"];
+
+/// Passes on the requests of this machine, and all requests where there are keys.
+pub(super) async fn require_local(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    if app.has_keys() {
+        return next.run(request).await;
+    }
+    let Some(peer) = request.extensions().get::<Peer>().copied() else {
+        return ApiError::internal("a connection without a peer").into_response();
+    };
+    let headers = request.headers();
+    let error = if !is_local(peer, headers, &app.config.proxy.trusted) {
+        let message =
+            "this server has no keys, so it serves its own machine alone: set keys.file or REPARTEE_API_KEYS on it";
+        ErrorBody::invalid(ErrorKind::NotLocal, message)
+    } else if !names_this_machine(request.uri(), headers, &app.config.browser.hosts) {
+        let message = "this server has no keys, so it is asked as localhost or by an address, not by a name that could be \
+                       anybody's: list the name under browser.hosts, or set keys";
+        ErrorBody::invalid(ErrorKind::ForeignHost, message)
+    } else {
+        return next.run(request).await;
+    };
+    app.metrics.refused.with_label_values(&["not_local"]).inc();
+    ApiError::new(StatusCode::FORBIDDEN, error).into_response()
+}
+
+/// Whether the client runs on this machine, as far as the connection and all proxies in between tell. A proxy that says anything
+/// else, or nothing that can be read, makes it a stranger.
+fn is_local(peer: Peer, headers: &HeaderMap, trusted: &[IpNet]) -> bool {
+    let loopback = |text: &str| parse_address(text.trim()).is_some_and(|address| address.is_loopback());
+    let proxied = headers.get_all(FORWARDED_FOR).into_iter().all(|list| {
+        let known =
+            |text: &str| loopback(text) || parse_address(text.trim()).is_some_and(|proxy| trusts(trusted, proxy));
+        list.to_str().is_ok_and(|list| list.split(',').all(known))
+    });
+    let mut others = OTHER_CLIENT_HEADERS.iter().flat_map(|name| headers.get_all(*name));
+    proxied
+        && others.all(|value| value.to_str().is_ok_and(loopback))
+        && ClientAddr::new(peer, headers, trusted).address.is_loopback()
+}
+
+/// Whether every host that the request names is loopback, an address, or one of `hosts`. A browser names the host of the page that asks;
+/// an `X-Forwarded-Host`, which such a page could add, does not replace it.
+fn names_this_machine(uri: &Uri, headers: &HeaderMap, hosts: &[String]) -> bool {
+    let known = |authority: &str| {
+        let authority = authority.trim().to_ascii_lowercase();
+        let name = host_name(&authority);
+        is_loopback(&authority)
+            || name.parse::<IpAddr>().is_ok()
+            || hosts.iter().any(|host| host.eq_ignore_ascii_case(name))
+    };
+    let named = [HOST, FORWARDED_HOST];
+    let mut values = named.iter().flat_map(|name| headers.get_all(name));
+    values.all(|value| value.to_str().is_ok_and(|list| list.split(',').all(known)))
+        && uri.authority().is_none_or(|authority| known(authority.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(*name, HeaderValue::from_static(value));
+        }
+        headers
+    }
+
+    fn local(peer: &str, pairs: &[(&'static str, &'static str)]) -> bool {
+        let trusted = ["127.0.0.0/8".parse().unwrap(), "10.0.0.0/8".parse().unwrap()];
+        is_local(Peer { address: peer.parse().unwrap(), tls: false }, &headers(pairs), &trusted)
+    }
+
+    #[test]
+    fn only_this_machine_is_local() {
+        for peer in ["127.0.0.1:5", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
+            assert!(local(peer, &[]), "{peer}");
+            assert!(local(peer, &[("x-forwarded-for", "127.0.0.1"), ("x-real-ip", "::1")]), "{peer}");
+        }
+        for peer in ["203.0.113.9:5", "192.168.1.5:5", "[2001:db8::1]:5", "10.1.2.3:5"] {
+            assert!(!local(peer, &[]), "{peer}");
+        }
+    }
+
+    #[test]
+    fn tunnels_make_a_client_remote() {
+        for header in [
+            ("x-forwarded-for", "203.0.113.7"),
+            ("x-forwarded-for", "127.0.0.1, 203.0.113.7"),
+            ("x-forwarded-for", "203.0.113.7, 127.0.0.1"),
+            ("x-forwarded-for", "unknown"),
+            ("x-forwarded-for", ""),
+            ("x-real-ip", "203.0.113.7"),
+            ("cf-connecting-ip", "203.0.113.7"),
+            ("forwarded", "for=203.0.113.7"),
+        ] {
+            assert!(!local("127.0.0.1:5", &[header]), "{header:?}");
+        }
+        assert!(!local("127.0.0.1:5", &[("x-forwarded-for", "127.0.0.1"), ("x-forwarded-for", "203.0.113.7")]));
+    }
+
+    #[test]
+    fn hosts_are_loopback_addresses_or_listed() {
+        let hosts = ["Voice.internal".to_owned()];
+        let known = |pairs: &[(&'static str, &'static str)], uri: &str| {
+            names_this_machine(&uri.parse().unwrap(), &headers(pairs), &hosts)
+        };
+        for host in [
+            "localhost",
+            "LOCALHOST:8080",
+            "a.localhost",
+            "127.0.0.1:8080",
+            "[::1]:8080",
+            "192.168.1.5",
+            "voice.internal:1",
+        ] {
+            assert!(known(&[("host", host)], "/"), "{host}");
+        }
+        for host in ["evil.example", "evil.example:8080", "localhost.evil.example", "127.0.0.1.evil.example", ""] {
+            assert!(!known(&[("host", host)], "/"), "{host}");
+        }
+        assert!(!known(&[("host", "evil.example"), ("x-forwarded-host", "localhost")], "/"));
+        assert!(!known(&[("host", "localhost"), ("x-forwarded-host", "localhost, evil.example")], "/"));
+        assert!(!known(&[("host", "localhost")], "http://evil.example/metrics"));
+    }
+}

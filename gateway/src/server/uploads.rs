@@ -1,0 +1,160 @@
+//! Uploads in memory: bounded in bytes, all together and of one client. A client holds what it has sent and no more, so that slow ones
+//! keep nobody out.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use bytes::{Bytes, BytesMut};
+use futures_util::StreamExt as _;
+use repartee_protocol::{ErrorBody, ErrorKind};
+use thiserror::Error;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::api_error::ApiError;
+use crate::admission::counted;
+
+/// Uploads that are decoded at once.
+const DECODERS: usize = 8;
+
+/// The bytes that uploads hold.
+#[derive(Debug)]
+pub(super) struct Uploads {
+    limit: usize,
+    share: usize,
+    held: Mutex<HashMap<Option<IpAddr>, usize>>,
+    decoders: Arc<Semaphore>,
+}
+
+/// There is no room for more bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("too many uploads at once: try again in a moment")]
+pub(super) struct NoRoom;
+
+/// One upload's bytes; given back when dropped.
+#[derive(Debug)]
+pub(super) struct Upload {
+    uploads: Arc<Uploads>,
+    /// The client's address, as limits count it.
+    address: Option<IpAddr>,
+    bytes: usize,
+}
+
+/// Why an upload was not read.
+#[derive(Debug)]
+pub(super) enum UploadError {
+    /// The server holds as many bytes as it may.
+    NoRoom(NoRoom),
+    /// The upload's own fault.
+    Refused(ApiError),
+}
+
+impl Uploads {
+    /// Room for `limit` bytes, and for `share` of one address.
+    pub fn new(limit: usize, share: usize) -> Arc<Self> {
+        Arc::new(Self { limit, share, held: Mutex::default(), decoders: Arc::new(Semaphore::new(DECODERS)) })
+    }
+
+    /// An upload of this client, without any bytes yet.
+    pub fn begin(self: &Arc<Self>, address: IpAddr) -> Upload {
+        Upload { uploads: self.clone(), address: counted(address), bytes: 0 }
+    }
+
+    /// The permit to decode a whole upload; whoever waits for it waits for others' decoding, never for their network.
+    pub async fn decoder(&self) -> Option<OwnedSemaphorePermit> {
+        // The semaphore is never closed.
+        self.decoders.clone().acquire_owned().await.ok()
+    }
+
+    fn held(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, usize>> {
+        // Counts that a panic cannot leave half changed.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Upload {
+    /// Reads a body of at most `limit` bytes.
+    pub async fn read(&mut self, body: Body, limit: usize) -> Result<Bytes, UploadError> {
+        let refuse = |status, kind, message: String| {
+            Err(UploadError::Refused(ApiError::new(status, ErrorBody::invalid(kind, message))))
+        };
+        let (mut stream, mut whole) = (body.into_data_stream(), BytesMut::new());
+        while let Some(piece) = stream.next().await {
+            let piece = match piece {
+                Ok(piece) => piece,
+                Err(error) => {
+                    let message = format!("the request could not be read: {error}");
+                    return refuse(StatusCode::BAD_REQUEST, ErrorKind::InvalidValue, message);
+                }
+            };
+            if whole.len() + piece.len() > limit {
+                let message = format!("a request holds at most {limit} bytes");
+                return refuse(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::TooLarge, message);
+            }
+            self.add(piece.len()).map_err(UploadError::NoRoom)?;
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.freeze())
+    }
+
+    /// Takes room for `bytes` more.
+    fn add(&mut self, bytes: usize) -> Result<(), NoRoom> {
+        let mut held = self.uploads.held();
+        let total: usize = held.values().sum();
+        let own = held.get(&self.address).copied().unwrap_or_default();
+        // This machine's own clients share what there is.
+        let share = if self.address.is_some() { self.uploads.share } else { self.uploads.limit };
+        if total + bytes > self.uploads.limit || own + bytes > share {
+            return Err(NoRoom);
+        }
+        held.insert(self.address, own + bytes);
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        let mut held = self.uploads.held();
+        if let Some(own) = held.get_mut(&self.address) {
+            *own -= self.bytes;
+            if *own == 0 {
+                held.remove(&self.address);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uploads_are_bounded_by_bytes_and_share() {
+        let uploads = Uploads::new(100, 40);
+        let begin = |address: &str| uploads.begin(address.parse().unwrap());
+        let (mut phone, mut again) = (begin("203.0.113.7"), begin("203.0.113.7"));
+        phone.add(30).unwrap();
+        again.add(10).unwrap();
+        assert_eq!(again.add(1), Err(NoRoom), "the address has its share");
+        let mut own = begin("127.0.0.1");
+        own.add(60).unwrap();
+        assert_eq!(begin("203.0.113.8").add(1), Err(NoRoom), "all room is taken");
+        drop(phone);
+        begin("203.0.113.8").add(30).unwrap();
+        drop((again, own));
+        assert!(uploads.held().is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_body_holds_what_has_come() {
+        let uploads = Uploads::new(100, 40);
+        let mut upload = uploads.begin([203, 0, 113, 7].into());
+        assert_eq!(upload.read(Body::from("twelve bytes"), 12).await.unwrap(), "twelve bytes");
+        assert_eq!(uploads.held().values().sum::<usize>(), 12);
+        assert!(matches!(upload.read(Body::from("twelve bytes"), 11).await, Err(UploadError::Refused(_))));
+        assert!(matches!(upload.read(Body::from("x".repeat(99)), 100).await, Err(UploadError::NoRoom(_))));
+    }
+}

@@ -1,0 +1,192 @@
+//! The socket of a sideband client: events of the call go out, messages of the client come in, both bounded in size and in time.
+
+use std::time::Duration;
+
+use axum::extract::ws::{CloseFrame, Message, WebSocket};
+use bytes::Bytes;
+use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
+use repartee_protocol::error::ErrorEvent;
+use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent, ServerMessage};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::sideband::{CommandSender, MAX_MESSAGE, Sideband};
+use super::websocket::{Timeouts, is_overflow};
+
+/// The largest message that is read at all, in bytes. A larger one ends the connection.
+pub const MAX_READ: usize = 2 * MAX_MESSAGE;
+/// Messages of this task that may wait for the socket: pings and errors.
+const NOTICES: usize = 4;
+/// How long the closing message may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Why a client was let go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Farewell {
+    /// It has gone by itself, or cannot be reached.
+    Gone,
+    /// The call is over.
+    CallOver,
+    /// It has left too many events unread.
+    Slow,
+    /// It has sent more than can be skipped.
+    Overflow,
+}
+
+/// Carries events between a client's socket and a call, until either ends.
+pub async fn run(socket: WebSocket, sideband: Sideband, timeouts: Timeouts) {
+    let (sink, incoming) = socket.split();
+    relay(incoming, sink, sideband, timeouts).await;
+}
+
+async fn relay<R, S>(incoming: R, mut sink: S, sideband: Sideband, timeouts: Timeouts)
+where
+    R: Stream<Item = Result<Message, axum::Error>> + Unpin,
+    S: Sink<Message, Error = axum::Error> + Unpin,
+{
+    let Sideband { mut events, commands } = sideband;
+    let (notices, mut noticed) = mpsc::channel(NOTICES);
+    let to_client = async {
+        loop {
+            let message = tokio::select! {
+                Some(notice) = noticed.recv() => notice,
+                event = events.recv() => match event {
+                    Some(event) => Message::text(&*event),
+                    None if commands.is_closed() => return Farewell::CallOver,
+                    None => return Farewell::Slow,
+                },
+            };
+            if !matches!(timeout(timeouts.stalled_after, sink.send(message)).await, Ok(Ok(()))) {
+                return Farewell::Gone;
+            }
+        }
+    };
+    let farewell = tokio::select! {
+        farewell = to_client => farewell,
+        farewell = read(incoming, &commands, notices, timeouts.ping_every) => farewell,
+    };
+    let (code, reason) = match farewell {
+        Farewell::Gone => return,
+        Farewell::CallOver => (1000, "the call is over"),
+        Farewell::Slow => (1013, "events were not read in time"),
+        Farewell::Overflow => (1009, "the message is too large"),
+    };
+    let close = Message::Close(Some(CloseFrame { code, reason: reason.into() }));
+    // A client that reads nothing gets no closing message.
+    let _ = timeout(CLOSE_TIMEOUT, sink.send(close)).await;
+}
+
+/// Hands the client's messages to the call, and pings a client that says nothing.
+async fn read<R>(
+    mut incoming: R,
+    commands: &CommandSender,
+    notices: mpsc::Sender<Message>,
+    ping_every: Duration,
+) -> Farewell
+where
+    R: Stream<Item = Result<Message, axum::Error>> + Unpin,
+{
+    let (mut last_activity, mut pinged, mut errors) = (Instant::now(), false, 0_u64);
+    loop {
+        let message = tokio::select! {
+            // A message that is here already counts before a timeout.
+            biased;
+            message = incoming.next() => message,
+            () = sleep_until(last_activity + ping_every) => {
+                if pinged {
+                    return Farewell::Gone;
+                }
+                (last_activity, pinged) = (Instant::now(), true);
+                // Without room the socket is stalled, which the other half sees.
+                let _ = notices.try_send(Message::Ping(Bytes::new()));
+                continue;
+            }
+        };
+        match message {
+            Some(Ok(Message::Text(text))) if text.len() > MAX_MESSAGE => {
+                errors += 1;
+                let _ = notices.try_send(too_large(text.len(), errors));
+            }
+            Some(Ok(Message::Text(text))) => {
+                // The call is over; the other half says so.
+                if !commands.send(text.as_str().to_owned()).await {
+                    return std::future::pending().await;
+                }
+            }
+            Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_))) => {}
+            Some(Err(error)) if is_overflow(&error) => return Farewell::Overflow,
+            Some(Ok(Message::Close(_)) | Err(_)) | None => return Farewell::Gone,
+        }
+        // Time that the call took for it does not count.
+        (last_activity, pinged) = (Instant::now(), false);
+    }
+}
+
+/// The error about a message of this size, for this client alone.
+fn too_large(size: usize, number: u64) -> Message {
+    let message = format!("a message of a sideband connection holds at most {MAX_MESSAGE} bytes, this one has {size}");
+    let event = ServerEvent::Error(ErrorEvent { error: ErrorBody::invalid(ErrorKind::TooLarge, message) });
+    let message = ServerMessage { event_id: format!("event_sideband_{number}"), event };
+    // A type of ours with text in it can always be written.
+    Message::text(serde_json::to_string(&message).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::advance;
+
+    use super::super::sideband::sidebands;
+    use super::*;
+
+    /// A client's end: what it sends, and what it gets.
+    fn client() -> (mpsc::Sender<Message>, mpsc::Receiver<Message>, impl Future<Output = ()> + Send, Kept) {
+        let (to_server, incoming) = mpsc::channel::<Message>(8);
+        let (sink, from_server) = mpsc::channel::<Message>(8);
+        let (sidebands, publisher, commands) = sidebands();
+        let sideband = sidebands.attach().unwrap();
+        let incoming = futures_util::stream::unfold(incoming, |mut incoming| async move {
+            incoming.recv().await.map(|message| (Ok(message), incoming))
+        });
+        let sink = futures_util::sink::unfold(sink, |sink: mpsc::Sender<Message>, message| async move {
+            sink.send(message).await.map_err(axum::Error::new)?;
+            Ok(sink)
+        });
+        let running = async move {
+            relay(Box::pin(incoming), Box::pin(sink), sideband, Timeouts::default()).await;
+        };
+        (to_server, from_server, running, Kept { _publisher: publisher, commands })
+    }
+
+    struct Kept {
+        _publisher: super::super::sideband::Publisher,
+        commands: super::super::sideband::Commands,
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_sideband_is_pinged_then_closed() {
+        let (to_server, mut from_server, running, _kept) = client();
+        let start = Instant::now();
+        let running = tokio::spawn(running);
+        assert_eq!(from_server.recv().await, Some(Message::Ping(Bytes::new())));
+        assert_eq!(start.elapsed(), Duration::from_secs(20));
+        advance(Duration::from_secs(15)).await;
+        to_server.send(Message::Pong(Bytes::new())).await.unwrap();
+        assert_eq!(from_server.recv().await, Some(Message::Ping(Bytes::new())));
+        assert_eq!(start.elapsed(), Duration::from_secs(55));
+        running.await.unwrap();
+        assert_eq!(start.elapsed(), Duration::from_secs(75));
+    }
+
+    #[tokio::test]
+    async fn a_large_message_is_refused_alone() {
+        let (to_server, mut from_server, running, mut kept) = client();
+        let running = tokio::spawn(running);
+        to_server.send(Message::text("x".repeat(MAX_MESSAGE + 1))).await.unwrap();
+        to_server.send(Message::text("small")).await.unwrap();
+        let refused = from_server.recv().await.unwrap();
+        assert!(refused.to_text().unwrap().contains("message_too_large"), "{refused:?}");
+        assert_eq!(kept.commands.next().await, "small");
+        drop(to_server);
+        running.await.unwrap();
+    }
+}

@@ -1,0 +1,79 @@
+//! How much STUN goes to addresses that have not proven that they read it. A caller could put any address on its own checks; what we
+//! send there is bounded for each address, however many ports and calls are named.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::time::{Duration, Instant};
+
+/// Datagrams that may go to an address at once.
+const BURST: f64 = 200.0;
+/// And a second, after that.
+const PER_SECOND: f64 = 100.0;
+/// Addresses that are counted. While there are more, new ones get nothing: others have proven themselves by then.
+const MAX_ADDRESSES: usize = 4_096;
+
+/// A token bucket for each address.
+#[derive(Debug, Default)]
+pub(super) struct ProbeBudget(HashMap<IpAddr, Bucket>);
+
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    left: f64,
+    at: Instant,
+}
+
+impl ProbeBudget {
+    /// Whether one more datagram may go to `address`. Loopback is not counted: nobody else receives there.
+    pub fn take(&mut self, address: IpAddr, now: Instant) -> bool {
+        let Some(address) = network(address) else { return true };
+        if self.0.len() >= MAX_ADDRESSES && !self.0.contains_key(&address) {
+            let refill = Duration::from_secs_f64(BURST / PER_SECOND);
+            self.0.retain(|_, bucket| now.saturating_duration_since(bucket.at) < refill);
+            if self.0.len() >= MAX_ADDRESSES {
+                return false;
+            }
+        }
+        let bucket = self.0.entry(address).or_insert(Bucket { left: BURST, at: now });
+        let since = now.saturating_duration_since(bucket.at).as_secs_f64();
+        *bucket = Bucket { left: (bucket.left + since * PER_SECOND).min(BURST), at: now };
+        let enough = bucket.left >= 1.0;
+        bucket.left -= f64::from(u8::from(enough));
+        enough
+    }
+}
+
+/// What one sender can name freely: an IPv4 address, or the /64 network of an IPv6 one; `None` for loopback.
+fn network(address: IpAddr) -> Option<IpAddr> {
+    match address.to_canonical() {
+        loopback if loopback.is_loopback() => None,
+        IpAddr::V6(v6) => Some(Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into()),
+        v4 => Some(v4),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_gets_its_budget() {
+        let mut budget = ProbeBudget::default();
+        let (now, victim) = (Instant::now(), IpAddr::from([192, 0, 2, 9]));
+        let sent = |budget: &mut ProbeBudget, now| (0..10_000).filter(|_| budget.take(victim, now)).count();
+        assert_eq!(sent(&mut budget, now), BURST as usize);
+        assert_eq!(sent(&mut budget, now + Duration::from_secs(1)), PER_SECOND as usize);
+        assert!(budget.take([192, 0, 2, 10].into(), now), "others have their own");
+        assert!((0..10_000).all(|_| budget.take([127, 0, 0, 1].into(), now)));
+    }
+
+    #[test]
+    fn counted_addresses_are_bounded() {
+        let mut budget = ProbeBudget::default();
+        let now = Instant::now();
+        let taken = (0..2 * MAX_ADDRESSES as u32)
+            .filter(|n| budget.take(std::net::Ipv4Addr::from(0xc000_0000 + n).into(), now));
+        assert_eq!(taken.count(), MAX_ADDRESSES);
+        assert!(budget.take([203, 0, 113, 7].into(), now + Duration::from_secs(3)), "quiet ones make room");
+        assert_eq!(budget.0.len(), 1);
+    }
+}
