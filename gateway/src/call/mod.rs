@@ -301,11 +301,14 @@ impl Call {
                     self.echo_guard.clear(now());
                     transport.clear_audio();
                 }
+                // The echo guard keeps what plays on.
+                Effect::ClearResponse(response) => transport.clear_response(response),
                 Effect::CountResponse(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
                 Effect::CountSpeculation { committed } => {
                     let outcome = if committed { "committed" } else { "aborted" };
                     self.metrics.speculations.with_label_values(&[outcome]).inc();
                 }
+                Effect::NotServed(what) => tracing::info!(what, "the client asked for what is not served"),
                 Effect::CountError(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
                 Effect::Close => self.close(),
             }

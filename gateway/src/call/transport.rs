@@ -38,6 +38,9 @@ pub trait Transport: Send {
     /// Drops audio that was not played yet.
     fn clear_audio(&mut self);
 
+    /// Drops the audio of one response that was not played yet; that of others plays on.
+    fn clear_response(&mut self, _: ResponseId) {}
+
     /// Whether it takes more audio now.
     fn has_room(&self) -> bool;
 

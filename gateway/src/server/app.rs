@@ -159,7 +159,8 @@ impl App {
         // The end of a session's id is random; half of it is enough to tell items of different sessions apart.
         let stem = session_id[session_id.len() - 16..].to_owned();
         let (seed, model) = (u64::from_le_bytes(seed), self.engine.info().clone());
-        Ok(Setup { session_id, stem, seed, model, delivery, configuration: caller.session.clone() })
+        let configuration = caller.session.clone();
+        Ok(Setup { session_id, stem, seed, model, delivery, expires_at: None, configuration })
     }
 }
 

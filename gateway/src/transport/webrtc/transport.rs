@@ -220,6 +220,10 @@ impl Transport for WebRtcTransport {
         self.output.clear();
     }
 
+    fn clear_response(&mut self, response: ResponseId) {
+        self.output.clear_response(response);
+    }
+
     fn has_room(&self) -> bool {
         !self.output.is_full()
     }

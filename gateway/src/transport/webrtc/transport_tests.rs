@@ -94,6 +94,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
         seed,
         model: engine.info().clone(),
         delivery: Delivery::Paced,
+        expires_at: None,
         configuration: None,
     };
     let (to_transport, events) = mpsc::channel(256);
