@@ -8,6 +8,8 @@ use repartee_protocol::item::{Added, Content, FunctionCall, Item};
 const MAX_BYTES: usize = 4 << 20;
 /// What an item costs on top of its text.
 const ITEM_BYTES: usize = 512;
+/// What the place of an image in a message costs.
+const IMAGE_BYTES: usize = 128;
 
 /// The items, oldest first.
 #[derive(Debug, Default)]
@@ -65,8 +67,8 @@ fn content_bytes(content: &Content) -> usize {
         Content::InputAudio { audio: _, transcript } | Content::OutputAudio { transcript } => {
             transcript.as_ref().map_or(0, String::len)
         }
-        // Its bytes are dropped.
-        Content::InputImage { .. } => 0,
+        // Its bytes are dropped, but a message may hold many.
+        Content::InputImage { .. } => IMAGE_BYTES,
     }
 }
 

@@ -15,6 +15,8 @@ use super::{Core, Effect, audio};
 
 /// The longest item id that a client may choose, in bytes.
 const MAX_ID: usize = 128;
+/// Most warnings about one item.
+const MAX_WARNINGS: usize = 32;
 
 impl Core {
     /// Tells the client about an item that is complete from the start, and what of it is served differently.
@@ -254,7 +256,9 @@ fn parts(
                 continue;
             }
             (Role::User, Content::InputImage { .. }) => {
-                warnings.push(format!("{at}: this model does not see images, and answers without this one"));
+                if warnings.len() < MAX_WARNINGS {
+                    warnings.push(format!("{at}: this model does not see images, and answers without this one"));
+                }
                 continue;
             }
             // The audio is gone: the transcript stands for it.

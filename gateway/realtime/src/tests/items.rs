@@ -196,7 +196,14 @@ fn image_is_kept_without_its_bytes() {
     harness.client(json!({"type": "conversation.item.create", "item": item}));
     assert_eq!(harness.event_types(), ["conversation.item.added", "conversation.item.done"]);
     assert_eq!(harness.commands, []);
-    // So is one in a response's own input.
+    // Warnings and memory are bounded.
+    let many = |count| json!({"type": "message", "role": "user", "content": vec![image.clone(); count]});
+    harness.clear();
+    harness.client(json!({"type": "conversation.item.create", "item": many(100)}));
+    assert_eq!(harness.events[0]["repartee"]["warnings"].as_array().unwrap().len(), 32);
+    harness.client(json!({"type": "conversation.item.create", "item": many(40_000)}));
+    assert_eq!(harness.error_code(), "conversation_too_large");
+    // An image in a response's own input is a warning, too.
     harness.client(json!({"type": "response.create", "response": {"input": [item]}}));
     let warnings = &harness.find("response.created")["repartee"]["warnings"];
     assert!(warnings[0].as_str().unwrap().starts_with("response.input[0].content[0]"), "{warnings}");
