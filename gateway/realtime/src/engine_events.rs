@@ -75,8 +75,8 @@ impl Core {
         let Some(part) = response.part_ref() else { return };
         let first = response.samples == 0;
         response.samples += samples.len() as u64;
-        let (format, playing) = (response.output.format, Playing::new(response, &part));
         if first {
+            let (format, playing) = (response.output.format, Playing::new(response, &part));
             self.effects.push(Effect::AudioStart { response: engine_id, format });
             if delivery == Delivery::Paced {
                 self.playing.push_back(playing);

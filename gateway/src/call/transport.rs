@@ -98,8 +98,8 @@ pub enum TransportEvent {
 /// A message to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutboundMessage {
-    /// A server event as text.
-    Event(String),
+    /// A server event: its type and its text.
+    Event(&'static str, String),
     /// Output audio as one Opus packet.
     OpusPacket(Bytes),
     /// A websocket ping.

@@ -62,15 +62,14 @@ impl OutputAudio {
             Some((of, resampler)) if *of == response => resampler,
             other => &mut other.insert((response, Resampler::new(self.output_rate, self.encode_rate)?)).1,
         };
-        let samples = resampler.push(samples)?;
-        self.queue(response, &samples)
+        queue(&mut self.playout, response, resampler.convert(samples)?)
     }
 
     /// A response has no more audio.
     pub fn end(&mut self, response: ResponseId) -> Result<(), TransportError> {
         if let Some((_, mut resampler)) = self.resampler.take_if(|(of, _)| *of == response) {
             let rest = resampler.flush()?;
-            self.queue(response, &rest)?;
+            queue(&mut self.playout, response, &rest)?;
         }
         self.playout.end(response);
         Ok(())
@@ -151,12 +150,12 @@ impl OutputAudio {
             events.push_back(TransportEvent::FirstAudible { response, at: now });
         }
     }
+}
 
-    fn queue(&mut self, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
-        match self.playout.push(response, response, samples) {
-            // Cleared in the meantime.
-            Ok(()) | Err(PushError::Stale) => Ok(()),
-            Err(error @ PushError::Full) => Err(error.into()),
-        }
+fn queue(playout: &mut Playout, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
+    match playout.push(response, response, samples) {
+        // Cleared in the meantime.
+        Ok(()) | Err(PushError::Stale) => Ok(()),
+        Err(error @ PushError::Full) => Err(error.into()),
     }
 }

@@ -256,8 +256,8 @@ async fn send_messages(
     publisher: Publisher,
     stalled_after: Duration,
 ) {
-    while let Some(OutboundMessage::Event(text)) = queue.recv().await {
-        publisher.publish(&text);
+    while let Some(OutboundMessage::Event(kind, text)) = queue.recv().await {
+        publisher.publish(kind, &text);
         if !call.has_channel() {
             continue;
         }

@@ -102,8 +102,8 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
     let (sent_events, mut told) = mpsc::channel(1_024);
     let transport = WebRtcTransport::over(events, packets, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
         tokio::spawn(async move {
-            while let Some(OutboundMessage::Event(text)) = queue.recv().await {
-                publisher.publish(&text);
+            while let Some(OutboundMessage::Event(kind, text)) = queue.recv().await {
+                publisher.publish(kind, &text);
                 sent_events.send(serde_json::from_str::<Value>(&text).unwrap()).await.unwrap();
             }
         });

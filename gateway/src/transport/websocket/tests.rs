@@ -77,7 +77,7 @@ async fn a_stalled_socket_is_closed_after_10_s() {
     let start = Instant::now();
     let writer = tokio::spawn(write(Peer::new(3), queue, Duration::from_secs(10)));
     for _ in 0..8 {
-        outbound.send(OutboundMessage::Event("{}".into())).await.unwrap();
+        outbound.send(OutboundMessage::Event("error", "{}".into())).await.unwrap();
     }
     outbound.closed().await;
     writer.await.unwrap();
@@ -90,7 +90,7 @@ async fn a_slow_socket_stays_open() {
     let writer = tokio::spawn(write(Peer::new(9), queue, Duration::from_secs(10)));
     for _ in 0..8 {
         advance(Duration::from_secs(9)).await;
-        outbound.send(OutboundMessage::Event("{}".into())).await.unwrap();
+        outbound.send(OutboundMessage::Event("error", "{}".into())).await.unwrap();
     }
     drop(outbound);
     writer.await.unwrap();
