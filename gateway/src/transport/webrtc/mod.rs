@@ -16,6 +16,7 @@
 //! | `stun` | the messages of ICE |
 //! | `udp_mux` | [`UdpMux`]: one UDP socket for all calls |
 //! | `demux` | which datagram belongs to which call |
+//! | `arrivals` | when packets reached the socket |
 //! | `muxed_socket` | one call's socket on the mux |
 //! | `muxed_runtime` | the library's runtime over that socket |
 //! | `addresses` | the addresses of this machine |
@@ -32,6 +33,7 @@
 //! connection closes, or nothing arrives for [`PEER_TIMEOUT`]. However it ends, the sockets and every task of it are freed.
 
 mod addresses;
+mod arrivals;
 mod call;
 mod call_state;
 mod callbacks;

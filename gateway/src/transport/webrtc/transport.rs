@@ -146,8 +146,8 @@ impl WebRtcTransport {
                 self.open.send_replace(true);
                 None
             }
-            Some(PeerEvent::Audio { sequence, timestamp, payload, arrival, .. }) => {
-                self.input.push(sequence, timestamp, payload, arrival);
+            Some(PeerEvent::Audio { ssrc, sequence, timestamp, payload, arrival, .. }) => {
+                self.input.push(ssrc, sequence, timestamp, payload, arrival);
                 None
             }
             Some(PeerEvent::Message(text)) => {

@@ -158,7 +158,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
             () = arrival => {
                 while let Some((arrival, packet)) = up.receive(now()) {
                     let Numbered { sequence, timestamp, payload } = packet;
-                    to_transport.try_send(PeerEvent::Audio { sequence, timestamp, marker: false, payload, arrival }).unwrap();
+                    to_transport.try_send(PeerEvent::Audio { ssrc: 1, sequence, timestamp, marker: false, payload, arrival }).unwrap();
                 }
                 while let Some((arrival, packet)) = down.receive(now()) {
                     jitter.push(packet.sequence, packet.timestamp, packet.payload, arrival);
@@ -181,7 +181,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
                 Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
                 Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
                 Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
-                Action::Silence { .. } => continue,
+                Action::Silence { .. } | Action::Stall { .. } => continue,
                 Action::Wait { .. } => break,
             };
             report.heard += samples.chunks(320).filter(|frame| is_audible(frame)).count();
