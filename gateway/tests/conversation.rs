@@ -21,7 +21,7 @@ async fn a_function_result_is_spoken() {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}});
     client.update(json!({"tools": [tool], "tool_choice": "auto"})).await;
     client.speak(&question(), 480).await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     let done = find(&events, "response.function_call_arguments.done");
     assert_eq!((&done["name"], &done["arguments"]), (&json!("weather"), &json!("{\"city\": \"Oslo\"}")));
     let deltas = events.iter().filter(|event| event["type"] == "response.function_call_arguments.delta");
@@ -31,7 +31,7 @@ async fn a_function_result_is_spoken() {
     let item = json!({"type": "function_call_output", "call_id": done["call_id"], "output": "Rain."});
     client.send(json!({"type": "conversation.item.create", "item": item})).await;
     client.send(json!({"type": "response.create"})).await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     assert_eq!(find(&events, "conversation.item.added")["previous_item_id"], output[0]["id"]);
     assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "The tool says: Rain.");
 }
@@ -55,8 +55,7 @@ async fn an_out_of_band_response_runs_in_parallel() {
     assert_eq!(done["output"][0]["content"][0]["text"], "You wrote: Are they angry?");
     assert!(!kinds(&events).iter().any(|kind| kind.starts_with("conversation.item")));
     gate.add_permits(4);
-    client.expect("rate_limits.updated").await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     assert_eq!(find(&events, "response.done")["response"]["status"], "completed");
 }
 
@@ -74,7 +73,7 @@ async fn a_speculation_is_aborted_when_speech_resumes() {
         speech.extend_from_slice(part);
     }
     client.speak(&speech, 480).await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     assert_eq!(events.iter().filter(|event| event["type"] == "input_audio_buffer.speech_started").count(), 1);
     assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "First.");
     let commands = server.engine.commands();
@@ -92,7 +91,7 @@ async fn a_speculation_is_aborted_when_speech_resumes() {
     let mut plain = server.connect().await;
     plain.update(json!({"repartee": {"speculative_start": false}})).await;
     plain.speak(&speech, 480).await;
-    let again = plain.until("rate_limits.updated").await;
+    let again = plain.until("response.done").await;
     assert_eq!(kinds(&again), kinds(&events));
     assert_eq!(find(&again, "input_audio_buffer.speech_started")["audio_start_ms"], start["audio_start_ms"]);
     assert_eq!(find(&again, "input_audio_buffer.speech_stopped")["audio_end_ms"], end["audio_end_ms"]);
@@ -109,7 +108,7 @@ async fn eagerness_sets_the_endpointing_delay() {
         let mut speech = question();
         speech.extend(silence(1_000));
         client.speak(&speech, 480).await;
-        let events = client.until("rate_limits.updated").await;
+        let events = client.until("response.done").await;
         ends.push(find(&events, "input_audio_buffer.speech_stopped")["audio_end_ms"].as_u64().unwrap());
     }
     // In frames of the detector, 16 ms.
@@ -125,7 +124,7 @@ async fn the_idle_timeout_triggers_a_response() {
     client.update(json!({"output_modalities": ["text"]})).await;
     client.ask("hello").await;
     client.speak(&silence(6_000), 2_400).await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     assert_eq!(
         kinds(&events)[..5],
         [

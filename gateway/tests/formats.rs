@@ -51,7 +51,7 @@ async fn listen(client: &mut Client) -> (Vec<Value>, Vec<Vec<u8>>) {
             Message::Binary(packet) => packets.push(packet.to_vec()),
             message => {
                 let event: Value = serde_json::from_str(message.to_text().unwrap()).unwrap();
-                let last = event["type"] == "rate_limits.updated";
+                let last = event["type"] == "response.done";
                 events.push(event);
                 if last {
                     return (events, packets);
@@ -91,7 +91,7 @@ async fn every_format_carries_the_same_turn_both_ways() {
             let audio = STANDARD.encode(write(piece));
             client.send(json!({"type": "input_audio_buffer.append", "audio": audio})).await;
         }
-        let events = client.until("rate_limits.updated").await;
+        let events = client.until("response.done").await;
         turns.push(heard_ms(&events));
         let sound = resampled(&read(&bytes(&events)), rate, 24_000);
         assert!(sound.len().abs_diff(5 * FRAME_SAMPLES) < 10, "{format}: {} samples", sound.len());
@@ -106,7 +106,7 @@ async fn opus_goes_both_ways_in_binary_messages() {
     let server = Running::start(Script::default()).await;
     let mut reference = server.connect().await;
     reference.speak(&question(), 480).await;
-    let reference_ms = heard_ms(&reference.until("rate_limits.updated").await);
+    let reference_ms = heard_ms(&reference.until("response.done").await);
     let mut client = server.connect().await;
     let format = json!({"type": "audio/opus"});
     let session = client.update(json!({"audio": {"input": {"format": format}, "output": {"format": format}}})).await;
@@ -135,9 +135,9 @@ async fn a_response_may_set_its_own_format() {
     let mut client = server.connect().await;
     let output = json!({"format": {"type": "audio/pcmu"}});
     client.send(json!({"type": "response.create", "response": {"audio": {"output": output}}})).await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     assert_eq!(bytes(&events).len(), 5 * FRAME_SAMPLES / 3);
     client.send(json!({"type": "response.create"})).await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     assert_eq!(bytes(&events).len(), 5 * FRAME_SAMPLES * 2);
 }

@@ -85,8 +85,15 @@ struct Talk {
 impl Talk {
     fn new(delivery: Delivery) -> Self {
         let model = ScriptedEngine::new(Script::default()).info().clone();
-        let setup =
-            Setup { session_id: "sess_1".into(), stem: "s".into(), seed: 7, model, delivery, configuration: None };
+        let setup = Setup {
+            session_id: "sess_1".into(),
+            stem: "s".into(),
+            seed: 7,
+            model,
+            delivery,
+            expires_at: None,
+            configuration: None,
+        };
         Self { core: Core::new(setup).0, now: Instant::now(), received_ms: 0, items: Vec::new() }
     }
 

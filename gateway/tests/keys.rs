@@ -221,6 +221,12 @@ async fn models_are_listed_or_named_as_missing() {
     assert_eq!((&list["object"], &list["data"][0]["id"]), (&json!("list"), &json!("scripted")));
     let model = get(&server, "/v1/models/scripted", None).await.json();
     assert_eq!(model, list["data"][0]);
+    assert_eq!(
+        model["repartee"],
+        json!({"voices": ["ada", "bob"], "default_voice": "ada", "input_rate": 16_000, "output_rate": 24_000,
+            "frame_ms": 80, "context_tokens": 4_096, "tools": true, "tool_choice": ["auto", "none"],
+            "transcription": false, "images": false})
+    );
     let posted = send(server.address, "POST", "/v1/models", &[], b"").await;
     assert_eq!((posted.status, &*posted.code()), (405, "method_not_allowed"));
     let missing = get(&server, "/v1/models/gpt-realtime", None).await;

@@ -71,7 +71,7 @@ async fn websocket(server: &Running, key: &str) {
     client.expect("session.created").await;
     client.update(json!({"instructions": INSTRUCTIONS})).await;
     client.speak(&question(), 480).await;
-    client.until("rate_limits.updated").await;
+    client.until("response.done").await;
     client.ask(WORD).await;
     for text in [UNREADABLE.to_owned(), json!({"type": UNREADABLE}).to_string()] {
         client.send_text(text).await;

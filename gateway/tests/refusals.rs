@@ -108,7 +108,7 @@ async fn errors_stay_with_their_caller() {
     }
     drop(clumsy);
     other.speak(&question()[40_000..], 480).await;
-    let events = other.until("rate_limits.updated").await;
+    let events = other.until("response.done").await;
     assert!(events.iter().all(|event| event["type"] != "error"));
 }
 

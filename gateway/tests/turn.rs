@@ -14,6 +14,7 @@ use common::{Running, find, kinds, question, silence, sound};
 /// The events of one answer, in their order.
 const ANSWER: [&str; 13] = [
     "response.created",
+    "rate_limits.updated",
     "response.output_item.added",
     "conversation.item.added",
     "response.content_part.added",
@@ -25,7 +26,6 @@ const ANSWER: [&str; 13] = [
     "response.output_item.done",
     "conversation.item.done",
     "response.done",
-    "rate_limits.updated",
 ];
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn a_spoken_question_is_answered_aloud() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     client.speak(&question(), 480).await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
 
     let mut expected = vec![
         "input_audio_buffer.speech_started",
@@ -84,7 +84,7 @@ async fn any_split_gives_the_same_turn() {
     for piece in [100, 480, 7_001, 200_000] {
         let mut client = server.connect().await;
         client.speak(&question(), piece).await;
-        let events = client.until("rate_limits.updated").await;
+        let events = client.until("response.done").await;
         let transcript = find(&events, "response.output_audio_transcript.done")["transcript"].clone();
         turns.push((events[0]["audio_start_ms"].clone(), events[1]["audio_end_ms"].clone(), transcript));
     }
@@ -99,7 +99,7 @@ async fn event_ids_are_unique() {
     let mut names: Vec<_> = Vec::new();
     for _ in 0..2 {
         client.speak(&question(), 480).await;
-        let events = client.until("rate_limits.updated").await;
+        let events = client.until("response.done").await;
         names.extend(events.iter().map(|event| event["event_id"].as_str().unwrap().to_owned()));
     }
     let count = names.len();
@@ -113,9 +113,9 @@ async fn a_second_turn_follows_the_first() {
     let server = Running::start(Script::default()).await;
     let mut client = server.connect().await;
     client.speak(&question(), 480).await;
-    let first = client.until("rate_limits.updated").await;
+    let first = client.until("response.done").await;
     client.speak(&question(), 480).await;
-    let second = client.until("rate_limits.updated").await;
+    let second = client.until("response.done").await;
     assert_eq!(kinds(&second), kinds(&first));
     let answer = &find(&first, "response.done")["response"]["output"][0]["id"];
     assert_eq!(find(&second, "input_audio_buffer.committed")["previous_item_id"], *answer);
@@ -133,7 +133,7 @@ async fn push_to_talk_waits_for_the_client() {
     client.expect("conversation.item.added").await;
     client.expect("conversation.item.done").await;
     client.send(json!({"type": "response.create"})).await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     assert_eq!(kinds(&events), ANSWER);
     let transcript = &find(&events, "response.output_audio_transcript.done")["transcript"];
     assert_eq!(transcript, "I heard 1000 ms.");
@@ -151,6 +151,7 @@ async fn text_can_be_answered_with_text() {
             "conversation.item.added",
             "conversation.item.done",
             "response.created",
+            "rate_limits.updated",
             "response.output_item.added",
             "conversation.item.added",
             "response.content_part.added",
@@ -160,7 +161,6 @@ async fn text_can_be_answered_with_text() {
             "response.output_item.done",
             "conversation.item.done",
             "response.done",
-            "rate_limits.updated",
         ]
     );
     assert_eq!(find(&events, "response.output_text.done")["text"], "You wrote: hello");
@@ -181,7 +181,7 @@ async fn speech_cancels_the_response() {
     client.expect("response.output_audio.delta").await;
     client.speak(&question(), 480).await;
     client.expect("input_audio_buffer.speech_started").await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     let answer = &find(&events, "response.done")["response"];
     assert_eq!(answer["status"], "cancelled");
     assert_eq!(answer["status_details"], json!({"type": "cancelled", "reason": "turn_detected"}));
@@ -228,7 +228,7 @@ async fn g711_goes_both_ways() {
     client.send(json!({"type": "input_audio_buffer.append", "audio": audio})).await;
     client.send(json!({"type": "input_audio_buffer.commit"})).await;
     client.send(json!({"type": "response.create"})).await;
-    let events = client.until("rate_limits.updated").await;
+    let events = client.until("response.done").await;
     assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "I heard 1000 ms.");
     let deltas = events.iter().filter(|event| event["type"] == "response.output_audio.delta");
     let bytes: usize = deltas

@@ -162,7 +162,7 @@ impl AudioReceiver {
                 Action::Packet { payload, .. } => self.decoder.decode(&payload)?,
                 Action::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration)?,
                 Action::Conceal { duration, .. } => self.decoder.conceal(duration)?,
-                Action::Silence { .. } => continue,
+                Action::Silence { .. } | Action::Stall { .. } => continue,
                 Action::Wait { .. } => return Ok(()),
             };
             turn.playback.push(&samples, arrival);

@@ -25,6 +25,9 @@ use crate::model::{Model, Slots, TopologyError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant(pub &'static str);
 
+/// Loads a claimed checkpoint onto a device whose tensors are `T`.
+pub type Load<D, T> = fn(D, &Checkpoint, Variant, &EngineConfig) -> Result<Model<T>, LoadError>;
+
 /// A model family.
 pub struct Family {
     /// Its name, for messages: the `architectures` entry of its config.json, or the published name.
@@ -32,7 +35,7 @@ pub struct Family {
     /// Whether a checkpoint is one of its own: by config.json's `architectures`, else by what the files hold.
     pub claims: fn(&Checkpoint) -> Option<Variant>,
     /// Loads a claimed checkpoint on the CPU.
-    pub load_cpu: fn(Cpu, &Checkpoint, Variant, &EngineConfig) -> Result<Model<Tensor>, LoadError>,
+    pub load_cpu: Load<Cpu, Tensor>,
 }
 
 /// All families.

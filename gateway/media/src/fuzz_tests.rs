@@ -48,7 +48,7 @@ fn fuzz_packets(count: usize, seed: u64) {
             let samples = match jitter.pop(now) {
                 Action::Packet { payload, .. } => decoder.decode(&payload),
                 Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration),
-                Action::Conceal { duration, .. } => decoder.conceal(duration),
+                Action::Conceal { duration, .. } | Action::Stall { duration } => decoder.conceal(duration),
                 Action::Silence { duration } => {
                     decoded += duration;
                     continue;

@@ -6,7 +6,9 @@
 //! recovered from the copy in the packet after it (FEC), or concealed.
 //!
 //! A sender may also pause: Opus sends no packets in silence (DTX), and a muted microphone may do the same. When the stream
-//! stops without a gap, silence is reported in steps of a packet, so that a turn can end.
+//! stops after silence, more of it is reported step by step, so that a turn can end. When it stops in the middle of
+//! sound, the network has stalled: a little is concealed, and then nothing is reported until packets come again, so that no
+//! turn ends in mid-word. A muted track may stop like that, too: after [`MAX_STALL`] it is silence.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -19,8 +21,16 @@ use super::opus::packet_duration;
 const MIN_GAP_TIMEOUT: Duration = Duration::from_millis(10);
 /// Longest wait for a missing packet: the bound of the delay that this buffer adds.
 pub const MAX_GAP_TIMEOUT: Duration = Duration::from_millis(120);
-/// A stream without a gap that has been late for this long beyond its jitter has paused.
+/// A stream without a gap that has been late for this long beyond its jitter has paused or stalled.
 const PAUSE: Duration = Duration::from_millis(60);
+/// Longest stall; then the stream counts as paused.
+pub const MAX_STALL: Duration = Duration::from_secs(2);
+/// How much of a stall is concealed. Concealment has faded out by then.
+const STALL_CONCEALMENT: Duration = Duration::from_millis(60);
+/// Shortest step in which silence and stalls are reported, so that packets of 2.5 ms do not make a pause much work.
+const STEP: Duration = Duration::from_millis(20);
+/// Opus packets up to this length are DTX: the sender's encoder heard silence, and sends nothing more of it.
+const DTX_BYTES: usize = 2;
 /// Packets kept behind a gap; when more arrive, the gap is given up at once.
 const DEPTH: usize = 32;
 /// Packets kept when nothing is popped; beyond, the oldest are dropped and count as lost.
@@ -62,6 +72,11 @@ pub enum Action {
         /// How long the lost packet lasted.
         duration: Duration,
     },
+    /// Nothing comes although the sender did not pause: conceal it.
+    Stall {
+        /// For how long.
+        duration: Duration,
+    },
     /// The sender has paused (DTX, a muted microphone): produce silence.
     Silence {
         /// For how long.
@@ -69,7 +84,7 @@ pub enum Action {
     },
     /// Nothing is due: pop again at `until`, or after the next packet.
     Wait {
-        /// When a gap times out or a pause is noticed; `None` before the first packet.
+        /// When a gap times out, or a pause or a stall is noticed; `None` before the first packet.
         until: Option<Instant>,
     },
 }
@@ -95,6 +110,8 @@ pub struct JitterStats {
     pub invalid: u64,
     /// Silence reported.
     pub silence: Duration,
+    /// Concealed because nothing came.
+    pub stalled: Duration,
 }
 
 #[derive(Debug)]
@@ -116,6 +133,8 @@ struct Cursor {
     due: Instant,
     /// Duration of the packet before.
     duration: Duration,
+    /// How much of a stall was concealed since that packet.
+    stalled: Duration,
 }
 
 /// The jitter buffer of one RTP stream.
@@ -123,6 +142,8 @@ struct Cursor {
 pub struct JitterBuffer {
     packets: BTreeMap<u64, Buffered>,
     cursor: Option<Cursor>,
+    /// Whether a stream that stops now has paused: what was released last is silence.
+    paused: bool,
     /// Highest extended sequence number and its timestamp, the reference for extending the next ones.
     newest: Option<(u64, u64)>,
     /// The sequence number that would confirm a new beginning of the stream.
@@ -152,8 +173,8 @@ impl JitterBuffer {
         };
         let ticks = self.extend_timestamp(timestamp);
         self.update_jitter(arrival, ticks);
-        let cursor =
-            *self.cursor.get_or_insert(Cursor { sequence: extended, timestamp: ticks, due: arrival, duration });
+        let first = Cursor { sequence: extended, timestamp: ticks, due: arrival, duration, stalled: Duration::ZERO };
+        let cursor = *self.cursor.get_or_insert(first);
         if extended < cursor.sequence {
             self.stats.late += 1;
             return;
@@ -182,6 +203,11 @@ impl JitterBuffer {
         }
     }
 
+    /// Says that the packet released last is silence: if nothing follows it, the sender has paused. DTX packets need no word.
+    pub fn note_silence(&mut self) {
+        self.paused = true;
+    }
+
     /// How long a missing packet is waited for once one after it has arrived.
     fn gap_timeout(&self) -> Duration {
         (self.jitter * DEVIATIONS).clamp(MIN_GAP_TIMEOUT, MAX_GAP_TIMEOUT)
@@ -198,7 +224,9 @@ impl JitterBuffer {
         let Some((sequence, packet)) = self.packets.pop_first() else { return Action::Wait { until: None } };
         // The sender's timestamps advanced without a lost packet: it paused. Silence not yet reported is due now.
         let silent = ticks_to_duration(packet.timestamp.saturating_sub(cursor.timestamp));
-        if !silent.is_zero() && silent <= MAX_CONCEALMENT {
+        // Nothing was reported during what looked like a stall.
+        let unreported = if cursor.stalled.is_zero() || self.paused { Duration::ZERO } else { MAX_STALL };
+        if !silent.is_zero() && silent <= MAX_CONCEALMENT + unreported {
             self.cursor = Some(Cursor { timestamp: packet.timestamp, ..cursor });
             self.packets.insert(sequence, packet);
             return self.silence(silent);
@@ -208,7 +236,9 @@ impl JitterBuffer {
             timestamp: packet.timestamp + duration_to_ticks(packet.duration),
             due: packet.arrival + packet.duration,
             duration: packet.duration,
+            stalled: Duration::ZERO,
         });
+        self.paused = packet.payload.len() <= DTX_BYTES;
         self.stats.released += 1;
         Action::Packet { sequence, payload: packet.payload }
     }
@@ -254,10 +284,33 @@ impl JitterBuffer {
         if now < noticed {
             return Action::Wait { until: Some(noticed) };
         }
-        let step = cursor.duration;
+        if !self.paused {
+            return self.stall(cursor, now);
+        }
+        let step = cursor.duration.max(STEP);
         let timestamp = cursor.timestamp + duration_to_ticks(step);
         self.cursor = Some(Cursor { timestamp, due: cursor.due + step, ..cursor });
         self.silence(step)
+    }
+
+    /// Handles a stream that has stopped in the middle of sound.
+    fn stall(&mut self, cursor: Cursor, now: Instant) -> Action {
+        if cursor.stalled < STALL_CONCEALMENT {
+            let duration = cursor.duration.max(STEP);
+            let timestamp = cursor.timestamp + duration_to_ticks(duration);
+            self.cursor = Some(Cursor { timestamp, stalled: cursor.stalled + duration, ..cursor });
+            self.stats.stalled += duration;
+            return Action::Stall { duration };
+        }
+        let given_up = cursor.due + MAX_STALL;
+        if now < given_up {
+            return Action::Wait { until: Some(given_up) };
+        }
+        // A muted track, or nobody is there any more.
+        self.paused = true;
+        let cursor = Cursor { due: cursor.due + cursor.stalled, ..cursor };
+        self.cursor = Some(cursor);
+        self.pause(cursor, now)
     }
 
     fn silence(&mut self, duration: Duration) -> Action {

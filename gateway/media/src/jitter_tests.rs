@@ -52,7 +52,10 @@ impl Outcome {
 fn length(action: &Action, packet_ms: u64) -> Duration {
     match action {
         Action::Packet { .. } => packet_ms as u32 * MS,
-        Action::Fec { duration, .. } | Action::Conceal { duration, .. } | Action::Silence { duration } => *duration,
+        Action::Fec { duration, .. }
+        | Action::Conceal { duration, .. }
+        | Action::Stall { duration }
+        | Action::Silence { duration } => *duration,
         Action::Wait { .. } => panic!("not audio"),
     }
 }
@@ -122,7 +125,7 @@ fn check(stream: Stream, outcome: &Outcome) {
                 *sequence
             }
             Action::Conceal { sequence, .. } => *sequence,
-            Action::Silence { .. } | Action::Wait { .. } => continue,
+            Action::Silence { .. } | Action::Stall { .. } | Action::Wait { .. } => continue,
         };
         assert!(sequence > last, "{sequence} after {last}");
         last = sequence;
@@ -190,8 +193,9 @@ proptest! {
         check(stream, &outcome);
         // Time neither stretches nor shrinks but for pauses that were none.
         let sent = 600 * packet_ms as u32 * MS;
-        let played = outcome.duration(packet_ms) - outcome.stats.silence.min(outcome.duration(packet_ms));
-        let tolerance = outcome.stats.silence + sent / 20;
+        let invented = outcome.stats.silence + outcome.stats.stalled;
+        let played = outcome.duration(packet_ms) - invented.min(outcome.duration(packet_ms));
+        let tolerance = invented + sent / 20;
         prop_assert!(played + tolerance >= sent && played <= sent + tolerance, "{played:?} of {sent:?}");
     }
 
@@ -225,7 +229,8 @@ fn stopped_stream_becomes_silence_in_real_time() {
     let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
     assert_eq!(buffer.pop(start), Action::Wait { until: None });
     push(&mut buffer, start, 0, 0, 0);
-    let mut now = start;
+    let mut now = drain(&mut buffer, start, &mut actions).unwrap();
+    buffer.note_silence();
     while now < start + 1_000 * MS {
         now = drain(&mut buffer, now, &mut actions).unwrap();
     }
@@ -256,6 +261,53 @@ fn stalled_network_loses_nothing() {
     }
     assert_eq!(buffer.stats().released, 40);
     assert_eq!(buffer.stats().recovered + buffer.stats().concealed + buffer.stats().late, 0);
+    assert_eq!((buffer.stats().silence, buffer.stats().stalled), (Duration::ZERO, STALL_CONCEALMENT));
+}
+
+#[test]
+fn stream_that_stops_after_dtx_has_paused() {
+    let start = Instant::now();
+    let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
+    push(&mut buffer, start, 0, 0, 0);
+    buffer.push(1, 960, Bytes::from_static(&[0x08]), start + 20 * MS);
+    drain(&mut buffer, start + 500 * MS, &mut actions);
+    assert!(buffer.stats().silence > 300 * MS, "{:?}", buffer.stats());
+    assert_eq!(buffer.stats().stalled, Duration::ZERO);
+    // A sound after the pause, and the network stalls.
+    push(&mut buffer, start, 2, 500, 500);
+    drain(&mut buffer, start + 500 * MS, &mut actions);
+    let silence = buffer.stats().silence;
+    drain(&mut buffer, start + 1_000 * MS, &mut actions);
+    assert_eq!((buffer.stats().silence, buffer.stats().stalled), (silence, STALL_CONCEALMENT));
+}
+
+#[test]
+fn stall_becomes_a_pause_after_two_seconds() {
+    let start = Instant::now();
+    let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
+    push(&mut buffer, start, 0, 0, 0);
+    let mut now = start;
+    while now < start + 3_000 * MS {
+        now = drain(&mut buffer, now, &mut actions).unwrap();
+    }
+    let first = actions.iter().find(|(_, action)| matches!(action, Action::Silence { .. })).unwrap().0;
+    assert_eq!(first - start, 20 * MS + MAX_STALL);
+    // By then it has caught up with the clock.
+    let reported: Duration = actions.iter().map(|(_, action)| length(action, 20)).sum();
+    assert!((2_900 * MS..=3_000 * MS).contains(&reported), "{reported:?}");
+}
+
+#[test]
+fn pause_that_was_not_announced_is_made_up_for() {
+    let start = Instant::now();
+    let (mut buffer, mut actions) = (JitterBuffer::new(), Vec::new());
+    push(&mut buffer, start, 0, 0, 0);
+    drain(&mut buffer, start + 900 * MS, &mut actions);
+    assert_eq!(buffer.stats().silence, Duration::ZERO, "it may be a stall");
+    push(&mut buffer, start, 1, 1_000, 1_000);
+    drain(&mut buffer, start + 1_000 * MS, &mut actions);
+    let reported: Duration = actions.iter().map(|(_, action)| length(action, 20)).sum();
+    assert_eq!(reported, 1_020 * MS);
 }
 
 #[test]

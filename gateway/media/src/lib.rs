@@ -57,6 +57,8 @@ pub mod pcm;
 pub mod playout;
 pub mod resample;
 #[cfg(test)]
+mod stall_tests;
+#[cfg(test)]
 mod testdata;
 pub mod vad;
 pub mod wav;

@@ -121,7 +121,7 @@ fn receive(packets: &[Bytes], network: Network, repair: Repair, seed: u64) -> Ou
                     Repair::None => (sequence, vec![0.0; 320]),
                     Repair::Fec | Repair::Conceal => (sequence, decoder.conceal(duration).unwrap()),
                 },
-                Action::Silence { .. } => continue,
+                Action::Silence { .. } | Action::Stall { .. } => continue,
                 Action::Wait { .. } => break,
             };
             assert!(samples.iter().all(|sample| sample.is_finite()));

@@ -161,6 +161,19 @@ impl Playout {
             .collect()
     }
 
+    /// Drops what was not handed out of one generation, and refuses what is still to come of it. The others play on.
+    pub fn clear_generation(&mut self, generation: u64) {
+        if self.tracks.back().is_some_and(|track| track.generation == generation) {
+            self.closed = self.closed.max(Some(generation));
+        }
+        if self.tracks.front().is_some_and(|track| track.generation == generation) {
+            self.starving = false;
+        }
+        let dropped = self.tracks.iter().filter(|track| track.generation == generation);
+        self.queued -= dropped.map(|track| track.queue.len()).sum::<usize>();
+        self.tracks.retain(|track| track.generation != generation);
+    }
+
     /// What is due at `now`; call again until it returns `None`, then at [`Self::next_deadline`] or after a push.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         if self.busy_until.is_some_and(|until| now < until) {

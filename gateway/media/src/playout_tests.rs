@@ -172,6 +172,27 @@ fn next_response_waits_for_the_previous() {
 }
 
 #[test]
+fn cleared_generation_leaves_the_others_playing() {
+    let start = Instant::now();
+    for cleared in [1, 2] {
+        let mut playout = Playout::new(RATE);
+        playout.push(1, 7, &audio(60)).unwrap();
+        playout.end(1);
+        playout.push(2, 8, &audio(40)).unwrap();
+        playout.poll(start).unwrap();
+        playout.clear_generation(cleared);
+        assert_eq!(playout.push(cleared, 7, &audio(20)), Err(PushError::Stale));
+        let left = if cleared == 1 { 2 } else { 1 };
+        playout.end(left);
+        let outputs = run(&mut playout, start, start + 20 * MS, start + 500 * MS);
+        assert_eq!(times(&outputs), [20, 40, 60]);
+        assert_eq!(outputs[2].1, Output::Drained { generation: left });
+        assert_eq!((playout.unsent(), playout.underruns()), (Duration::ZERO, 0));
+        playout.push(3, 9, &audio(20)).unwrap();
+    }
+}
+
+#[test]
 fn full_playout_refuses_until_polled() {
     let start = Instant::now();
     let mut playout = Playout::new(RATE);

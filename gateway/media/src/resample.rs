@@ -40,6 +40,8 @@ struct Filter {
     block: usize,
     /// Input that does not fill a block yet.
     pending: Vec<f32>,
+    /// What the last push made.
+    output: Vec<f32>,
     /// Where a block's output is written.
     scratch: Vec<f32>,
     /// Output samples of the filter's delay that are still to be left out.
@@ -71,17 +73,27 @@ impl Resampler {
         let inner = Async::new_sinc(ratio, 1.0, &parameters, block, 1, FixedAsync::Input)
             .map_err(|error| ResampleError::Library(error.to_string()))?;
         let (delay, scratch) = (inner.output_delay(), vec![0.0; inner.output_frames_max()]);
-        let filter =
-            Filter { inner, ratio, block, pending: Vec::new(), scratch, delay, input_count: 0, output_count: 0 };
+        let (pending, output) = (Vec::new(), Vec::new());
+        let filter = Filter { inner, ratio, block, pending, output, scratch, delay, input_count: 0, output_count: 0 };
         Ok(Self { filter: Some(filter) })
     }
 
     /// Converts any number of samples and returns those that are ready.
     pub fn push(&mut self, samples: &[f32]) -> Result<Vec<f32>, ResampleError> {
+        self.convert(samples).map(<[f32]>::to_vec)
+    }
+
+    /// As [`Self::push`], without an allocation of its own: what is ready lies in `samples` or in the converter.
+    pub fn convert<'a>(&'a mut self, samples: &'a [f32]) -> Result<&'a [f32], ResampleError> {
         match &mut self.filter {
-            None => Ok(samples.to_vec()),
+            None => Ok(samples),
             Some(filter) => filter.push(samples),
         }
+    }
+
+    /// Whether both rates are the same.
+    pub fn is_identity(&self) -> bool {
+        self.filter.is_none()
     }
 
     /// Ends the signal: returns what is left of it, and starts anew. In all, `n` samples become `n * to / from`, rounded.
@@ -94,17 +106,21 @@ impl Resampler {
 }
 
 impl Filter {
-    fn push(&mut self, samples: &[f32]) -> Result<Vec<f32>, ResampleError> {
+    fn push(&mut self, samples: &[f32]) -> Result<&[f32], ResampleError> {
         self.input_count += samples.len() as u64;
-        self.pending.extend_from_slice(samples);
-        let mut output = Vec::with_capacity((self.pending.len() as f64 * self.ratio) as usize + self.scratch.len());
-        let whole = self.pending.len() / self.block * self.block;
-        let blocks: Vec<f32> = self.pending.drain(..whole).collect();
-        for block in blocks.chunks_exact(self.block) {
+        // Both keep their memory from push to push.
+        let (mut pending, mut output) = (std::mem::take(&mut self.pending), std::mem::take(&mut self.output));
+        pending.extend_from_slice(samples);
+        output.clear();
+        let blocks = pending.chunks_exact(self.block);
+        let whole = pending.len() - blocks.remainder().len();
+        for block in blocks {
             self.convert(block, &mut output)?;
         }
+        pending.drain(..whole);
         self.output_count += output.len() as u64;
-        Ok(output)
+        (self.pending, self.output) = (pending, output);
+        Ok(&self.output)
     }
 
     fn flush(&mut self) -> Result<Vec<f32>, ResampleError> {

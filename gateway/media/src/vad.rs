@@ -218,9 +218,14 @@ impl<D: VoiceDetector> TurnDetector<D> {
     pub fn push(&mut self, samples: &[f32]) -> Vec<TurnEvent> {
         self.pending.extend_from_slice(samples);
         let frame_len = self.detector.frame_len();
-        let whole = self.pending.len() / frame_len * frame_len;
-        let frames: Vec<f32> = self.pending.drain(..whole).collect();
-        frames.chunks_exact(frame_len).filter_map(|frame| self.process(frame)).collect()
+        // Keeps its memory from push to push.
+        let mut pending = std::mem::take(&mut self.pending);
+        let frames = pending.chunks_exact(frame_len);
+        let whole = pending.len() - frames.remainder().len();
+        let events = frames.filter_map(|frame| self.process(frame)).collect();
+        pending.drain(..whole);
+        self.pending = pending;
+        events
     }
 
     fn process(&mut self, frame: &[f32]) -> Option<TurnEvent> {

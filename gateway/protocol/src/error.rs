@@ -62,6 +62,8 @@ pub enum ErrorKind {
     TruncateUnknown,
     /// No such item to insert after.
     PreviousUnknown,
+    /// The result of a function call that is not there.
+    ToolCallUnknown,
     /// Every session slot is taken.
     SessionLimit,
     /// There are as many connections as the server takes.
@@ -126,6 +128,7 @@ impl ErrorKind {
             Self::RetrieveUnknown => "item_retrieve_invalid_item_id",
             Self::TruncateUnknown => "item_truncate_invalid_item_id",
             Self::PreviousUnknown => "item_create_invalid_previous_item_id",
+            Self::ToolCallUnknown => "invalid_tool_call_id",
             Self::SessionLimit => "session_limit_reached",
             Self::ConnectionLimit => "connection_limit_reached",
             Self::CallUnknown => "call_not_found",

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::extension::Extension;
 use super::literal;
 
 literal!(
@@ -155,6 +156,15 @@ pub enum Content {
         #[serde(default)]
         transcript: Option<String>,
     },
+    /// Picture of the caller. No model here sees one: its place in the item is kept, its bytes are not.
+    InputImage {
+        /// A data URI, from a client only.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        image_url: Option<String>,
+        /// How closely it is to be looked at: `auto`, `low` or `high`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        detail: Option<ImageDetail>,
+    },
     /// Text of the model.
     #[serde(alias = "text")]
     OutputText {
@@ -167,6 +177,18 @@ pub enum Content {
         #[serde(default)]
         transcript: Option<String>,
     },
+}
+
+/// How closely a picture is to be looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageDetail {
+    /// As `high`.
+    Auto,
+    /// Coarsely.
+    Low,
+    /// Closely.
+    High,
 }
 
 /// `conversation.item.create`.
@@ -217,19 +239,6 @@ pub struct Truncated {
     pub repartee: Extension,
 }
 
-/// What Repartee adds to `conversation.item.truncated`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Extension {
-    /// What was done differently from what was asked, for a person.
-    pub warnings: Vec<String>,
-}
-
-impl Extension {
-    fn is_empty(&self) -> bool {
-        self.warnings.is_empty()
-    }
-}
-
 /// `conversation.item.added` and `.done`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Added {
@@ -237,6 +246,9 @@ pub struct Added {
     pub previous_item_id: Option<String>,
     /// The item.
     pub item: Item,
+    /// Repartee's extension of the event.
+    #[serde(default, skip_serializing_if = "Extension::is_empty")]
+    pub repartee: Extension,
 }
 
 /// `conversation.item.retrieved`.

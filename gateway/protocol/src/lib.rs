@@ -11,6 +11,7 @@
 //! | [`response`] | `response.*` |
 //! | [`rate_limits`] | `rate_limits.updated` |
 //! | [`error`] | `error`, and the same body in HTTP responses |
+//! | [`extension`] | `repartee`: what Repartee adds to an event |
 //! | [`merge`] | what an absent field and a `null` mean in an update |
 //!
 //! What an event does is decided in the crate `repartee-realtime`.
@@ -38,6 +39,7 @@
 //! ```
 
 pub mod error;
+pub mod extension;
 pub mod input_audio;
 pub mod item;
 pub mod merge;

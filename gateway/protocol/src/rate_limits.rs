@@ -1,5 +1,4 @@
-//! `rate_limits.updated`: sent after every response, because clients wait for it. Repartee counts no tokens, so the
-//! list is empty.
+//! `rate_limits.updated`: sent at the beginning of every response. Repartee counts no tokens, so the list is empty.
 
 use serde::{Deserialize, Serialize};
 

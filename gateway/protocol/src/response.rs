@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::ErrorBody;
+use super::extension::Extension;
 use super::item::{FunctionCall, FunctionCallOutput, Item, Message};
 use super::literal;
 use super::session::{AudioFormat, MaxTokens, Modality};
@@ -15,9 +17,18 @@ literal!(
 /// `response.create`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Create {
-    /// What differs from the session's configuration.
+    /// What differs from the session's configuration: [`Overrides`]. Kept as sent, so that fields that are not served can be
+    /// named.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub response: Option<Overrides>,
+    pub response: Option<Value>,
+}
+
+impl Create {
+    /// The parameters. The error names the wrong field.
+    pub fn overrides(&self) -> Result<Overrides, ErrorBody> {
+        let Some(response) = &self.response else { return Ok(Overrides::default()) };
+        serde_path_to_error::deserialize(response).map_err(|error| ErrorBody::from_path(&error, "response"))
+    }
 }
 
 /// Parameters of one response. Absent and `null` both mean the session's.
@@ -41,9 +52,12 @@ pub struct Overrides {
     /// Function tools for this response alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools: Option<Vec<Value>>,
-    /// `auto`, `none`, `required`, or a function's name.
+    /// `auto` or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
+    /// Whether the response may hold more than one function call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
     /// Returned as sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Map<String, Value>>,
@@ -101,6 +115,9 @@ pub struct Cancel {
 pub struct State {
     /// The response in its present state.
     pub response: Response,
+    /// Repartee's extension of the event.
+    #[serde(default, skip_serializing_if = "Extension::is_empty")]
+    pub repartee: Extension,
 }
 
 /// One response.

@@ -39,6 +39,9 @@ pub struct Session {
     pub object: SessionObject,
     /// The session's id, `sess_...`.
     pub id: String,
+    /// When the session ends at the latest, in seconds since 1970; absent for never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<u64>,
     /// The model that is served.
     pub model: String,
     /// `["audio"]` (audio with its transcript) or `["text"]`.
@@ -47,14 +50,19 @@ pub struct Session {
     pub instructions: String,
     /// Function tools, as sent. Tools of other kinds are left out.
     pub tools: Vec<Value>,
-    /// As sent.
+    /// `auto` or `none`.
     pub tool_choice: Value,
+    /// Whether a response may hold more than one function call; absent for the default, which is yes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parallel_tool_calls: Option<bool>,
     /// Upper bound of a response's text tokens.
     pub max_output_tokens: MaxTokens,
     /// Not offered.
     pub tracing: Option<Value>,
     /// Not offered.
     pub prompt: Option<Value>,
+    /// Not offered.
+    pub reasoning: Option<Value>,
     /// `auto`: the oldest turns go when the conversation is too long for the model.
     pub truncation: Value,
     /// Not offered.
@@ -72,14 +80,17 @@ impl Default for Session {
             kind: SessionKind::Value,
             object: SessionObject::Value,
             id: String::new(),
+            expires_at: None,
             model: String::new(),
             output_modalities: vec![Modality::Audio],
             instructions: String::new(),
             tools: Vec::new(),
             tool_choice: Value::from("auto"),
+            parallel_tool_calls: None,
             max_output_tokens: MaxTokens::default(),
             tracing: None,
             prompt: None,
+            reasoning: None,
             truncation: Value::from("auto"),
             include: None,
             audio: Audio::default(),

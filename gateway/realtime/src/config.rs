@@ -5,7 +5,7 @@ use repartee_engine_api::ModelInfo;
 use repartee_media::endpointing;
 use repartee_media::{resample, vad::TurnSettings};
 use repartee_protocol::merge::{differences, merge, strip_nulls};
-use repartee_protocol::session::{AudioFormat, Eagerness, Modality, ServerVad, Session, TurnDetection};
+use repartee_protocol::session::{AudioFormat, Eagerness, MaxTokens, Modality, ServerVad, Session, TurnDetection};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
@@ -21,6 +21,8 @@ const IDLE_MS: std::ops::RangeInclusive<u32> = 5_000..=30_000;
 const PAUSE_MS: u64 = 200;
 /// The longest instructions, in bytes.
 pub(super) const MAX_INSTRUCTIONS: usize = 256 << 10;
+/// The range of `max_output_tokens`, as in the published reference.
+const OUTPUT_TOKENS: std::ops::RangeInclusive<u32> = 1..=4_096;
 /// Most bytes of the fields that are repeated to the client as sent (`tools` and `tool_choice`).
 const MAX_ECHOED: usize = 256 << 10;
 
@@ -44,6 +46,7 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
         serde_path_to_error::deserialize(merged).map_err(|error| ErrorBody::from_path(&error, "session"))?;
     check(&next)?;
     next.id.clone_from(&config.id);
+    next.expires_at = config.expires_at;
     next.repartee.warnings.clear();
     serve(&mut next, model);
     next.repartee.warnings = differences(patch, &to_value(&next)?, "session");
@@ -76,7 +79,26 @@ fn check(config: &Session) -> Result<(), ErrorBody> {
     if echoed > MAX_ECHOED {
         return refuse("session.tools", format!("tools hold at most {MAX_ECHOED} bytes"));
     }
+    check_max_tokens(config.max_output_tokens, "session.max_output_tokens")?;
+    if config.truncation == "disabled" {
+        let message =
+            "this server cannot refuse what exceeds the context: a truncation is `auto`, which drops the oldest items";
+        return refuse("session.truncation", message.into());
+    }
+    tools::check_choice(&config.tool_choice, "session.tool_choice")?;
     tools::functions(&config.tools, "session.tools").map(drop)
+}
+
+/// Refuses limits of tokens out of range.
+pub(super) fn check_max_tokens(limit: MaxTokens, param: &str) -> Result<(), ErrorBody> {
+    match limit.count().filter(|count| !OUTPUT_TOKENS.contains(count)) {
+        None => Ok(()),
+        Some(count) => {
+            let (least, most) = (OUTPUT_TOKENS.start(), OUTPUT_TOKENS.end());
+            let message = format!("max_output_tokens is {least} to {most}, or \"inf\", got {count}");
+            Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
+        }
+    }
 }
 
 /// Refuses sample rates out of range.
@@ -93,6 +115,7 @@ fn serve(config: &mut Session, model: &ModelInfo) {
     config.model.clone_from(&model.name);
     config.tracing = None;
     config.prompt = None;
+    config.reasoning = None;
     config.include = None;
     config.truncation = Value::from("auto");
     config.audio.input.noise_reduction = None;

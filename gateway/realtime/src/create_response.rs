@@ -2,23 +2,37 @@
 
 use std::time::Instant;
 
-use repartee_engine_api::{Command, Input as EngineInput, Respond, ResponseId, Tool};
-use repartee_protocol::item::Item;
-use repartee_protocol::response::{InputItem, Overrides, Reason, ResponseOutput, State};
+use repartee_engine_api::{
+    Command, FinishReason, Input as EngineInput, Respond, ResponseId, Tool, Usage as EngineUsage,
+};
+use repartee_protocol::extension::Extension;
+use repartee_protocol::merge::differences;
+use repartee_protocol::rate_limits::Updated;
+use repartee_protocol::response::{Create, Overrides, Reason, ResponseOutput, State};
 use repartee_protocol::session::{AudioFormat, MaxTokens, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::config::MAX_INSTRUCTIONS;
-use super::response::Response;
+use super::response::{Response, usage};
 use super::{Core, Delivery, Effect, tools};
 
 /// The longest metadata of a response, in bytes.
 const MAX_METADATA: usize = 16 << 10;
-/// Most items of a request's own input.
-const MAX_INPUT: usize = 1_024;
 /// Most out-of-band responses that may be active or queued: as many as the engine runs in parallel.
 const MAX_OUT_OF_BAND: usize = 2;
+
+/// Fields of a request that are served as asked, or have an error or a warning of their own.
+const SERVED: [&str; 8] = [
+    "instructions",
+    "max_output_tokens",
+    "conversation",
+    "input",
+    "tools",
+    "tool_choice",
+    "parallel_tool_calls",
+    "metadata",
+];
 
 /// A validated request for a response.
 #[derive(Debug)]
@@ -27,50 +41,80 @@ pub(super) struct ResponseRequest {
     format: AudioFormat,
     modality: Modality,
     max_tokens: MaxTokens,
+    parallel_calls: bool,
     instructions: Option<String>,
     tools: Option<Vec<Tool>>,
     input: Option<Vec<EngineInput>>,
     metadata: Option<Map<String, Value>>,
     /// Adds no item to the conversation.
-    pub out_of_band: bool,
+    out_of_band: bool,
     /// Whether it must not overlap with another exclusive response.
     exclusive: bool,
     /// When the caller began to wait.
     since: Instant,
+    /// What is served differently from what was asked.
+    warnings: Vec<String>,
+}
+
+/// A response that waits until the exclusive ones before it have ended.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    response: Response,
+    respond: Respond,
+    /// When the caller began to wait.
+    since: Instant,
+}
+
+impl Waiting {
+    /// Whether it belongs to the conversation. Then the client has not been told of it.
+    pub fn in_conversation(&self) -> bool {
+        self.response.in_conversation()
+    }
 }
 
 fn metadata_bytes(metadata: &Map<String, Value>) -> usize {
     metadata.iter().map(|(key, value)| key.len() + value.to_string().len()).sum()
 }
 
-fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, ErrorBody> {
+pub(super) fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, ErrorBody> {
     Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(format!("response.{param}")))
 }
 
 impl Core {
-    pub(super) fn create_response(&mut self, overrides: Overrides, now: Instant) -> Result<(), ErrorBody> {
-        let request = self.validate(overrides, now)?;
+    pub(super) fn create_response(&mut self, create: Create, now: Instant) -> Result<(), ErrorBody> {
+        let mut request = self.validate(create.overrides()?, now)?;
+        if let Some(asked) = create.response {
+            request.warnings.extend(self.unserved(asked, &request));
+        }
+        if !request.warnings.is_empty() {
+            self.effects.push(Effect::NotServed("a setting of response.create"));
+        }
         if request.out_of_band {
             let active = self.responses.iter().filter(|response| !response.in_conversation()).count();
-            if active + self.queued.iter().filter(|request| request.out_of_band).count() >= MAX_OUT_OF_BAND {
+            if active + self.queued.iter().filter(|waiting| !waiting.in_conversation()).count() >= MAX_OUT_OF_BAND {
                 let message = format!("{MAX_OUT_OF_BAND} out-of-band responses are being made: wait for one");
                 return Err(ErrorBody::invalid(ErrorKind::ActiveResponse, message));
             }
-        } else {
-            // One response can be queued behind one that is being stopped.
-            let active =
-                self.responses.iter().find(|response| response.in_conversation() && response.stopping.is_none());
-            if active.is_some() || self.queued.iter().any(|request| !request.out_of_band) {
-                let id = active.map_or("", |response| &response.id);
-                let message = format!(
-                    "Conversation already has an active response in progress: {id}. Wait until the response is \
-                     finished before creating a new one."
-                );
-                return Err(ErrorBody::invalid(ErrorKind::ActiveResponse, message));
-            }
+        } else if self.has_active_response() {
+            let id = self.active_response().map_or("", |response| &response.id);
+            let message = format!(
+                "Conversation already has an active response in progress: {id}. Wait until the response is \
+                 finished before creating a new one."
+            );
+            return Err(ErrorBody::invalid(ErrorKind::ActiveResponse, message));
         }
         self.start_or_queue(request);
         Ok(())
+    }
+
+    /// The conversation's response, unless it is being stopped: then another one can be queued behind it.
+    fn active_response(&self) -> Option<&Response> {
+        self.responses.iter().find(|response| response.in_conversation() && response.stopping.is_none())
+    }
+
+    /// Whether the conversation has a response, or one that is about to begin: then no other may be created.
+    pub(super) fn has_active_response(&self) -> bool {
+        self.active_response().is_some() || self.queued.iter().any(Waiting::in_conversation)
     }
 
     /// The request for a response to a turn, as the session is configured.
@@ -80,6 +124,7 @@ impl Core {
             format: self.config.audio.output.format,
             modality: self.session_modality(),
             max_tokens: self.config.max_output_tokens,
+            parallel_calls: self.config.parallel_tool_calls.unwrap_or(true),
             instructions: None,
             tools: None,
             input: None,
@@ -87,6 +132,7 @@ impl Core {
             out_of_band: false,
             exclusive: true,
             since,
+            warnings: Vec::new(),
         }
     }
 
@@ -106,7 +152,14 @@ impl Core {
         if overrides.metadata.as_ref().is_some_and(|metadata| metadata_bytes(metadata) > MAX_METADATA) {
             return refuse("metadata", "the metadata of a response holds at most 16 KiB");
         }
-        let input = overrides.input.as_deref().map(|items| self.request_input(items)).transpose()?;
+        if let Some(limit) = overrides.max_output_tokens {
+            super::config::check_max_tokens(limit, "response.max_output_tokens")?;
+        }
+        if let Some(choice) = &overrides.tool_choice {
+            tools::check_choice(choice, "response.tool_choice")?;
+        }
+        let mut warnings = Vec::new();
+        let input = overrides.input.as_deref().map(|items| self.request_input(items, &mut warnings)).transpose()?;
         let tools = self.request_tools(&overrides)?;
         let voice = self.request_voice(&overrides);
         let output = overrides.audio.and_then(|audio| audio.output).unwrap_or_default();
@@ -127,6 +180,7 @@ impl Core {
             format,
             modality,
             max_tokens: overrides.max_output_tokens.unwrap_or(self.config.max_output_tokens),
+            parallel_calls: overrides.parallel_tool_calls.or(self.config.parallel_tool_calls).unwrap_or(true),
             instructions: overrides.instructions,
             tools,
             input,
@@ -135,7 +189,31 @@ impl Core {
             // A WebRTC call has one audio track.
             exclusive: !out_of_band || (self.setup.delivery == Delivery::Paced && modality == Modality::Audio),
             since,
+            warnings,
         })
+    }
+
+    /// What of `asked` is served differently.
+    fn unserved(&self, mut asked: Value, request: &ResponseRequest) -> Vec<String> {
+        let tools = asked.get("tools").and_then(Value::as_array);
+        let left_out = tools.is_some_and(|tools| tools.iter().any(|tool| !tools::is_function(tool)));
+        let mut warnings = Vec::new();
+        if left_out || (tools.is_some_and(|tools| !tools.is_empty()) && !self.setup.model.tools) {
+            warnings.push("response.tools is served differently".to_owned());
+        }
+        let Some(fields) = asked.as_object_mut() else { return warnings };
+        fields.retain(|field, _| !SERVED.contains(&field.as_str()));
+        // The other form of a voice.
+        if let Some(voice) = asked.pointer_mut("/audio/output/voice")
+            && let Some(id) = voice.get("id").cloned()
+        {
+            *voice = id;
+        }
+        let output = json!({"voice": request.voice, "format": request.format});
+        let effective = json!({"output_modalities": [request.modality], "audio": {"output": output}, "prompt": null,
+            "reasoning": null});
+        warnings.extend(differences(&asked, &effective, "response"));
+        warnings
     }
 
     /// The voice that a request names, if the model has it, else the session's.
@@ -163,54 +241,35 @@ impl Core {
         Ok(told.then_some(chosen))
     }
 
-    fn request_input(&self, items: &[InputItem]) -> Result<Vec<EngineInput>, ErrorBody> {
-        if items.len() > MAX_INPUT {
-            return refuse("input", format!("a response's input has at most {MAX_INPUT} items"));
-        }
-        let mut inputs = Vec::new();
-        for (index, item) in items.iter().enumerate() {
-            let at = format!("response.input[{index}]");
-            let item = match item {
-                InputItem::ItemReference { id } => {
-                    let Some(entry) = self.history.find(id) else {
-                        return refuse(&format!("input[{index}].id"), "there is no item with this id");
-                    };
-                    inputs.extend(entry.engine.iter().copied().map(EngineInput::Item));
-                    continue;
-                }
-                InputItem::Message(message) => Item::Message(message.clone()),
-                InputItem::FunctionCall(call) => Item::FunctionCall(call.clone()),
-                InputItem::FunctionCallOutput(output) => Item::FunctionCallOutput(output.clone()),
-            };
-            let contents = self.engine_content(&item, &at)?;
-            inputs.extend(contents.into_iter().map(EngineInput::Content));
-        }
-        Ok(inputs)
-    }
-
     /// Starts a response now, or queues it behind the active one.
     pub(super) fn start_or_queue(&mut self, request: ResponseRequest) {
-        if request.exclusive && (!self.queued.is_empty() || self.responses.iter().any(|response| response.exclusive)) {
-            self.queued.push_back(request);
-        } else {
-            self.start(request);
+        let since = request.since;
+        let (mut response, respond) = self.build_response(request);
+        let busy = !self.queued.is_empty() || self.responses.iter().any(|response| response.exclusive);
+        if !response.exclusive || !busy {
+            self.command(Command::Respond(respond));
+            self.add_response(response, since);
+            return;
         }
+        if !response.in_conversation() {
+            // The client cancels it by its id.
+            self.announce_response(&mut response);
+        }
+        self.queued.push_back(Waiting { response, respond, since });
     }
 
     /// Starts queued responses until one of them is exclusive.
     pub(super) fn start_queued(&mut self) {
         while !self.responses.iter().any(|response| response.exclusive)
-            && let Some(request) = self.queued.pop_front()
+            && let Some(Waiting { response, respond, since }) = self.queued.pop_front()
         {
-            self.start(request);
+            self.command(Command::Respond(respond));
+            if response.in_conversation() {
+                self.add_response(response, since);
+            } else {
+                self.responses.push(response);
+            }
         }
-    }
-
-    fn start(&mut self, request: ResponseRequest) {
-        let since = request.since;
-        let (response, respond) = self.build_response(request);
-        self.command(Command::Respond(respond));
-        self.add_response(response, since);
     }
 
     /// Adds a response that the engine has started, and tells the client.
@@ -219,9 +278,15 @@ impl Core {
         if response.in_conversation() {
             self.effects.push(Effect::ResponseRequested { response: response.engine_id, since });
         }
-        let created = response.to_wire(None);
+        self.announce_response(&mut response);
         self.responses.push(response);
-        self.send(ServerEvent::ResponseCreated(State { response: created }));
+    }
+
+    /// Tells the client of a response.
+    fn announce_response(&mut self, response: &mut Response) {
+        let repartee = Extension { warnings: std::mem::take(&mut response.warnings) };
+        self.send(ServerEvent::ResponseCreated(State { response: response.to_wire(None), repartee }));
+        self.send(ServerEvent::RateLimitsUpdated(Updated::default()));
     }
 
     /// A response, and the engine command's parameters for it.
@@ -239,9 +304,12 @@ impl Core {
             max_tokens: request.max_tokens,
             output: ResponseOutput { format: request.format, voice: request.voice.clone() },
             metadata: request.metadata,
+            warnings: request.warnings,
+            parallel_calls: request.parallel_calls,
             outputs: Vec::new(),
             samples: 0,
             stopping: None,
+            cut: false,
             truncate_at: None,
             truncate_requested: None,
             deleted: false,
@@ -264,20 +332,34 @@ impl Core {
         let active = self.responses.iter().find(|response| {
             response.stopping.is_none() && id.map_or(response.in_conversation(), |id| id == response.id)
         });
-        let active = active.map(|response| response.engine_id);
-        // The client has not been told of a queued response: it is dropped without an event.
-        let queued = self.queued.len();
-        if id.is_none() {
-            self.queued.retain(|request| request.out_of_band);
-        }
-        if active.is_none() && queued == self.queued.len() {
+        if let Some(active) = active.map(|response| response.engine_id) {
+            self.stop_response(active, Reason::ClientCancelled);
+        } else if !self.cancel_queued(id) {
             let message = "Cancellation failed: no active response found";
             return Err(ErrorBody::invalid(ErrorKind::CancelNotActive, message));
         }
-        if let Some(response) = active {
-            self.stop_response(response, Reason::ClientCancelled);
-        }
         Ok(())
+    }
+
+    /// Drops a queued response: the one of this id, or that of the conversation. Returns whether there was one.
+    fn cancel_queued(&mut self, id: Option<&str>) -> bool {
+        let index = self.queued.iter().position(|waiting| match id {
+            Some(id) => !waiting.in_conversation() && waiting.response.id == id,
+            None => waiting.in_conversation(),
+        });
+        let Some(Waiting { mut response, .. }) = index.and_then(|index| self.queued.remove(index)) else {
+            return false;
+        };
+        // The client has not been told of one of the conversation: it goes without an event.
+        if !response.in_conversation() {
+            response.stopping = Some(Reason::ClientCancelled);
+            let details = response.status_details(FinishReason::Cancelled);
+            let status = details.kind;
+            let response = response.to_wire(Some((details, usage(&EngineUsage::default()))));
+            self.send(ServerEvent::ResponseDone(State { response, repartee: Extension::default() }));
+            self.effects.push(Effect::CountResponse(status));
+        }
+        true
     }
 
     /// Stops a response, unless it is being stopped already. Nothing more of it is sent; it ends once the engine confirms.

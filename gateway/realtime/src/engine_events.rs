@@ -2,10 +2,12 @@
 
 use std::time::Instant;
 
-use repartee_engine_api::{Command, Event, FinishReason, ResponseId, SessionError, Stamps, Usage as EngineUsage};
+use repartee_engine_api::{
+    Command, Content, Event, FinishReason, InsertAt, ResponseId, SessionError, Stamps, Usage as EngineUsage,
+};
 use repartee_protocol::ServerEvent;
+use repartee_protocol::extension::Extension;
 use repartee_protocol::item::Status as ItemStatus;
-use repartee_protocol::rate_limits::Updated;
 use repartee_protocol::response::{
     ArgumentsDelta, ArgumentsDone, ContentPart, Delta, Failure, OutputItem, State, Status, StatusDetails, TextDone,
     TranscriptDone,
@@ -34,7 +36,8 @@ impl Core {
 
     /// The response, unless it has ended or is being stopped.
     fn active(&mut self, engine_id: ResponseId) -> Option<&mut Response> {
-        self.responses.iter_mut().find(|response| response.engine_id == engine_id && response.stopping.is_none())
+        let active = |response: &Response| response.stopping.is_none() && !response.cut;
+        self.responses.iter_mut().find(|response| response.engine_id == engine_id && active(response))
     }
 
     fn on_text(&mut self, engine_id: ResponseId, text: &str) {
@@ -72,8 +75,8 @@ impl Core {
         let Some(part) = response.part_ref() else { return };
         let first = response.samples == 0;
         response.samples += samples.len() as u64;
-        let (format, playing) = (response.output.format, Playing::new(response, &part));
         if first {
+            let (format, playing) = (response.output.format, Playing::new(response, &part));
             self.effects.push(Effect::AudioStart { response: engine_id, format });
             if delivery == Delivery::Paced {
                 self.playing.push_back(playing);
@@ -84,10 +87,14 @@ impl Core {
     }
 
     fn on_tool_call(&mut self, engine_id: ResponseId, call: u32, name: String) {
-        if self.active(engine_id).is_none() {
+        let Some(response) = self.active(engine_id) else { return };
+        let cut = !response.parallel_calls && response.has_call();
+        response.cut = cut;
+        self.finish_calls(engine_id, ItemStatus::Completed);
+        if cut {
+            self.command(Command::Cancel { response: engine_id });
             return;
         }
-        self.finish_calls(engine_id, ItemStatus::Completed);
         let call_id = self.new_call_id();
         self.add_output_item(engine_id, Body::Call { call, call_id, name, arguments: String::new() });
     }
@@ -183,13 +190,14 @@ impl Core {
         let completed_after_stop = response.stopping.is_some() && reason != FinishReason::Cancelled;
         if response.deleted {
             self.command(Command::Delete { item: response.item });
+        } else if response.cut && response.in_conversation() {
+            self.keep_first_call(&response);
         } else if completed_after_stop && response.in_conversation() && response.truncate_at.is_none() {
             // The engine had already completed it: its history holds more than was sent.
             self.command(Command::Truncate { item: response.item, text: response.text().to_owned() });
         }
         let wire = response.to_wire(Some((details, usage(count))));
-        self.send(ServerEvent::ResponseDone(State { response: wire }));
-        self.send(ServerEvent::RateLimitsUpdated(Updated::default()));
+        self.send(ServerEvent::ResponseDone(State { response: wire, repartee: Extension::default() }));
         self.effects.push(Effect::CountResponse(status));
         if let Some(heard_ms) = response.truncate_at.filter(|_| response.in_conversation() && !response.deleted) {
             match response.message() {
@@ -204,6 +212,26 @@ impl Core {
             self.idle.arm();
         }
         self.start_queued();
+    }
+
+    /// Makes the engine's item of a response that was cut what the client was sent: its text and its first call.
+    fn keep_first_call(&mut self, response: &Response) {
+        let text = response.text().to_owned();
+        self.command(Command::Truncate { item: response.item, text: text.clone() });
+        for output in &response.outputs {
+            let Body::Call { name, arguments, .. } = &output.body else { continue };
+            let content = Content::ToolCall { name: name.clone(), arguments: arguments.clone() };
+            // The client may have deleted the item in between.
+            let Some(index) = self.history.index_after(Some(&output.id)) else { continue };
+            let place = match text.is_empty() {
+                // The engine's item is gone with its text.
+                true => self.history.engine_place(index - 1),
+                false => InsertAt::After(response.item),
+            };
+            let item = self.number();
+            self.command(Command::Insert { item, place, content });
+            self.history.change(&output.id, |entry| entry.engine = vec![item]);
+        }
     }
 
     /// Ends the response's message on the wire.

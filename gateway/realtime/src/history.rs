@@ -1,12 +1,15 @@
 //! The conversation's items in their form on the wire. The engine keeps its own history under the ids of [`Entry::engine`].
 
 use repartee_engine_api::{InsertAt, ItemId};
-use repartee_protocol::item::{Added, Content, Item};
+use repartee_protocol::extension::Extension;
+use repartee_protocol::item::{Added, Content, FunctionCall, Item};
 
 /// The most that a conversation may hold, in bytes of text; an item counts for [`ITEM_BYTES`] on top.
 const MAX_BYTES: usize = 4 << 20;
 /// What an item costs on top of its text.
 const ITEM_BYTES: usize = 512;
+/// What the place of an image in a message costs.
+const IMAGE_BYTES: usize = 128;
 
 /// The items, oldest first.
 #[derive(Debug, Default)]
@@ -64,6 +67,15 @@ fn content_bytes(content: &Content) -> usize {
         Content::InputAudio { audio: _, transcript } | Content::OutputAudio { transcript } => {
             transcript.as_ref().map_or(0, String::len)
         }
+        // Its bytes are dropped, but a message may hold many.
+        Content::InputImage { .. } => IMAGE_BYTES,
+    }
+}
+
+fn call_id_of(entry: &Entry) -> Option<&str> {
+    match &entry.item {
+        Item::FunctionCall(FunctionCall { call_id, .. }) => call_id.as_deref(),
+        Item::Message(_) | Item::FunctionCallOutput(_) => None,
     }
 }
 
@@ -105,6 +117,34 @@ impl History {
         before.map_or(InsertAt::Start, |item| InsertAt::After(*item))
     }
 
+    /// Index of the newest function call with this `call_id`.
+    pub fn call(&self, call_id: &str) -> Option<usize> {
+        self.entries.iter().rposition(|entry| call_id_of(entry) == Some(call_id))
+    }
+
+    /// Where the engine inserts the result of a function call: after the call, and after the results of the calls before it in
+    /// the same response. A model tells results apart by their order. `None` if the engine has no such call.
+    pub fn engine_place_of_result(&self, call_id: &str) -> Option<InsertAt> {
+        let mut index = self.call(call_id)?;
+        loop {
+            let entry = &self.entries[index];
+            // The calls of one response are one item of the engine, which is the response's message or else its first call.
+            let own = entry.engine.last().copied();
+            let result = call_id_of(entry).filter(|id| *id != call_id).and_then(|id| self.result(id));
+            if let Some(item) = result.or(own) {
+                return Some(InsertAt::After(item));
+            }
+            call_id_of(entry)?;
+            index = index.checked_sub(1)?;
+        }
+    }
+
+    /// The engine's id of the newest result of a function call.
+    fn result(&self, call_id: &str) -> Option<ItemId> {
+        let of = |entry: &&Entry| matches!(&entry.item, Item::FunctionCallOutput(output) if output.call_id == call_id);
+        self.entries.iter().rev().find(of).and_then(|entry| entry.engine.last().copied())
+    }
+
     pub fn first_id(&self) -> Option<&str> {
         self.entries.first().map(|entry| entry.id.as_str())
     }
@@ -136,7 +176,7 @@ impl History {
     pub fn added(&self, id: &str) -> Option<Added> {
         let index = self.position(id)?;
         let previous_item_id = index.checked_sub(1).map(|before| self.entries[before].id.clone());
-        Some(Added { previous_item_id, item: self.entries[index].item.clone() })
+        Some(Added { previous_item_id, item: self.entries[index].item.clone(), repartee: Extension::default() })
     }
 
     fn position(&self, id: &str) -> Option<usize> {

@@ -115,6 +115,8 @@ pub enum Effect {
     },
     /// Drop all audio that has not played yet; without a playout clock, the client does.
     ClearPlayout,
+    /// Drop the audio of one response that has not played yet, while others play on.
+    ClearResponse(ResponseId),
     /// A response has ended; for the statistics.
     CountResponse(Status),
     /// A speculation was committed or aborted; for the statistics.
@@ -124,6 +126,8 @@ pub enum Effect {
     },
     /// An error was sent to the client, by its code; for the statistics.
     CountError(String),
+    /// The client asked for something that is not served, and was told so in `repartee.warnings`; for the log.
+    NotServed(&'static str),
     /// End the session.
     Close,
 }
@@ -159,6 +163,8 @@ pub struct Setup {
     pub model: ModelInfo,
     /// Who owns the playout clock.
     pub delivery: Delivery,
+    /// When the session ends at the latest, in seconds since 1970; `None` for never.
+    pub expires_at: Option<u64>,
     /// The initial configuration in the form of `session.update`; see [`initial_session`].
     pub configuration: Option<Arc<Value>>,
 }

@@ -1,26 +1,29 @@
 //! `conversation.item.*`: what a client does to the items of the conversation.
 
 use repartee_engine_api::{Command, Content as EngineContent, InsertAt, Role as EngineRole};
+use repartee_protocol::extension::Extension;
 use repartee_protocol::item::{
-    Content, Create, Extension, Item, ItemRef, Message, Retrieved, Role, Status, Truncate, Truncated,
+    Added, Content, Create, Item, ItemRef, Message, Retrieved, Role, Status, Truncate, Truncated,
 };
 use repartee_protocol::response::Reason;
 use repartee_protocol::session::{AudioFormat, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::Core;
-use super::audio;
 use super::history::{Entry, text_bytes};
+use super::tools::unknown_call;
+use super::{Core, Effect, audio};
 
 /// The longest item id that a client may choose, in bytes.
 const MAX_ID: usize = 128;
+/// Most warnings about one item.
+const MAX_WARNINGS: usize = 32;
 
 impl Core {
-    /// Tells the client about an item that is complete from the start.
-    pub(super) fn announce_item(&mut self, id: &str) {
-        if let Some(added) = self.history.added(id) {
-            self.send(ServerEvent::ItemAdded(added.clone()));
-            self.send(ServerEvent::ItemDone(added));
+    /// Tells the client about an item that is complete from the start, and what of it is served differently.
+    pub(super) fn announce_item(&mut self, id: &str, warnings: Vec<String>) {
+        if let Some(done) = self.history.added(id) {
+            self.send(ServerEvent::ItemAdded(Added { repartee: Extension { warnings }, ..done.clone() }));
+            self.send(ServerEvent::ItemDone(done));
         }
     }
 
@@ -49,7 +52,8 @@ impl Core {
 
     pub(super) fn create_item(&mut self, create: Create) -> Result<(), ErrorBody> {
         let mut item = create.item;
-        let contents = self.engine_content(&item, "item")?;
+        let mut warnings = Vec::new();
+        let contents = self.engine_content(&item, "item", &mut warnings)?;
         let Some(index) = self.history.index_after(create.previous_item_id.as_deref()) else {
             let message = "there is no item with this id to insert after";
             return Err(ErrorBody::invalid(ErrorKind::PreviousUnknown, message).at("previous_item_id"));
@@ -58,15 +62,28 @@ impl Core {
             let message = "the conversation is full: delete items first";
             return Err(ErrorBody::invalid(ErrorKind::ConversationTooLarge, message));
         }
+        if let Item::FunctionCallOutput(output) = &item
+            && self.history.call(&output.call_id).is_none()
+        {
+            return Err(unknown_call(&output.call_id).at("item.call_id"));
+        }
         let id = self.item_id(&mut item)?;
-        remove_audio(&mut item);
+        if !warnings.is_empty() {
+            self.effects.push(Effect::NotServed("an input_image"));
+        }
+        remove_media(&mut item);
         *item.status_mut() = Status::Completed;
         if let Item::FunctionCall(call) = &mut item
             && call.call_id.is_none()
         {
             call.call_id = Some(self.new_call_id());
         }
-        let (mut place, mut engine) = (self.history.engine_place(index), Vec::new());
+        // The model reads a result after its call, wherever the client put it.
+        let after = match &item {
+            Item::FunctionCallOutput(output) => self.history.engine_place_of_result(&output.call_id),
+            Item::Message(_) | Item::FunctionCall(_) => None,
+        };
+        let (mut place, mut engine) = (after.unwrap_or_else(|| self.history.engine_place(index)), Vec::new());
         for content in contents {
             let item = self.number();
             self.command(Command::Insert { item, place, content });
@@ -76,14 +93,21 @@ impl Core {
             engine.push(item);
         }
         self.history.insert(index, Entry::new(id.clone(), item, engine));
-        self.announce_item(&id);
+        self.announce_item(&id, warnings);
         Ok(())
     }
 
-    /// An item's content for the engine; `at` is put before the path of a wrong field.
-    pub(super) fn engine_content(&self, item: &Item, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
+    /// An item's content for the engine; `at` is put before the path of a wrong field. Adds to `warnings` what the model does
+    /// not read.
+    pub(super) fn engine_content(
+        &self,
+        item: &Item,
+        at: &str,
+        warnings: &mut Vec<String>,
+    ) -> Result<Vec<EngineContent>, ErrorBody> {
+        let (format, rate) = (self.config.audio.input.format, self.setup.model.input_rate);
         Ok(match item {
-            Item::Message(message) => parts(message, self.config.audio.input.format, self.setup.model.input_rate, at)?,
+            Item::Message(message) => parts(message, format, rate, at, warnings)?,
             // A model without tools cannot read them.
             Item::FunctionCall(_) | Item::FunctionCallOutput(_) if !self.setup.model.tools => Vec::new(),
             Item::FunctionCall(call) => {
@@ -151,16 +175,19 @@ impl Core {
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("content_index"));
         }
         let rate = self.setup.model.output_rate;
+        // Where the server plays, no more of it is heard from now on.
+        let heard_ms = self.stop_playing(&truncate.item_id);
+        let kept_ms = truncate.audio_end_ms.min(heard_ms.unwrap_or(u64::MAX));
         match self.responses.iter_mut().find(|response| response.owns(&truncate.item_id)) {
             // Still active: it stops here, and is truncated once the engine has stopped.
             Some(response) => {
                 let engine_id = response.engine_id;
                 let earlier = response.truncate_at.unwrap_or_else(|| response.audio_ms(rate));
-                response.truncate_at = Some(truncate.audio_end_ms.min(earlier));
+                response.truncate_at = Some(kept_ms.min(earlier));
                 response.truncate_requested = Some(truncate.audio_end_ms);
                 self.stop_response(engine_id, Reason::ClientCancelled);
             }
-            None => self.truncate_to_heard(&truncate.item_id, truncate.audio_end_ms, Some(truncate.audio_end_ms), true),
+            None => self.truncate_to_heard(&truncate.item_id, kept_ms, Some(truncate.audio_end_ms), true),
         }
         self.clear_client_playback();
         Ok(())
@@ -189,9 +216,7 @@ impl Core {
         }
         let mut repartee = Extension::default();
         if let Some(requested) = requested.filter(|requested| *requested > heard_ms) {
-            repartee
-                .warnings
-                .push(format!("audio_end_ms: {requested} is beyond the end of the audio, {heard_ms} is kept"));
+            repartee.warnings.push(format!("audio_end_ms: {requested} is beyond what was played, {heard_ms} is kept"));
         }
         let item_id = id.to_owned();
         self.send(ServerEvent::ItemTruncated(Truncated {
@@ -204,7 +229,13 @@ impl Core {
 }
 
 /// A message's parts for the engine. Adjacent texts become one; empty ones none.
-fn parts(message: &Message, format: AudioFormat, rate: u32, at: &str) -> Result<Vec<EngineContent>, ErrorBody> {
+fn parts(
+    message: &Message,
+    format: AudioFormat,
+    rate: u32,
+    at: &str,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<EngineContent>, ErrorBody> {
     let role = match message.role {
         Role::System => EngineRole::System,
         Role::User => EngineRole::User,
@@ -224,6 +255,12 @@ fn parts(message: &Message, format: AudioFormat, rate: u32, at: &str) -> Result<
                 contents.push(EngineContent::Audio(samples));
                 continue;
             }
+            (Role::User, Content::InputImage { .. }) => {
+                if warnings.len() < MAX_WARNINGS {
+                    warnings.push(format!("{at}: this model does not see images, and answers without this one"));
+                }
+                continue;
+            }
             // The audio is gone: the transcript stands for it.
             (Role::User, Content::InputAudio { transcript: Some(text), .. }) => text,
             _ => {
@@ -240,11 +277,13 @@ fn parts(message: &Message, format: AudioFormat, rate: u32, at: &str) -> Result<
     Ok(contents)
 }
 
-fn remove_audio(item: &mut Item) {
+/// Drops the bytes of audio and images, which are never sent back.
+fn remove_media(item: &mut Item) {
     let Item::Message(message) = item else { return };
     for part in &mut message.content {
-        if let Content::InputAudio { audio, .. } = part {
-            *audio = None;
+        match part {
+            Content::InputAudio { audio: bytes, .. } | Content::InputImage { image_url: bytes, .. } => *bytes = None,
+            Content::InputText { .. } | Content::OutputText { .. } | Content::OutputAudio { .. } => {}
         }
     }
 }

@@ -13,6 +13,7 @@
 //! | `items` | `conversation.item.*` |
 //! | `tools` | function tools |
 //! | `create_response` | `response.create` and `response.cancel`: validate, start, queue, stop |
+//! | `request_input` | the input of a request in place of the conversation |
 //! | `response` | one active response and its form on the wire |
 //! | `engine_events` | what the engine reports of responses |
 //! | `playback` | barge-in and the playout clock's reports |
@@ -30,6 +31,7 @@ mod input_buffer;
 mod interface;
 mod items;
 mod playback;
+mod request_input;
 mod response;
 mod speculation;
 #[cfg(test)]
@@ -47,7 +49,7 @@ use repartee_protocol::session::{Session, State};
 use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use serde_json::Value;
 
-use create_response::ResponseRequest;
+use create_response::Waiting;
 use estimate::{SpokenPace, WordEstimator};
 use history::History;
 use idle::IdleTimeout;
@@ -90,6 +92,7 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 ///     seed: 0,
 ///     model,
 ///     delivery: Delivery::Unpaced,
+///     expires_at: None,
 ///     configuration: None,
 /// });
 /// assert!(matches!(&effects[1], Effect::Send(message) if message.event.kind() == "session.created"));
@@ -125,7 +128,7 @@ pub struct Core {
     /// Active responses: at most one exclusive one, and a few out-of-band ones.
     responses: Vec<Response>,
     /// Exclusive responses to start once the active one has ended: at most one of the conversation, and a few out-of-band ones.
-    queued: VecDeque<ResponseRequest>,
+    queued: VecDeque<Waiting>,
     /// A response that the client has not been told of.
     speculation: Option<Speculation>,
     /// Events of a committed speculation that are still to be processed.
@@ -146,7 +149,8 @@ pub struct Core {
 impl Core {
     /// A new session and its first effects.
     pub fn new(setup: Setup) -> (Self, Vec<Effect>) {
-        let config = config::initial(&setup.session_id, &setup.model);
+        let mut config = config::initial(&setup.session_id, &setup.model);
+        config.expires_at = setup.expires_at;
         let configuration = setup.configuration.clone();
         let mut core = Self {
             input: InputBuffer::new(setup.model.input_rate),
@@ -238,7 +242,7 @@ impl Core {
             ClientEvent::ItemDelete(item) => self.delete_item(item),
             ClientEvent::ItemRetrieve(item) => self.retrieve_item(&item),
             ClientEvent::ItemTruncate(truncate) => self.truncate_item(&truncate),
-            ClientEvent::ResponseCreate(create) => self.create_response(create.response.unwrap_or_default(), now),
+            ClientEvent::ResponseCreate(create) => self.create_response(create, now),
             ClientEvent::ResponseCancel(cancel) => self.cancel_response(cancel.response_id.as_deref()),
         }
     }
@@ -256,6 +260,9 @@ impl Core {
     fn reconfigure(&mut self, patch: &Value) -> Result<(), ErrorBody> {
         let old = self.config.instructions.clone();
         self.config = config::updated(&self.config, patch, &self.setup.model)?;
+        if patch.get("reasoning").is_some_and(|reasoning| !reasoning.is_null()) {
+            self.effects.push(Effect::NotServed("session.reasoning"));
+        }
         if self.config.instructions != old {
             self.command(Command::SetInstructions(self.config.instructions.clone()));
         }

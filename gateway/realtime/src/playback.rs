@@ -17,6 +17,8 @@ pub(super) struct Playing {
     response: ResponseId,
     response_id: String,
     item_id: String,
+    /// Whether it belongs to the conversation.
+    in_conversation: bool,
     /// Whether its first audio has left.
     started: bool,
     /// Estimated to have reached the ear so far.
@@ -31,6 +33,7 @@ impl Playing {
             response: response.engine_id,
             response_id: response.id.clone(),
             item_id: part.item_id.clone(),
+            in_conversation: response.in_conversation(),
             started: false,
             heard_ms: 0,
             reported_ms: 0,
@@ -57,6 +60,15 @@ impl ClientPlayback {
     pub fn is_over(&self, now: Instant) -> bool {
         self.0.is_none_or(|until| until <= now)
     }
+}
+
+/// What an interruption stops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The responses of the conversation: the caller speaks, and out-of-band responses are not part of the talk.
+    Conversation,
+    /// Everything that is spoken.
+    All,
 }
 
 impl Core {
@@ -95,7 +107,7 @@ impl Core {
                 "the audio of a websocket session is played by the client: stop it there and truncate the item";
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at("type"));
         }
-        self.interrupt(Reason::ClientCancelled);
+        self.interrupt(Reason::ClientCancelled, Scope::All);
         Ok(())
     }
 
@@ -107,23 +119,47 @@ impl Core {
         }
     }
 
-    /// Barge-in: stops responses and playout, and truncates items to what was heard. Without a playout clock the client
-    /// truncates.
-    pub(super) fn interrupt(&mut self, reason: Reason) {
-        self.queued.retain(|request| request.out_of_band);
-        let playing = std::mem::take(&mut self.playing);
-        if !playing.is_empty() {
+    /// Drops the audio of these responses that has not played, and tells the client. The others play on.
+    fn drop_playing(&mut self, dropped: &[Playing]) {
+        if dropped.is_empty() {
+            return;
+        }
+        if self.playing.is_empty() {
             self.client_playback.end();
             self.effects.push(Effect::ClearPlayout);
+        } else {
+            self.effects.extend(dropped.iter().map(|playing| Effect::ClearResponse(playing.response)));
         }
-        self.clear_client_playback();
-        for playing in playing.iter().filter(|playing| playing.started) {
+        for playing in dropped.iter().filter(|playing| playing.started) {
             let response_id = playing.response_id.clone();
             self.send(ServerEvent::OutputCleared(ResponseRef { response_id }));
         }
+    }
+
+    /// Stops the audio of an item; returns how much of it was heard, in ms. `None` if nothing of it is to be played.
+    pub(super) fn stop_playing(&mut self, item_id: &str) -> Option<u64> {
+        let index = self.playing.iter().position(|playing| playing.item_id == item_id)?;
+        let playing = self.playing.remove(index)?;
+        let heard_ms = playing.heard_ms;
+        self.drop_playing(&[playing]);
+        Some(heard_ms)
+    }
+
+    /// Barge-in: stops responses and playout, and truncates items to what was heard. Without a playout clock the client
+    /// truncates.
+    pub(super) fn interrupt(&mut self, reason: Reason, scope: Scope) {
+        let stops = |in_conversation| in_conversation || scope == Scope::All;
+        self.queued.retain(|waiting| !waiting.in_conversation());
+        let all = std::mem::take(&mut self.playing).into_iter();
+        let (playing, others): (Vec<_>, Vec<_>) = all.partition(|playing| stops(playing.in_conversation));
+        self.playing = others.into();
+        self.drop_playing(&playing);
+        self.clear_client_playback();
         let paced = self.setup.delivery == Delivery::Paced;
         let mut stopped = Vec::new();
-        for response in self.responses.iter_mut().filter(|response| response.exclusive) {
+        for response in
+            self.responses.iter_mut().filter(|response| response.exclusive && stops(response.in_conversation()))
+        {
             if paced {
                 let heard = playing.iter().find(|playing| playing.response == response.engine_id);
                 response.truncate_at = response.truncate_at.or(Some(heard.map_or(0, |playing| playing.heard_ms)));

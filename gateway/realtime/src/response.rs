@@ -32,12 +32,18 @@ pub(super) struct Response {
     pub output: ResponseOutput,
     /// As given in `response.create`.
     pub metadata: Option<Map<String, Value>>,
+    /// What is served differently from what was asked, until the client was told.
+    pub warnings: Vec<String>,
+    /// Whether it may hold more than one function call.
+    pub parallel_calls: bool,
     /// The items that the client was told of, in order.
     pub outputs: Vec<Output>,
     /// Samples handed on to be played or sent.
     pub samples: u64,
     /// Why it is being stopped, until the engine confirms.
     pub stopping: Option<Reason>,
+    /// Whether the engine was told to stop after the first function call. It completes once the engine confirms.
+    pub cut: bool,
     /// Where its item is to be truncated at the end: how much of it was heard, in ms.
     pub truncate_at: Option<u64>,
     /// The position that the client gave for that.
@@ -107,6 +113,11 @@ impl Response {
         Some(PartRef { response_id, item_id, output_index: index as u32, content_index: 0 })
     }
 
+    /// Whether it holds a function call.
+    pub fn has_call(&self) -> bool {
+        self.outputs.iter().any(|output| matches!(output.body, Body::Call { .. }))
+    }
+
     /// Address of the function call at `index`.
     pub fn call_ref(&self, index: usize) -> Option<CallRef> {
         let Output { id, body: Body::Call { call_id, .. }, .. } = self.outputs.get(index)? else { return None };
@@ -174,6 +185,7 @@ impl Response {
         let (kind, reason) = match (self.stopping, reason) {
             // What came after the stop was not sent, so it counts as cancelled even if the engine had completed it.
             (Some(reason), _) => (Status::Cancelled, Some(reason)),
+            (None, _) if self.cut => (Status::Completed, None),
             (None, FinishReason::Stop) => (Status::Completed, None),
             (None, FinishReason::Length) => (Status::Incomplete, Some(Reason::MaxOutputTokens)),
             (None, FinishReason::Cancelled) => (Status::Cancelled, Some(Reason::ClientCancelled)),

@@ -44,13 +44,23 @@ fn function(tool: &Value, at: &str) -> Result<Tool, ErrorBody> {
     Ok(Tool { name: name.to_owned(), description, parameters })
 }
 
-/// The functions that `tool_choice` allows. A model cannot be made to call one, so `required` means `auto`.
+/// Refuses a `tool_choice` that is not served: a model cannot be made to call a function. `param` is the field's path.
+pub(super) fn check_choice(choice: &Value, param: &str) -> Result<(), ErrorBody> {
+    if choice == "auto" || choice == "none" {
+        return Ok(());
+    }
+    let message = "this model cannot be made to call a function: a tool_choice is `auto` or `none`; ask for the call in the \
+                   instructions";
+    Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(param))
+}
+
+/// The error for the result of a function call that is not there.
+pub(super) fn unknown_call(call_id: &str) -> ErrorBody {
+    let message = format!("Tool call ID '{call_id}' not found in conversation.");
+    ErrorBody::invalid(ErrorKind::ToolCallUnknown, message)
+}
+
+/// The functions that `tool_choice` allows.
 pub(super) fn chosen(tools: Vec<Tool>, choice: &Value) -> Vec<Tool> {
-    if choice == "none" {
-        return Vec::new();
-    }
-    match choice.get("name").and_then(Value::as_str) {
-        Some(name) => tools.into_iter().filter(|tool| tool.name == name).collect(),
-        None => tools,
-    }
+    if choice == "none" { Vec::new() } else { tools }
 }

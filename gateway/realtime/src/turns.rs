@@ -10,6 +10,7 @@ use repartee_protocol::session::TurnDetection;
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::history::Entry;
+use super::playback::Scope;
 use super::{Core, Effect};
 
 /// The shortest turn that a client may commit, in ms, as in the published reference.
@@ -54,7 +55,7 @@ impl Core {
         self.idle.disarm();
         self.send(ServerEvent::SpeechStarted(SpeechStarted { audio_start_ms, item_id }));
         if interrupts {
-            self.interrupt(Reason::TurnDetected);
+            self.interrupt(Reason::TurnDetected, Scope::Conversation);
         }
     }
 
@@ -70,7 +71,8 @@ impl Core {
                 self.add_turn(turn.item_id, item);
             }
             self.add_response(response, now);
-        } else if self.commit_turn(Some(audio_end_ms)) && creates {
+        } else if self.commit_turn(Some(audio_end_ms)) && creates && !self.has_active_response() {
+            // None is queued behind an active one: the next response sees this turn, too.
             let request = self.default_request(now);
             self.start_or_queue(request);
         }
@@ -117,7 +119,7 @@ impl Core {
         let previous_item_id = self.history.last_id().map(str::to_owned);
         self.add_item(Entry::new(item_id.clone(), Item::Message(message), vec![item]), None);
         self.send(ServerEvent::InputCommitted(Committed { previous_item_id, item_id: item_id.clone() }));
-        self.announce_item(&item_id);
+        self.announce_item(&item_id, Vec::new());
     }
 
     pub(super) fn clear_input(&mut self) {

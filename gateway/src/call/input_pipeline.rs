@@ -97,30 +97,36 @@ impl InputPipeline {
         self.detector.set_playback_level(level);
     }
 
-    /// Processes one piece of what was pushed.
-    pub fn process(&mut self) -> Result<Vec<Input>, ResampleError> {
+    /// Processes one piece of what was pushed, and adds what came of it to `inputs`.
+    pub fn process(&mut self, inputs: &mut Vec<Input>) -> Result<(), ResampleError> {
         let end = self.pending.len().min(self.at + (self.rate * PIECE_MS / 1_000) as usize);
+        let Some(resamplers) = &mut self.resamplers else { return Ok(()) };
         let piece = &self.pending[self.at..end];
-        let Some(resamplers) = &mut self.resamplers else { return Ok(Vec::new()) };
-        let for_model = resamplers.model.push(piece)?;
+        let whole = piece.len() == self.pending.len();
         let for_detector = resamplers.detector.as_mut().map(|filter| filter.push(piece)).transpose()?;
+        // A packet at the model's rate is one piece, which is handed on as it is.
+        let for_model = match resamplers.model.is_identity() && whole {
+            true => std::mem::take(&mut self.pending),
+            false => resamplers.model.push(piece)?,
+        };
         self.at = end;
         if !self.has_more() {
             (self.pending, self.at) = (Vec::new(), 0);
         }
-        Ok(self.detect(for_model, for_detector))
+        self.detect(for_model, for_detector, inputs);
+        Ok(())
     }
 
     /// Processes all that was pushed, and flushes the resamplers.
     pub fn flush(&mut self) -> Result<Vec<Input>, ResampleError> {
         let mut inputs = Vec::new();
         while self.has_more() {
-            inputs.extend(self.process()?);
+            self.process(&mut inputs)?;
         }
         if let Some(resamplers) = &mut self.resamplers {
             let for_model = resamplers.model.flush()?;
             let for_detector = resamplers.detector.as_mut().map(Resampler::flush).transpose()?;
-            inputs.extend(self.detect(for_model, for_detector));
+            self.detect(for_model, for_detector, &mut inputs);
         }
         Ok(inputs)
     }
@@ -130,9 +136,9 @@ impl InputPipeline {
         self.endpointing.take()
     }
 
-    fn detect(&mut self, for_model: Vec<f32>, for_detector: Option<Vec<f32>>) -> Vec<Input> {
+    fn detect(&mut self, for_model: Vec<f32>, for_detector: Option<Vec<f32>>, inputs: &mut Vec<Input>) {
         let events = self.detector.push(for_detector.as_deref().unwrap_or(&for_model));
-        let mut inputs = vec![Input::Audio(for_model)];
+        inputs.push(Input::Audio(for_model));
         for event in events {
             if let (TurnEvent::SpeechStopped { .. }, Some(voice_end)) = (event, self.voice_end) {
                 let waited = event.sample().saturating_sub(voice_end);
@@ -143,7 +149,6 @@ impl InputPipeline {
             }
         }
         self.voice_end = self.detector.voice_end();
-        inputs
     }
 }
 
@@ -164,7 +169,9 @@ mod tests {
                 for chunk in vec![0.1; rate as usize].chunks(piece) {
                     count += samples(&pipeline.push(chunk.to_vec(), rate).unwrap());
                     while pipeline.has_more() {
-                        count += samples(&pipeline.process().unwrap());
+                        let mut inputs = Vec::new();
+                        pipeline.process(&mut inputs).unwrap();
+                        count += samples(&inputs);
                     }
                 }
                 count += samples(&pipeline.flush().unwrap());

@@ -10,6 +10,8 @@
 //! - `packet_decoder`: Opus packets of a websocket
 //! - `response_timing`: time to first packet and its parts
 
+#[cfg(test)]
+mod allocation_tests;
 mod input_pipeline;
 mod limits;
 mod packet_decoder;
@@ -78,23 +80,7 @@ pub async fn run<T: Transport>(
     let mut drain = pin!(drain.fuse());
     let mut stop = pin!(stop);
     let outbound = transport.outbound();
-    let input_pipeline = InputPipeline::new(setup.model.input_rate);
-    let timing = ResponseTiming::new(metrics.clone());
-    let echo_guard = EchoGuard::new(setup.model.output_rate);
-    let packet_decoder = PacketDecoder::new(setup.model.input_rate);
-    let (core, effects) = Core::new(setup);
-    let mut call = Call {
-        core,
-        input_pipeline,
-        packet_decoder,
-        echo_guard,
-        timing,
-        metrics,
-        input_format: AudioFormat::default(),
-        outbound: VecDeque::new(),
-        commands: VecDeque::new(),
-        closing: None,
-    };
+    let (mut call, effects) = Call::new(setup, metrics);
     call.apply(effects, &mut transport);
     let expiry = limits.longest.and_then(|longest| now().checked_add(longest));
     // When something last went on besides the caller's silence, and whether it does not now.
@@ -182,6 +168,8 @@ struct Call {
     echo_guard: EchoGuard,
     timing: ResponseTiming,
     metrics: Arc<Metrics>,
+    /// What came of a piece of input; empty between the pieces, whose memory it keeps.
+    inputs: Vec<Input>,
     /// The format of the caller's audio.
     input_format: AudioFormat,
     /// What waits for room in the transport's queue.
@@ -194,6 +182,29 @@ struct Call {
 }
 
 impl Call {
+    /// A call and its first effects.
+    fn new(setup: Setup, metrics: Arc<Metrics>) -> (Self, Vec<Effect>) {
+        let input_pipeline = InputPipeline::new(setup.model.input_rate);
+        let timing = ResponseTiming::new(metrics.clone());
+        let echo_guard = EchoGuard::new(setup.model.output_rate);
+        let packet_decoder = PacketDecoder::new(setup.model.input_rate);
+        let (core, effects) = Core::new(setup);
+        let call = Self {
+            core,
+            input_pipeline,
+            packet_decoder,
+            echo_guard,
+            timing,
+            metrics,
+            inputs: Vec::new(),
+            input_format: AudioFormat::default(),
+            outbound: VecDeque::new(),
+            commands: VecDeque::new(),
+            closing: None,
+        };
+        (call, effects)
+    }
+
     fn on_event<T: Transport>(&mut self, event: TransportEvent, transport: &mut T) {
         match event {
             TransportEvent::Event(text) => self.on_message(&text, transport),
@@ -261,14 +272,16 @@ impl Call {
     /// Processes one piece of the input.
     fn process_input<T: Transport>(&mut self, transport: &mut T) {
         self.set_playback_level();
-        match self.input_pipeline.process() {
-            Ok(inputs) => self.inputs(inputs, transport),
+        let mut inputs = std::mem::take(&mut self.inputs);
+        match self.input_pipeline.process(&mut inputs) {
+            Ok(()) => self.inputs(inputs.drain(..), transport),
             Err(error) => self.fail(&error.into()),
         }
+        self.inputs = inputs;
         self.timing.endpointing(self.input_pipeline.endpointing());
     }
 
-    fn inputs<T: Transport>(&mut self, inputs: Vec<Input>, transport: &mut T) {
+    fn inputs<T: Transport>(&mut self, inputs: impl IntoIterator<Item = Input>, transport: &mut T) {
         for input in inputs {
             self.input(input, transport);
         }
@@ -323,11 +336,14 @@ impl Call {
                     self.echo_guard.clear(now());
                     transport.clear_audio();
                 }
+                // The echo guard keeps what plays on.
+                Effect::ClearResponse(response) => transport.clear_response(response),
                 Effect::CountResponse(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
                 Effect::CountSpeculation { committed } => {
                     let outcome = if committed { "committed" } else { "aborted" };
                     self.metrics.speculations.with_label_values(&[outcome]).inc();
                 }
+                Effect::NotServed(what) => tracing::info!(what, "the client asked for what is not served"),
                 Effect::CountError(code) => self.metrics.errors.with_label_values(&[&code]).inc(),
                 Effect::Close => self.close(),
             }
@@ -365,7 +381,7 @@ impl Call {
 
     fn send(&mut self, message: &ServerMessage) {
         match serde_json::to_string(message) {
-            Ok(text) => self.outbound.push_back(OutboundMessage::Event(text)),
+            Ok(text) => self.outbound.push_back(OutboundMessage::Event(message.event.kind(), text)),
             Err(error) => {
                 tracing::error!(event = message.event.kind(), %error, "an event could not be written");
                 self.close();

@@ -41,6 +41,9 @@ pub trait Transport: Send {
     /// Drops audio that was not played yet.
     fn clear_audio(&mut self);
 
+    /// Drops the audio of one response that was not played yet; that of others plays on.
+    fn clear_response(&mut self, _: ResponseId) {}
+
     /// Whether it takes more audio now.
     fn has_room(&self) -> bool;
 
@@ -98,8 +101,8 @@ pub enum TransportEvent {
 /// A message to the caller.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum OutboundMessage {
-    /// A server event as text.
-    Event(String),
+    /// A server event: its type and its text.
+    Event(&'static str, String),
     /// Output audio as one Opus packet.
     OpusPacket(Bytes),
     /// A websocket ping.

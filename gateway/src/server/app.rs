@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::sync::{Arc, RwLock};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use repartee_engine_api::{OpenError, SessionHandle, SpeechEngine};
@@ -167,7 +167,10 @@ impl App {
         // The end of a session's id is random; half of it is enough to tell items of different sessions apart.
         let stem = session_id[session_id.len() - 16..].to_owned();
         let (seed, model) = (u64::from_le_bytes(seed), self.engine.info().clone());
-        Ok(Setup { session_id, stem, seed, model, delivery, configuration: caller.session.clone() })
+        let configuration = caller.session.clone();
+        let end = self.call_limits().longest.map(|longest| SystemTime::now() + longest);
+        let expires_at = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());
+        Ok(Setup { session_id, stem, seed, model, delivery, expires_at, configuration })
     }
 }
 

@@ -1,10 +1,11 @@
-//! `GET /v1/models`: the served model.
+//! `GET /v1/models`: the served model, and what it can do.
 
 use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
+use repartee_engine_api::ModelInfo;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Serialize;
 
@@ -19,6 +20,49 @@ pub(super) struct Model {
     /// When this server was started, in seconds since 1970: checkpoints hold no date.
     created: u64,
     owned_by: &'static str,
+    /// Our extension.
+    repartee: Facts,
+}
+
+/// What a model can do, so that a client need not find out by trial.
+#[derive(Debug, Serialize)]
+struct Facts {
+    /// Names for `audio.output.voice`.
+    voices: Vec<String>,
+    default_voice: String,
+    /// Rate at which the model hears, in Hz. Sound of another rate is resampled.
+    input_rate: u32,
+    /// Rate at which the model speaks, in Hz.
+    output_rate: u32,
+    /// Duration of a codec frame, which is one audio token, in ms.
+    frame_ms: u64,
+    /// Tokens of a prompt and its response, at most.
+    context_tokens: u32,
+    /// Whether it can call functions.
+    tools: bool,
+    /// Values of `tool_choice` that are served.
+    tool_choice: [&'static str; 2],
+    /// Whether the caller's sound is transcribed.
+    transcription: bool,
+    /// Whether it sees images.
+    images: bool,
+}
+
+impl Facts {
+    fn of(info: &ModelInfo) -> Self {
+        Self {
+            voices: info.voices.clone(),
+            default_voice: info.default_voice.clone(),
+            input_rate: info.input_rate,
+            output_rate: info.output_rate,
+            frame_ms: u64::try_from(info.frame.as_millis()).unwrap_or(u64::MAX),
+            context_tokens: info.context_tokens,
+            tools: info.tools,
+            tool_choice: ["auto", "none"],
+            transcription: false,
+            images: false,
+        }
+    }
 }
 
 /// The list of models on the wire.
@@ -29,7 +73,9 @@ pub(super) struct List {
 }
 
 fn served(app: &App) -> Model {
-    Model { id: app.engine.info().name.clone(), object: "model", created: app.started, owned_by: "repartee" }
+    let info = app.engine.info();
+    let (id, repartee) = (info.name.clone(), Facts::of(info));
+    Model { id, object: "model", created: app.started, owned_by: "repartee", repartee }
 }
 
 pub(super) async fn list(State(app): State<Arc<App>>) -> Json<List> {

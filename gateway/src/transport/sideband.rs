@@ -8,7 +8,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::Deserialize;
 use thiserror::Error;
 use tokio::sync::mpsc::{self, error::TrySendError};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -156,22 +155,15 @@ impl Sidebands {
 }
 
 impl Publisher {
-    /// Hands an event to every client. Never waits.
-    pub fn publish(&self, event: &str) {
-        #[derive(Deserialize)]
-        struct Named<'a> {
-            #[serde(rename = "type", borrow)]
-            name: std::borrow::Cow<'a, str>,
-        }
+    /// Hands an event of this type to every client. Never waits.
+    pub fn publish(&self, kind: &str, event: &str) {
         let mut state = lock(&self.state);
-        let named = serde_json::from_str::<Named<'_>>(event);
-        let name = named.as_ref().map_or("", |named| &*named.name);
-        let is_state = matches!(name, "session.created" | "session.updated");
+        let is_state = matches!(kind, "session.created" | "session.updated");
         if !is_state && state.attached.is_empty() {
             return;
         }
         let event: Arc<str> = event.into();
-        match name {
+        match kind {
             "session.created" => state.created = Some(event.clone()),
             "session.updated" => state.updated = Some(event.clone()),
             _ => {}
@@ -203,6 +195,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;
+    use repartee_testkit::memory::{Scope, counts};
 
     use super::*;
 
@@ -216,15 +209,26 @@ mod tests {
     #[test]
     fn late_clients_receive_the_session_first() {
         let (sidebands, publisher, _commands) = sidebands();
-        publisher.publish(CREATED);
-        publisher.publish(r#"{"type":"response.created"}"#);
-        publisher.publish(UPDATED);
+        publisher.publish("session.created", CREATED);
+        publisher.publish("response.created", r#"{"type":"response.created"}"#);
+        publisher.publish("session.updated", UPDATED);
         let mut client = sidebands.attach().unwrap();
-        publisher.publish(r#"{"type":"response.done"}"#);
+        publisher.publish("response.done", r#"{"type":"response.done"}"#);
         assert_eq!(read(&mut client).as_deref(), Some(CREATED));
         assert_eq!(read(&mut client).as_deref(), Some(UPDATED));
         assert_eq!(read(&mut client).as_deref(), Some(r#"{"type":"response.done"}"#));
         assert_eq!(read(&mut client), None);
+    }
+
+    #[test]
+    fn event_is_not_parsed_to_be_published() {
+        let (sidebands, publisher, _commands) = sidebands();
+        // The type is what the caller says, and no allocation is made where nobody listens.
+        publisher.publish("session.created", "not JSON");
+        let before = counts(Scope::Thread).allocations;
+        publisher.publish("response.output_audio.delta", "not JSON either");
+        assert_eq!(counts(Scope::Thread).allocations, before);
+        assert_eq!(read(&mut sidebands.attach().unwrap()).as_deref(), Some("not JSON"));
     }
 
     #[test]
@@ -243,7 +247,7 @@ mod tests {
         let (mut slow, mut quick) = (sidebands.attach().unwrap(), sidebands.attach().unwrap());
         for event in 0..=EVENTS {
             let text = format!("{{\"type\":\"{event}\"}}");
-            publisher.publish(&text);
+            publisher.publish("error", &text);
             assert_eq!(read(&mut quick), Some(text));
         }
         assert_eq!(sidebands.attached(), 1);
@@ -263,7 +267,7 @@ mod tests {
         assert_eq!((commands.next().await, commands.next().await), ("one".into(), "two".into()));
         drop(second);
         assert!(commands.next().now_or_never().is_none());
-        publisher.publish(CREATED);
+        publisher.publish("session.created", CREATED);
         assert!(sidebands.attach().is_ok());
     }
 

@@ -214,7 +214,7 @@ where
 {
     while let Some(outgoing) = queue.recv().await {
         let (message, last) = match outgoing {
-            OutboundMessage::Event(text) => (Message::Text(text.into()), false),
+            OutboundMessage::Event(_, text) => (Message::Text(text.into()), false),
             OutboundMessage::OpusPacket(packet) => (Message::Binary(packet), false),
             OutboundMessage::Ping => (Message::Ping(Bytes::new()), false),
             OutboundMessage::Close(code, reason) => {

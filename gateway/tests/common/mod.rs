@@ -193,7 +193,7 @@ impl Client {
         let item = json!({"type": "message", "role": "user", "content": content});
         self.send(json!({"type": "conversation.item.create", "item": item})).await;
         self.send(json!({"type": "response.create"})).await;
-        self.until("rate_limits.updated").await
+        self.until("response.done").await
     }
 }
 

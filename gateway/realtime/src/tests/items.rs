@@ -3,7 +3,7 @@
 use repartee_engine_api::{Command, Content, FinishReason, InsertAt, Role};
 use serde_json::{Value, json};
 
-use super::super::Delivery;
+use super::super::{Delivery, Effect};
 use super::Harness;
 
 #[test]
@@ -138,7 +138,7 @@ fn invalid_content_is_named() {
     for (role, part, param) in [
         ("user", json!({"type": "input_audio", "audio": "%"}), "item.content[1].audio"),
         ("user", json!({"type": "input_audio", "audio": ""}), "item.content[1].audio"),
-        ("user", json!({"type": "input_image", "image_url": "data:"}), "item"),
+        ("system", json!({"type": "input_image", "image_url": "data:"}), "item.content[1].type"),
         ("system", json!({"type": "output_audio", "transcript": "x"}), "item.content[1].type"),
     ] {
         let content = json!([{"type": "input_text", "text": "x"}, part]);
@@ -170,4 +170,42 @@ fn client_truncate_keeps_what_was_heard() {
     harness
         .client(json!({"type": "conversation.item.truncate", "item_id": "x", "content_index": 0, "audio_end_ms": 0}));
     assert_eq!(harness.error_code(), "item_truncate_invalid_item_id");
+}
+
+#[test]
+fn image_is_kept_without_its_bytes() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let image = json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "low"});
+    let content = json!([{"type": "input_text", "text": "What is this?"}, image]);
+    let item = json!({"type": "message", "role": "user", "id": "a", "content": content});
+    harness.client(json!({"type": "conversation.item.create", "item": item}));
+    assert_eq!(harness.event_types(), ["conversation.item.added", "conversation.item.done"]);
+    assert!(
+        matches!(&harness.commands[..], [Command::Insert { content: Content::Text { text, .. }, .. }] if text == "What is this?")
+    );
+    let warnings = &harness.events[0]["repartee"]["warnings"];
+    assert!(warnings[0].as_str().unwrap().starts_with("item.content[1]: this model does not see images"), "{warnings}");
+    assert_eq!(harness.events[1]["repartee"], Value::Null, "said once");
+    assert!(harness.other_effects.contains(&Effect::NotServed("an input_image")));
+    harness.client(json!({"type": "conversation.item.retrieve", "item_id": "a"}));
+    let kept = &harness.find("conversation.item.retrieved")["item"]["content"];
+    assert_eq!(kept[1], json!({"type": "input_image", "detail": "low"}));
+    // An image alone is an item, too, of which the model reads nothing.
+    harness.clear();
+    let item = json!({"type": "message", "role": "user", "content": [image]});
+    harness.client(json!({"type": "conversation.item.create", "item": item}));
+    assert_eq!(harness.event_types(), ["conversation.item.added", "conversation.item.done"]);
+    assert_eq!(harness.commands, []);
+    // Warnings and memory are bounded.
+    let many = |count| json!({"type": "message", "role": "user", "content": vec![image.clone(); count]});
+    harness.clear();
+    harness.client(json!({"type": "conversation.item.create", "item": many(100)}));
+    assert_eq!(harness.events[0]["repartee"]["warnings"].as_array().unwrap().len(), 32);
+    harness.client(json!({"type": "conversation.item.create", "item": many(40_000)}));
+    assert_eq!(harness.error_code(), "conversation_too_large");
+    // An image in a response's own input is a warning, too.
+    harness.client(json!({"type": "response.create", "response": {"input": [item]}}));
+    let warnings = &harness.find("response.created")["repartee"]["warnings"];
+    assert!(warnings[0].as_str().unwrap().starts_with("response.input[0].content[0]"), "{warnings}");
+    assert_eq!(harness.last_respond().unwrap().input.as_deref(), Some(&[][..]));
 }

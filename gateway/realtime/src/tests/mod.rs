@@ -2,6 +2,7 @@
 
 mod idle;
 mod items;
+mod out_of_band;
 mod playback;
 mod random;
 mod responses;
@@ -12,7 +13,9 @@ mod turns;
 
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, FinishReason, ModelInfo, Respond, ResponseId, Usage as EngineUsage};
+use repartee_engine_api::{
+    Command, Content, Event, FinishReason, InsertAt, ModelInfo, Respond, ResponseId, Usage as EngineUsage,
+};
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::ClientMessage;
 use serde_json::{Value, json};
@@ -48,8 +51,9 @@ impl Harness {
     }
 
     fn with_model(delivery: Delivery, model: ModelInfo) -> Self {
+        let (session_id, stem, configuration) = ("sess_1".into(), "s".into(), None);
         let setup =
-            Setup { session_id: "sess_1".into(), stem: "s".into(), seed: 7, model, delivery, configuration: None };
+            Setup { session_id, stem, seed: 7, model, delivery, expires_at: Some(1_900_000_000), configuration };
         let (core, effects) = Core::new(setup);
         let mut harness =
             Self { core, now: Instant::now(), events: Vec::new(), commands: Vec::new(), other_effects: Vec::new() };
@@ -187,6 +191,25 @@ impl Harness {
     fn appended_samples(&self) -> usize {
         let length = |command: &Command| if let Command::Append(samples) = command { samples.len() } else { 0 };
         self.commands.iter().map(length).sum()
+    }
+
+    /// The texts that the model reads of function results, in order.
+    fn results(&self) -> Vec<&str> {
+        let mut engine: Vec<(u64, &Content)> = Vec::new();
+        for command in &self.commands {
+            let Command::Insert { item, place, content } = command else { continue };
+            let place = match place {
+                InsertAt::End => engine.len(),
+                InsertAt::Start => 0,
+                InsertAt::After(before) => engine.iter().position(|(id, _)| id == before).map_or(0, |index| index + 1),
+            };
+            engine.insert(place, (*item, content));
+        }
+        let results = engine.iter().filter_map(|(_, content)| match content {
+            Content::ToolResult(text) => Some(text.as_str()),
+            _ => None,
+        });
+        results.collect()
     }
 
     /// The text that the first truncation left.

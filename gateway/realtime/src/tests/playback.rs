@@ -25,18 +25,42 @@ fn speech_cancels_the_response_on_a_websocket() {
 }
 
 #[test]
-fn interrupt_response_false_queues_the_next_response() {
+fn turns_during_a_response_create_no_other() {
+    for delivery in [Delivery::Unpaced, Delivery::Paced] {
+        let mut harness = Harness::new(delivery);
+        let detection = json!({"type": "server_vad", "interrupt_response": false});
+        harness.update(json!({"audio": {"input": {"turn_detection": detection}}}));
+        let response = harness.create_response();
+        harness.engine_text(response, "One");
+        harness.clear();
+        for turn in 0..3 {
+            harness.input_audio(400);
+            harness.turn(turn * 400, turn * 400 + 400);
+        }
+        harness.engine_finished(response, FinishReason::Stop);
+        assert_eq!(harness.find("response.done")["response"]["status"], "completed");
+        assert_eq!(harness.last_respond(), None, "nothing was queued");
+        // The turns are in the history: the next response sees them.
+        let commits = harness.commands.iter().filter(|command| matches!(command, Command::Commit { .. })).count();
+        let committed = harness.event_types().iter().filter(|kind| **kind == "input_audio_buffer.committed").count();
+        assert_eq!((commits, committed), (3, 3));
+        harness.input_audio(400);
+        harness.turn(1_200, 1_600);
+        assert_eq!(harness.event_types().iter().filter(|kind| **kind == "response.created").count(), 1);
+        assert_eq!(harness.last_respond().unwrap().input, None, "the whole history");
+    }
+}
+
+#[test]
+fn turn_after_an_interruption_is_answered() {
     let mut harness = Harness::new(Delivery::Unpaced);
-    harness
-        .update(json!({"audio": {"input": {"turn_detection": {"type": "server_vad", "interrupt_response": false}}}}));
     let response = harness.create_response();
     harness.engine_text(response, "One");
     harness.clear();
     harness.input_audio(400);
     harness.turn(0, 400);
-    assert_eq!(harness.last_respond(), None);
-    harness.engine_finished(response, FinishReason::Stop);
-    assert_eq!(harness.find("response.done")["response"]["status"], "completed");
+    assert_eq!(harness.last_respond(), None, "the engine has not stopped yet");
+    harness.engine_finished(response, FinishReason::Cancelled);
     assert!(harness.last_respond().is_some());
 }
 
@@ -112,4 +136,84 @@ fn client_can_clear_unplayed_audio() {
     harness.client(json!({"type": "output_audio_buffer.clear"}));
     assert_eq!(harness.event_types(), ["output_audio_buffer.cleared", "conversation.item.truncated"]);
     assert_eq!(harness.truncated_text(), Some(""), "nothing was heard");
+}
+
+/// Starts a spoken out-of-band response; returns the engine's id of it.
+fn spoken_out_of_band(harness: &mut Harness) -> u64 {
+    harness.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
+    harness.last_respond().unwrap().response
+}
+
+#[test]
+fn speech_leaves_out_of_band_responses_alone() {
+    let mut harness = Harness::new(Delivery::Paced);
+    let aside = spoken_out_of_band(&mut harness);
+    harness.engine_text(aside, "A notice.");
+    harness.engine_audio(aside, 800);
+    harness.input(Input::Playout(PlayoutReport::Started { response: aside }));
+    harness.clear();
+    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    assert_eq!(harness.event_types(), ["input_audio_buffer.speech_started"]);
+    assert_eq!((&harness.commands[..], &harness.other_effects[..]), (&[][..], &[][..]));
+    harness.engine_finished(aside, FinishReason::Stop);
+    assert_eq!(harness.find("response.done")["response"]["status"], "completed");
+    // The client can stop it all the same.
+    harness.clear();
+    harness.client(json!({"type": "output_audio_buffer.clear"}));
+    assert_eq!(harness.event_types(), ["output_audio_buffer.cleared"]);
+    assert_eq!(harness.other_effects, [Effect::ClearPlayout]);
+}
+
+#[test]
+fn speech_drops_only_the_conversation_from_playout() {
+    let mut harness = Harness::new(Delivery::Paced);
+    let answer = harness.whole_response("The sky is blue today.", 2_000);
+    harness.input(Input::Playout(PlayoutReport::Started { response: answer }));
+    harness.played(answer, 1_000);
+    let aside = spoken_out_of_band(&mut harness);
+    harness.engine_text(aside, "A notice.");
+    harness.engine_audio(aside, 800);
+    harness.clear();
+    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    assert_eq!(
+        harness.event_types(),
+        ["input_audio_buffer.speech_started", "output_audio_buffer.cleared", "conversation.item.truncated"]
+    );
+    assert_eq!(harness.other_effects, [Effect::ClearResponse(answer)]);
+    harness.input(Input::Playout(PlayoutReport::Started { response: aside }));
+    harness.input(Input::Playout(PlayoutReport::Drained { response: aside }));
+    harness.find("output_audio_buffer.stopped");
+}
+
+#[test]
+fn truncated_item_stops_playing() {
+    for active in [false, true] {
+        let mut harness = Harness::new(Delivery::Paced);
+        let response = harness.create_response();
+        harness.engine_text(response, "The sky is blue today.");
+        harness.engine_audio(response, 2_000);
+        if !active {
+            harness.engine_finished(response, FinishReason::Stop);
+        }
+        harness.input(Input::Playout(PlayoutReport::Started { response }));
+        harness.played(response, 1_000);
+        let item_id = harness.find("conversation.item.added")["item"]["id"].clone();
+        harness.clear();
+        let truncate = json!({"type": "conversation.item.truncate", "item_id": item_id, "content_index": 0, "audio_end_ms": 1_500});
+        harness.client(truncate);
+        if active {
+            assert_eq!(harness.commands, [Command::Cancel { response }]);
+            harness.engine_finished(response, FinishReason::Cancelled);
+        }
+        assert_eq!(harness.other_effects[0], Effect::ClearPlayout);
+        assert_eq!(harness.event_types()[0], "output_audio_buffer.cleared");
+        assert_eq!(harness.event_types().last(), Some(&"conversation.item.truncated"));
+        let truncated = harness.find("conversation.item.truncated");
+        assert_eq!(truncated["audio_end_ms"], 1_000, "no more than was heard");
+        assert!(truncated["repartee"]["warnings"][0].as_str().unwrap().contains("1500"), "{truncated}");
+        // Nothing is left to interrupt.
+        harness.clear();
+        harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        assert_eq!(harness.event_types(), ["input_audio_buffer.speech_started"]);
+    }
 }

@@ -1,7 +1,7 @@
 //! Responses: requests, cancellation, limits, failures.
 
-use repartee_engine_api::{Command, Content, Event, FinishReason, Input as EngineInput, Role, SessionError};
-use serde_json::{Value, json};
+use repartee_engine_api::{Command, Event, FinishReason, SessionError};
+use serde_json::json;
 
 use super::super::{Delivery, Effect, Input};
 use super::Harness;
@@ -45,7 +45,7 @@ fn cancelled_response_sends_nothing_and_queues_the_next() {
     let response = &harness.find("response.done")["response"];
     assert_eq!(response["status_details"], json!({"type": "cancelled", "reason": "client_cancelled"}));
     assert_eq!(response["output"][0]["content"][0]["transcript"], "One ");
-    assert_eq!(harness.event_types().last(), Some(&"response.created"));
+    assert_eq!(harness.event_types()[harness.events.len() - 2..], ["response.created", "rate_limits.updated"]);
     assert!(harness.last_respond().is_some());
 }
 
@@ -79,7 +79,7 @@ fn empty_response_has_no_item() {
     let mut harness = Harness::new(Delivery::Unpaced);
     let response = harness.create_response();
     harness.engine_finished(response, FinishReason::Stop);
-    assert_eq!(harness.event_types(), ["response.created", "response.done", "rate_limits.updated"]);
+    assert_eq!(harness.event_types(), ["response.created", "rate_limits.updated", "response.done"]);
     assert_eq!(harness.find("response.done")["response"]["output"], json!([]));
 }
 
@@ -108,6 +108,11 @@ fn invalid_request_fields_are_named() {
         ),
         ("tools", json!([{"type": "function"}]), "response.tools[0].name"),
         ("audio", json!({"output": {"format": {"type": "audio/pcm", "rate": 3}}}), "response.audio.output.format.rate"),
+        ("max_output_tokens", json!("many"), "response.max_output_tokens"),
+        ("max_output_tokens", json!(0), "response.max_output_tokens"),
+        ("max_output_tokens", json!(4_097), "response.max_output_tokens"),
+        ("tool_choice", json!("required"), "response.tool_choice"),
+        ("instructions", json!(["x"]), "response.instructions"),
     ] {
         let mut event = json!({"type": "response.create", "response": {}});
         event["response"][field] = value;
@@ -115,72 +120,6 @@ fn invalid_request_fields_are_named() {
         assert_eq!(harness.events.last().unwrap()["error"]["param"], param);
     }
     assert_eq!(harness.last_respond(), None);
-}
-
-#[test]
-fn out_of_band_response_runs_in_parallel() {
-    let mut harness = Harness::new(Delivery::Unpaced);
-    harness.message("a", "hello");
-    let first = harness.create_response();
-    harness.engine_text(first, "One");
-    harness.clear();
-    let input = json!([{"type": "item_reference", "id": "a"},
-        {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "Which topic?"}]}]);
-    harness.client(json!({"type": "response.create", "response": {"conversation": "none", "input": input,
-        "instructions": "Classify.", "output_modalities": ["text"], "metadata": {"topic": "yes"}}}));
-    let respond = harness.last_respond().unwrap().clone();
-    assert!(respond.out_of_band && !respond.audio);
-    assert_eq!(respond.instructions.as_deref(), Some("Classify."));
-    let text = Content::Text { role: Role::User, text: "Which topic?".into() };
-    assert!(
-        matches!(&respond.input.as_deref(), Some([EngineInput::Item(_), EngineInput::Content(content)]) if *content == text)
-    );
-    harness.engine_text(respond.response, "Greetings");
-    harness.engine_text(first, " two");
-    harness.engine_finished(respond.response, FinishReason::Stop);
-    let done = &harness.find("response.done")["response"];
-    assert_eq!(done["conversation_id"], Value::Null);
-    assert_eq!((&done["status"], &done["metadata"]["topic"]), (&json!("completed"), &json!("yes")));
-    assert_eq!(done["output"][0]["content"], json!([{"type": "output_text", "text": "Greetings"}]));
-    assert!(
-        !harness.event_types().iter().any(|kind| kind.starts_with("conversation.item")),
-        "{:?}",
-        harness.event_types()
-    );
-    harness.engine_finished(first, FinishReason::Stop);
-    let done = &harness.find("response.done")["response"];
-    assert_eq!(done["output"][0]["content"][0]["transcript"], "One two");
-    assert_eq!(done["conversation_id"], "conv_s");
-}
-
-#[test]
-fn paced_spoken_responses_never_overlap() {
-    let mut harness = Harness::new(Delivery::Paced);
-    let first = harness.create_response();
-    harness.clear();
-    harness.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
-    assert_eq!(harness.event_types(), [""; 0]);
-    harness.engine_finished(first, FinishReason::Stop);
-    assert!(harness.last_respond().unwrap().out_of_band);
-    // Text does not need the audio track.
-    harness.client(
-        json!({"type": "response.create", "response": {"conversation": "none", "output_modalities": ["text"]}}),
-    );
-    assert!(!harness.last_respond().unwrap().audio);
-}
-
-#[test]
-fn out_of_band_responses_are_bounded() {
-    for delivery in [Delivery::Paced, Delivery::Unpaced] {
-        let mut harness = Harness::new(delivery);
-        harness.create_response();
-        for _ in 0..2 {
-            harness.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
-            assert!(!harness.event_types().contains(&"error"));
-        }
-        harness.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
-        assert_eq!(harness.error_code(), "conversation_already_has_active_response");
-    }
 }
 
 #[test]
@@ -213,4 +152,51 @@ fn metadata_is_bounded() {
     harness.client(json!({"type": "response.create", "response": {"metadata": metadata}}));
     assert_eq!(harness.events.last().unwrap()["error"]["param"], "response.metadata");
     assert_eq!(harness.last_respond(), None);
+}
+
+#[test]
+fn unserved_overrides_are_warnings() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let overrides = json!({"instructions": "Sing.", "prompt": {"id": "p"}, "reasoning": {"effort": "low"},
+        "output_modalities": ["text", "audio"], "tools": [{"type": "mcp", "server_label": "x"}], "metadata": {"a": "b"},
+        "audio": {"output": {"voice": "marin", "speed": 1.2}}, "new_thing": 1, "max_output_tokens": null});
+    harness.client(json!({"type": "response.create", "response": overrides}));
+    assert_eq!(harness.event_types(), ["response.created", "rate_limits.updated"]);
+    assert_eq!(
+        harness.find("response.created")["repartee"]["warnings"],
+        json!([
+            "response.tools is served differently",
+            "response.audio.output.speed is not known here and was ignored",
+            "response.audio.output.voice: `marin` is served as `ada`",
+            "response.new_thing is not known here and was ignored",
+            "response.output_modalities is served differently",
+            "response.prompt is not offered by this model and was ignored",
+            "response.reasoning is not offered by this model and was ignored",
+        ])
+    );
+    assert!(harness.other_effects.contains(&Effect::NotServed("a setting of response.create")));
+    let response = harness.last_respond().unwrap().response;
+    harness.engine_finished(response, FinishReason::Stop);
+    assert_eq!(harness.find("response.done")["repartee"], json!(null), "said once");
+}
+
+#[test]
+fn served_overrides_have_no_warning() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let input = json!([{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "x"}]}]);
+    let overrides = json!({"instructions": "Sing.", "conversation": "none", "input": input, "metadata": {"a": "b"},
+        "output_modalities": ["audio"], "tools": [{"name": "f"}], "tool_choice": "auto", "max_output_tokens": 4_096,
+        "parallel_tool_calls": false, "audio": {"output": {"voice": {"id": "bob"}, "format": {"type": "audio/pcm"}}}});
+    harness.client(json!({"type": "response.create", "response": overrides}));
+    assert_eq!(harness.find("response.created")["repartee"], json!(null));
+    assert_eq!(harness.last_respond().unwrap().voice.as_deref(), Some("bob"));
+}
+
+#[test]
+fn rate_limits_follow_the_beginning_of_a_response() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.whole_response("Hello.", 80);
+    let types = harness.event_types();
+    assert_eq!(types[..2], ["response.created", "rate_limits.updated"]);
+    assert_eq!(types.iter().filter(|kind| **kind == "rate_limits.updated").count(), 1);
 }

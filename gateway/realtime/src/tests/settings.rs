@@ -3,7 +3,7 @@
 use repartee_engine_api::Command;
 use serde_json::{Value, json};
 
-use super::super::Delivery;
+use super::super::{Delivery, Effect};
 use super::Harness;
 
 #[test]
@@ -43,6 +43,11 @@ fn wrong_field_is_named_and_changes_nothing() {
     for (patch, param) in [
         (json!({"instructions": 3}), "session.instructions"),
         (json!({"max_output_tokens": "many"}), "session.max_output_tokens"),
+        (json!({"max_output_tokens": 0}), "session.max_output_tokens"),
+        (json!({"max_output_tokens": 4_097}), "session.max_output_tokens"),
+        (json!({"truncation": "disabled"}), "session.truncation"),
+        (json!({"tool_choice": "required"}), "session.tool_choice"),
+        (json!({"tool_choice": {"type": "function", "name": "f"}}), "session.tool_choice"),
         (
             json!({"audio": {"input": {"turn_detection": {"type": "server_vad", "threshold": 7}}}}),
             "session.audio.input.turn_detection.threshold",
@@ -54,4 +59,32 @@ fn wrong_field_is_named_and_changes_nothing() {
         assert_eq!(harness.events.last().unwrap()["error"]["param"], param);
         assert_eq!(harness.core.config(), &before);
     }
+}
+
+#[test]
+fn reasoning_effort_is_a_warning() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.update(json!({"reasoning": {"effort": "low"}, "instructions": "Hi."}));
+    assert_eq!(harness.event_types(), ["session.updated"]);
+    let session = &harness.events[0]["session"];
+    let warnings = json!(["session.reasoning is not offered by this model and was ignored"]);
+    assert_eq!((&session["instructions"], &session["repartee"]["warnings"]), (&json!("Hi."), &warnings));
+    assert!(harness.other_effects.contains(&Effect::NotServed("session.reasoning")));
+}
+
+#[test]
+fn max_output_tokens_has_the_published_range() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    for limit in [json!(1), json!(4_096), json!("inf")] {
+        harness.update(json!({"max_output_tokens": limit}));
+        assert_eq!(harness.find("session.updated")["session"]["max_output_tokens"], limit);
+    }
+}
+
+#[test]
+fn session_says_when_it_expires() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.update(json!({"expires_at": 1, "id": "mine"}));
+    let session = &harness.find("session.updated")["session"];
+    assert_eq!((&session["expires_at"], &session["id"]), (&json!(1_900_000_000), &json!("sess_1")));
 }

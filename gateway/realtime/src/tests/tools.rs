@@ -1,9 +1,9 @@
 //! Function tools.
 
-use repartee_engine_api::{Command, Content, Event, FinishReason, ModelInfo, ResponseId, Tool};
+use repartee_engine_api::{Command, Content, Event, FinishReason, Input, InsertAt, ModelInfo, ResponseId, Tool};
 use serde_json::{Value, json};
 
-use super::super::{Delivery, Input};
+use super::super::{Delivery, Input as SessionInput};
 use super::{Harness, model};
 
 fn weather() -> Value {
@@ -11,10 +11,10 @@ fn weather() -> Value {
 }
 
 fn function_call(harness: &mut Harness, response: ResponseId, call: u32, name: &str, pieces: &[&str]) {
-    harness.input(Input::Engine(Event::ToolCall { response, call, name: name.into() }));
+    harness.input(SessionInput::Engine(Event::ToolCall { response, call, name: name.into() }));
     for piece in pieces {
         let arguments = (*piece).to_owned();
-        harness.input(Input::Engine(Event::ToolArguments { response, call, arguments }));
+        harness.input(SessionInput::Engine(Event::ToolArguments { response, call, arguments }));
     }
 }
 
@@ -131,10 +131,6 @@ fn response_tools_override_the_session() {
     assert_eq!(tools(json!({})), None);
     assert_eq!(tools(json!({"tool_choice": "none"})), Some(vec![]));
     assert_eq!(tools(json!({"tools": [{"name": "time"}]})), Some(vec!["time".to_owned()]));
-    assert_eq!(
-        tools(json!({"tool_choice": {"type": "function", "name": "weather"}})),
-        Some(vec!["weather".to_owned()])
-    );
 }
 
 #[test]
@@ -149,4 +145,130 @@ fn model_without_tools_gets_none() {
     assert!(!harness.commands.iter().any(|command| matches!(command, Command::SetTools(_))));
     harness.client(json!({"type": "response.create", "response": {"tool_choice": "auto"}}));
     assert_eq!(harness.last_respond().unwrap().tools, None);
+}
+
+#[test]
+fn forced_calls_are_refused() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.update(json!({"tools": [weather()]}));
+    harness.clear();
+    for choice in [
+        json!("required"),
+        json!({"type": "function", "name": "weather"}),
+        json!({"type": "mcp", "server_label": "x"}),
+        json!("sometimes"),
+    ] {
+        harness.update(json!({"tool_choice": choice}));
+        let error = &harness.events.last().unwrap()["error"];
+        assert_eq!((&error["code"], &error["param"]), (&json!("invalid_value"), &json!("session.tool_choice")));
+        assert_eq!(harness.core.config().tool_choice, "auto");
+        harness.client(json!({"type": "response.create", "response": {"tool_choice": choice}}));
+        let error = &harness.events.last().unwrap()["error"];
+        assert_eq!((&error["code"], &error["param"]), (&json!("invalid_value"), &json!("response.tool_choice")));
+    }
+    assert_eq!(harness.commands, []);
+}
+
+#[test]
+fn calls_in_parallel_can_be_switched_off() {
+    for text in ["", "One moment."] {
+        let mut harness = Harness::new(Delivery::Unpaced);
+        harness.update(json!({"tools": [weather()], "parallel_tool_calls": false}));
+        assert_eq!(harness.find("session.updated")["session"]["parallel_tool_calls"], false);
+        let response = harness.create_response();
+        harness.clear();
+        harness.engine_text(response, text);
+        function_call(&mut harness, response, 0, "weather", &["{}"]);
+        assert_eq!(harness.commands, []);
+        function_call(&mut harness, response, 1, "weather", &["{\"city\": \"Rome\"}"]);
+        assert_eq!(harness.commands, [Command::Cancel { response }]);
+        harness.find("response.function_call_arguments.done");
+        harness.engine_finished(response, FinishReason::Cancelled);
+        let done = &harness.find("response.done")["response"];
+        assert_eq!(done["status"], "completed");
+        let calls = done["output"].as_array().unwrap().iter().filter(|item| item["type"] == "function_call");
+        assert_eq!(calls.map(|call| &call["arguments"]).collect::<Vec<_>>(), ["{}"]);
+        // The engine's history is what the client was sent.
+        assert_eq!(harness.truncated_text(), Some(text));
+        assert!(matches!(&harness.commands[2..],
+            [Command::Insert { content: Content::ToolCall { name, arguments }, .. }] if name == "weather" && arguments == "{}"));
+        // The result follows the call.
+        let Some(Command::Insert { item: call, place, .. }) = harness.commands.last().cloned() else {
+            panic!("no call")
+        };
+        // Without text nothing is left of the response's own item.
+        let Command::Truncate { item: message, .. } = harness.commands[1] else { panic!("{:?}", harness.commands) };
+        assert_eq!(place, if text.is_empty() { InsertAt::Start } else { InsertAt::After(message) });
+        let call_id = harness.find("response.function_call_arguments.done")["call_id"].clone();
+        let result = json!({"type": "function_call_output", "call_id": call_id, "output": "rain"});
+        harness.client(json!({"type": "conversation.item.create", "item": result}));
+        assert!(
+            matches!(harness.commands.last(), Some(Command::Insert { place: InsertAt::After(item), .. }) if *item == call)
+        );
+    }
+}
+
+#[test]
+fn one_response_may_forbid_parallel_calls() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    harness.client(json!({"type": "response.create", "response": {"parallel_tool_calls": false}}));
+    let response = harness.last_respond().unwrap().response;
+    function_call(&mut harness, response, 0, "f", &["{}"]);
+    function_call(&mut harness, response, 1, "f", &["{}"]);
+    assert_eq!(harness.commands.last(), Some(&Command::Cancel { response }));
+    harness.engine_finished(response, FinishReason::Stop);
+    let response = harness.create_response();
+    harness.clear();
+    function_call(&mut harness, response, 0, "f", &["{}"]);
+    function_call(&mut harness, response, 1, "f", &["{}"]);
+    assert_eq!(harness.commands, [], "the default allows them");
+}
+
+#[test]
+fn results_follow_the_order_of_their_calls() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let response = harness.create_response();
+    for (call, name) in ["first", "second", "third"].into_iter().enumerate() {
+        function_call(&mut harness, response, call as u32, name, &["{}"]);
+    }
+    harness.engine_finished(response, FinishReason::Stop);
+    let output = harness.find("response.done")["response"]["output"].clone();
+    harness.message("a", "Hurry up.");
+    for call in [2, 0, 1] {
+        let (call_id, text) = (&output[call]["call_id"], &output[call]["name"]);
+        let result = json!({"type": "function_call_output", "call_id": call_id, "output": text});
+        harness.client(json!({"type": "conversation.item.create", "item": result}));
+    }
+    assert_eq!(harness.results(), ["first", "second", "third"]);
+    // On the wire they stand where the client put them.
+    let added = harness.find("conversation.item.added");
+    assert_eq!((&added["item"]["output"], &added["item"]["call_id"]), (&json!("second"), &output[1]["call_id"]));
+}
+
+#[test]
+fn result_without_its_call_is_refused() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let result = json!({"type": "function_call_output", "call_id": "call_x", "output": "rain"});
+    harness.client(json!({"type": "conversation.item.create", "item": result}));
+    assert_eq!(harness.error_code(), "invalid_tool_call_id");
+    assert_eq!(harness.events[0]["error"]["param"], "item.call_id");
+    harness.client(json!({"type": "response.create", "response": {"input": [result]}}));
+    assert_eq!(harness.error_code(), "invalid_tool_call_id");
+    assert_eq!(harness.events[1]["error"]["param"], "response.input[0].call_id");
+    assert_eq!(harness.commands, []);
+}
+
+#[test]
+fn results_of_an_own_input_follow_their_calls() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let call = |name: &str| json!({"type": "function_call", "call_id": name, "name": name, "arguments": "{}"});
+    let result = |name: &str| json!({"type": "function_call_output", "call_id": name, "output": name});
+    let input = json!([call("a"), call("b"), result("b"), result("a")]);
+    harness.client(json!({"type": "response.create", "response": {"conversation": "none", "input": input}}));
+    let names = harness.last_respond().unwrap().input.as_ref().unwrap().iter().map(|input| match input {
+        Input::Content(Content::ToolCall { name, .. }) => format!("call {name}"),
+        Input::Content(Content::ToolResult(text)) => format!("result {text}"),
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(names.collect::<Vec<_>>(), ["call a", "result a", "call b", "result b"]);
 }

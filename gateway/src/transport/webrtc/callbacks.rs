@@ -16,56 +16,64 @@ use webrtc::peer_connection::{
 use super::DATA_CHANNEL_LABEL;
 use super::call_state::CallState;
 use super::event::PeerEvent;
+use super::muxed_socket::MuxedSocket;
 
 /// The connection's callbacks. They run on its driver.
-pub(super) struct Callbacks(pub Arc<CallState>);
+pub(super) struct Callbacks {
+    pub state: Arc<CallState>,
+    /// The call's socket at the mux, if it has one: it knows when packets came.
+    pub socket: Option<Arc<MuxedSocket>>,
+}
 
 #[async_trait]
 impl PeerConnectionEventHandler for Callbacks {
     async fn on_ice_gathering_state_change(&self, state: RTCIceGatheringState) {
         if state == RTCIceGatheringState::Complete {
-            self.0.set_gathered();
+            self.state.set_gathered();
         }
     }
 
     async fn on_ice_connection_state_change(&self, state: RTCIceConnectionState) {
         use RTCIceConnectionState::{Closed, Disconnected, Failed};
         if matches!(state, Disconnected | Failed | Closed) {
-            self.0.end();
+            self.state.end();
         }
     }
 
     async fn on_connection_state_change(&self, state: RTCPeerConnectionState) {
         use RTCPeerConnectionState::{Closed, Connected, Disconnected, Failed};
         match state {
-            Connected => self.0.connected(),
-            Disconnected | Failed | Closed => self.0.end(),
+            Connected => self.state.connected(),
+            Disconnected | Failed | Closed => self.state.end(),
             _ => {}
         }
     }
 
     async fn on_data_channel(&self, channel: Arc<dyn DataChannel>) {
-        tokio::spawn(read_remote_channel(channel, Arc::clone(&self.0)));
+        tokio::spawn(read_remote_channel(channel, Arc::clone(&self.state)));
     }
 
     async fn on_track(&self, track: Arc<dyn TrackRemote>) {
-        tokio::spawn(read_track(track, Arc::clone(&self.0)));
+        tokio::spawn(read_track(track, Arc::clone(&self.state), self.socket.clone()));
     }
 }
 
 /// Reads audio packets of the peer, until the track ends.
-async fn read_track(track: Arc<dyn TrackRemote>, state: Arc<CallState>) {
+async fn read_track(track: Arc<dyn TrackRemote>, state: Arc<CallState>, socket: Option<Arc<MuxedSocket>>) {
     if track.kind().await != RtpCodecKind::Audio {
         return;
     }
     while let Some(event) = track.poll().await {
         if let TrackRemoteEvent::OnRtpPacket(packet) = event {
+            let (ssrc, sequence) = (packet.header.ssrc, packet.header.sequence_number);
+            let arrival = socket.as_ref().and_then(|socket| socket.arrival(ssrc, sequence));
             state.audio(PeerEvent::Audio {
-                sequence: packet.header.sequence_number,
+                ssrc,
+                sequence,
                 timestamp: packet.header.timestamp,
                 marker: packet.header.marker,
                 payload: packet.payload,
-                arrival: Instant::now(),
+                arrival: arrival.unwrap_or_else(Instant::now),
             });
         }
     }

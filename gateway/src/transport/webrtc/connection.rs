@@ -51,7 +51,13 @@ impl Connection {
         let state = Arc::new(state);
         let ssrc = getrandom::u32().map_err(|error| Error::Other(error.to_string()))?;
         let reports = Arc::new(ReceiverReports::new(ssrc));
-        let pc = build(settings, socket.clone(), reports.clone(), Callbacks(Arc::clone(&state))).await?;
+        let pc = build(
+            settings,
+            socket.clone(),
+            reports.clone(),
+            Callbacks { state: Arc::clone(&state), socket: socket.clone() },
+        )
+        .await?;
         let (free, freed) = watch::channel(());
         let life = supervise(Arc::clone(&pc), Arc::clone(&state), socket.clone(), settings.connect_within);
         let supervisor = tokio::spawn(async move {

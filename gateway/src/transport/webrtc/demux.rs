@@ -6,9 +6,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use futures_util::task::AtomicWaker;
 
+use super::arrivals::Arrivals;
 use super::ice::{LiteAgent, Route};
 use super::srtp_state::SrtpState;
 use super::ssrcs::Packet;
@@ -112,12 +114,14 @@ pub(super) struct MuxEntry {
     inbox: Mutex<VecDeque<Vec<u8>>>,
     waker: AtomicWaker,
     srtp: Arc<SrtpState>,
+    arrivals: Mutex<Arrivals>,
 }
 
 impl MuxEntry {
     pub fn new(ufrag: String, agent: LiteAgent) -> Self {
         let srtp = agent.srtp();
-        Self { ufrag, agent: Mutex::new(agent), inbox: Mutex::default(), waker: AtomicWaker::new(), srtp }
+        let (inbox, arrivals) = (Mutex::default(), Mutex::default());
+        Self { ufrag, agent: Mutex::new(agent), inbox, waker: AtomicWaker::new(), srtp, arrivals }
     }
 
     /// What the connection knows of the packets that it got.
@@ -135,8 +139,19 @@ impl MuxEntry {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues a datagram for the call's connection; false if there is no room.
+    fn arrivals(&self) -> MutexGuard<'_, Arrivals> {
+        // An arrival is replaced as a whole.
+        self.arrivals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the RTP packet of this SSRC and sequence number was delivered; `None` if that is no longer known.
+    pub fn arrival(&self, ssrc: u32, sequence: u16) -> Option<Instant> {
+        self.arrivals().of(ssrc, sequence)
+    }
+
+    /// Queues a datagram for the call's connection as it comes from the socket; false if there is no room.
     pub fn deliver(&self, datagram: Vec<u8>) -> bool {
+        self.arrivals().note(&datagram, Instant::now());
         let mut inbox = self.inbox();
         let room = inbox.len() < INBOX;
         if room {

@@ -16,6 +16,8 @@ pub enum PeerEvent {
     ChannelOpen,
     /// An RTP packet of the peer's audio, as it arrived; see [`repartee_media::jitter`].
     Audio {
+        /// The sender's SSRC: one track.
+        ssrc: u32,
         /// RTP sequence number.
         sequence: u16,
         /// RTP timestamp, 48 kHz.
@@ -24,7 +26,7 @@ pub enum PeerEvent {
         marker: bool,
         /// One Opus packet.
         payload: Bytes,
-        /// When it was read from the socket.
+        /// When it reached the socket, or when it was decrypted if that is no longer known.
         arrival: Instant,
     },
     /// A text message of the peer.

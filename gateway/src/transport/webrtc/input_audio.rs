@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use repartee_media::jitter::{Action, JitterBuffer, JitterStats};
+use repartee_media::level::is_audible;
 use repartee_media::opus::{OpusDecoder, OpusError, packet_duration};
 
 use crate::call::TransportEvent;
@@ -36,9 +37,14 @@ impl Claim {
     }
 }
 
-/// Jitter buffer and decoder of one call.
+/// Silence of the track that is heard after which another one is heard in its place.
+const TRACK_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Jitter buffer and decoder of one call. One track is heard at a time: packets of two that took turns would be noise.
 #[derive(Debug)]
 pub(super) struct InputAudio {
+    /// The SSRC that is heard, and when its last packet came.
+    heard: Option<(u32, Instant)>,
     jitter: JitterBuffer,
     decoder: OpusDecoder,
     /// Rate of the decoded samples, in Hz.
@@ -58,11 +64,23 @@ impl InputAudio {
     pub fn new(rate: u32, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
         let decoder = OpusDecoder::new(rate)?;
         let (jitter, counted) = (JitterBuffer::new(), JitterStats::default());
-        Ok(Self { jitter, decoder, rate, due: None, claim: Claim::default(), early: 0, metrics, counted })
+        let claim = Claim::default();
+        Ok(Self { heard: None, jitter, decoder, rate, due: None, claim, early: 0, metrics, counted })
     }
 
     /// Takes an RTP packet.
-    pub fn push(&mut self, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
+    pub fn push(&mut self, ssrc: u32, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
+        if let Some((heard, last)) = self.heard
+            && heard != ssrc
+        {
+            if arrival.saturating_duration_since(last) < TRACK_TIMEOUT {
+                tracing::debug!(heard, ssrc, "a packet of a second track was dropped");
+                return;
+            }
+            self.count();
+            (self.jitter, self.counted) = (JitterBuffer::new(), JitterStats::default());
+        }
+        self.heard = Some((ssrc, arrival));
         self.jitter.push(sequence, timestamp, payload, arrival);
     }
 
@@ -73,9 +91,10 @@ impl InputAudio {
             let claimed = match &action {
                 // The jitter buffer has read it already, and takes no other.
                 Action::Packet { payload, .. } => packet_duration(payload).unwrap_or_default(),
-                Action::Fec { duration, .. } | Action::Conceal { duration, .. } | Action::Silence { duration } => {
-                    *duration
-                }
+                Action::Fec { duration, .. }
+                | Action::Conceal { duration, .. }
+                | Action::Stall { duration }
+                | Action::Silence { duration } => *duration,
                 Action::Wait { .. } => Duration::ZERO,
             };
             if !self.claim.admit(claimed, now) {
@@ -83,9 +102,15 @@ impl InputAudio {
                 continue;
             }
             let decoded = match action {
-                Action::Packet { payload, .. } => self.decoder.decode(&payload),
+                Action::Packet { payload, .. } => {
+                    let decoded = self.decoder.decode(&payload);
+                    if decoded.as_ref().is_ok_and(|samples| !is_audible(samples)) {
+                        self.jitter.note_silence();
+                    }
+                    decoded
+                }
                 Action::Fec { next, duration, .. } => self.decoder.decode_fec(&next, duration),
-                Action::Conceal { duration, .. } => self.decoder.conceal(duration),
+                Action::Conceal { duration, .. } | Action::Stall { duration } => self.decoder.conceal(duration),
                 Action::Silence { duration } => {
                     Ok(vec![0.0; (duration.as_secs_f64() * f64::from(self.rate)).round() as usize])
                 }
@@ -118,6 +143,9 @@ impl InputAudio {
 
 #[cfg(test)]
 mod tests {
+    use repartee_media::opus::OpusEncoder;
+    use repartee_testkit::signal::{dominant_frequency, sine};
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -143,7 +171,7 @@ mod tests {
         // Six frames of 20 ms in two bytes, every 5 ms: 24 times as much as time passes.
         for number in 0..1_000_u32 {
             let now = start + number * 5 * MS;
-            input.push(number as u16, number * 5_760, Bytes::from_static(&[0x0b, 0x06]), now);
+            input.push(1, number as u16, number * 5_760, Bytes::from_static(&[0x0b, 0x06]), now);
             sound += decoded(&mut input, now);
         }
         assert!(sound <= 5_000 * MS + 5 * MS + MAX_AHEAD, "{sound:?} in five seconds");
@@ -161,9 +189,54 @@ mod tests {
         for number in 0..300_u32 {
             // After two seconds nothing comes for 380 ms, and then all of it at once.
             let ms = if (100..119).contains(&number) { 119 * 20 } else { number * 20 };
-            input.push(number as u16, number * 960, Bytes::from_static(&[0x08, 0, 0]), start + ms * MS);
+            input.push(1, number as u16, number * 960, Bytes::from_static(&[0x08, 0, 0]), start + ms * MS);
             sound += decoded(&mut input, start + ms * MS);
         }
         assert_eq!((sound, input.early), (6_000 * MS, 0));
+    }
+
+    /// A second of a tone as packets.
+    fn tone(frequency: f64) -> Vec<Bytes> {
+        let mut encoder = OpusEncoder::new(16_000).unwrap();
+        let samples = sine(frequency, 16_000, 16_000);
+        samples.chunks_exact(320).map(|frame| encoder.encode(frame).unwrap().payload).collect()
+    }
+
+    /// Takes packet `index` of a track at `ms`, and returns what was decoded.
+    fn hear(input: &mut InputAudio, ssrc: u32, index: usize, payload: &Bytes, at: Instant) -> Vec<f32> {
+        input.push(ssrc, index as u16, index as u32 * 960, payload.clone(), at);
+        let mut events = VecDeque::new();
+        input.decode(at, &mut events);
+        let samples = events.into_iter().filter_map(|event| match event {
+            TransportEvent::Audio { samples, .. } => Some(samples),
+            _ => None,
+        });
+        samples.flatten().collect()
+    }
+
+    #[test]
+    fn second_track_is_not_interleaved() {
+        let metrics = Arc::new(Metrics::new(80 * MS).unwrap());
+        let mut input = InputAudio::new(16_000, metrics.clone()).unwrap();
+        let (first, second, start) = (tone(440.0), tone(1_000.0), Instant::now());
+        let mut heard = Vec::new();
+        for index in 0..first.len() {
+            let at = start + index as u32 * 20 * MS;
+            heard.extend(hear(&mut input, 1, index, &first[index], at));
+            heard.extend(hear(&mut input, 2, index + 7, &second[index], at));
+        }
+        assert_eq!(heard.len(), 16_000);
+        assert!((dominant_frequency(&heard[3_200..], 16_000) - 440.0).abs() < 4.0);
+        // Once the first one is silent, the second is heard.
+        heard.clear();
+        for (index, packet) in second.iter().enumerate() {
+            heard.extend(hear(&mut input, 2, index + 100, packet, start + 2_100 * MS + index as u32 * 20 * MS));
+        }
+        assert!(heard.len() >= 16_000 - 320, "{}", heard.len());
+        assert!((dominant_frequency(&heard[3_200..], 16_000) - 1_000.0).abs() < 4.0);
+        // Nothing of the first one's count is lost.
+        input.count();
+        let text = metrics.render().unwrap();
+        assert!(text.contains("repartee_rtp_packets_total{fate=\"played\"} 100"), "{text}");
     }
 }

@@ -18,6 +18,7 @@
 //! | `ssrcs`, `srtp_state` | which packets reach the library, and what it made of them |
 //! | `udp_mux` | [`UdpMux`]: one UDP socket for all calls |
 //! | `demux` | which datagram belongs to which call |
+//! | `arrivals` | when packets reached the socket |
 //! | `muxed_socket` | one call's socket on the mux |
 //! | `muxed_runtime` | the library's runtime over that socket |
 //! | `addresses` | the addresses of this machine |
@@ -34,6 +35,7 @@
 //! connection closes, or nothing arrives for [`PEER_TIMEOUT`]. However it ends, the sockets and every task of it are freed.
 
 mod addresses;
+mod arrivals;
 mod call;
 mod call_state;
 mod callbacks;

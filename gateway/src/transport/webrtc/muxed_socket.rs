@@ -83,6 +83,11 @@ impl MuxedSocket {
         }
     }
 
+    /// When an RTP packet reached the socket; `None` if that is no longer known.
+    pub fn arrival(&self, ssrc: u32, sequence: u16) -> Option<Instant> {
+        self.entry.arrival(ssrc, sequence)
+    }
+
     /// The next datagram for the call's connection.
     pub fn poll_recv(&self, cx: &mut Context<'_>) -> Poll<Vec<u8>> {
         self.entry.poll_recv(cx)

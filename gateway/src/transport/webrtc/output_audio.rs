@@ -31,8 +31,8 @@ pub(super) struct OutputAudio {
     /// The model's output rate, in Hz.
     output_rate: u32,
     encode_rate: u32,
-    /// From the model's output rate to the encoder's; made when a response begins to have audio.
-    resampler: Option<Resampler>,
+    /// From the model's output rate to the encoder's, and whose audio is in it; made when a response begins to have audio.
+    resampler: Option<(ResponseId, Resampler)>,
     /// Until when audio was sent: the RTP timestamp has to skip the gap after it.
     sent_until: Option<Instant>,
     /// The newest response of which something audible was sent.
@@ -59,18 +59,17 @@ impl OutputAudio {
     /// Queues samples of a response for playout.
     pub fn push(&mut self, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
         let resampler = match &mut self.resampler {
-            Some(resampler) => resampler,
-            None => self.resampler.insert(Resampler::new(self.output_rate, self.encode_rate)?),
+            Some((of, resampler)) if *of == response => resampler,
+            other => &mut other.insert((response, Resampler::new(self.output_rate, self.encode_rate)?)).1,
         };
-        let samples = resampler.push(samples)?;
-        self.queue(response, &samples)
+        queue(&mut self.playout, response, resampler.convert(samples)?)
     }
 
     /// A response has no more audio.
     pub fn end(&mut self, response: ResponseId) -> Result<(), TransportError> {
-        if let Some(mut resampler) = self.resampler.take() {
+        if let Some((_, mut resampler)) = self.resampler.take_if(|(of, _)| *of == response) {
             let rest = resampler.flush()?;
-            self.queue(response, &rest)?;
+            queue(&mut self.playout, response, &rest)?;
         }
         self.playout.end(response);
         Ok(())
@@ -80,6 +79,12 @@ impl OutputAudio {
     pub fn clear(&mut self) {
         self.playout.clear();
         self.resampler = None;
+    }
+
+    /// Drops the audio of one response that was not played yet.
+    pub fn clear_response(&mut self, response: ResponseId) {
+        self.playout.clear_generation(response);
+        self.resampler.take_if(|(of, _)| *of == response);
     }
 
     /// Whether the playout queue is full.
@@ -145,12 +150,12 @@ impl OutputAudio {
             events.push_back(TransportEvent::FirstAudible { response, at: now });
         }
     }
+}
 
-    fn queue(&mut self, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
-        match self.playout.push(response, response, samples) {
-            // Cleared in the meantime.
-            Ok(()) | Err(PushError::Stale) => Ok(()),
-            Err(error @ PushError::Full) => Err(error.into()),
-        }
+fn queue(playout: &mut Playout, response: ResponseId, samples: &[f32]) -> Result<(), TransportError> {
+    match playout.push(response, response, samples) {
+        // Cleared in the meantime.
+        Ok(()) | Err(PushError::Stale) => Ok(()),
+        Err(error @ PushError::Full) => Err(error.into()),
     }
 }

@@ -78,7 +78,7 @@ async fn listen(call: &mut Call) -> Vec<f32> {
                 Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
                 Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
                 Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
-                Action::Silence { .. } => continue,
+                Action::Silence { .. } | Action::Stall { .. } => continue,
                 Action::Wait { .. } => break,
             });
         }

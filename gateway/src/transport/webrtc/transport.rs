@@ -152,8 +152,8 @@ impl WebRtcTransport {
                 self.open.send_replace(true);
                 None
             }
-            Some(PeerEvent::Audio { sequence, timestamp, payload, arrival, .. }) => {
-                self.input.push(sequence, timestamp, payload, arrival);
+            Some(PeerEvent::Audio { ssrc, sequence, timestamp, payload, arrival, .. }) => {
+                self.input.push(ssrc, sequence, timestamp, payload, arrival);
                 None
             }
             Some(PeerEvent::Message(text)) => {
@@ -230,6 +230,10 @@ impl Transport for WebRtcTransport {
         self.output.clear();
     }
 
+    fn clear_response(&mut self, response: ResponseId) {
+        self.output.clear_response(response);
+    }
+
     fn has_room(&self) -> bool {
         !self.output.is_full()
     }
@@ -262,8 +266,8 @@ async fn send_messages(
     publisher: Publisher,
     stalled_after: Duration,
 ) {
-    while let Some(OutboundMessage::Event(text)) = queue.recv().await {
-        publisher.publish(&text);
+    while let Some(OutboundMessage::Event(kind, text)) = queue.recv().await {
+        publisher.publish(kind, &text);
         if !call.has_channel() {
             continue;
         }

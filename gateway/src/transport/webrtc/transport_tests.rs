@@ -95,6 +95,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
         seed,
         model: engine.info().clone(),
         delivery: Delivery::Paced,
+        expires_at: None,
         configuration: None,
     };
     let (to_transport, events) = mpsc::channel(256);
@@ -102,8 +103,8 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
     let (sent_events, mut told) = mpsc::channel(1_024);
     let transport = WebRtcTransport::over(events, packets, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
         tokio::spawn(async move {
-            while let Some(OutboundMessage::Event(text)) = queue.recv().await {
-                publisher.publish(&text);
+            while let Some(OutboundMessage::Event(kind, text)) = queue.recv().await {
+                publisher.publish(kind, &text);
                 sent_events.send(serde_json::from_str::<Value>(&text).unwrap()).await.unwrap();
             }
         });
@@ -166,7 +167,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
             () = arrival => {
                 while let Some((arrival, packet)) = up.receive(now()) {
                     let Numbered { sequence, timestamp, payload } = packet;
-                    to_transport.try_send(PeerEvent::Audio { sequence, timestamp, marker: false, payload, arrival }).unwrap();
+                    to_transport.try_send(PeerEvent::Audio { ssrc: 1, sequence, timestamp, marker: false, payload, arrival }).unwrap();
                 }
                 while let Some((arrival, packet)) = down.receive(now()) {
                     jitter.push(packet.sequence, packet.timestamp, packet.payload, arrival);
@@ -189,7 +190,7 @@ async fn converse(network: Network, pauses: bool, seed: u64) -> Report {
                 Action::Packet { payload, .. } => decoder.decode(&payload).unwrap(),
                 Action::Fec { next, duration, .. } => decoder.decode_fec(&next, duration).unwrap(),
                 Action::Conceal { duration, .. } => decoder.conceal(duration).unwrap(),
-                Action::Silence { .. } => continue,
+                Action::Silence { .. } | Action::Stall { .. } => continue,
                 Action::Wait { .. } => break,
             };
             report.heard += samples.chunks(320).filter(|frame| is_audible(frame)).count();

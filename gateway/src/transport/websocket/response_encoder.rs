@@ -40,8 +40,7 @@ impl ResponseEncoder {
 
     /// Takes samples at the model's rate; returns the bytes of a delta, or adds Opus packets to `packets`.
     pub fn encode(&mut self, samples: &[f32], packets: &mut Vec<Bytes>) -> Result<Vec<u8>, TransportError> {
-        let samples = self.resampler.push(samples)?;
-        self.encode_resampled(&samples, packets)
+        encode(self.format, &mut self.opus, self.resampler.convert(samples)?, packets)
     }
 
     /// Flushes what the resampler and the last packet still hold.
@@ -53,23 +52,28 @@ impl ResponseEncoder {
             let length = (opus.pending.len() + samples.len()).next_multiple_of(frame) - opus.pending.len();
             samples.resize(length, 0.0);
         }
-        self.encode_resampled(&samples, packets)
+        encode(self.format, &mut self.opus, &samples, packets)
     }
+}
 
-    fn encode_resampled(&mut self, samples: &[f32], packets: &mut Vec<Bytes>) -> Result<Vec<u8>, TransportError> {
-        Ok(match (&mut self.opus, self.format) {
-            (Some(opus), _) => {
-                opus.pending.extend_from_slice(samples);
-                let frame = opus.encoder.frame_samples();
-                let whole = opus.pending.len() / frame * frame;
-                for frame in opus.pending.drain(..whole).as_slice().chunks_exact(frame) {
-                    packets.push(opus.encoder.encode(frame)?.payload);
-                }
-                Vec::new()
+fn encode(
+    format: AudioFormat,
+    opus: &mut Option<Opus>,
+    samples: &[f32],
+    packets: &mut Vec<Bytes>,
+) -> Result<Vec<u8>, TransportError> {
+    Ok(match (opus, format) {
+        (Some(opus), _) => {
+            opus.pending.extend_from_slice(samples);
+            let frame = opus.encoder.frame_samples();
+            let whole = opus.pending.len() / frame * frame;
+            for frame in opus.pending.drain(..whole).as_slice().chunks_exact(frame) {
+                packets.push(opus.encoder.encode(frame)?.payload);
             }
-            (None, AudioFormat::Pcmu) => pcm::encode_mulaw(samples),
-            (None, AudioFormat::Pcma) => pcm::encode_alaw(samples),
-            (None, AudioFormat::Pcm { .. } | AudioFormat::Opus) => pcm::encode_i16le(samples),
-        })
-    }
+            Vec::new()
+        }
+        (None, AudioFormat::Pcmu) => pcm::encode_mulaw(samples),
+        (None, AudioFormat::Pcma) => pcm::encode_alaw(samples),
+        (None, AudioFormat::Pcm { .. } | AudioFormat::Opus) => pcm::encode_i16le(samples),
+    })
 }

@@ -88,7 +88,7 @@ async fn a_stalled_socket_is_closed_after_10_s() {
     let start = Instant::now();
     let writer = tokio::spawn(write(Peer::new(3), queue, Duration::from_secs(10)));
     for _ in 0..8 {
-        outbound.send(OutboundMessage::Event("{}".into())).await.unwrap();
+        outbound.send(OutboundMessage::Event("error", "{}".into())).await.unwrap();
     }
     outbound.closed().await;
     writer.await.unwrap();
@@ -101,7 +101,7 @@ async fn a_slow_socket_stays_open() {
     let writer = tokio::spawn(write(Peer::new(9), queue, Duration::from_secs(10)));
     for _ in 0..8 {
         advance(Duration::from_secs(9)).await;
-        outbound.send(OutboundMessage::Event("{}".into())).await.unwrap();
+        outbound.send(OutboundMessage::Event("error", "{}".into())).await.unwrap();
     }
     drop(outbound);
     writer.await.unwrap();
@@ -144,6 +144,7 @@ fn dial(
         seed: 1,
         model: engine.info().clone(),
         delivery: Delivery::Unpaced,
+        expires_at: None,
         configuration: None,
     };
     let session = engine.open().unwrap();
@@ -234,7 +235,7 @@ async fn a_stalled_client_does_not_slow_others() {
     assert_eq!(start.elapsed(), Duration::from_secs(10));
     // Time stands still while anybody has something to do: the others had all of theirs before it moved at all.
     let expected = others[0].kinds();
-    assert_eq!(expected.last().map(String::as_str), Some("rate_limits.updated"));
+    assert_eq!(expected.last().map(String::as_str), Some("response.done"));
     let deltas = expected.iter().filter(|kind| *kind == "response.output_audio.delta").count() as u64;
     assert_eq!(deltas, FRAMES);
     for (other, (_, ended)) in others.iter().zip(&calls) {

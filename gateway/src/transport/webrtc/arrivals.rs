@@ -1,0 +1,84 @@
+//! When RTP packets reached the socket. Decryption and the connection's tasks come between the socket and the jitter buffer; on a
+//! busy machine their delay would look like jitter of the network.
+
+use std::time::Instant;
+
+/// Packets whose arrival is kept: more than may wait for one call's connection.
+const KEPT: usize = 1_024;
+
+/// The arrivals of one call's newest packets. Headers are not encrypted, so a forged one may replace the time of the packet that it
+/// names; the packet itself is then as late as the forgery.
+#[derive(Debug, Default)]
+pub(super) struct Arrivals {
+    /// By sequence number; filled as packets come.
+    ring: Vec<Option<Arrival>>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Arrival {
+    ssrc: u32,
+    sequence: u16,
+    at: Instant,
+}
+
+impl Arrivals {
+    /// A datagram has reached the socket.
+    pub fn note(&mut self, datagram: &[u8], at: Instant) {
+        let Some((ssrc, sequence)) = rtp_header(datagram) else { return };
+        self.ring.resize(KEPT, None);
+        if let Some(slot) = self.ring.get_mut(usize::from(sequence) % KEPT) {
+            *slot = Some(Arrival { ssrc, sequence, at });
+        }
+    }
+
+    /// When this packet reached the socket; `None` if that is no longer known.
+    pub fn of(&self, ssrc: u32, sequence: u16) -> Option<Instant> {
+        let kept = (*self.ring.get(usize::from(sequence) % KEPT)?)?;
+        (kept.ssrc == ssrc && kept.sequence == sequence).then_some(kept.at)
+    }
+}
+
+/// SSRC and sequence number of an RTP packet. RTCP shares the port, and its types lie between 192 and 223 (RFC 5761).
+fn rtp_header(datagram: &[u8]) -> Option<(u32, u16)> {
+    let [first, kind, high, low, _, _, _, _, ssrc @ ..] = datagram.get(..12)? else { return None };
+    let ssrc = u32::from_be_bytes(ssrc.try_into().ok()?);
+    (first >> 6 == 2 && !(192..=223).contains(kind)).then_some((ssrc, u16::from_be_bytes([*high, *low])))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn packet(kind: u8, ssrc: u32, sequence: u16) -> Vec<u8> {
+        let mut packet = vec![0x80, kind];
+        packet.extend(sequence.to_be_bytes());
+        packet.extend([0; 4]);
+        packet.extend(ssrc.to_be_bytes());
+        packet
+    }
+
+    #[test]
+    fn arrivals_are_known_until_they_are_replaced() {
+        let (start, ms) = (Instant::now(), Duration::from_millis(1));
+        let mut arrivals = Arrivals::default();
+        assert_eq!(arrivals.of(7, 0), None);
+        for sequence in 0..KEPT as u16 {
+            arrivals.note(&packet(111, 7, sequence), start + u32::from(sequence) * ms);
+        }
+        assert_eq!(arrivals.of(7, 5), Some(start + 5 * ms));
+        assert_eq!(arrivals.of(8, 5), None, "another sender");
+        arrivals.note(&packet(111, 7, KEPT as u16 + 5), start);
+        assert_eq!((arrivals.of(7, 5), arrivals.of(7, KEPT as u16 + 5)), (None, Some(start)));
+    }
+
+    #[test]
+    fn only_rtp_is_noted() {
+        let mut arrivals = Arrivals::default();
+        for datagram in [packet(200, 7, 1), packet(111, 7, 1)[..11].to_vec(), vec![22; 40], Vec::new()] {
+            arrivals.note(&datagram, Instant::now());
+        }
+        assert!(arrivals.ring.is_empty());
+    }
+}
