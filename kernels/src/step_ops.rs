@@ -165,7 +165,7 @@ pub trait StepOps: Ops {
     fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Self::Ticket
     where
         Self: Sized;
-    /// Waits until the step is done; `back` then holds what it gave out.
+    /// Blocks until the step is done; `back` then holds what it gave out.
     fn collect(&self, ticket: Self::Ticket, back: &mut ReadBack);
 
     /// Clears the slots of a [`StateSpec::TokenMask`](crate::StateSpec::TokenMask).
