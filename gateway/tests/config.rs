@@ -64,6 +64,8 @@ fn the_example_has_every_setting_with_its_default() {
     // The example shows one stage; which there are, the model says.
     let stage = leaves(serde_json::to_value(StageConfig::default()).unwrap());
     defaults.extend(stage.into_iter().map(|(name, value)| (format!("engine.stages.code2wav.{name}"), value)));
+    // And an option that only this stage of one family has.
+    defaults.insert("engine.stages.code2wav.left_context".to_owned(), Value::Null);
     let names = |settings: &BTreeMap<String, Value>| settings.keys().cloned().collect::<BTreeSet<_>>();
     assert_eq!(names(&example), names(&defaults));
     for (path, default) in &defaults {
