@@ -84,6 +84,7 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 ///     output_rate: 24_000,
 ///     frame: Duration::from_millis(80),
 ///     context_tokens: 4_096,
+///     hears: true,
 ///     tools: false,
 /// };
 /// let (mut core, effects) = Core::new(Setup {
