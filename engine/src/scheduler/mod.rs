@@ -4,14 +4,17 @@
 //! with the slots that the [planner](crate::deadline) chooses. When nothing is runnable the thread blocks until a signal or
 //! the next timeout; it never waits for a caller.
 //!
-//! - this file: admission, commands, prompts, timeouts
+//! - this file: admission, commands, timeouts
+//! - `prompts`: prompts, shared conversations and streamed text on their way to the first stage
 //! - `faults`: panics outside of the stages' steps
-//! - `steps`: the stages' work and the routing of their output
+//! - `steps`: the stages' work, one after the other, and the routing of their output
+//! - `side_by_side`: the stages' work on several threads
 //!
 //! Stages know **slots**: one for each session, which is also the session's key (`owner`) here, and further ones for
 //! out-of-band responses.
 
 mod faults;
+mod prompts;
 mod side_by_side;
 mod steps;
 
@@ -20,17 +23,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Peer, SessionError};
+use repartee_engine_api::{Command, Peer};
 use repartee_kernels::cpu::pool::Pool;
 
 use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
-use crate::elements::Element;
 use crate::hand_off::Edge;
 use crate::model::{EnrolError, Model, Slots};
 use crate::session::intake::{EncodedTexts, Intake};
 use crate::session::{ModelContext, Session};
-use crate::stage::{Item, ResponseParams};
+use crate::stage::Item;
 
 /// Windows encoded in one tick: audio that arrives faster than real time must not delay other sessions.
 const MAX_WINDOWS: usize = 8;
@@ -379,90 +381,6 @@ impl<T: Send + Sync> Scheduler<T> {
         }
         self.quarantine.remove(&slot);
         self.silent_since.remove(&slot);
-    }
-
-    fn update_prompts(&mut self, now: Instant) -> bool {
-        let mut moved = false;
-        let owners: Vec<usize> = self.sessions.keys().copied().collect();
-        for owner in owners {
-            self.guarded(owner, |scheduler| moved |= scheduler.update_prompts_of(owner, now));
-        }
-        moved
-    }
-
-    fn update_prompts_of(&mut self, owner: usize, now: Instant) -> bool {
-        let mut moved = false;
-        let (context, max_tokens) = (self.model.slots.context, self.model.max_tokens);
-        let slots = match self.sessions.get(&owner) {
-            Some(session) if session.has_room(self.events_per_tick) => session.startable(),
-            _ => return false,
-        };
-        for slot in slots {
-            let (Some(session), model) = self.split(owner, now) else { continue };
-            let Some((elements, params)) = session.begin(slot, &model, max_tokens) else { continue };
-            moved = true;
-            let (tokens, limit) = (elements.len() as u32, context as u32);
-            if tokens >= limit {
-                self.fail(slot, SessionError::ContextFull { tokens, limit });
-                continue;
-            }
-            self.deliver_prompt(slot, elements, Some(params));
-            let cached = self.model.stages[0].held(slot);
-            if let Some(session) = self.sessions.get_mut(&owner) {
-                session.note_cached(slot, cached);
-            }
-        }
-        let (Some(session), model) = self.split(owner, now) else { return moved };
-        if let Some(elements) = session.silent_prompt(&model)
-            && elements.len() < context
-        {
-            self.deliver_prompt(owner, elements, None);
-        }
-        let Some(session) = self.sessions.get(&owner) else { return moved };
-        for slot in std::iter::once(owner).chain(session.out_of_band_slots()) {
-            moved |= self.deliver_streamed(owner, slot, now);
-        }
-        moved
-    }
-
-    /// Delivers a prompt to the first stage.
-    fn deliver_prompt(&mut self, slot: usize, elements: Vec<Element<T>>, response: Option<ResponseParams>) {
-        let later = &self.model.stages[1..];
-        let read = elements.iter().map(|element| later.iter().any(|stage| stage.reads(element))).collect();
-        let owner = self.owner(slot);
-        if slot != owner {
-            self.share_conversation(slot, owner, &elements);
-        }
-        self.deliver(0, slot, Item::Prompt { elements, read, response });
-    }
-
-    /// Lets an out-of-band response take over what the stages hold of its session's conversation.
-    fn share_conversation(&mut self, slot: usize, owner: usize, elements: &[Element<T>]) {
-        let stages = &mut self.model.stages;
-        // The last position is always computed: the first token is sampled from its row.
-        let shared = stages.iter().map(|stage| stage.shares(owner, elements)).min().unwrap_or(0);
-        let shared = shared.min(elements.len().saturating_sub(1));
-        if shared <= stages[0].held(slot) {
-            return;
-        }
-        if !stages.iter_mut().all(|stage| stage.share(slot, owner, &elements[..shared])) {
-            for index in 0..stages.len() {
-                self.free_stage(index, slot);
-            }
-        }
-    }
-
-    /// Delivers text that streamed in for the response in `slot`.
-    fn deliver_streamed(&mut self, owner: usize, slot: usize, now: Instant) -> bool {
-        let (Some(session), model) = self.split(owner, now) else { return false };
-        let Some((elements, ends)) = session.take_streamed(slot, &model) else { return false };
-        if !elements.is_empty() {
-            self.deliver(0, slot, Item::Streamed(elements));
-        }
-        if ends {
-            self.deliver(0, slot, Item::StreamedEnd);
-        }
-        true
     }
 
     /// Ends sessions whose timeouts have passed.

@@ -58,7 +58,11 @@ impl<T> Task<'_, T> {
             let result = match &mut self.unit {
                 Unit::Encoder(encoder) => Outcome::Encoded(encode(*encoder, std::mem::take(&mut self.windows))),
                 Unit::Stage(stage) => {
+                    // Slots that failed in an earlier batch of this tick have nothing ready.
                     work.retain(|work| stage.need(work.slot).rows >= work.rows);
+                    if work.is_empty() {
+                        continue;
+                    }
                     let mut out = Vec::new();
                     match catch_unwind(AssertUnwindSafe(|| stage.step(&work, &mut out))) {
                         Ok(()) => {

@@ -1,0 +1,96 @@
+//! Prompts on their way to the first stage: silent ones, those of responses that begin, and text that streams in.
+
+use std::time::Instant;
+
+use repartee_engine_api::SessionError;
+
+use super::Scheduler;
+use crate::elements::Element;
+use crate::stage::{Item, ResponseParams};
+
+impl<T: Send + Sync> Scheduler<T> {
+    /// Delivers prompts that changed, begins responses that can begin, and passes on text that streamed in.
+    pub(super) fn update_prompts(&mut self, now: Instant) -> bool {
+        let mut moved = false;
+        let owners: Vec<usize> = self.sessions.keys().copied().collect();
+        for owner in owners {
+            self.guarded(owner, |scheduler| moved |= scheduler.update_prompts_of(owner, now));
+        }
+        moved
+    }
+
+    fn update_prompts_of(&mut self, owner: usize, now: Instant) -> bool {
+        let mut moved = false;
+        let (context, max_tokens) = (self.model.slots.context, self.model.max_tokens);
+        let slots = match self.sessions.get(&owner) {
+            Some(session) if session.has_room(self.events_per_tick) => session.startable(),
+            _ => return false,
+        };
+        for slot in slots {
+            let (Some(session), model) = self.split(owner, now) else { continue };
+            let Some((elements, params)) = session.begin(slot, &model, max_tokens) else { continue };
+            moved = true;
+            let (tokens, limit) = (elements.len() as u32, context as u32);
+            if tokens >= limit {
+                self.fail(slot, SessionError::ContextFull { tokens, limit });
+                continue;
+            }
+            self.deliver_prompt(slot, elements, Some(params));
+            let cached = self.model.stages[0].held(slot);
+            if let Some(session) = self.sessions.get_mut(&owner) {
+                session.note_cached(slot, cached);
+            }
+        }
+        let (Some(session), model) = self.split(owner, now) else { return moved };
+        if let Some(elements) = session.silent_prompt(&model)
+            && elements.len() < context
+        {
+            self.deliver_prompt(owner, elements, None);
+        }
+        let Some(session) = self.sessions.get(&owner) else { return moved };
+        for slot in std::iter::once(owner).chain(session.out_of_band_slots()) {
+            moved |= self.deliver_streamed(owner, slot, now);
+        }
+        moved
+    }
+
+    /// Delivers a prompt to the first stage.
+    pub(super) fn deliver_prompt(&mut self, slot: usize, elements: Vec<Element<T>>, response: Option<ResponseParams>) {
+        let later = &self.model.stages[1..];
+        let read = elements.iter().map(|element| later.iter().any(|stage| stage.reads(element))).collect();
+        let owner = self.owner(slot);
+        if slot != owner {
+            self.share_conversation(slot, owner, &elements);
+        }
+        self.deliver(0, slot, Item::Prompt { elements, read, response });
+    }
+
+    /// Lets an out-of-band response take over what the stages hold of its session's conversation.
+    fn share_conversation(&mut self, slot: usize, owner: usize, elements: &[Element<T>]) {
+        let stages = &mut self.model.stages;
+        // The last position is always computed: the first token is sampled from its row.
+        let shared = stages.iter().map(|stage| stage.shares(owner, elements)).min().unwrap_or(0);
+        let shared = shared.min(elements.len().saturating_sub(1));
+        if shared <= stages[0].held(slot) {
+            return;
+        }
+        if !stages.iter_mut().all(|stage| stage.share(slot, owner, &elements[..shared])) {
+            for index in 0..stages.len() {
+                self.free_stage(index, slot);
+            }
+        }
+    }
+
+    /// Delivers text that streamed in for the response in `slot`.
+    fn deliver_streamed(&mut self, owner: usize, slot: usize, now: Instant) -> bool {
+        let (Some(session), model) = self.split(owner, now) else { return false };
+        let Some((elements, ends)) = session.take_streamed(slot, &model) else { return false };
+        if !elements.is_empty() {
+            self.deliver(0, slot, Item::Streamed(elements));
+        }
+        if ends {
+            self.deliver(0, slot, Item::StreamedEnd);
+        }
+        true
+    }
+}
