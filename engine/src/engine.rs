@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use repartee_engine_api::{
-    Command, Event, ModelInfo, OpenError, Peer, Respond, Role, SessionHandle, SpeechEngine, Wake, link,
+    Command, Event, ModelInfo, OpenError, Peer, Respond, Role, SessionHandle, SpeechEngine, StageWork, Wake, link,
 };
 use thiserror::Error;
 
@@ -139,6 +139,10 @@ impl SpeechEngine for Engine {
 
     fn occupancy(&self) -> (usize, usize) {
         (self.gauges.open.load(Ordering::Acquire), self.slots)
+    }
+
+    fn work(&self) -> Vec<StageWork> {
+        self.gauges.work()
     }
 
     fn ready(&self) -> bool {

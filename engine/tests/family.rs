@@ -20,7 +20,7 @@ use repartee_engine::internals::{
 };
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, Wake, link};
 
-use common::driven::drive;
+use common::driven::{drive, drive_with};
 use common::folder;
 
 /// Samples of a token.
@@ -261,6 +261,27 @@ fn another_family_runs_on_the_same_scheduler() {
         assert_eq!(text, tokenizer.decode(&ids));
         let beeps: Vec<f32> = ids.iter().flat_map(|&id| [id as f32; BEEP]).collect();
         assert_eq!(samples, beeps);
+    }
+}
+
+#[test]
+fn work_of_each_stage_is_counted() {
+    let (_, model) = model(2, Poison::default());
+    let gauges = Arc::new(Gauges::default());
+    let mut engine = drive_with(model, &EngineConfig::default(), gauges.clone());
+    let sessions = [engine.open(), engine.open()];
+    for session in &sessions {
+        ask(session, 0, "w0xyz");
+    }
+    engine.settle();
+    for session in &sessions {
+        read_response(session).unwrap();
+    }
+    let work = gauges.work();
+    assert_eq!(work.iter().map(|work| work.stage).collect::<Vec<_>>(), ["encoder", "spelling", "beeping"]);
+    assert_eq!((work[0].steps, work[0].rows), (0, 0), "nothing was heard");
+    for stage in &work[1..] {
+        assert!(stage.steps > 0 && stage.rows > stage.steps, "two responses share steps: {stage:?}");
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::time::Duration;
 
+use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, Opts, Registry,
-    TextEncoder,
+    CounterVec, Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
+    Opts, Registry, TextEncoder,
 };
+use repartee_engine_api::StageWork;
 use repartee_media::jitter::JitterStats;
+use repartee_protocol::ErrorKind;
 
 /// Parts of the time to first packet, in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +29,9 @@ pub enum Stage {
 }
 
 impl Stage {
+    const ALL: [Self; 6] =
+        [Self::Endpointing, Self::Prefill, Self::FirstToken, Self::FirstFrame, Self::Codec, Self::Wire];
+
     fn label(self) -> &'static str {
         match self {
             Self::Endpointing => "endpointing",
@@ -61,6 +67,10 @@ pub struct Metrics {
     pub connections: IntGauge,
     /// Sessions that the engine has room for.
     pub slots: IntGauge,
+    /// From the end of the caller's voice to the first audible packet of the response, where turns are detected.
+    pub response_delay: Histogram,
+    calls: HistogramVec,
+    engine: Engine,
     /// Network quality of WebRTC calls.
     pub network: Network,
 }
@@ -75,6 +85,50 @@ pub struct Network {
     dropped: IntCounterVec,
     /// Times that a caller's address changed within a call.
     pub address_changes: IntCounter,
+}
+
+/// What the engine has computed.
+#[derive(Debug)]
+struct Engine {
+    steps: IntCounterVec,
+    rows: IntCounterVec,
+    busy: CounterVec,
+    blocks: IntGaugeVec,
+}
+
+impl Engine {
+    fn new(registry: &Registry) -> Result<Self, prometheus::Error> {
+        let stage = &["stage"];
+        let opts = |name, help| Opts::new(name, help);
+        let engine = Self {
+            steps: IntCounterVec::new(opts("repartee_engine_steps_total", "Steps of the engine's stages"), stage)?,
+            rows: IntCounterVec::new(
+                opts("repartee_engine_rows_total", "Rows of these steps; divided by the steps it is the mean batch"),
+                stage,
+            )?,
+            busy: CounterVec::new(opts("repartee_engine_busy_seconds_total", "Time that the stages computed"), stage)?,
+            blocks: IntGaugeVec::new(
+                opts("repartee_engine_cache_blocks", "Cache blocks that sessions hold, by stage"),
+                stage,
+            )?,
+        };
+        registry.register(Box::new(engine.steps.clone()))?;
+        registry.register(Box::new(engine.rows.clone()))?;
+        registry.register(Box::new(engine.busy.clone()))?;
+        registry.register(Box::new(engine.blocks.clone()))?;
+        Ok(engine)
+    }
+
+    fn set(&self, work: &[StageWork]) {
+        for StageWork { stage, steps, rows, busy, blocks } in work {
+            let raise = |counter: IntCounter, total: u64| counter.inc_by(total.saturating_sub(counter.get()));
+            raise(self.steps.with_label_values(&[*stage]), *steps);
+            raise(self.rows.with_label_values(&[*stage]), *rows);
+            let seconds = self.busy.with_label_values(&[*stage]);
+            seconds.inc_by((busy.as_secs_f64() - seconds.get()).max(0.0));
+            self.blocks.with_label_values(&[*stage]).set(i64::try_from(*blocks).unwrap_or(i64::MAX));
+        }
+    }
 }
 
 impl Network {
@@ -162,8 +216,19 @@ impl Metrics {
             "Time from the end of the caller's turn to the first audible packet of the response",
         );
         let stages = HistogramOpts::new("repartee_stage_seconds", "Parts of the time to first packet");
+        let delay = HistogramOpts::new(
+            "repartee_response_delay_seconds",
+            "From the end of the caller's voice to the first audible packet of the response, where turns are detected",
+        );
+        let calls =
+            HistogramOpts::new("repartee_call_seconds", "How long calls lasted, by transport and by what ended them")
+                .buckets(vec![1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0]);
+        let registry = Registry::new();
         let metrics = Self {
-            registry: Registry::new(),
+            engine: Engine::new(&registry)?,
+            registry,
+            response_delay: Histogram::with_opts(delay.buckets(buckets.clone()))?,
+            calls: HistogramVec::new(calls, &["transport", "end"])?,
             active: IntGauge::new("repartee_active_sessions", "Calls that are running")?,
             ttfp: Histogram::with_opts(ttfp.buckets(buckets.clone()))?,
             stages: HistogramVec::new(stages.buckets(buckets), &["stage"])?,
@@ -185,6 +250,13 @@ impl Metrics {
             slots: IntGauge::new("repartee_session_slots", "Sessions that the engine has room for")?,
             network: Network::new()?,
         };
+        let build =
+            IntGaugeVec::new(Opts::new("repartee_build_info", "Always 1; the version is a label"), &["version"])?;
+        build.with_label_values(&[env!("CARGO_PKG_VERSION")]).set(1);
+        metrics.registry.register(Box::new(build))?;
+        metrics.registry.register(Box::new(ProcessCollector::for_self()))?;
+        metrics.registry.register(Box::new(metrics.response_delay.clone()))?;
+        metrics.registry.register(Box::new(metrics.calls.clone()))?;
         metrics.registry.register(Box::new(metrics.active.clone()))?;
         metrics.registry.register(Box::new(metrics.ttfp.clone()))?;
         metrics.registry.register(Box::new(metrics.stages.clone()))?;
@@ -196,12 +268,45 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.connections.clone()))?;
         metrics.registry.register(Box::new(metrics.slots.clone()))?;
         metrics.network.register(&metrics.registry)?;
+        metrics.show_zeros();
         Ok(metrics)
+    }
+
+    /// Makes the common labels appear before the first event, so that a rate over them sees that event.
+    fn show_zeros(&self) {
+        for stage in Stage::ALL {
+            self.stages.with_label_values(&[stage.label()]);
+        }
+        for status in ["completed", "cancelled", "incomplete", "failed"] {
+            self.turns.with_label_values(&[status]);
+        }
+        for outcome in ["committed", "aborted"] {
+            self.speculations.with_label_values(&[outcome]);
+        }
+        for reason in ["full", "key", "address", "rate", "unauthorized", "not_local", "draining", "connections"] {
+            self.refused.with_label_values(&[reason]);
+        }
+        for transport in ["webrtc", "websocket"] {
+            self.calls.with_label_values(&[transport, "hangup"]);
+        }
+        self.errors.with_label_values(&[ErrorKind::Internal.code()]);
+        self.network.received(&JitterStats::default(), &JitterStats::default());
+        self.network.early(0);
     }
 
     /// Counts one part of a time to first packet.
     pub fn stage(&self, stage: Stage, duration: Duration) {
         self.stages.with_label_values(&[stage.label()]).observe(duration.as_secs_f64());
+    }
+
+    /// Counts a call that ended.
+    pub fn call(&self, transport: &str, end: &str, lasted: Duration) {
+        self.calls.with_label_values(&[transport, end]).observe(lasted.as_secs_f64());
+    }
+
+    /// Sets what the engine has computed since its start.
+    pub fn engine(&self, work: &[StageWork]) {
+        self.engine.set(work);
     }
 
     /// All metrics as text.
@@ -214,7 +319,52 @@ impl Metrics {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    /// What `docs/metrics.md` lists: name and type.
+    fn documented() -> BTreeSet<(String, String)> {
+        let rows = include_str!("../../docs/metrics.md").lines().filter(|line| line.starts_with("| `"));
+        let cells =
+            rows.map(|row| row.split('|').map(|cell| cell.trim().trim_matches('`').to_owned()).collect::<Vec<_>>());
+        cells.map(|cells| (cells[1].clone(), cells[2].clone())).collect()
+    }
+
+    fn shown(text: &str) -> BTreeSet<(String, String)> {
+        let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+        types.filter_map(|line| line.split_once(' ')).map(|(name, kind)| (name.to_owned(), kind.to_owned())).collect()
+    }
+
+    #[test]
+    fn documented_metrics_are_those_that_are_shown() {
+        let metrics = Metrics::new(Duration::from_millis(80)).unwrap();
+        let work = StageWork { stage: "any", steps: 2, rows: 5, busy: Duration::from_millis(3), blocks: 4 };
+        metrics.engine(&[work]);
+        metrics.network.dropped("stranger", 0);
+        let text = metrics.render().unwrap();
+        assert_eq!(documented(), shown(&text));
+        assert!(text.contains("repartee_engine_rows_total{stage=\"any\"} 5"), "{text}");
+    }
+
+    #[test]
+    fn engine_counters_follow_totals() {
+        let metrics = Metrics::new(Duration::from_millis(80)).unwrap();
+        let mut work = StageWork { stage: "any", steps: 2, rows: 5, busy: Duration::from_millis(500), blocks: 4 };
+        metrics.engine(&[work]);
+        work = StageWork { steps: 3, rows: 9, busy: Duration::from_millis(750), blocks: 1, ..work };
+        metrics.engine(&[work]);
+        metrics.engine(&[work]);
+        let text = metrics.render().unwrap();
+        for line in [
+            "repartee_engine_steps_total{stage=\"any\"} 3",
+            "repartee_engine_rows_total{stage=\"any\"} 9",
+            "repartee_engine_busy_seconds_total{stage=\"any\"} 0.75",
+            "repartee_engine_cache_blocks{stage=\"any\"} 1",
+        ] {
+            assert!(text.contains(line), "{line} in {text}");
+        }
+    }
 
     #[test]
     fn buckets_are_fractions_and_multiples_of_a_frame() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use repartee_engine_api::{
-    Command, Event, ModelInfo, OpenError, Peer, ResponseId, SessionHandle, SpeechEngine, Wake, link,
+    Command, Event, ModelInfo, OpenError, Peer, ResponseId, SessionHandle, SpeechEngine, StageWork, Wake, link,
 };
 
 use crate::questions::Question;
@@ -114,6 +114,10 @@ impl SpeechEngine for RecordingEngine {
 
     fn occupancy(&self) -> (usize, usize) {
         self.engine.occupancy()
+    }
+
+    fn work(&self) -> Vec<StageWork> {
+        self.engine.work()
     }
 
     fn ready(&self) -> bool {

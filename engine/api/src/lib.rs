@@ -8,6 +8,7 @@
 //! - [`event`]: events of a session
 //! - [`error`] says why a command or a session failed
 //! - [`handle`]: both ends of the queues
+//! - [`work`]: what the engine has computed so far
 //!
 //! [`link`] makes both ends. The engine holds the other one ([`Peer`]); so does a scripted engine in tests.
 
@@ -15,6 +16,7 @@ pub mod command;
 pub mod error;
 pub mod event;
 pub mod handle;
+pub mod work;
 
 use std::time::Duration;
 
@@ -22,6 +24,7 @@ pub use command::{Command, Content, Input, InsertAt, ItemId, Respond, ResponseId
 pub use error::{OpenError, SessionError, SubmitError};
 pub use event::{Event, FinishReason, Stamps, Usage};
 pub use handle::{Peer, SessionHandle, Wake, link};
+pub use work::StageWork;
 
 /// Capacity of a session's command queue; beyond it [`SessionHandle::submit`] returns [`SubmitError::Full`].
 pub const COMMAND_QUEUE: usize = 256;
@@ -63,5 +66,9 @@ pub trait SpeechEngine: Send + Sync + 'static {
     /// Whether sessions are served now: false while the engine starts again after a fault, and once it has stopped.
     fn ready(&self) -> bool {
         true
+    }
+    /// What each stage has computed since the start, in the order of the stages; nothing where it is not counted.
+    fn work(&self) -> Vec<StageWork> {
+        Vec::new()
     }
 }

@@ -31,6 +31,11 @@ impl StepRows {
         self
     }
 
+    /// Rows of all kinds.
+    pub fn total(&self) -> usize {
+        self.0.iter().sum()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.iter().all(|&rows| rows == 0)

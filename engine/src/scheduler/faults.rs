@@ -64,6 +64,7 @@ impl<T: Send + Sync> Scheduler<T> {
     pub(super) fn publish_held(&self) {
         if let Ok(held) = catch_unwind(AssertUnwindSafe(|| self.held())) {
             self.gauges.held.store(held, Ordering::Release);
+            self.gauges.hold(self.model.stages.iter().map(|stage| stage.blocks()));
         }
     }
 }

@@ -7,6 +7,7 @@
 //! - this file: admission, commands, timeouts
 //! - `prompts`: prompts, shared conversations and streamed text on their way to the first stage
 //! - `faults`: panics outside of the stages' steps
+//! - `gauges`: what other threads see
 //! - `steps`: the stages' work, one after the other, and the routing of their output
 //! - `side_by_side`: the stages' work on several threads
 //!
@@ -14,13 +15,14 @@
 //! out-of-band responses.
 
 mod faults;
+mod gauges;
 mod prompts;
 mod side_by_side;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, Peer};
@@ -34,6 +36,10 @@ use crate::session::intake::{EncodedTexts, Intake};
 use crate::session::{ModelContext, Session};
 use crate::stage::Item;
 
+pub use gauges::Gauges;
+
+/// The encoder's name among the stages'.
+const ENCODER_NAME: &str = "encoder";
 /// Windows encoded in one tick: audio that arrives faster than real time must not delay other sessions.
 const MAX_WINDOWS: usize = 8;
 /// Commands of one session taken in one tick.
@@ -97,18 +103,6 @@ pub struct Scheduler<T> {
     arrivals: flume::Receiver<Peer>,
     gauges: Arc<Gauges>,
     clock: Clock,
-    times: Vec<(Duration, u64)>,
-}
-
-/// Gauges of the engine, for other threads.
-#[derive(Debug, Default)]
-pub struct Gauges {
-    /// Open sessions, also those that the thread has not taken yet.
-    pub open: AtomicUsize,
-    /// [`Scheduler::held`] when the thread last had nothing to do.
-    pub held: AtomicUsize,
-    /// Whether the last tick succeeded.
-    pub ready: AtomicBool,
 }
 
 impl<T: Send + Sync> Scheduler<T> {
@@ -132,6 +126,7 @@ impl<T: Send + Sync> Scheduler<T> {
             let chunk = settings.prefill_chunk.unwrap_or(usize::MAX).min(stage.max_rows());
             Limits { batch: settings.batch(), chunk }
         });
+        gauges.count(std::iter::once(ENCODER_NAME).chain(model.stages.iter().map(|stage| stage.name())));
         let edges = model
             .stages
             .iter()
@@ -156,7 +151,6 @@ impl<T: Send + Sync> Scheduler<T> {
             arrivals,
             gauges,
             clock,
-            times: vec![(Duration::ZERO, 0); model.stages.len() + 1],
             model,
         }
     }
@@ -222,8 +216,7 @@ impl<T: Send + Sync> Scheduler<T> {
 
     /// Time that each stage has computed so far.
     pub fn times(&self) -> Times {
-        let names = std::iter::once("encoder").chain(self.model.stages.iter().map(|stage| stage.name()));
-        names.zip(&self.times).map(|(name, &(time, steps))| (name, time, steps)).collect()
+        self.gauges.work().iter().map(|work| (work.stage, work.busy, work.steps)).collect()
     }
 
     fn take_arrivals(&mut self) -> bool {

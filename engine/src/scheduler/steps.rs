@@ -86,8 +86,8 @@ impl<T: Send + Sync> Scheduler<T> {
     /// Notes how long a step took.
     pub(super) fn measured(&mut self, at: usize, rows: StepRows, took: Duration) {
         self.planner.measured(at, rows, took);
-        self.times[at].0 += took;
-        self.times[at].1 += 1;
+        let blocks = if at == ENCODER { 0 } else { self.model.stages[at - 1].blocks() };
+        self.gauges.measured(at, rows.total(), took, blocks);
     }
 
     /// The rows of every slot that the encoder or a stage could advance.

@@ -20,6 +20,7 @@ struct Silent;
 
 impl Transport for Silent {
     const DELIVERY: Delivery = Delivery::Paced;
+    const NAME: &'static str = "test";
 
     async fn next(&mut self, _: bool) -> TransportEvent {
         pending().await

@@ -66,6 +66,20 @@ pub enum CallEnd {
     Failed,
 }
 
+impl CallEnd {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Hangup => "hangup",
+            Self::Unreachable => "unreachable",
+            Self::Overflow => "overflow",
+            Self::Expired => "expired",
+            Self::Idle => "idle",
+            Self::Shutdown => "shutdown",
+            Self::Failed => "failed",
+        }
+    }
+}
+
 /// Runs one call to its end, or until `stop`. After `drain`, which is when the server begins to go down, it goes on only as
 /// long as a turn does. Dropping the future frees everything.
 pub async fn run<T: Transport>(
@@ -80,6 +94,7 @@ pub async fn run<T: Transport>(
     let mut drain = pin!(drain.fuse());
     let mut stop = pin!(stop);
     let outbound = transport.outbound();
+    let begun = now();
     let (mut call, effects) = Call::new(setup, metrics);
     call.apply(effects, &mut transport);
     let expiry = limits.longest.and_then(|longest| now().checked_add(longest));
@@ -156,6 +171,9 @@ pub async fn run<T: Transport>(
         // No room means that the caller takes nothing anyway.
         let _ = outbound.try_send(close_message);
     }
+    let lasted = now().saturating_duration_since(begun);
+    call.metrics.call(T::NAME, ended.label(), lasted);
+    tracing::info!(transport = T::NAME, ended = ended.label(), seconds = lasted.as_secs(), "a call ended");
     ended
 }
 

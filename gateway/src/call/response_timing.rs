@@ -14,16 +14,19 @@ pub(super) struct ResponseTiming {
     /// The response whose first audible packet was not sent, and since when the caller waits.
     waiting: Option<(ResponseId, Instant)>,
     stamps: Option<Stamps>,
+    /// Endpointing delay of the last turn, until a response is counted with it.
+    endpointing: Option<Duration>,
 }
 
 impl ResponseTiming {
     pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, waiting: None, stamps: None }
+        Self { metrics, waiting: None, stamps: None, endpointing: None }
     }
 
     /// Counts the endpointing delay of a turn.
-    pub fn endpointing(&self, waited: Option<Duration>) {
+    pub fn endpointing(&mut self, waited: Option<Duration>) {
         if let Some(waited) = waited {
+            self.endpointing = Some(waited);
             self.metrics.stage(Stage::Endpointing, waited);
         }
     }
@@ -44,7 +47,11 @@ impl ResponseTiming {
     /// The first audible packet was sent.
     pub fn audible(&mut self, response: ResponseId, at: Instant) {
         let Some((_, since)) = self.waiting.take_if(|(waiting, _)| *waiting == response) else { return };
-        self.metrics.ttfp.observe(at.saturating_duration_since(since).as_secs_f64());
+        let ttfp = at.saturating_duration_since(since);
+        self.metrics.ttfp.observe(ttfp.as_secs_f64());
+        if let Some(endpointing) = self.endpointing.take() {
+            self.metrics.response_delay.observe((endpointing + ttfp).as_secs_f64());
+        }
         if let Some(stamps) = self.stamps.take() {
             // Nobody waited for what a speculation did before the turn had ended.
             let between = |from: Instant, to: Instant| to.max(since).saturating_duration_since(from.max(since));

@@ -14,6 +14,8 @@ use tokio::sync::mpsc;
 pub trait Transport: Send {
     /// Who knows what the caller has heard.
     const DELIVERY: Delivery;
+    /// Its name in metrics and logs.
+    const NAME: &'static str;
 
     /// The next event. With `accept_input` false only the playout clock runs. Cancel safe.
     fn next(&mut self, accept_input: bool) -> impl Future<Output = TransportEvent> + Send;

@@ -149,8 +149,7 @@ pub(super) async fn create(
                 () = hang_up.notified() => {}
             }
         };
-        let ended = call::run(transport, session, setup, limits, app.metrics.clone(), drain, stop).await;
-        tracing::debug!(?ended, "a call ended");
+        call::run(transport, session, setup, limits, app.metrics.clone(), drain, stop).await;
         drop(registration);
         // The last events may still be in flight.
         freed.await;

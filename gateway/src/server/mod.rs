@@ -324,6 +324,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     ] {
         app.metrics.network.dropped(reason, total);
     }
+    app.metrics.engine(&app.engine.work());
     match app.metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => ApiError::internal(&error.to_string()).into_response(),

@@ -54,9 +54,7 @@ pub(super) async fn websocket(
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
         let mut writer = tokio::spawn(writer);
         let limits = app.call_limits();
-        let ended =
-            call::run(transport, session, setup, limits, app.metrics.clone(), app.draining(), app.stopped()).await;
-        tracing::debug!(?ended, "a call ended");
+        call::run(transport, session, setup, limits, app.metrics.clone(), app.draining(), app.stopped()).await;
         // The writer sends the closing message and ends, unless the socket is stalled.
         if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {
             writer.abort();

@@ -126,6 +126,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
 
 impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport for WebSocketTransport<R> {
     const DELIVERY: Delivery = Delivery::Unpaced;
+    const NAME: &'static str = "websocket";
 
     async fn next(&mut self, accept_input: bool) -> TransportEvent {
         if !accept_input {

@@ -167,6 +167,7 @@ impl WebRtcTransport {
 
 impl Transport for WebRtcTransport {
     const DELIVERY: Delivery = Delivery::Paced;
+    const NAME: &'static str = "webrtc";
 
     async fn next(&mut self, accept_input: bool) -> TransportEvent {
         loop {
