@@ -68,6 +68,12 @@ def export(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     export.make(work, arguments.out or work / "checkpoint")
 
 
+def keep(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
+    from . import keep
+
+    keep.make(work, arguments.warm_start or Path(__file__).parents[2])
+
+
 def listen(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import listen
 
@@ -98,6 +104,7 @@ STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] 
 }
 # Not a part of `all`.
 OTHERS = {
+    "keep": (keep, "the thinker of a finished checkpoint, so that the voice alone is trained"),
     "listen": (listen, "answers that were not trained, as teacher, codec and talker say them, to be judged"),
     "pack": (pack, "what a GPU machine without network needs, in parts; see on-gpu.sh"),
     "held-out": (held_out, "the lists of questions that a finished model is judged by; they are committed"),
@@ -117,7 +124,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, help="how many make speech side by side (default: the scale's)")
     parser.add_argument("--out", type=Path, help="where export or held-out write (default: WORK/checkpoint, models/demo/held-out)")
     parser.add_argument("--part-mib", type=int, default=12, help="size of pack's parts (default: 12)")
-    parser.add_argument("--warm-start", type=Path, help="a checkpoint folder whose thinker training begins from")
+    parser.add_argument("--warm-start", type=Path, help="a checkpoint folder whose thinker training begins from, or keep takes (default there: models/demo)")
     arguments = parser.parse_args()
     chosen = list(STEPS) if "all" in arguments.steps else arguments.steps
     scale = SCALES[arguments.scale]

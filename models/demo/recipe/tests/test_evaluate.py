@@ -1,4 +1,4 @@
-"""The judge's rules: no model, no network, no synthesiser."""
+"""The judge's rules: no network, no synthesiser."""
 
 import json
 import random
@@ -11,9 +11,11 @@ import numpy as np
 from demo_recipe import held_out
 from demo_recipe.domain import Turn, conversations, practice
 from demo_recipe.evaluate import conditions, sound, table, words
-from demo_recipe.questions import HELD_OUT_SINCE, HELD_OUT_VOICES, Voice
+from demo_recipe.evaluate.naturalness import Opinion
+from demo_recipe.questions import HELD_OUT_SINCE, HELD_OUT_VOICES, Voice, read_wave
 
 COMMITTED = Path(__file__).parents[2] / "held-out"
+QUESTIONS = Path(__file__).parents[4] / "tests/questions"
 
 
 def turn(answer: str, key: str) -> Turn:
@@ -163,6 +165,21 @@ class Table(unittest.TestCase):
         voice = {"word_errors": {"natural": 1.2, "locked": 6.2}}
         (row,) = [row for row in table.answer_rows([self.judged("One.", "One.")], voice) if row.measure == "word_errors_clean"]
         self.assertIn("6.2 %", row.note)
+
+    def test_noise_lowers_the_predicted_opinion(self) -> None:
+        said = read_wave((QUESTIONS / "three-plus-four.wav").read_bytes())
+        speech = said[0].astype(np.float32) / 32768
+        noise = np.random.default_rng(1).normal(0, 0.03, len(speech)).astype(np.float32)
+        opinion = Opinion()
+        self.assertGreater(opinion.of(speech, said[1]), opinion.of(speech + noise, said[1]) + 0.5)
+        self.assertAlmostEqual(opinion.mean([speech] * 2, said[1]), opinion.of(speech, said[1]), 4)
+
+    def test_predicted_opinion_stands_beside_the_voice(self) -> None:
+        row = table.opinion_row(3.21, {"opinion": {"natural": 3.9, "locked": 3.4}})
+        self.assertEqual((row.measure, row.value, row.aimed), ("opinion", 3.21, "reported"))
+        self.assertIn("3.9", row.note)
+        self.assertIn("3.4", row.note)
+        self.assertNotIn(";", table.opinion_row(3.21, {}).note)
 
     def test_voices_are_told_apart(self) -> None:
         lines = table.apart([self.judged("One plus one is two.", "blue")], "voice", lambda j: j.voice).splitlines()

@@ -11,7 +11,7 @@ from safetensors import safe_open
 from transformers import AutoConfig
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeForConditionalGeneration
 
-from demo_recipe import config, export, talker, tokenizer
+from demo_recipe import config, export, keep, talker, tokenizer
 from demo_recipe.codec import Codec
 from demo_recipe.config import CODEBOOKS, CODES
 from demo_recipe.thinker_model import Thinker
@@ -65,6 +65,23 @@ class Export(unittest.TestCase):
             shutil.copy(self.work / "tokenizer.json", work)
             with self.assertRaisesRegex(SystemExit, "thinker"):
                 export.make(work, work / "checkpoint")
+
+    def test_a_kept_thinker_is_exported_unchanged(self) -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            work = Path(empty)
+            keep.make(work, self.out)
+            for part in ("talker.pt", "codec.pt"):
+                shutil.copy(self.work / part, work)
+            export.make(work, work / "checkpoint")
+            for name in ("model.safetensors", "tokenizer.json", "config.json"):
+                self.assertEqual((work / "checkpoint" / name).read_bytes(), (self.out / name).read_bytes(), name)
+
+    def test_a_kept_thinker_does_not_meet_other_tokens(self) -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            work = Path(empty)
+            (work / "tokenizer.json").write_text("{}")
+            with self.assertRaisesRegex(SystemExit, "tokenizer"):
+                keep.make(work, self.out)
 
     def test_its_speaker_is_named(self) -> None:
         kept = json.loads((self.out / "config.json").read_text())

@@ -24,6 +24,7 @@ from .ask import Answer, Refused, converse
 from .conditions import CLEAN, CONDITIONS, WIRE_RATE, Conditions, people
 from .ear import Ear
 from .gateway import Gateway
+from .naturalness import Opinion
 from .table import PEOPLE, Judged
 
 ROOT = Path(__file__).parents[5]
@@ -148,6 +149,7 @@ def main() -> None:
     described = options.held_out / "voice.json"
     voice = json.loads(described.read_text()) if described.exists() else None
     rows = table.answer_rows(judge.judged, voice) + table.sound_rows(sounds, frame_samples(options.model), voice)
+    rows.append(table.opinion_row(Opinion().mean(sounds, WIRE_RATE), voice))
     rows.append(table.speed_row(used, seconds))
     finish(rows, judge.judged, options)
 

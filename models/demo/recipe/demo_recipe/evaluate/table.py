@@ -179,6 +179,15 @@ def sound_rows(sounds: Sequence[np.ndarray], frame: int, voice: dict | None) -> 
     return rows
 
 
+def opinion_row(vote: float, voice: dict | None) -> Row:
+    """What listeners would say, predicted. `voice` is `held-out/voice.json`."""
+    known = voice.get("opinion", {}) if voice else {}
+    note = "DNSMOS, 1 to 5"
+    if known:
+        note += f"; the voice itself: {known['natural']}; as the codec is taught on a processor: {known['locked']}"
+    return Row("opinion", "predicted mean opinion of the sound", vote, "", note=note)
+
+
 def speed_row(processor_seconds: float, seconds: float) -> Row:
     """The whole path, websocket to websocket, as processor time: what one core would need."""
     value = processor_seconds / seconds if seconds else float("nan")
