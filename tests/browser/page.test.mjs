@@ -4,46 +4,9 @@
 // The page comes from the server at REPARTEE_URL; in most tests the call's other end is standin.js.
 
 import assert from "node:assert/strict";
-import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 import { MICROPHONE, withPage } from "./browser.mjs";
-
-const URL_OF_PAGE = process.env.REPARTEE_URL;
-const STANDIN = fileURLToPath(new URL("standin.js", import.meta.url));
-
-const state = (page, wanted) => page.waitForFunction((name) => document.body.dataset.state === name, wanted);
-const alertText = async (page) => {
-  await page.waitForSelector("#alert:not([hidden])");
-  return page.textContent("#alert");
-};
-
-/** A page in a call with the stand-in; `card` is what the model says of itself, if not what the server says. */
-function inCall(use, card) {
-  return withPage(MICROPHONE.beeps, async (page) => {
-    await page.addInitScript({ path: STANDIN });
-    if (card) await page.route("**/model.json", (route) => route.fulfill({ json: card }));
-    await page.goto(URL_OF_PAGE);
-    if (card) await page.waitForFunction((name) => document.querySelector("#model").textContent === name, card.name);
-    await page.click("#call");
-    await state(page, "listening");
-    await page.evaluate(() => standin.opened);
-    return use(page);
-  });
-}
-
-const send = (page, ...events) => page.evaluate((list) => list.forEach((event) => standin.send(event)), events);
-
-/** The events of one spoken question up to its commit. */
-const SPOKEN = [
-  { type: "input_audio_buffer.speech_started", audio_start_ms: 1000, item_id: "item_1" },
-  { type: "input_audio_buffer.speech_stopped", audio_end_ms: 2500, item_id: "item_1" },
-  { type: "input_audio_buffer.committed", item_id: "item_1" },
-  { type: "response.created", response: { id: "resp_1", status: "in_progress" } },
-];
-const ANSWERED = {
-  type: "response.done",
-  response: { id: "resp_1", status: "completed", output: [{ content: [{ type: "output_audio" }] }] },
-};
+import { ANSWERED, SPOKEN, STANDIN, URL_OF_PAGE, alertText, inCall, send, state } from "./calls.mjs";
 
 test("a turn shows words, states and first sound", () =>
   inCall(async (page) => {

@@ -167,13 +167,19 @@ impl Turn {
     }
 }
 
+/// Files of the page's own tests in `tests/browser`.
+const OF_THE_PAGE: [&str; 4] = ["page", "said", "controls", "network"];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn page_behaves_as_its_own_tests_say() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let server = demo::serve().await?;
-    let mut driver = tools::node()?;
-    driver.args(["--test", "--test-timeout=60000"]).arg(tools::root().join("tests/browser/page.test.mjs"));
-    driver.env("REPARTEE_URL", server.page());
-    println!("{}", tools::output(&mut driver, Duration::from_secs(300)).await?);
+    for file in OF_THE_PAGE {
+        let mut driver = tools::node()?;
+        let path = tools::root().join(format!("tests/browser/{file}.test.mjs"));
+        driver.args(["--test", "--test-timeout=60000"]).arg(path);
+        driver.env("REPARTEE_URL", server.page());
+        println!("{}", tools::output(&mut driver, Duration::from_secs(300)).await?);
+    }
     Ok(())
 }
