@@ -43,7 +43,7 @@ async function begin() {
   conversation = mine;
   mine.addEventListener("event", ({ detail }) => {
     log.add("received", detail);
-    if (detail.type === "session.created") $("model").textContent ||= detail.session?.model ?? "";
+    if (detail.type === "session.created") connected(detail.session);
     if (detail.type === "response.done") downloads.offer();
   });
   mine.addEventListener("sent", ({ detail }) => log.add("sent", detail));
@@ -60,6 +60,12 @@ async function begin() {
   } catch (error) {
     if (conversation === mine) end(error);
   }
+}
+
+function connected(session) {
+  $("model").textContent ||= session?.model ?? "";
+  // So that the space bar talks.
+  if (settings.get("turns") === "none" && document.activeElement === $("call")) $("hold").focus();
 }
 
 function end(problem) {

@@ -15,9 +15,8 @@ export class Dialogue {
   /** The turn that is being spoken or answered, and what its caller waits for. */
   #turn = null;
   #marks = null;
-  /** Response id -> its turn; item id -> the turn that shows its words. */
-  #responseTurns = new Map();
-  #itemTurns = new Map();
+  /** Id of a response or an item -> the turn that shows it. */
+  #turnOf = new Map();
   /** When the last turn was committed, until its first sound is heard; on the clock of performance.now(). */
   #committedAt = null;
   /** When the caller was last loud. */
@@ -79,7 +78,7 @@ export class Dialogue {
     this.#turn?.finish(problem);
     this.#turn = null;
     this.#committedAt = null;
-    for (const known of [this.#responseTurns, this.#itemTurns]) known.clear();
+    this.#turnOf.clear();
     this.#items = [];
   }
 
@@ -97,9 +96,14 @@ export class Dialogue {
         break;
       case "input_audio_buffer.committed":
         this.#committedAt = performance.now();
+        if (this.#turn) this.#know(event.item_id);
+        break;
+      case "conversation.item.input_audio_transcription.delta":
+        this.#turnOf.get(event.item_id)?.said(event.delta, { more: true });
         break;
       case "conversation.item.input_audio_transcription.completed":
-        this.#turn?.said(event.transcript);
+        // It may come after the next turn has begun.
+        (this.#turnOf.get(event.item_id) ?? this.#turn)?.said(event.transcript);
         break;
       case "conversation.item.done":
         if (!this.#remembers) this.#items.push(event.item.id);
@@ -109,14 +113,13 @@ export class Dialogue {
         this.#send({ type: "conversation.item.retrieve", item_id: event.item_id });
         break;
       case "conversation.item.retrieved":
-        this.#itemTurns.get(event.item.id)?.heard(event.item.content?.[0]?.transcript ?? "", event.item.id);
-        this.#itemTurns.delete(event.item.id);
+        this.#turnOf.get(event.item.id)?.heard(event.item.content?.[0]?.transcript ?? "", event.item.id);
         this.#forgetItems();
         break;
       case "response.created":
         if (!this.#turn) this.#begin(performance.now());
         this.#marks.mark("created");
-        keep(this.#responseTurns, event.response.id, this.#turn);
+        this.#know(event.response.id);
         break;
       case "response.output_audio_transcript.delta":
       case "response.output_text.delta":
@@ -131,13 +134,11 @@ export class Dialogue {
         show("speaking");
         break;
       case "output_audio_buffer.cleared":
-        this.#responseTurns.get(event.response_id)?.interrupted();
-        this.#responseTurns.delete(event.response_id);
+        this.#turnOf.get(event.response_id)?.interrupted();
         // Stopped by the button, nobody is being heard.
         if (document.body.dataset.state === "speaking") show("listening");
         break;
       case "output_audio_buffer.stopped":
-        this.#responseTurns.delete(event.response_id);
         this.#forgetItems();
         show("listening");
         break;
@@ -156,15 +157,20 @@ export class Dialogue {
     this.#marks.mark("ended");
   }
 
+  #know(id, turn = this.#turn) {
+    this.#turnOf.set(id, turn);
+    if (this.#turnOf.size > MAX_KNOWN) this.#turnOf.delete(this.#turnOf.keys().next().value);
+  }
+
   #worded({ response_id: response, item_id: item, delta }) {
-    const turn = this.#responseTurns.get(response);
+    const turn = this.#turnOf.get(response);
     if (!turn) return;
     turn.add(delta, item);
-    keep(this.#itemTurns, item, turn);
+    this.#know(item, turn);
   }
 
   #responseDone({ id, status, status_details: details, output = [] }) {
-    const turn = this.#responseTurns.get(id);
+    const turn = this.#turnOf.get(id);
     const calls = status === "completed" ? output.filter(({ type }) => type === "function_call") : [];
     if (calls.length) return this.#answerCalls(turn, calls);
     if (status === "failed") turn?.finish(details?.error?.message ?? "The answer failed.");
@@ -191,9 +197,4 @@ export class Dialogue {
     if (this.#remembers) return;
     for (const id of this.#items.splice(0)) this.#send({ type: "conversation.item.delete", item_id: id });
   }
-}
-
-function keep(map, id, turn) {
-  map.set(id, turn);
-  if (map.size > MAX_KNOWN) map.delete(map.keys().next().value);
 }

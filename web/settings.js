@@ -92,7 +92,7 @@ function session(get) {
     audio: {
       input: {
         turn_detection: turnDetection(get),
-        transcription: get("captions") ? { model: "default" } : null,
+        transcription: get("captions") ? {} : null,
       },
       // null is the model's own choice.
       output: { voice: get("voice") || null },

@@ -51,9 +51,10 @@ export class Turn {
     this.#showAsked();
   }
 
-  /** The caller's words: `written`, or as the server transcribes them. */
-  said(text, { written = false } = {}) {
-    [this.#record.asked, this.#record.written] = [text, written];
+  /** The caller's words: `written`, or as the server transcribes them; `more` follows what is there. */
+  said(text, { written = false, more = false } = {}) {
+    this.#record.asked = more ? (this.#record.asked ?? "") + text : text;
+    this.#record.written = written;
     this.#showAsked();
   }
 

@@ -2,6 +2,7 @@
 //
 // The page comes from the server at REPARTEE_URL; the call's other end is standin.js.
 
+import { createRequire } from "node:module";
 import { after } from "node:test";
 import { fileURLToPath } from "node:url";
 import { MICROPHONE, launch, withPageOf } from "./browser.mjs";
@@ -20,14 +21,15 @@ export const alertText = async (page) => {
 let browser = null;
 after(async () => (await browser)?.close());
 
-function withPage(use, options) {
+/** A page of its own whose microphone beeps. */
+export function withBeeps(use, options) {
   browser ??= launch(MICROPHONE.beeps);
   return browser.then((running) => withPageOf(running, use, options));
 }
 
 /** The page with the stand-in, before any call; `options` are of the browser's context. */
 export function withStandin(use, options) {
-  return withPage(async (page) => {
+  return withBeeps(async (page) => {
     await page.addInitScript({ path: STANDIN });
     await page.goto(URL_OF_PAGE);
     return use(page);
@@ -36,7 +38,7 @@ export function withStandin(use, options) {
 
 /** A page in a call with the stand-in; `card` is what the model says of itself, if not what the server says. */
 export function inCall(use, card) {
-  return withPage(async (page) => {
+  return withBeeps(async (page) => {
     await page.addInitScript({ path: STANDIN });
     if (card) await page.route("**/model.json", (route) => route.fulfill({ json: card }));
     await page.goto(URL_OF_PAGE);
@@ -61,6 +63,15 @@ export async function sent(page, count, ...types) {
   const wanted = (list) => standin.events.filter(({ type }) => list.includes(type));
   await page.waitForFunction(([list, least]) => standin.events.filter(({ type }) => list.includes(type)).length >= least, [types, count]);
   return page.evaluate(wanted, types);
+}
+
+const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+
+/** What axe, which looks for what a screen reader or a weak eye stumbles over, finds wrong on the page: one line each. */
+export async function axeFinds(page) {
+  if (!(await page.evaluate(() => "axe" in window))) await page.addScriptTag({ path: AXE });
+  const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  return violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
 }
 
 /** The events of one spoken question up to its commit. */

@@ -3,15 +3,12 @@
 // Usage: REPARTEE_URL=http://127.0.0.1:PORT/ node --test controls.test.mjs
 
 import assert from "node:assert/strict";
-import { createRequire } from "node:module";
 import { test } from "node:test";
-import { ANSWERED, SPOKEN, call, inCall, send, sent, state, withStandin, words } from "./calls.mjs";
-
-const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
+import { ANSWERED, SPOKEN, axeFinds, call, inCall, send, sent, state, withStandin, words } from "./calls.mjs";
 
 const types = (events) => events.map(({ type }) => type);
 
-/** Whether what the stand-in hears is silence, once it has been so for a while or not. */
+/** Waits until the stand-in hears the microphone, or has not heard it for a while. */
 const hears = (page, sound) =>
   page.waitForFunction((wanted) => (standin.level() > 0.01) === wanted, sound);
 
@@ -142,12 +139,7 @@ test("keyboard alone holds a call", () =>
 for (const colorScheme of ["light", "dark"]) {
   test(`axe finds nothing wrong in ${colorScheme}`, () =>
     withStandin(async (page) => {
-      await page.addScriptTag({ path: AXE });
-      const check = async (where) => {
-        const { violations } = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
-        const found = violations.map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html).join(" ")}`);
-        assert.deepEqual(found, [], where);
-      };
+      const check = async (where) => assert.deepEqual(await axeFinds(page), [], where);
       await page.waitForSelector("#asks button");
       await check("before a call");
       await call(page);

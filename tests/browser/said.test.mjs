@@ -33,6 +33,18 @@ test("words that were not heard are struck out", () =>
     assert.equal(await page.textContent(".turn-foot"), "interrupted, 4 words not heard");
   }));
 
+test("a late transcript goes to its own turn", () =>
+  inCall(async (page) => {
+    await send(page, ...SPOKEN, ANSWERED, SPOKEN[0], SPOKEN[1], { ...SPOKEN[2], item_id: "item_3" });
+    await page.waitForFunction(() => document.querySelectorAll("#turns > li").length === 2);
+    const part = "conversation.item.input_audio_transcription";
+    await send(page, { type: `${part}.delta`, item_id: "item_3", delta: "And " });
+    await send(page, { type: `${part}.delta`, item_id: "item_3", delta: "now?" });
+    await send(page, { type: `${part}.completed`, item_id: "item_1", transcript: "Two and two?" });
+    await page.waitForFunction(() => document.querySelector(".asked").textContent === "You: Two and two?");
+    assert.deepEqual(await page.locator(".asked").allTextContents(), ["You: Two and two?", "You: And now?"]);
+  }));
+
 test("a function is called, shown and answered", () =>
   inCall(async (page) => {
     await page.click("#open-settings");
