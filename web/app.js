@@ -75,6 +75,7 @@ function end(problem) {
   wakeLock.release();
   network.follow(null);
   show("idle");
+  noticeText("");
   transcript.keep();
   downloads.offer();
   $("key-form").hidden = !problem?.needsKey;
@@ -89,12 +90,10 @@ function setMuted(muted) {
 
 /** Asks in writing; begins a call if there is none. */
 async function write(text) {
-  if (!conversation) await begin();
-  const state = document.body.dataset;
-  if (conversation && state.state === "connecting") {
-    await new Promise((resolve) => conversation.addEventListener("event", resolve, { once: true }));
-  }
-  if (conversation?.connected) conversation.write(text);
+  if (!conversation) begin();
+  const mine = conversation;
+  if (!mine.connected) await new Promise((resolve) => mine.addEventListener("opened", resolve, { once: true }));
+  if (conversation === mine) mine.write(text);
 }
 
 function showCard({ name, ask = [], note = "" }) {
@@ -136,6 +135,8 @@ settings.addEventListener("change", ({ detail }) => {
   conversation?.changed(detail);
   if (detail.name === "turns" && conversation) setMuted(false);
 });
+// Not before: a server with keys answers nobody who has not said theirs.
+$("settings").addEventListener("shown", async () => panel.refresh(await modelFacts()));
 $("clear").addEventListener("click", () => {
   transcript.clear();
   $("turns").replaceChildren();
@@ -147,7 +148,6 @@ window.addEventListener("pagehide", () => end());
 for (const turn of transcript.turns) Turn.past($("turns"), turn);
 $("hints").open = transcript.turns.length === 0;
 downloads.offer();
-modelFacts().then((facts) => panel.refresh(facts));
 modelCard().then((card) => {
   remembers = card.remembers ?? true;
   showCard(card);

@@ -10,7 +10,7 @@ import { CallError, iceServers } from "./server.js";
 import { SocketCall } from "./socket_call.js";
 import { $, alertText, noticeText, show } from "./view.js";
 
-/** Dispatches `event` and `sent` (detail is the event) and `ended` (detail is the error that ended it). */
+/** Dispatches `opened` with each call, `event` and `sent` (detail is the event), `ended` (detail is the error that ended it). */
 export class Conversation extends EventTarget {
   #settings;
   #transcript;
@@ -31,8 +31,7 @@ export class Conversation extends EventTarget {
   constructor(settings, transcript, remembers) {
     super();
     [this.#settings, this.#transcript, this.#remembers] = [settings, transcript, remembers];
-    this.#byWebsocket = settings.get("transport") === "websocket";
-    this.#muted = settings.get("turns") === "none";
+    [this.#byWebsocket, this.#muted] = [settings.get("transport") === "websocket", settings.get("turns") === "none"];
     // Made inside the tap: a browser lets only a gesture start sound.
     this.#context = new AudioContext();
     this.#context.resume();
@@ -90,15 +89,14 @@ export class Conversation extends EventTarget {
   }
 
   #opened() {
-    if (this.#lostAt !== null) {
-      this.#lostAt = null;
-      alertText("");
-    }
+    if (this.#lostAt !== null) alertText("");
+    this.#lostAt = null;
     const chosen = this.#settings.sessionIfChosen();
     if (chosen) this.#call.send({ type: "session.update", session: chosen });
     // A model that does not use the history needs none of it.
     if (this.#remembers) for (const event of this.#transcript.events()) this.#call.send(event);
     show("listening");
+    this.#tell("opened");
   }
 
   async #lost(problem) {
@@ -107,6 +105,7 @@ export class Conversation extends EventTarget {
     this.#byWebsocket = true;
     try {
       await this.#dial([]);
+      if (this.#over) return;
       noticeText("UDP does not get through to this server, so the call runs over a websocket: answers come a little later.");
     } catch (error) {
       if (!this.#over) this.#tell("ended", Object.assign(problem, { message: `${problem.message} ${error.message}` }));

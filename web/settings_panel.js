@@ -18,7 +18,6 @@ export class SettingsPanel {
     $("reset").addEventListener("click", () => settings.reset());
     settings.addEventListener("change", () => this.#show());
     onDeviceChange(() => this.#showDevices());
-    $("settings").addEventListener("shown", () => this.#showDevices());
     this.#show();
   }
 

@@ -11,8 +11,9 @@ use common::Running;
 use common::http::{Reply, send};
 
 /// Everything that a stranger must not read.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 9] = [
     "/",
+    "/admin",
     "/app.js",
     "/model.json",
     "/metrics",

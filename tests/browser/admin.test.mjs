@@ -47,11 +47,12 @@ test("figures need the key where there are keys", () =>
     assert.equal(await page.isHidden("#alert"), true);
   }));
 
-for (const colorScheme of ["light", "dark"]) {
-  test(`axe finds nothing wrong in ${colorScheme}`, () =>
-    withBeeps(async (page) => {
-      await page.goto(ADMIN);
-      await shown(page, "calls", "^\\d+ of \\d+$");
-      assert.deepEqual(await axeFinds(page), []);
-    }, { colorScheme }));
-}
+test("axe finds nothing wrong in either theme", () =>
+  withBeeps(async (page) => {
+    await page.goto(ADMIN);
+    await shown(page, "calls", "^\\d+ of \\d+$");
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      assert.deepEqual(await axeFinds(page), [], colorScheme);
+    }
+  }));

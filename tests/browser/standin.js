@@ -1,8 +1,9 @@
 // Runs in the page before its own scripts: a call's other end inside the page, so that a test decides what it does and when.
 // Only the network is replaced; microphone, peer connections, data channel and sound are the browser's own.
 //
-// window.standin: { events: what the page sent, calls: posted offers, hangups: posted hang-ups, send(event), sound(on), level(): how
-// loud the page's microphone was in the last second and a half, close(), refuse: what offers are refused with, if anything }.
+// window.standin: { events: what the page sent, calls: posted offers, hangups: posted hang-ups, send(event), sound(on),
+// level(): how loud the page's microphone was in the last second and a half, listenAnew(): not before now, close(),
+// refuse: what offers are refused with, if anything }.
 
 {
   const fetched = window.fetch;
@@ -53,6 +54,7 @@
       peaks.push(Math.max(...samples));
       if (peaks.length > 15) peaks.shift();
     }, 100);
+    standin.listenAnew = () => peaks.splice(0);
     standin.level = () => (peaks.length < 15 ? 0 : Math.max(...peaks));
   }
 
