@@ -130,6 +130,7 @@ export class Conversation extends EventTarget {
     if (name === "turns") this.mute(this.#settings.get("turns") === "none");
     if (name !== "microphone") return;
     await this.#open(this.#settings.get("microphone")).catch((error) => alertText(error.message));
+    if (this.#over) return this.#releaseMicrophone();
     await this.#call?.setMicrophone(this.#microphone);
     this.#recorder?.setMicrophone(this.#microphone);
   }

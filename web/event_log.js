@@ -1,8 +1,9 @@
 // The events of a call as they come and go, for people who write clients.
 
-/** Events kept; the oldest are dropped beyond. */
-const MAX_EVENTS = 400;
-/** A text longer than this is sound, and shown by its length alone. */
+/** Lines kept, and events of one line; the oldest are dropped beyond. */
+const MAX_LINES = 400;
+const MAX_EVENTS = 50;
+/** A longer text, which is sound mostly, is shown by its length alone. */
 const MAX_TEXT = 2000;
 
 export class EventLog {
@@ -27,7 +28,7 @@ export class EventLog {
   add(direction, event) {
     const { type } = event;
     if (this.#last?.type === type && this.#last.direction === direction) {
-      this.#last.events.push(event);
+      this.#last.events.push(written(event));
       if (this.#last.events.length > MAX_EVENTS) this.#last.events.shift();
       this.#last.times += 1;
       this.#last.count.textContent = `× ${this.#last.times}`;
@@ -44,14 +45,14 @@ export class EventLog {
     summary.append(span("at", clock()), arrow, span("type", type), count);
     details.append(summary);
     item.append(details);
-    const entry = { type, direction, events: [event], times: 1, count };
+    const entry = { type, direction, events: [written(event)], times: 1, count };
     details.addEventListener("toggle", () => {
       details.querySelector("pre")?.remove();
-      if (details.open) details.append(written(entry.events));
+      if (details.open) details.append(block(entry.events.join("\n")));
     });
     this.#match(item);
     this.#list.append(item);
-    if (this.#list.children.length > MAX_EVENTS) this.#list.firstElementChild.remove();
+    if (this.#list.children.length > MAX_LINES) this.#list.firstElementChild.remove();
     this.#last = entry;
   }
 
@@ -60,10 +61,14 @@ export class EventLog {
   }
 }
 
-function written(events) {
+function written(event) {
   const short = (_, value) => (typeof value === "string" && value.length > MAX_TEXT ? `(${value.length} characters)` : value);
-  const text = events.map((event) => JSON.stringify(event, short, 2)).join("\n");
+  return JSON.stringify(event, short, 2);
+}
+
+function block(text) {
   const pre = Object.assign(document.createElement("pre"), { textContent: text });
+  // So that the keyboard can scroll it.
   pre.tabIndex = 0;
   return pre;
 }
