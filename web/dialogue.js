@@ -55,7 +55,7 @@ export class Dialogue {
 
   /** The caller writes instead of speaking. */
   write(text) {
-    this.#begin(performance.now());
+    this.#begin();
     this.#turn.said(text, { written: true });
     this.#committedAt = performance.now();
     const item = { type: "message", role: "user", content: [{ type: "input_text", text }] };
@@ -66,7 +66,7 @@ export class Dialogue {
 
   /** The caller has let go of the button: the turn is over. */
   release(heldMs) {
-    this.#begin(performance.now());
+    this.#begin();
     this.#turn.lasted(heldMs);
     this.#send({ type: "input_audio_buffer.commit" });
     this.#send({ type: "response.create" });
@@ -76,8 +76,7 @@ export class Dialogue {
   /** The call was lost or is over: what was begun will not be finished. */
   end(problem) {
     this.#turn?.finish(problem);
-    this.#turn = null;
-    this.#committedAt = null;
+    [this.#turn, this.#committedAt] = [null, null];
     this.#turnOf.clear();
     this.#items = [];
   }
@@ -117,7 +116,7 @@ export class Dialogue {
         this.#forgetItems();
         break;
       case "response.created":
-        if (!this.#turn) this.#begin(performance.now());
+        if (!this.#turn) this.#begin();
         this.#marks.mark("created");
         this.#know(event.response.id);
         break;
@@ -135,7 +134,7 @@ export class Dialogue {
         break;
       case "output_audio_buffer.cleared":
         this.#turnOf.get(event.response_id)?.interrupted();
-        // Stopped by the button, nobody is being heard.
+        // By the button: else somebody is being heard.
         if (document.body.dataset.state === "speaking") show("listening");
         break;
       case "output_audio_buffer.stopped":
@@ -149,12 +148,13 @@ export class Dialogue {
     }
   }
 
+  /** A turn begins; `silentSince` is when its caller fell silent, if it was spoken and its end had to be found. */
   #begin(silentSince) {
     // The hints make room for the conversation.
     $("hints").open = false;
     this.#turn = new Turn($("turns"), this.#transcript.add(), () => this.#transcript.keep());
-    this.#marks = new Marks(silentSince);
-    this.#marks.mark("ended");
+    this.#marks = new Marks(silentSince ?? performance.now());
+    if (silentSince !== undefined) this.#marks.mark("ended");
   }
 
   #know(id, turn = this.#turn) {
@@ -164,9 +164,8 @@ export class Dialogue {
 
   #worded({ response_id: response, item_id: item, delta }) {
     const turn = this.#turnOf.get(response);
-    if (!turn) return;
-    turn.add(delta, item);
-    this.#know(item, turn);
+    turn?.add(delta, item);
+    if (turn) this.#know(item, turn);
   }
 
   #responseDone({ id, status, status_details: details, output = [] }) {

@@ -75,12 +75,17 @@ test("a tapped suggestion is asked at once", () =>
 
 test("settings reach the session and survive a reload", () =>
   inCall(async (page) => {
+    const facts = { voices: ["ada", "bob"], default_voice: "ada", tools: false };
+    await page.route("**/v1/models", (route) => route.fulfill({ json: { data: [{ repartee: facts }] } }));
     await page.click("#open-settings");
+    await page.waitForSelector("#functions:disabled");
+    await page.selectOption("#voice-name", "bob");
     await page.fill("#instructions", "Answer in one word.");
     await page.locator("#silence").fill("800");
     await page.uncheck("[data-setting=interrupts]");
-    const updates = await sent(page, 3, "session.update");
+    const updates = await sent(page, 4, "session.update");
     const { instructions, audio } = updates.at(-1).session;
+    assert.equal(audio.output.voice, "bob");
     assert.equal(instructions, "Answer in one word.");
     assert.equal(audio.input.turn_detection.silence_duration_ms, 800);
     assert.equal(audio.input.turn_detection.interrupt_response, false);

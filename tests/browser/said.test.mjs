@@ -47,6 +47,7 @@ test("a late transcript goes to its own turn", () =>
 
 test("a function is called, shown and answered", () =>
   inCall(async (page) => {
+    await page.route("**/v1/models", (route) => route.fulfill({ json: { data: [{ repartee: { tools: true } }] } }));
     await page.click("#open-settings");
     await page.check("[data-setting=dice]");
     await page.keyboard.press("Escape");
