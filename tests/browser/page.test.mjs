@@ -6,7 +6,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { MICROPHONE, withPage } from "./browser.mjs";
-import { ANSWERED, SPOKEN, STANDIN, URL_OF_PAGE, alertText, inCall, send, state } from "./calls.mjs";
+import { ANSWERED, SPOKEN, STANDIN, URL_OF_PAGE, alertText, inCall, send, state, withBeeps } from "./calls.mjs";
 
 test("a turn shows words, states and first sound", () =>
   inCall(async (page) => {
@@ -68,7 +68,7 @@ function scriptedClock() {
 }
 
 test("time to first sound is exact on scripted clock", () =>
-  withPage(MICROPHONE.beeps, async (page) => {
+  withBeeps(async (page) => {
     await page.addInitScript(scriptedClock);
     await page.addInitScript({ path: STANDIN });
     await page.goto(URL_OF_PAGE);
@@ -243,7 +243,7 @@ test("hanging up ends the wait for a connection", () =>
 
 for (const [name, address] of [["typed in", ""], ["in the address", "#key=the-key-of-the-house"]]) {
   test(`a key ${name} opens the server`, () =>
-    withPage(MICROPHONE.beeps, async (page) => {
+    withBeeps(async (page) => {
       const keyless = { status: 401, json: { error: { code: "missing_api_key", message: "this server needs a key" } } };
       const seen = [];
       await page.route("**/v1/realtime/**", async (route) => {
@@ -288,7 +288,7 @@ for (const [name, error, words] of [
   ["busy", "NotReadableError", /another program may be using it/],
 ]) {
   test(`a ${name} microphone is reported`, () =>
-    withPage(MICROPHONE.beeps, async (page) => {
+    withBeeps(async (page) => {
       // What the machine under the test has must not matter, so the browser's answer is given for it.
       await page.addInitScript((type) => {
         navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException("stand-in", type));
@@ -301,7 +301,7 @@ for (const [name, error, words] of [
 }
 
 test("an insecure page says where the microphone works", () =>
-  withPage(MICROPHONE.beeps, async (page) => {
+  withBeeps(async (page) => {
     // The page as another machine would get it over plain http.
     const elsewhere = "http://repartee.test/";
     await page.route(`${elsewhere}**`, async (route) => {
@@ -319,7 +319,7 @@ for (const [name, reply, words] of [
   ["broken", { status: 500, body: "oops" }, /refused the call \(status 500\)/],
 ]) {
   test(`a ${name} server is reported`, () =>
-    withPage(MICROPHONE.beeps, async (page) => {
+    withBeeps(async (page) => {
       await page.route("**/v1/realtime/calls", (route) => route.fulfill(reply));
       await page.goto(URL_OF_PAGE);
       await page.click("#call");
@@ -329,7 +329,7 @@ for (const [name, reply, words] of [
 }
 
 test("an unreachable server is reported", () =>
-  withPage(MICROPHONE.beeps, async (page) => {
+  withBeeps(async (page) => {
     await page.goto(URL_OF_PAGE);
     await page.route("**/v1/realtime/calls", (route) => route.abort());
     await page.click("#call");
