@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-long conformance lint bench loadtest graph setup-test bench-engine bench-heard eval-model
+.PHONY: help run release test test-long screenshots conformance lint bench loadtest graph setup-test bench-engine bench-heard eval-model
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ test:  ## Every test that a change must pass (at most 45 minutes on two cores, f
 test-long:  ## The long tests too; writes target/report/test-long.txt
 	@$(SETUP) build tests recipe
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
+
+screenshots:  ## Make the pictures of docs/page.md anew, in Chromium with the demo model
+	@$(SETUP) build tests
+	$(CARGO) test --release --workspace --test browser -- --ignored --exact pictures_of_the_pages
 
 conformance:  ## Stock clients alone, one line each; `make test` runs them too
 	@$(SETUP) build tests

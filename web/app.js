@@ -1,276 +1,111 @@
-// The demo page: one button, the conversation's transcript, the time to first sound.
+// The demo page: the call button, what is around it, and who is told when it is used.
 
-import { Call, CallError, iceServers, openMicrophone } from "./call.js";
+import { Conversation } from "./conversation.js";
+import { offerDownloads } from "./download.js";
+import { Drawer } from "./drawer.js";
+import { EventLog } from "./event_log.js";
+import { HoldButton } from "./hold.js";
 import { remember } from "./key.js";
-import { Memory } from "./memory.js";
-import { LevelMeter } from "./sound.js";
+import { NetworkReport } from "./network.js";
+import { CallError, modelCard, modelFacts } from "./server.js";
+import { Settings } from "./settings.js";
+import { SettingsPanel } from "./settings_panel.js";
+import { followTheme } from "./theme.js";
+import { Transcript } from "./transcript.js";
 import { Turn } from "./turns.js";
+import { $, alertText, noticeText, show } from "./view.js";
+import { WakeLock } from "./wake_lock.js";
 
-const $ = (id) => document.getElementById(id);
-/** How often levels and onset are read; well within what a LevelMeter looks back. */
-const READ_EVERY_MS = 20;
-/** The meters report their value to a screen reader this often. */
-const REPORT_EVERY_MS = 1000;
-/** A lost connection is called again for so long, with growing pauses. */
-const REDIAL_FOR_MS = 30000;
-const FIRST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 5000;
-
-const WORDS = {
-  idle: "Not connected",
-  connecting: "Connecting…",
-  redialling: "Connection lost, calling again…",
-  listening: "Listening",
-  hearing: "Hearing you",
-  thinking: "Thinking…",
-  speaking: "Speaking",
-};
+const settings = new Settings();
+const transcript = Transcript.kept();
+const log = new EventLog($("log"));
+const network = new NetworkReport($("network"));
+const wakeLock = new WakeLock();
+const panel = new SettingsPanel(settings);
+const downloads = offerDownloads(transcript, () => conversation?.recorder ?? recorder);
 
 /** The conversation in progress, or null. */
 let conversation = null;
+/** The sound of the last conversation. */
+let recorder = null;
+/** Whether the model follows a conversation; what its card says. */
+let remembers = true;
 
-/** One conversation: mostly one call, more if connections are lost. */
-class Conversation {
-  #context;
-  #call = null;
-  #microphone = null;
-  /** When the connection was lost, until there is a new one; on the clock of performance.now(). */
-  #lostAt = null;
-  #memory = new Memory();
-  #meters = [];
-  #reader = 0;
-  #reportedAt = 0;
-  /** The turn that is being spoken or answered. */
-  #turn = null;
-  /** Response id -> its turn. */
-  #responseTurns = new Map();
-  /** When the last turn was committed, until its first sound is heard; on the clock of performance.now(). */
-  #committedAt = null;
-  #speechStartMs = 0;
-  /** Items of finished turns that a model without memory should not see again. */
-  #items = [];
-  #remembers;
-  #over = false;
+followTheme(settings);
+new Drawer($("settings"), $("open-settings"));
+new Drawer($("events"), $("open-events"));
 
-  constructor(remembers) {
-    this.#remembers = remembers;
-    // Made inside the tap: a browser lets only a gesture start sound.
-    this.#context = new AudioContext();
-    this.#context.resume();
-  }
-
-  async start() {
-    show("connecting");
-    // First, because a server that needs a key refuses here, before the browser asks for the microphone.
-    const relays = await iceServers();
-    const microphone = await openMicrophone();
-    this.#microphone = microphone;
-    if (this.#over) return this.#releaseMicrophone();
-    for (const track of microphone.getAudioTracks()) {
-      track.addEventListener("ended", () => {
-        if (!this.#over) end(new CallError("The microphone went away, so the call was ended."));
-      });
-    }
-    this.#meters = [new LevelMeter(this.#context, microphone)];
-    this.#reader = setInterval(() => this.#read(), READ_EVERY_MS);
-    await this.#dial(relays);
-  }
-
-  async #dial(relays) {
-    const call = new Call(this.#microphone, relays);
-    this.#call = call;
-    call.addEventListener("event", ({ detail }) => this.#handle(detail));
-    call.addEventListener("open", () => this.#opened());
-    call.addEventListener("lost", ({ detail }) => this.#redial(detail));
-    call.addEventListener("sound", ({ detail }) => this.#play(detail));
-    await call.connect();
-  }
-
-  #opened() {
-    if (this.#lostAt !== null) {
-      this.#lostAt = null;
-      alertText("");
-      // A model that does not use the history needs none of it.
-      if (this.#remembers) for (const event of this.#memory.events()) this.#call.send(event);
-    }
-    show("listening");
-  }
-
-  /** Calls again after a retryable loss of the connection; gives up after a while. */
-  async #redial(problem) {
-    this.#lostAt ??= performance.now();
-    this.#turn?.finish("The connection was lost.");
-    this.#turn = null;
-    this.#committedAt = null;
-    this.#responseTurns.clear();
-    this.#items = [];
-    show("redialling");
-    for (let pause = FIRST_PAUSE_MS; ; pause = Math.min(2 * pause, LONGEST_PAUSE_MS)) {
-      await new Promise((resolve) => setTimeout(resolve, pause));
-      if (this.#over) return;
-      try {
-        return await this.#dial(await iceServers());
-      } catch (error) {
-        if (this.#over) return;
-        if (!error.retryable) return end(error);
-        if (performance.now() - this.#lostAt > REDIAL_FOR_MS) return end(problem);
-      }
-    }
-  }
-
-  #releaseMicrophone() {
-    for (const track of this.#microphone?.getTracks() ?? []) track.stop();
-  }
-
-  end() {
-    this.#over = true;
-    clearInterval(this.#reader);
-    this.#call?.hangUp();
-    this.#releaseMicrophone();
-    this.#turn?.finish();
-    for (const meter of this.#meters) meter.close();
-    this.#context.close();
-    $("voice").srcObject = null;
-    setLevel($("you"), 0, true);
-    setLevel($("it"), 0, true);
-  }
-
-  #play(stream) {
-    // The element first: without it some browsers give an analyser nothing.
-    $("voice").srcObject = stream;
-    $("voice").play().catch(() => alertText("The browser blocked the sound: tap the button twice to start again."));
-    this.#meters[1]?.close();
-    this.#meters[1] = new LevelMeter(this.#context, stream);
-  }
-
-  #read() {
-    const report = performance.now() - this.#reportedAt > REPORT_EVERY_MS;
-    if (report) this.#reportedAt = performance.now();
-    const [you, it] = this.#meters;
-    setLevel($("you"), you.level(), report);
-    if (!it) return;
-    setLevel($("it"), it.level(), report);
-    if (this.#committedAt === null) return;
-    const onset = it.onsetAfter(this.#committedAt);
-    if (onset === null) return;
-    const text = `${Math.round(onset - this.#committedAt)} ms`;
-    this.#committedAt = null;
-    $("ttfp").textContent = text;
-    this.#turn?.firstSound(text);
-  }
-
-  /** Handles one server event; types that the page does not use are ignored. */
-  #handle(event) {
-    switch (event.type) {
-      case "session.created":
-        $("model").textContent ||= event.session?.model ?? "";
-        break;
-      case "input_audio_buffer.speech_started":
-        // The hints make room for the conversation.
-        $("hints").open = false;
-        this.#speechStartMs = event.audio_start_ms;
-        show("hearing");
-        break;
-      case "input_audio_buffer.speech_stopped":
-        this.#turn = new Turn($("turns"));
-        this.#memory.asked();
-        this.#turn.lasted(event.audio_end_ms - this.#speechStartMs);
-        show("thinking");
-        break;
-      case "input_audio_buffer.committed":
-        this.#committedAt = performance.now();
-        break;
-      case "conversation.item.input_audio_transcription.completed":
-        this.#turn?.said(event.transcript);
-        this.#memory.transcribed(event.transcript);
-        break;
-      case "conversation.item.done":
-        this.#items.push(event.item.id);
-        break;
-      case "response.created":
-        this.#turn ??= new Turn($("turns"));
-        this.#responseTurns.set(event.response.id, this.#turn);
-        this.#memory.answers(event.response.id);
-        break;
-      case "response.output_audio_transcript.delta":
-      case "response.output_text.delta":
-        this.#responseTurns.get(event.response_id)?.add(event.delta);
-        this.#memory.add(event.response_id, event.delta);
-        break;
-      case "response.done":
-        this.#responseDone(event.response);
-        break;
-      case "output_audio_buffer.started":
-        show("speaking");
-        break;
-      case "output_audio_buffer.cleared":
-        this.#responseTurns.get(event.response_id)?.interrupted();
-        this.#played(event.response_id);
-        break;
-      case "output_audio_buffer.stopped":
-        this.#played(event.response_id);
-        show("listening");
-        break;
-      case "error":
-        alertText(`The server reports: ${event.error.message}`);
-        break;
-    }
-  }
-
-  #responseDone({ id, status, status_details: details, output = [] }) {
-    const turn = this.#responseTurns.get(id);
-    if (status === "failed") turn?.finish(details?.error?.message ?? "The answer failed.");
-    else if (status === "incomplete") turn?.finish("The answer was cut off at its limit.");
-    else turn?.finish();
-    if (status === "cancelled" && details?.reason === "turn_detected") turn?.interrupted();
-    // With sound the state follows the playback, which ends later.
-    const spoken = output.some((item) => item.content?.some((part) => part.type === "output_audio"));
-    if (!spoken && status !== "cancelled") show("listening");
-  }
-
-  /** A response was played to its end, or up to the barge-in. */
-  #played(response) {
-    this.#responseTurns.delete(response);
-    if (this.#remembers) return;
-    for (const id of this.#items.splice(0)) this.#call.send({ type: "conversation.item.delete", item_id: id });
+async function begin() {
+  alertText("");
+  noticeText("");
+  $("key-form").hidden = true;
+  const mine = new Conversation(settings, transcript, remembers);
+  conversation = mine;
+  mine.addEventListener("event", ({ detail }) => {
+    log.add("received", detail);
+    if (detail.type === "session.created") connected(detail.session);
+    if (detail.type === "response.done") downloads.offer();
+  });
+  mine.addEventListener("sent", ({ detail }) => log.add("sent", detail));
+  mine.addEventListener("ended", ({ detail }) => {
+    if (conversation === mine) end(detail);
+  });
+  setMuted(false);
+  wakeLock.hold();
+  network.follow(mine);
+  try {
+    await mine.start();
+    // Only now do browsers name the devices, and a server with keys the voices.
+    panel.refresh(await modelFacts());
+  } catch (error) {
+    if (conversation === mine) end(error);
   }
 }
 
-function show(state) {
-  document.body.dataset.state = state;
-  $("status").textContent = WORDS[state];
-  $("call-label").textContent = state === "idle" ? "Start talking" : "Hang up";
-}
-
-function setLevel(bar, level, report) {
-  bar.style.setProperty("--level", level.toFixed(3));
-  if (report) bar.setAttribute("aria-valuenow", Math.round(level * 100));
-}
-
-function alertText(text) {
-  $("alert").textContent = text;
-  $("alert").hidden = !text;
+function connected(session) {
+  $("model").textContent ||= session?.model ?? "";
+  // So that the space bar talks.
+  if (settings.get("turns") === "none" && document.activeElement === $("call")) $("hold").focus();
 }
 
 function end(problem) {
+  recorder = conversation?.recorder ?? recorder;
   conversation?.end();
   conversation = null;
+  wakeLock.release();
+  network.follow(null);
   show("idle");
+  noticeText("");
+  transcript.keep();
+  downloads.offer();
   $("key-form").hidden = !problem?.needsKey;
   if (problem?.needsKey) $("key").focus();
   if (problem) alertText(problem instanceof CallError ? problem.message : `Something went wrong: ${problem.message}`);
 }
 
-/** The served checkpoint's card; every field may be missing. */
-const about = fetch("model.json")
-  .then((reply) => (reply.ok ? reply.json() : {}))
-  .catch(() => ({}));
+function setMuted(muted) {
+  $("mute").setAttribute("aria-pressed", muted);
+  conversation?.mute(muted || settings.get("turns") === "none");
+}
 
-function showAbout({ name, ask = [], note = "" }) {
+/** Asks in writing; begins a call if there is none. */
+async function write(text) {
+  if (!conversation) begin();
+  const mine = conversation;
+  if (!mine.connected) await new Promise((resolve) => mine.addEventListener("opened", resolve, { once: true }));
+  if (conversation === mine) mine.write(text);
+}
+
+function showCard({ name, ask = [], note = "" }) {
   $("model").textContent = name ?? "";
-  $("asks").replaceChildren(
-    ...ask.map((question) => Object.assign(document.createElement("li"), { textContent: question })),
-  );
+  const chips = ask.map((question) => {
+    const chip = Object.assign(document.createElement("button"), { type: "button", textContent: question });
+    chip.addEventListener("click", () => write(question));
+    const item = document.createElement("li");
+    item.append(chip);
+    return item;
+  });
+  $("asks").replaceChildren(...chips);
   $("note").textContent = note;
   $("hints").hidden = ask.length === 0;
 }
@@ -280,22 +115,40 @@ $("key-form").addEventListener("submit", (event) => {
   remember($("key").value.trim());
   $("call").click();
 });
-$("call").addEventListener("click", async () => {
-  if (conversation) return end();
-  alertText("");
-  $("key-form").hidden = true;
-  const mine = new Conversation(remembers);
-  conversation = mine;
-  try {
-    await mine.start();
-  } catch (error) {
-    if (conversation === mine) end(error);
-  }
+$("call").addEventListener("click", () => (conversation ? end() : begin()));
+$("mute").addEventListener("click", () => setMuted($("mute").getAttribute("aria-pressed") !== "true"));
+$("stop").addEventListener("click", () => conversation?.stopAnswer());
+$("write").addEventListener("submit", (event) => {
+  event.preventDefault();
+  const text = $("text").value.trim();
+  if (text) write(text);
+  $("text").value = "";
+});
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape" && !document.querySelector("dialog[open]")) conversation?.stopAnswer();
+});
+new HoldButton($("hold"), {
+  held: () => conversation?.connected && conversation.hold(),
+  released: (ms) => conversation?.connected && conversation.release(ms),
+});
+settings.addEventListener("change", ({ detail }) => {
+  conversation?.changed(detail);
+  if (detail.name === "turns" && conversation) setMuted(false);
+});
+// Not before: a server with keys answers nobody who has not said theirs.
+$("settings").addEventListener("shown", async () => panel.refresh(await modelFacts()));
+$("clear").addEventListener("click", () => {
+  transcript.clear();
+  $("turns").replaceChildren();
+  $("hints").open = true;
+  downloads.offer();
 });
 window.addEventListener("pagehide", () => end());
 
-let remembers = true;
-about.then((card) => {
+for (const turn of transcript.turns) Turn.past($("turns"), turn);
+$("hints").open = transcript.turns.length === 0;
+downloads.offer();
+modelCard().then((card) => {
   remembers = card.remembers ?? true;
-  showAbout(card);
+  showCard(card);
 });

@@ -33,3 +33,8 @@ export function remember(text) {
 export function authorization() {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
+
+/** Subprotocols of a websocket, with the key if there is one: a page cannot set its headers. */
+export function protocols() {
+  return key ? ["realtime", `openai-insecure-api-key.${key}`] : ["realtime"];
+}

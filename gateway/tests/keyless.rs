@@ -11,8 +11,9 @@ use common::Running;
 use common::http::{Reply, send};
 
 /// Everything that a stranger must not read.
-const PATHS: [&str; 8] = [
+const PATHS: [&str; 9] = [
     "/",
+    "/admin",
     "/app.js",
     "/model.json",
     "/metrics",
@@ -41,7 +42,9 @@ async fn remote_callers_are_refused_without_keys() {
         assert_eq!(get(&server, path, phone).await.status, 200, "{path}");
     }
     let (_, metrics) = server.get("/metrics").await;
-    assert!(metrics.contains("repartee_refused_total{reason=\"not_local\"} 9"), "{metrics}");
+    // The websocket was refused too.
+    let refused = format!("repartee_refused_total{{reason=\"not_local\"}} {}", PATHS.len() + 1);
+    assert!(metrics.contains(&refused), "{metrics}");
     server.connect().await;
 }
 

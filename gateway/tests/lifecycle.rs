@@ -228,7 +228,7 @@ async fn health_metrics_and_the_page_are_served() {
 #[tokio::test]
 async fn pages_load_their_own_files_and_are_framed_by_nobody() {
     let server = Running::start(Script::default()).await;
-    for path in ["/", "/app.js", "/style.css"] {
+    for path in ["/", "/admin", "/app.js", "/style.css"] {
         let (status, reply) = server.get(path).await;
         let (head, body) = reply.split_once("\r\n\r\n").unwrap();
         assert_eq!(status, 200, "{path}");

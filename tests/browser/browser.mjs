@@ -31,19 +31,33 @@ export const MICROPHONE = {
   beeps: ["--use-fake-ui-for-media-stream", "--use-fake-device-for-media-stream"],
 };
 
-/** Opens a page in a browser of its own and hands it to `use`; closes both whatever happens. `options` are of the browser's context. */
-export async function withPage(microphone, use, options = {}) {
+/** A browser with this microphone. */
+export function launch(microphone) {
   if (!existsSync(EXECUTABLE)) throw new Error(`${EXECUTABLE} is missing: run \`make setup-test\` first`);
-  const browser = await chromium.launch({
+  return chromium.launch({
     executablePath: EXECUTABLE,
     // Chromium refuses its sandbox to root, which is what a build machine often is.
     args: [...QUIET, ...microphone, ...(process.getuid() === 0 ? ["--no-sandbox"] : [])],
   });
+}
+
+/** Opens a page that shares nothing with other pages and hands it to `use`; closes it whatever happens. `options` are of its context. */
+export async function withPageOf(browser, use, options = {}) {
+  const context = await browser.newContext({ bypassCSP: true, viewport: { width: 390, height: 780 }, ...options });
   try {
-    const context = await browser.newContext({ bypassCSP: true, viewport: { width: 390, height: 780 }, ...options });
     const page = await context.newPage();
     page.on("pageerror", (error) => console.error(`page: ${error.stack}`));
     return await use(page);
+  } finally {
+    await context.close();
+  }
+}
+
+/** The same in a browser of its own. */
+export async function withPage(microphone, use, options = {}) {
+  const browser = await launch(microphone);
+  try {
+    return await withPageOf(browser, use, options);
   } finally {
     await browser.close();
   }

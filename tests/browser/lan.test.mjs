@@ -24,6 +24,16 @@ test("the scanned address opens a call", () =>
     await page.waitForFunction(() => document.body.dataset.state === "listening");
   }, GOING_ON));
 
+test("the key opens a websocket too", () =>
+  withPage(MICROPHONE.beeps, async (page) => {
+    await page.addInitScript(() => localStorage.setItem("repartee.settings", JSON.stringify({ transport: "websocket" })));
+    await page.goto(`${address}#key=${key}`);
+    await page.click("#call");
+    await page.waitForFunction(() => document.body.dataset.state === "listening");
+    await page.waitForFunction(() => document.querySelector("#network").textContent === "over a websocket");
+    assert.equal(await page.isHidden("#alert"), true);
+  }, GOING_ON));
+
 test("without the key the page asks for it", () =>
   withPage(MICROPHONE.beeps, async (page) => {
     await page.goto(address);

@@ -4,46 +4,9 @@
 // The page comes from the server at REPARTEE_URL; in most tests the call's other end is standin.js.
 
 import assert from "node:assert/strict";
-import { fileURLToPath } from "node:url";
 import { test } from "node:test";
 import { MICROPHONE, withPage } from "./browser.mjs";
-
-const URL_OF_PAGE = process.env.REPARTEE_URL;
-const STANDIN = fileURLToPath(new URL("standin.js", import.meta.url));
-
-const state = (page, wanted) => page.waitForFunction((name) => document.body.dataset.state === name, wanted);
-const alertText = async (page) => {
-  await page.waitForSelector("#alert:not([hidden])");
-  return page.textContent("#alert");
-};
-
-/** A page in a call with the stand-in; `card` is what the model says of itself, if not what the server says. */
-function inCall(use, card) {
-  return withPage(MICROPHONE.beeps, async (page) => {
-    await page.addInitScript({ path: STANDIN });
-    if (card) await page.route("**/model.json", (route) => route.fulfill({ json: card }));
-    await page.goto(URL_OF_PAGE);
-    if (card) await page.waitForFunction((name) => document.querySelector("#model").textContent === name, card.name);
-    await page.click("#call");
-    await state(page, "listening");
-    await page.evaluate(() => standin.opened);
-    return use(page);
-  });
-}
-
-const send = (page, ...events) => page.evaluate((list) => list.forEach((event) => standin.send(event)), events);
-
-/** The events of one spoken question up to its commit. */
-const SPOKEN = [
-  { type: "input_audio_buffer.speech_started", audio_start_ms: 1000, item_id: "item_1" },
-  { type: "input_audio_buffer.speech_stopped", audio_end_ms: 2500, item_id: "item_1" },
-  { type: "input_audio_buffer.committed", item_id: "item_1" },
-  { type: "response.created", response: { id: "resp_1", status: "in_progress" } },
-];
-const ANSWERED = {
-  type: "response.done",
-  response: { id: "resp_1", status: "completed", output: [{ content: [{ type: "output_audio" }] }] },
-};
+import { ANSWERED, SPOKEN, STANDIN, URL_OF_PAGE, alertText, inCall, send, state, withBeeps } from "./calls.mjs";
 
 test("a turn shows words, states and first sound", () =>
   inCall(async (page) => {
@@ -105,7 +68,7 @@ function scriptedClock() {
 }
 
 test("time to first sound is exact on scripted clock", () =>
-  withPage(MICROPHONE.beeps, async (page) => {
+  withBeeps(async (page) => {
     await page.addInitScript(scriptedClock);
     await page.addInitScript({ path: STANDIN });
     await page.goto(URL_OF_PAGE);
@@ -280,7 +243,7 @@ test("hanging up ends the wait for a connection", () =>
 
 for (const [name, address] of [["typed in", ""], ["in the address", "#key=the-key-of-the-house"]]) {
   test(`a key ${name} opens the server`, () =>
-    withPage(MICROPHONE.beeps, async (page) => {
+    withBeeps(async (page) => {
       const keyless = { status: 401, json: { error: { code: "missing_api_key", message: "this server needs a key" } } };
       const seen = [];
       await page.route("**/v1/realtime/**", async (route) => {
@@ -325,7 +288,7 @@ for (const [name, error, words] of [
   ["busy", "NotReadableError", /another program may be using it/],
 ]) {
   test(`a ${name} microphone is reported`, () =>
-    withPage(MICROPHONE.beeps, async (page) => {
+    withBeeps(async (page) => {
       // What the machine under the test has must not matter, so the browser's answer is given for it.
       await page.addInitScript((type) => {
         navigator.mediaDevices.getUserMedia = () => Promise.reject(new DOMException("stand-in", type));
@@ -338,7 +301,7 @@ for (const [name, error, words] of [
 }
 
 test("an insecure page says where the microphone works", () =>
-  withPage(MICROPHONE.beeps, async (page) => {
+  withBeeps(async (page) => {
     // The page as another machine would get it over plain http.
     const elsewhere = "http://repartee.test/";
     await page.route(`${elsewhere}**`, async (route) => {
@@ -356,7 +319,7 @@ for (const [name, reply, words] of [
   ["broken", { status: 500, body: "oops" }, /refused the call \(status 500\)/],
 ]) {
   test(`a ${name} server is reported`, () =>
-    withPage(MICROPHONE.beeps, async (page) => {
+    withBeeps(async (page) => {
       await page.route("**/v1/realtime/calls", (route) => route.fulfill(reply));
       await page.goto(URL_OF_PAGE);
       await page.click("#call");
@@ -366,7 +329,7 @@ for (const [name, reply, words] of [
 }
 
 test("an unreachable server is reported", () =>
-  withPage(MICROPHONE.beeps, async (page) => {
+  withBeeps(async (page) => {
     await page.goto(URL_OF_PAGE);
     await page.route("**/v1/realtime/calls", (route) => route.abort());
     await page.click("#call");

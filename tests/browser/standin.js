@@ -1,7 +1,8 @@
 // Runs in the page before its own scripts: a call's other end inside the page, so that a test decides what it does and when.
 // Only the network is replaced; microphone, peer connections, data channel and sound are the browser's own.
 //
-// window.standin: { events: what the page sent, calls: posted offers, hangups: posted hang-ups, send(event), sound(on), close(),
+// window.standin: { events: what the page sent, calls: posted offers, hangups: posted hang-ups, send(event), sound(on),
+// level(): how loud the page's microphone was in the last second and a half, listenAnew(): not before now, close(),
 // refuse: what offers are refused with, if anything }.
 
 {
@@ -21,6 +22,7 @@
     tone.start();
     standin.sound = (on) => { loudness.gain.value = on ? 0.3 : 0; };
     standin.close = () => peer.close();
+    peer.addEventListener("track", ({ track }) => listen(new MediaStream([track])));
     standin.opened = new Promise((resolve) => {
       peer.addEventListener("datachannel", ({ channel }) => {
         channel.addEventListener("message", ({ data }) => standin.events.push(JSON.parse(data)));
@@ -36,6 +38,24 @@
       peer.addEventListener("icegatheringstatechange", () => peer.iceGatheringState === "complete" && resolve());
     });
     return new Response(peer.localDescription.sdp, { status: 201, headers: { Location: location } });
+  }
+
+  /** Keeps the loudest samples of the stream, longer than it is from one beep of the microphone to the next. */
+  function listen(stream) {
+    const element = Object.assign(new Audio(), { srcObject: stream, muted: true });
+    element.play();
+    const context = new AudioContext();
+    const analyser = new AnalyserNode(context, { fftSize: 8192 });
+    context.createMediaStreamSource(stream).connect(analyser);
+    const samples = new Float32Array(8192);
+    const peaks = [];
+    setInterval(() => {
+      analyser.getFloatTimeDomainData(samples);
+      peaks.push(Math.max(...samples));
+      if (peaks.length > 15) peaks.shift();
+    }, 100);
+    standin.listenAnew = () => peaks.splice(0);
+    standin.level = () => (peaks.length < 15 ? 0 : Math.max(...peaks));
   }
 
   window.fetch = async (url, options) => {

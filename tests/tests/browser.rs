@@ -26,6 +26,9 @@ const TORN: f64 = 0.02;
 /// A browser stretches the first packets of a call by 70 to 130 ms while it learns how evenly they come.
 const STRETCHED_MS: f64 = 150.0;
 
+/// Files of the pages' own tests in `tests/browser`.
+const PAGE_TESTS: [&str; 5] = ["page", "said", "controls", "network", "admin"];
+
 /// What `tests/browser/conversation.mjs` saw of the page.
 #[derive(Debug, Deserialize)]
 struct Conversation {
@@ -171,9 +174,23 @@ impl Turn {
 async fn page_behaves_as_its_own_tests_say() -> Result<()> {
     let _alone = REAL_TIME.lock().await;
     let server = demo::serve().await?;
+    for file in PAGE_TESTS {
+        let mut driver = tools::node()?;
+        let path = tools::root().join(format!("tests/browser/{file}.test.mjs"));
+        driver.args(["--test", "--test-timeout=60000"]).arg(path);
+        driver.env("REPARTEE_URL", server.page());
+        println!("{}", tools::output(&mut driver, Duration::from_secs(300)).await?);
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "writes docs/page.png and docs/admin.png: make screenshots"]
+async fn pictures_of_the_pages() -> Result<()> {
+    let _alone = REAL_TIME.lock().await;
+    let server = demo::serve().await?;
     let mut driver = tools::node()?;
-    driver.args(["--test", "--test-timeout=60000"]).arg(tools::root().join("tests/browser/page.test.mjs"));
-    driver.env("REPARTEE_URL", server.page());
-    println!("{}", tools::output(&mut driver, Duration::from_secs(300)).await?);
+    driver.arg(tools::root().join("tests/browser/screenshots.mjs")).arg(server.page()).arg(tools::root().join("docs"));
+    tools::output(&mut driver, Duration::from_secs(120)).await?;
     Ok(())
 }

@@ -259,6 +259,7 @@ fn router(app: Arc<App>) -> Router {
         .merge(guarded)
         .route("/model.json", get(card))
         .route("/", get(page::index))
+        .route("/admin", get(page::admin))
         .route("/{file}", get(page::file))
         .fallback(|| async { ApiError::not_found("there is nothing here") })
         .layer(middleware::from_fn_with_state(app.clone(), keyless::require_local))

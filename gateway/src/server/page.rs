@@ -1,4 +1,4 @@
-//! The demo page, embedded at build time.
+//! The demo page and the admin page, embedded at build time.
 
 use axum::extract::Path;
 use axum::http::header::{
@@ -17,6 +17,11 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 
 pub(super) async fn index() -> Response {
     serve("index.html")
+}
+
+/// What `/metrics` says, for people without a dashboard. The page itself is for everybody; its figures are not.
+pub(super) async fn admin() -> Response {
+    serve("admin.html")
 }
 
 pub(super) async fn file(Path(name): Path<String>) -> Response {

@@ -1,0 +1,58 @@
+// The admin page: what the server's figures say while a call runs.
+//
+// Usage: REPARTEE_URL=http://127.0.0.1:PORT/ node --test admin.test.mjs
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { URL_OF_PAGE, axeFinds, state, withBeeps } from "./calls.mjs";
+
+const ADMIN = new URL("admin", URL_OF_PAGE).href;
+const shown = (page, id, wanted) =>
+  page.waitForFunction(([name, text]) => new RegExp(text).test(document.getElementById(name).textContent), [id, wanted]);
+
+test("figures follow a call", () =>
+  withBeeps(async (page) => {
+    await page.goto(ADMIN);
+    await shown(page, "calls", "^0 of \\d+$");
+    await shown(page, "ttfp-50", "^–$");
+    const caller = await page.context().newPage();
+    await caller.goto(URL_OF_PAGE);
+    await caller.click("#call");
+    await state(caller, "listening");
+    await caller.click("#mute");
+    await caller.fill("#text", "What is three plus four?");
+    await caller.press("#text", "Enter");
+    await state(caller, "speaking");
+    await shown(page, "calls", "^1 of \\d+$");
+    await shown(page, "ttfp-50", "^\\d+ ms$");
+    await shown(page, "responses", "^1$");
+    await page.waitForSelector("#stages .stage");
+    await shown(page, "ended", "completed 1");
+    await caller.click("#call");
+    await shown(page, "calls", "^0 of");
+  }));
+
+test("figures need the key where there are keys", () =>
+  withBeeps(async (page) => {
+    await page.route("**/metrics", async (route) => {
+      if (route.request().headers().authorization === "Bearer the-key-of-the-house") return route.continue();
+      return route.fulfill({ status: 401, json: { error: { code: "missing_api_key", message: "this server needs a key" } } });
+    });
+    await page.goto(ADMIN);
+    await page.waitForSelector("#key-form:not([hidden])");
+    assert.equal(await page.textContent("#calls"), "–");
+    await page.fill("#key", "the-key-of-the-house");
+    await page.press("#key", "Enter");
+    await shown(page, "calls", "^\\d+ of \\d+$");
+    assert.equal(await page.isHidden("#alert"), true);
+  }));
+
+test("axe finds nothing wrong in either theme", () =>
+  withBeeps(async (page) => {
+    await page.goto(ADMIN);
+    await shown(page, "calls", "^\\d+ of \\d+$");
+    for (const colorScheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme });
+      assert.deepEqual(await axeFinds(page), [], colorScheme);
+    }
+  }));

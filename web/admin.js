@@ -1,0 +1,117 @@
+// The admin page: what /metrics says now and over the last minutes, for people without Grafana.
+
+import { drawChart } from "./chart.js";
+import { remember } from "./key.js";
+import { Reading, increase, mean, quantile } from "./metrics.js";
+import { request } from "./server.js";
+import { Settings } from "./settings.js";
+import { followTheme } from "./theme.js";
+import { $, alertText } from "./view.js";
+import { showWaterfall } from "./waterfall.js";
+
+const EVERY_MS = 2000;
+/** What the figures look back on. */
+const WINDOW_MS = 5 * 60_000;
+/** What one point of a line looks back on: enough turns for a quantile. */
+const POINT_MS = 30_000;
+
+const STAGES = [
+  ["endpointing", "End of the turn found"],
+  ["prefill", "Rest of the turn read"],
+  ["first_token", "First text token"],
+  ["first_frame", "First codec frame"],
+  ["codec", "Its samples"],
+  ["wire", "Opus and the wire"],
+];
+
+/** Readings of the window, the oldest first. */
+const readings = [];
+let timer = 0;
+
+async function read() {
+  clearTimeout(timer);
+  try {
+    const reply = await request("/metrics");
+    $("key-form").hidden = reply.status !== 401;
+    if (reply.status === 401) return alertText("These figures need the server's key.");
+    if (!reply.ok) throw new Error(`The server refused (status ${reply.status}).`);
+    alertText("");
+    readings.push(new Reading(await reply.text(), Date.now()));
+    while (readings.at(-1).at - readings[0].at > WINDOW_MS) readings.shift();
+    show();
+  } catch (error) {
+    alertText(error.message);
+  }
+  timer = setTimeout(read, EVERY_MS);
+}
+
+/** The last reading that is at least so old, or the first one. */
+function before(reading, ms) {
+  return readings.findLast(({ at }) => at <= reading.at - ms) ?? readings[0];
+}
+
+function show() {
+  const [first, now] = [readings[0], readings.at(-1)];
+  const ms = (seconds) => (seconds === null ? "–" : `${Math.round(seconds * 1000)} ms`);
+  const ttfp = (share) => ms(quantile(first, now, "repartee_ttfp_seconds", share));
+  figure("calls", `${now.sum("repartee_active_sessions")} of ${now.sum("repartee_session_slots")}`);
+  figure("ttfp-50", ttfp(0.5));
+  figure("ttfp-95", ttfp(0.95));
+  figure("responses", increase(first, now, "repartee_turns_total"));
+  figure("underruns", increase(first, now, "repartee_underruns_total"));
+  figure("refused", increase(first, now, "repartee_refused_total"));
+  figure("round-trip", ms(quantile(first, now, "repartee_round_trip_seconds", 0.5)));
+  const loss = mean(first, now, "repartee_rtp_loss_ratio");
+  figure("loss", loss === null ? "–" : `${(100 * loss).toFixed(1)} %`);
+  showStages(first, now);
+  for (const [id, name, label] of [["ended", "repartee_turns_total", "status"], ["errors", "repartee_errors_total", "code"]]) {
+    showCounts($(id), first, now, name, label);
+  }
+  const points = (value) => readings.map((reading) => ({ at: reading.at, value: value(reading) }));
+  const line = (share) => points((reading) => {
+    const seconds = quantile(before(reading, POINT_MS), reading, "repartee_ttfp_seconds", share);
+    return seconds === null ? null : seconds * 1000;
+  });
+  const from = now.at - WINDOW_MS;
+  drawChart($("chart-calls"), [{ colour: "--accent", points: points((reading) => reading.sum("repartee_active_sessions")) }], from, now.at);
+  drawChart($("chart-ttfp"), [{ colour: "--you", points: line(0.95) }, { colour: "--accent", points: line(0.5) }], from, now.at, " ms");
+}
+
+function figure(id, value) {
+  $(id).textContent = value;
+}
+
+/** Means of the stages, one after the other. */
+function showStages(first, now) {
+  let from = 0;
+  const stages = STAGES.flatMap(([stage, name]) => {
+    const seconds = mean(first, now, "repartee_stage_seconds", { stage });
+    if (seconds === null) return [];
+    const to = from + seconds * 1000;
+    const shown = { name, from: Math.round(from), to: Math.round(to) };
+    from = to;
+    return [shown];
+  });
+  $("no-stages").hidden = stages.length > 0;
+  showWaterfall($("stages"), stages);
+}
+
+/** How often each value of a label was counted. */
+function showCounts(list, first, now, name, label) {
+  const counts = now.all(name).map(({ labels }) => [labels[label], increase(first, now, name, labels)]);
+  const items = counts.filter(([, count]) => count > 0).map(([value, count]) => {
+    const item = document.createElement("li");
+    item.append(Object.assign(document.createElement("span"), { textContent: value }), ` ${count}`);
+    return item;
+  });
+  if (items.length === 0) items.push(Object.assign(document.createElement("li"), { textContent: "none" }));
+  list.replaceChildren(...items);
+}
+
+$("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  remember($("key").value.trim());
+  read();
+});
+followTheme(new Settings());
+read();

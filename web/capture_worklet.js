@@ -1,0 +1,22 @@
+// Runs beside the page, on the sound's own thread: hands on what the microphone gives, 20 ms or so at a time.
+
+const SECONDS = 0.02;
+
+class Capture extends AudioWorkletProcessor {
+  #block = new Float32Array(Math.round(sampleRate * SECONDS));
+  #filled = 0;
+
+  process([[channel]]) {
+    for (const sample of channel ?? []) {
+      this.#block[this.#filled] = sample;
+      this.#filled += 1;
+      if (this.#filled === this.#block.length) {
+        this.port.postMessage(this.#block);
+        this.#filled = 0;
+      }
+    }
+    return true;
+  }
+}
+
+registerProcessor("capture", Capture);

@@ -1,0 +1,199 @@
+// One conversation: mostly one call, more if connections are lost. Owns the microphone, the sound and the call.
+
+import { Call } from "./call.js";
+import { Dialogue } from "./dialogue.js";
+import { Meters } from "./meters.js";
+import { openMicrophone } from "./microphone.js";
+import { Recorder } from "./recorder.js";
+import { redial } from "./redial.js";
+import { CallError, iceServers } from "./server.js";
+import { SocketCall } from "./socket_call.js";
+import { $, alertText, noticeText, show } from "./view.js";
+
+/** Dispatches `opened` with each call, `event` and `sent` (detail is the event), `ended` (detail is the error that ended it). */
+export class Conversation extends EventTarget {
+  #settings;
+  #transcript;
+  #remembers;
+  #context;
+  #dialogue;
+  #meters;
+  #recorder = null;
+  #call = null;
+  #microphone = null;
+  #muted = false;
+  /** Whether UDP did not get through, so that the call runs over a websocket. */
+  #byWebsocket;
+  /** When the connection was lost, until there is a new one; on the clock of performance.now(). */
+  #lostAt = null;
+  #over = false;
+
+  constructor(settings, transcript, remembers) {
+    super();
+    [this.#settings, this.#transcript, this.#remembers] = [settings, transcript, remembers];
+    [this.#byWebsocket, this.#muted] = [settings.get("transport") === "websocket", settings.get("turns") === "none"];
+    // Made inside the tap: a browser lets only a gesture start sound.
+    this.#context = new AudioContext();
+    this.#context.resume();
+    this.#dialogue = new Dialogue((event) => this.#call.send(event), transcript, remembers);
+    this.#meters = new Meters(this.#context, this.#dialogue);
+  }
+
+  /** The sound of both sides so far; null if there is none. */
+  get recorder() {
+    return this.#recorder;
+  }
+
+  /** Whether there is a call that can be spoken on. */
+  get connected() {
+    return !["idle", "connecting", "redialling"].includes(document.body.dataset.state);
+  }
+
+  async start() {
+    show("connecting");
+    // First, because a server that needs a key refuses here, before the browser asks for the microphone.
+    const relays = await iceServers();
+    await this.#open(this.#settings.get("microphone"));
+    if (this.#over) return this.#releaseMicrophone();
+    if (this.#settings.get("keepsSound")) this.#recorder = Recorder.of(this.#context, this.#microphone);
+    await this.#dial(relays);
+  }
+
+  /** Opens a microphone in place of the one before. */
+  async #open(device) {
+    const before = this.#microphone;
+    const microphone = await openMicrophone(device);
+    this.#microphone = microphone;
+    for (const track of before?.getTracks() ?? []) track.stop();
+    for (const track of microphone.getAudioTracks()) {
+      track.enabled = !this.#muted;
+      track.addEventListener("ended", () => {
+        if (!this.#over) this.#tell("ended", new CallError("The microphone went away, so the call was ended."));
+      });
+    }
+    if (!this.#over) this.#meters.listenTo("you", microphone);
+  }
+
+  async #dial(relays) {
+    const call = this.#byWebsocket ? new SocketCall(this.#microphone, this.#context) : new Call(this.#microphone, relays);
+    this.#call = call;
+    call.addEventListener("event", ({ detail }) => {
+      this.#dialogue.handle(detail);
+      this.#tell("event", detail);
+    });
+    call.addEventListener("sent", ({ detail }) => this.#tell("sent", detail));
+    call.addEventListener("open", () => this.#opened());
+    call.addEventListener("lost", ({ detail }) => this.#lost(detail));
+    call.addEventListener("sound", ({ detail }) => this.#play(detail));
+    await call.connect();
+  }
+
+  #opened() {
+    if (this.#lostAt !== null) alertText("");
+    this.#lostAt = null;
+    const chosen = this.#settings.sessionIfChosen();
+    if (chosen) this.#call.send({ type: "session.update", session: chosen });
+    // A model that does not use the history needs none of it.
+    if (this.#remembers) for (const event of this.#transcript.events()) this.#call.send(event);
+    show("listening");
+    this.#tell("opened");
+  }
+
+  async #lost(problem) {
+    if (!problem.unreachable || this.#byWebsocket) return this.#redial(problem);
+    if (this.#settings.get("transport") === "webrtc") return this.#tell("ended", problem);
+    this.#byWebsocket = true;
+    try {
+      await this.#dial([]);
+      if (this.#over) return;
+      noticeText("UDP does not get through to this server, so the call runs over a websocket: answers come a little later.");
+    } catch (error) {
+      if (!this.#over) this.#tell("ended", Object.assign(problem, { message: `${problem.message} ${error.message}` }));
+    }
+  }
+
+  /** Calls again after a retryable loss of the connection; gives up after a while. */
+  async #redial(problem) {
+    this.#lostAt ??= performance.now();
+    this.#dialogue.end("The connection was lost.");
+    show("redialling");
+    try {
+      await redial(async () => this.#dial(await iceServers()), problem, this.#lostAt, () => this.#over);
+    } catch (error) {
+      if (!this.#over) this.#tell("ended", error);
+    }
+  }
+
+  /** Tells the server what was chosen since. */
+  async changed({ name, ofTheSession }) {
+    if (ofTheSession) this.#call?.send({ type: "session.update", session: this.#settings.session() });
+    if (name === "turns") this.mute(this.#settings.get("turns") === "none");
+    if (name !== "microphone") return;
+    await this.#open(this.#settings.get("microphone")).catch((error) => alertText(error.message));
+    if (this.#over) return this.#releaseMicrophone();
+    await this.#call?.setMicrophone(this.#microphone);
+    this.#recorder?.setMicrophone(this.#microphone);
+  }
+
+  mute(muted) {
+    this.#muted = muted;
+    for (const track of this.#microphone?.getAudioTracks() ?? []) track.enabled = !muted;
+  }
+
+  /** Stops the answer that is being made or played, if there is one. */
+  stopAnswer() {
+    if (["thinking", "speaking"].includes(document.body.dataset.state)) this.#call.stopAnswer();
+  }
+
+  write(text) {
+    this.stopAnswer();
+    this.#dialogue.write(text);
+  }
+
+  /** The button is held: what was said before does not belong to the turn. */
+  hold() {
+    this.stopAnswer();
+    this.#call.send({ type: "input_audio_buffer.clear" });
+    this.mute(false);
+    show("hearing");
+  }
+
+  /** The button was let go after so long; null takes back what was said. */
+  release(heldMs) {
+    this.mute(true);
+    if (heldMs !== null) return this.#dialogue.release(heldMs);
+    this.#call.send({ type: "input_audio_buffer.clear" });
+    show("listening");
+  }
+
+  stats() {
+    return this.#call?.stats();
+  }
+
+  end() {
+    this.#over = true;
+    this.#call?.hangUp();
+    this.#releaseMicrophone();
+    this.#dialogue.end();
+    this.#meters.close();
+    // The context goes on until the recording has its end.
+    Promise.resolve(this.#recorder?.stop()).finally(() => this.#context.close());
+    $("voice").srcObject = null;
+  }
+
+  #releaseMicrophone() {
+    for (const track of this.#microphone?.getTracks() ?? []) track.stop();
+  }
+
+  #play(stream) {
+    // The element first: without it some browsers give an analyser nothing.
+    $("voice").srcObject = stream;
+    $("voice").play().catch(() => alertText("The browser blocked the sound: tap the button twice to start again."));
+    this.#meters.listenTo("it", stream);
+    this.#recorder?.setAnswer(stream);
+  }
+
+  #tell(type, detail) {
+    this.dispatchEvent(new CustomEvent(type, { detail }));
+  }
+}

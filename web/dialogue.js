@@ -1,0 +1,199 @@
+// What is said in a call: server events become turns, states and answers to function calls.
+
+import { answer } from "./functions.js";
+import { Turn } from "./turns.js";
+import { $, alertText, show, showFirstSound } from "./view.js";
+import { Marks } from "./waterfall.js";
+
+/** Responses and items whose turns are known; the oldest are dropped beyond. */
+const MAX_KNOWN = 100;
+
+export class Dialogue {
+  #send;
+  #transcript;
+  #remembers;
+  /** The turn that is being spoken or answered, and what its caller waits for. */
+  #turn = null;
+  #marks = null;
+  /** Id of a response or an item -> the turn that shows it. */
+  #turnOf = new Map();
+  /** When the last turn was committed, until its first sound is heard; on the clock of performance.now(). */
+  #committedAt = null;
+  /** When the caller was last loud. */
+  #voiceAt = null;
+  #speechStartMs = 0;
+  /** Items of finished turns that a model without memory should not see again. */
+  #items = [];
+
+  /**
+   * @param {(event: object) => void} send sends a client event
+   * @param {Transcript} transcript gets what is said
+   * @param {boolean} remembers whether the model follows a conversation
+   */
+  constructor(send, transcript, remembers) {
+    [this.#send, this.#transcript, this.#remembers] = [send, transcript, remembers];
+  }
+
+  /** The caller's voice is heard by this page's own meter. */
+  voiced() {
+    this.#voiceAt = performance.now();
+  }
+
+  /** Since when a first sound is awaited; null if none is. */
+  get awaitedSince() {
+    return this.#committedAt;
+  }
+
+  /** The first sound was heard. */
+  firstSound(at) {
+    const ms = Math.round(at - this.#committedAt);
+    this.#committedAt = null;
+    showFirstSound(ms);
+    this.#marks?.mark("heard", at);
+    this.#turn?.firstSound(ms, this.#marks?.stages() ?? null);
+  }
+
+  /** The caller writes instead of speaking. */
+  write(text) {
+    this.#begin();
+    this.#turn.said(text, { written: true });
+    this.#committedAt = performance.now();
+    const item = { type: "message", role: "user", content: [{ type: "input_text", text }] };
+    this.#send({ type: "conversation.item.create", item });
+    this.#send({ type: "response.create" });
+    show("thinking");
+  }
+
+  /** The caller has let go of the button: the turn is over. */
+  release(heldMs) {
+    this.#begin();
+    this.#turn.lasted(heldMs);
+    this.#send({ type: "input_audio_buffer.commit" });
+    this.#send({ type: "response.create" });
+    show("thinking");
+  }
+
+  /** The call was lost or is over: what was begun will not be finished. */
+  end(problem) {
+    this.#turn?.finish(problem);
+    [this.#turn, this.#committedAt] = [null, null];
+    this.#turnOf.clear();
+    this.#items = [];
+  }
+
+  /** Handles one server event; other types are ignored. */
+  handle(event) {
+    switch (event.type) {
+      case "input_audio_buffer.speech_started":
+        this.#speechStartMs = event.audio_start_ms;
+        show("hearing");
+        break;
+      case "input_audio_buffer.speech_stopped":
+        this.#begin(this.#voiceAt ?? performance.now());
+        this.#turn.lasted(event.audio_end_ms - this.#speechStartMs);
+        show("thinking");
+        break;
+      case "input_audio_buffer.committed":
+        this.#committedAt = performance.now();
+        if (this.#turn) this.#know(event.item_id);
+        break;
+      case "conversation.item.input_audio_transcription.delta":
+        this.#turnOf.get(event.item_id)?.said(event.delta, { more: true });
+        break;
+      case "conversation.item.input_audio_transcription.completed":
+        // It may come after the next turn has begun.
+        (this.#turnOf.get(event.item_id) ?? this.#turn)?.said(event.transcript);
+        break;
+      case "conversation.item.done":
+        if (!this.#remembers) this.#items.push(event.item.id);
+        break;
+      case "conversation.item.truncated":
+        // The event says how much was heard; the item, which words that was.
+        this.#send({ type: "conversation.item.retrieve", item_id: event.item_id });
+        break;
+      case "conversation.item.retrieved":
+        this.#turnOf.get(event.item.id)?.heard(event.item.content?.[0]?.transcript ?? "", event.item.id);
+        this.#forgetItems();
+        break;
+      case "response.created":
+        if (!this.#turn) this.#begin();
+        this.#marks.mark("created");
+        this.#know(event.response.id);
+        break;
+      case "response.output_audio_transcript.delta":
+      case "response.output_text.delta":
+        this.#marks?.mark("worded");
+        this.#worded(event);
+        break;
+      case "response.done":
+        this.#responseDone(event.response);
+        break;
+      case "output_audio_buffer.started":
+        this.#marks?.mark("sent");
+        show("speaking");
+        break;
+      case "output_audio_buffer.cleared":
+        this.#turnOf.get(event.response_id)?.interrupted();
+        // By the button: else somebody is being heard.
+        if (document.body.dataset.state === "speaking") show("listening");
+        break;
+      case "output_audio_buffer.stopped":
+        this.#forgetItems();
+        show("listening");
+        break;
+      case "error":
+        alertText(`The server reports: ${event.error.message}`);
+        if (document.body.dataset.state === "thinking") show("listening");
+        break;
+    }
+  }
+
+  /** A turn begins; `silentSince` is when its caller fell silent, if it was spoken and its end had to be found. */
+  #begin(silentSince) {
+    // The hints make room for the conversation.
+    $("hints").open = false;
+    this.#turn = new Turn($("turns"), this.#transcript.add(), () => this.#transcript.keep());
+    this.#marks = new Marks(silentSince ?? performance.now());
+    if (silentSince !== undefined) this.#marks.mark("ended");
+  }
+
+  #know(id, turn = this.#turn) {
+    this.#turnOf.set(id, turn);
+    if (this.#turnOf.size > MAX_KNOWN) this.#turnOf.delete(this.#turnOf.keys().next().value);
+  }
+
+  #worded({ response_id: response, item_id: item, delta }) {
+    const turn = this.#turnOf.get(response);
+    turn?.add(delta, item);
+    if (turn) this.#know(item, turn);
+  }
+
+  #responseDone({ id, status, status_details: details, output = [] }) {
+    const turn = this.#turnOf.get(id);
+    const calls = status === "completed" ? output.filter(({ type }) => type === "function_call") : [];
+    if (calls.length) return this.#answerCalls(turn, calls);
+    if (status === "failed") turn?.finish(details?.error?.message ?? "The answer failed.");
+    else if (status === "incomplete") turn?.finish("The answer was cut off at its limit.");
+    else turn?.finish();
+    if (status === "cancelled") turn?.interrupted();
+    // With sound the state follows the playback, which ends later.
+    const spoken = output.some((item) => item.content?.some((part) => part.type === "output_audio"));
+    if (!spoken && turn === this.#turn && document.body.dataset.state === "thinking") show("listening");
+  }
+
+  /** Runs the functions that the model has called, and lets it go on. */
+  #answerCalls(turn, calls) {
+    for (const call of calls) {
+      const output = answer(call);
+      turn?.called({ name: call.name, arguments: call.arguments, result: output.output });
+      this.#send({ type: "conversation.item.create", item: output });
+    }
+    this.#send({ type: "response.create" });
+  }
+
+  /** A response was played to its end, or up to the barge-in. */
+  #forgetItems() {
+    if (this.#remembers) return;
+    for (const id of this.#items.splice(0)) this.#send({ type: "conversation.item.delete", item_id: id });
+  }
+}

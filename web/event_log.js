@@ -1,0 +1,82 @@
+// The events of a call as they come and go, for people who write clients.
+
+/** Lines kept, and events of one line; the oldest are dropped beyond. */
+const MAX_LINES = 400;
+const MAX_EVENTS = 50;
+/** A longer text, which is sound mostly, is shown by its length alone. */
+const MAX_TEXT = 2000;
+
+export class EventLog {
+  #list;
+  #filter;
+  #last = null;
+
+  /** @param {HTMLElement} panel holds a list `ol`, a filter `input` and a button `.empty` */
+  constructor(panel) {
+    this.#list = panel.querySelector("ol");
+    this.#filter = panel.querySelector("input");
+    this.#filter.addEventListener("input", () => {
+      for (const item of this.#list.children) this.#match(item);
+    });
+    panel.querySelector(".empty").addEventListener("click", () => {
+      this.#list.replaceChildren();
+      this.#last = null;
+    });
+  }
+
+  /** One event, `sent` or `received`. Those of one type that follow each other share a line. */
+  add(direction, event) {
+    const { type } = event;
+    if (this.#last?.type === type && this.#last.direction === direction) {
+      this.#last.events.push(written(event));
+      if (this.#last.events.length > MAX_EVENTS) this.#last.events.shift();
+      this.#last.times += 1;
+      this.#last.count.textContent = `× ${this.#last.times}`;
+      return;
+    }
+    const count = span("count", "");
+    const item = document.createElement("li");
+    item.className = direction;
+    item.dataset.type = type;
+    const [details, summary] = [document.createElement("details"), document.createElement("summary")];
+    const arrow = span("arrow", direction === "sent" ? "↑" : "↓");
+    arrow.setAttribute("aria-label", direction);
+    arrow.setAttribute("role", "img");
+    summary.append(span("at", clock()), arrow, span("type", type), count);
+    details.append(summary);
+    item.append(details);
+    const entry = { type, direction, events: [written(event)], times: 1, count };
+    details.addEventListener("toggle", () => {
+      details.querySelector("pre")?.remove();
+      if (details.open) details.append(block(entry.events.join("\n")));
+    });
+    this.#match(item);
+    this.#list.append(item);
+    if (this.#list.children.length > MAX_LINES) this.#list.firstElementChild.remove();
+    this.#last = entry;
+  }
+
+  #match(item) {
+    item.hidden = !item.dataset.type.includes(this.#filter.value.trim());
+  }
+}
+
+function written(event) {
+  const short = (_, value) => (typeof value === "string" && value.length > MAX_TEXT ? `(${value.length} characters)` : value);
+  return JSON.stringify(event, short, 2);
+}
+
+function block(text) {
+  const pre = Object.assign(document.createElement("pre"), { textContent: text });
+  // So that the keyboard can scroll it.
+  pre.tabIndex = 0;
+  return pre;
+}
+
+function clock() {
+  return new Date().toISOString().slice(11, 23);
+}
+
+function span(name, text) {
+  return Object.assign(document.createElement("span"), { className: name, textContent: text });
+}

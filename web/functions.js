@@ -1,0 +1,49 @@
+// Functions that the model may call, to try out how it does: a clock and a dice. Both run in this page.
+
+const FUNCTIONS = {
+  clock: {
+    tool: {
+      type: "function",
+      name: "get_time",
+      description: "The date and the time of day where the caller is.",
+      parameters: { type: "object", properties: {}, required: [] },
+    },
+    run: () => new Date().toLocaleString("en", { dateStyle: "full", timeStyle: "short" }),
+  },
+  dice: {
+    tool: {
+      type: "function",
+      name: "roll_dice",
+      description: "Rolls one dice.",
+      parameters: {
+        type: "object",
+        properties: { sides: { type: "integer", description: "How many sides it has; 6 if nobody says." } },
+        required: [],
+      },
+    },
+    run: ({ sides }) => {
+      const faces = Math.min(1000, Math.max(2, Math.trunc(Number(sides)) || 6));
+      return String(1 + Math.floor(Math.random() * faces));
+    },
+  },
+};
+
+/** The tools of a session that offers these functions, by name: `clock`, `dice`. */
+export function tools(names) {
+  return names.filter((name) => FUNCTIONS[name]).map((name) => FUNCTIONS[name].tool);
+}
+
+/** The item that answers a `function_call` item; its result is text for the model, also where there is no such function. */
+export function answer({ name, arguments: given, call_id: call }) {
+  return { type: "function_call_output", call_id: call, output: run(name, given) };
+}
+
+function run(name, given) {
+  const known = Object.values(FUNCTIONS).find(({ tool }) => tool.name === name);
+  if (!known) return `There is no function ${name}.`;
+  try {
+    return known.run(JSON.parse(given || "{}") ?? {});
+  } catch {
+    return "The arguments are not JSON.";
+  }
+}

@@ -1,0 +1,77 @@
+// Reads both sides' sound while a call runs: draws it, finds the first sound of an answer and the end of the caller's voice.
+
+import { LevelMeter } from "./sound.js";
+import { $ } from "./view.js";
+import { Waveform } from "./waveform.js";
+
+/** How often levels and onset are read; well within what a LevelMeter looks back. */
+const READ_EVERY_MS = 20;
+/** Every so many readings, the loudest of them is drawn. */
+const DRAWN_EVERY = 3;
+/** The meters report their value to a screen reader this often. */
+const REPORT_EVERY_MS = 1000;
+/** A level above this is a voice: -45 dBFS of the 60 dB that a level spans. */
+const VOICE_LEVEL = 0.25;
+
+export class Meters {
+  #context;
+  #dialogue;
+  /** Side (`you` or `it`) -> its meter. */
+  #meters = {};
+  #loudest = { you: 0, it: 0 };
+  #waves;
+  #reader;
+  #readings = 0;
+  #reportedAt = 0;
+
+  /**
+   * @param {AudioContext} context a running context
+   * @param {Dialogue} dialogue is told of the first sound, and of the caller's voice
+   */
+  constructor(context, dialogue) {
+    [this.#context, this.#dialogue] = [context, dialogue];
+    this.#waves = { you: new Waveform($("you")), it: new Waveform($("it")) };
+    this.#reader = setInterval(() => this.#read(), READ_EVERY_MS);
+  }
+
+  /** Reads this stream as `side` from now on. */
+  listenTo(side, stream) {
+    this.#meters[side]?.close();
+    this.#meters[side] = new LevelMeter(this.#context, stream);
+  }
+
+  close() {
+    clearInterval(this.#reader);
+    for (const meter of Object.values(this.#meters)) meter.close();
+    for (const side of ["you", "it"]) {
+      this.#waves[side].clear();
+      setLevel(side, 0, true);
+    }
+  }
+
+  #read() {
+    const report = performance.now() - this.#reportedAt > REPORT_EVERY_MS;
+    if (report) this.#reportedAt = performance.now();
+    this.#readings += 1;
+    for (const [side, meter] of Object.entries(this.#meters)) {
+      const level = meter.level();
+      setLevel(side, level, report);
+      this.#loudest[side] = Math.max(this.#loudest[side], level);
+      if (side === "you" && level > VOICE_LEVEL) this.#dialogue.voiced();
+    }
+    if (this.#readings % DRAWN_EVERY === 0) {
+      for (const side of ["you", "it"]) {
+        this.#waves[side].add(this.#loudest[side]);
+        this.#loudest[side] = 0;
+      }
+    }
+    const since = this.#dialogue.awaitedSince;
+    const onset = since === null ? null : (this.#meters.it?.onsetAfter(since) ?? null);
+    if (onset !== null) this.#dialogue.firstSound(onset);
+  }
+}
+
+function setLevel(side, level, report) {
+  $(side).style.setProperty("--level", level.toFixed(3));
+  if (report) $(side).setAttribute("aria-valuenow", Math.round(level * 100));
+}

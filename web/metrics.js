@@ -1,0 +1,68 @@
+// Reads the server's /metrics: samples of the Prometheus text format, and what histograms say of a stretch of time.
+
+/** The samples of one reading. */
+export class Reading {
+  /** Name -> [{ labels, value }] */
+  #samples = new Map();
+
+  /**
+   * @param {string} text in the Prometheus text format
+   * @param {number} at when it was read, in ms
+   */
+  constructor(text, at) {
+    this.at = at;
+    for (const line of text.split("\n")) {
+      const [, name, labels, value] = /^([a-zA-Z_:][\w:]*)(?:\{(.*)\})? (\S+)/.exec(line) ?? [];
+      if (!name) continue;
+      if (!this.#samples.has(name)) this.#samples.set(name, []);
+      this.#samples.get(name).push({ labels: readLabels(labels ?? ""), value: Number(value) });
+    }
+  }
+
+  /** [{ labels, value }] of this name; empty if the server has none. */
+  all(name) {
+    return this.#samples.get(name) ?? [];
+  }
+
+  /** The sum over all labels that have these values. */
+  sum(name, labels = {}) {
+    return this.all(name)
+      .filter((sample) => Object.entries(labels).every(([key, value]) => sample.labels[key] === value))
+      .reduce((sum, { value }) => sum + value, 0);
+  }
+}
+
+function readLabels(text) {
+  const pairs = [...text.matchAll(/(\w+)="((?:[^"\\]|\\.)*)"/g)];
+  return Object.fromEntries(pairs.map(([, key, value]) => [key, value.replace(/\\(.)/g, (_, char) => (char === "n" ? "\n" : char))]));
+}
+
+/** How much a counter grew from one reading to another. A server that was started anew counts from zero. */
+export function increase(before, now, name, labels) {
+  const [from, to] = [before.sum(name, labels), now.sum(name, labels)];
+  return to >= from ? to - from : to;
+}
+
+/** The mean of what a histogram was given between two readings; null for nothing. */
+export function mean(before, now, name, labels) {
+  const count = increase(before, now, `${name}_count`, labels);
+  return count > 0 ? increase(before, now, `${name}_sum`, labels) / count : null;
+}
+
+/**
+ * The quantile of what a histogram was given between two readings, in its unit; null for nothing. Within a bucket values are taken to
+ * lie evenly; beyond the last bound it is that bound.
+ */
+export function quantile(before, now, name, share) {
+  const bounds = [...new Set(now.all(`${name}_bucket`).map(({ labels }) => labels.le))];
+  const buckets = bounds.map((le) => ({ le: Number(le.replace("+Inf", "Infinity")), count: increase(before, now, `${name}_bucket`, { le }) }));
+  buckets.sort((a, b) => a.le - b.le);
+  const whole = buckets.at(-1)?.count ?? 0;
+  if (whole === 0) return null;
+  let [below, from] = [0, 0];
+  for (const { le, count } of buckets) {
+    if (count >= share * whole) return le === Infinity ? from : from + ((le - from) * (share * whole - below)) / (count - below);
+    [below, from] = [count, le];
+  }
+  return from;
+}

@@ -1,0 +1,61 @@
+// The microphone: which ones there are, opening one, and plain words for why there is none.
+
+import { CallError } from "./server.js";
+
+/** What a conversation wants of a microphone; `device` is the id of a chosen one, empty for the system's choice. */
+const wanted = (device) => ({
+  echoCancellation: true,
+  noiseSuppression: true,
+  autoGainControl: true,
+  channelCount: 1,
+  // One that was unplugged since is replaced by the system's choice.
+  ...(device && { deviceId: { ideal: device } }),
+});
+
+/** Asks for the microphone. Throws a CallError that says in plain words why there is none. */
+export async function openMicrophone(device) {
+  if (!window.isSecureContext || !navigator.mediaDevices) {
+    throw new CallError(
+      "Browsers give the microphone only to pages on https:// or on this machine itself. " +
+        "Open this page as http://127.0.0.1 with the server's port, or start the server with --lan or behind https.",
+    );
+  }
+  try {
+    return await navigator.mediaDevices.getUserMedia({ audio: wanted(device) });
+  } catch (error) {
+    throw new CallError(problem(error));
+  }
+}
+
+function problem(error) {
+  switch (error.name) {
+    case "NotAllowedError":
+    case "SecurityError":
+      return "The microphone was denied. Allow it for this page in the browser's address bar, then start again.";
+    case "NotFoundError":
+      return "No microphone was found. Plug one in or switch it on, then start again.";
+    case "NotReadableError":
+    case "AbortError":
+      return "The microphone could not be opened: another program may be using it.";
+    default:
+      return `The microphone could not be opened (${error.message || error.name}).`;
+  }
+}
+
+/**
+ * Microphones and loudspeakers: {microphones, speakers}, each a list of {id, name}. Browsers name them only once a microphone has
+ * been allowed, and some name no loudspeakers at all.
+ */
+export async function audioDevices() {
+  const devices = (await navigator.mediaDevices?.enumerateDevices().catch(() => [])) ?? [];
+  const named = (kind) =>
+    devices
+      .filter((device) => device.kind === kind && device.label && device.deviceId !== "default")
+      .map(({ deviceId, label }) => ({ id: deviceId, name: label }));
+  return { microphones: named("audioinput"), speakers: named("audiooutput") };
+}
+
+/** Calls `changed` whenever a device is plugged in or taken away. */
+export function onDeviceChange(changed) {
+  navigator.mediaDevices?.addEventListener("devicechange", changed);
+}

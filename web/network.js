@@ -1,0 +1,36 @@
+// Round trip and loss of the call, as the browser reports them.
+
+const EVERY_MS = 2000;
+
+/** Shows the network of a conversation while it lasts. */
+export class NetworkReport {
+  #output;
+  #timer = 0;
+
+  constructor(output) {
+    this.#output = output;
+  }
+
+  /** Reports on this conversation from now on; null for none. */
+  follow(conversation) {
+    clearInterval(this.#timer);
+    this.#output.textContent = "–";
+    if (!conversation) return;
+    this.#timer = setInterval(async () => {
+      const reports = await conversation.stats()?.catch(() => null);
+      if (reports) this.#output.textContent = words([...reports.values()]);
+    }, EVERY_MS);
+  }
+}
+
+function words(reports) {
+  const find = (type) => reports.find((report) => report.type === type);
+  const pair = reports.find((report) => report.type === "candidate-pair" && report.nominated);
+  const [received, remote] = [find("inbound-rtp"), find("remote-inbound-rtp")];
+  const roundTripS = pair?.currentRoundTripTime ?? remote?.roundTripTime;
+  if (roundTripS === undefined) return reports.length ? "–" : "over a websocket";
+  const roundTrip = `${Math.round(roundTripS * 1000)} ms`;
+  const packets = (received?.packetsReceived ?? 0) + (received?.packetsLost ?? 0);
+  if (!packets) return roundTrip;
+  return `${roundTrip}, ${((100 * Math.max(0, received.packetsLost)) / packets).toFixed(1)} % lost`;
+}

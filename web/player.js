@@ -1,0 +1,99 @@
+// Plays the sound of answers piece by piece without a gap, and knows how much of each was heard.
+
+/** What is waited before a first piece, so that the next one comes in time. */
+const LEAD_S = 0.06;
+
+/** Dispatches `started`, `stopped` (all was played) and `cleared` (the rest was dropped); detail is the response's id. */
+export class Player extends EventTarget {
+  #context;
+  #destination;
+  /** Pieces that play or will: { response, item, node, start, seconds }, in order. */
+  #pieces = [];
+  /** Item -> seconds of it that have been played to the end of a piece. */
+  #played = new Map();
+  /** Responses whose sound is complete, and those that have begun to play. */
+  #complete = new Set();
+  #started = new Set();
+
+  /** @param {AudioContext} context its rate is that of the samples */
+  constructor(context) {
+    super();
+    this.#context = context;
+    this.#destination = context.createMediaStreamDestination();
+  }
+
+  /** What is played, for an <audio> element. */
+  get stream() {
+    return this.#destination.stream;
+  }
+
+  /** Plays these samples after those before them. */
+  push(response, item, samples) {
+    if (samples.length === 0) return;
+    const buffer = this.#context.createBuffer(1, samples.length, this.#context.sampleRate);
+    buffer.copyToChannel(samples, 0);
+    const node = new AudioBufferSourceNode(this.#context, { buffer });
+    node.connect(this.#destination);
+    const last = this.#pieces.at(-1);
+    const now = this.#context.currentTime;
+    const start = last && last.start + last.seconds > now ? last.start + last.seconds : now + LEAD_S;
+    const piece = { response, item, node, start, seconds: buffer.duration };
+    this.#pieces.push(piece);
+    node.addEventListener("ended", () => this.#ended(piece));
+    node.start(start);
+    if (!this.#started.has(response)) {
+      this.#started.add(response);
+      this.#tell("started", response);
+    }
+  }
+
+  /** No more samples of this response will come. */
+  finish(response) {
+    if (!this.#started.has(response)) return;
+    this.#complete.add(response);
+    this.#stopIfPlayed(response);
+  }
+
+  /** Drops what was not played yet; returns what was heard of each item that was cut: [{ item, heardMs }]. */
+  clear() {
+    const dropped = this.#pieces.splice(0);
+    const now = this.#context.currentTime;
+    const heard = new Map();
+    for (const { item, node, start, seconds } of dropped) {
+      const part = Math.min(seconds, Math.max(0, now - start));
+      heard.set(item, (heard.get(item) ?? this.#played.get(item) ?? 0) + part);
+      node.stop();
+      node.disconnect();
+    }
+    for (const response of new Set(dropped.map((piece) => piece.response))) {
+      this.#forget(response);
+      this.#tell("cleared", response);
+    }
+    this.#played.clear();
+    return [...heard].map(([item, seconds]) => ({ item, heardMs: Math.round(seconds * 1000) }));
+  }
+
+  #ended(piece) {
+    const place = this.#pieces.indexOf(piece);
+    if (place < 0) return;
+    this.#pieces.splice(place, 1);
+    this.#played.set(piece.item, (this.#played.get(piece.item) ?? 0) + piece.seconds);
+    this.#stopIfPlayed(piece.response);
+  }
+
+  #stopIfPlayed(response) {
+    if (!this.#complete.has(response) || this.#pieces.some((piece) => piece.response === response)) return;
+    this.#forget(response);
+    this.#played.clear();
+    this.#tell("stopped", response);
+  }
+
+  #forget(response) {
+    this.#complete.delete(response);
+    this.#started.delete(response);
+  }
+
+  #tell(type, response) {
+    this.dispatchEvent(new CustomEvent(type, { detail: response }));
+  }
+}

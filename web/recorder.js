@@ -1,0 +1,74 @@
+// The sound of a conversation: the caller on the left, the answers on the right. It stays in this page until it is downloaded.
+
+/** What browsers can write, the best first. */
+const KINDS = ["audio/webm;codecs=opus", "audio/ogg;codecs=opus", "audio/mp4"];
+const BITS_PER_SECOND = 64_000;
+/** Milliseconds between two pieces. */
+const PIECE_MS = 1000;
+/** Bytes that are kept; the recording ends there. More than two hours. */
+const MOST_BYTES = 64 << 20;
+
+export class Recorder {
+  #context;
+  #merger;
+  #sources = [null, null];
+  #recorder;
+  #pieces = [];
+  #bytes = 0;
+  #stopped;
+
+  /** A running recorder of this microphone, or null where the browser has none. */
+  static of(context, microphone) {
+    const kind = window.MediaRecorder && KINDS.find((kind) => MediaRecorder.isTypeSupported(kind));
+    return kind ? new Recorder(context, microphone, kind) : null;
+  }
+
+  constructor(context, microphone, kind) {
+    this.#context = context;
+    this.#merger = context.createChannelMerger(2);
+    const destination = context.createMediaStreamDestination();
+    this.#merger.connect(destination);
+    this.setMicrophone(microphone);
+    this.#recorder = new MediaRecorder(destination.stream, { mimeType: kind, audioBitsPerSecond: BITS_PER_SECOND });
+    this.#recorder.addEventListener("dataavailable", ({ data }) => this.#keep(data));
+    this.#stopped = new Promise((resolve) => this.#recorder.addEventListener("stop", resolve, { once: true }));
+    this.#recorder.start(PIECE_MS);
+  }
+
+  setMicrophone(stream) {
+    this.#connect(stream, 0);
+  }
+
+  setAnswer(stream) {
+    this.#connect(stream, 1);
+  }
+
+  /** Ends the recording; resolves once all of it is there. */
+  async stop() {
+    if (this.#recorder.state !== "inactive") this.#recorder.stop();
+    await this.#stopped;
+  }
+
+  /** What was recorded so far, and how its file name ends: { blob, ending }. */
+  async sound() {
+    if (this.#recorder.state === "recording") {
+      const piece = new Promise((resolve) => this.#recorder.addEventListener("dataavailable", resolve, { once: true }));
+      this.#recorder.requestData();
+      await piece;
+    }
+    const type = this.#recorder.mimeType;
+    return { blob: new Blob(this.#pieces, { type }), ending: type.includes("mp4") ? "m4a" : /audio\/(\w+)/.exec(type)[1] };
+  }
+
+  #connect(stream, channel) {
+    this.#sources[channel]?.disconnect();
+    this.#sources[channel] = this.#context.createMediaStreamSource(stream);
+    this.#sources[channel].connect(this.#merger, 0, channel);
+  }
+
+  #keep(piece) {
+    this.#bytes += piece.size;
+    this.#pieces.push(piece);
+    if (this.#bytes > MOST_BYTES) this.stop();
+  }
+}

@@ -1,0 +1,93 @@
+// The conversation so far, as data: kept across a reload for as long as the tab is open, told to a new call (the server keeps a
+// session no longer than its call), and written out for download.
+
+const NAME = "repartee.transcript";
+/** Stands for a question without a transcript: most models make none. */
+const NO_TRANSCRIPT = "(A spoken question; its words were not kept.)";
+/** Turns kept; the oldest are dropped beyond. */
+const MAX_TURNS = 100;
+
+/**
+ * One turn:
+ * - asked: the caller's words, or null; written: whether they were typed; askedMs: how long they took, or null
+ * - answer: what was heard of it; unheard: the rest of an interrupted one
+ * - firstSoundMs, waterfall: see waterfall.js; null until there is a sound
+ * - calls: [{ name, arguments, result }]; note: why it ended early, or ""
+ * - at: when it began, in ms since 1970
+ */
+export function newTurn() {
+  const unknown = { asked: null, askedMs: null, firstSoundMs: null, waterfall: null };
+  return { ...unknown, written: false, answer: "", unheard: "", calls: [], note: "", at: Date.now() };
+}
+
+export class Transcript {
+  #turns = [];
+
+  /** What this tab has kept. */
+  static kept() {
+    const transcript = new Transcript();
+    try {
+      const kept = JSON.parse(sessionStorage.getItem(NAME) ?? "[]");
+      for (const turn of kept) transcript.#turns.push({ ...newTurn(), ...turn });
+    } catch {
+      // Storage is switched off, or holds what an older page wrote: begin anew.
+    }
+    return transcript;
+  }
+
+  /** All turns, the oldest first. */
+  get turns() {
+    return this.#turns;
+  }
+
+  /** A turn begins. */
+  add() {
+    const turn = newTurn();
+    this.#turns.push(turn);
+    if (this.#turns.length > MAX_TURNS) this.#turns.shift();
+    return turn;
+  }
+
+  keep() {
+    try {
+      sessionStorage.setItem(NAME, JSON.stringify(this.#turns));
+    } catch {
+      // Then it lasts until the page is closed.
+    }
+  }
+
+  clear() {
+    this.#turns = [];
+    this.keep();
+  }
+
+  /** The client events that tell a new call what was said. Of an interrupted answer only what was heard. */
+  events() {
+    const message = (role, type, text) => ({
+      type: "conversation.item.create",
+      item: { type: "message", role, content: [{ type, text }] },
+    });
+    return this.#turns
+      .filter(({ answer }) => answer.trim())
+      .flatMap(({ asked, answer }) => [
+        message("user", "input_text", asked ?? NO_TRANSCRIPT),
+        message("assistant", "output_text", answer),
+      ]);
+  }
+
+  /** The transcript as a text for people. */
+  text() {
+    return this.#turns.map(asText).join("\n");
+  }
+}
+
+function asText({ at, asked, askedMs, answer, unheard, calls, firstSoundMs, note }) {
+  const lines = [new Date(at).toLocaleString()];
+  if (asked !== null) lines.push(`You: ${asked}`);
+  else if (askedMs !== null) lines.push(`You: (spoken, ${(askedMs / 1000).toFixed(1)} s)`);
+  for (const call of calls) lines.push(`Function: ${call.name}(${call.arguments}) = ${call.result}`);
+  lines.push(`Answer: ${answer.trim()}${unheard.trim() ? ` [not heard: ${unheard.trim()}]` : ""}`);
+  if (firstSoundMs !== null) lines.push(`First sound after ${firstSoundMs} ms`);
+  if (note) lines.push(note);
+  return `${lines.join("\n")}\n`;
+}
