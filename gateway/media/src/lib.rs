@@ -3,6 +3,8 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`opus`] | Opus encoder and decoder |
+//! | [`red`] | redundant packets: each with copies of those before |
+//! | [`adaptation`] | bit rate, redundancy and effort by what is reported |
 //! | [`jitter`] | jitter buffer: RTP packets in any order to packets in order, losses named |
 //! | [`vad`] | voice activity and turn detection |
 //! | [`endpointing`] | how much silence ends a turn |
@@ -44,6 +46,7 @@
 //! # Ok::<(), repartee_media::opus::OpusError>(())
 //! ```
 
+pub mod adaptation;
 pub mod echo_guard;
 pub mod endpointing;
 #[cfg(test)]
@@ -55,6 +58,7 @@ mod network_tests;
 pub mod opus;
 pub mod pcm;
 pub mod playout;
+pub mod red;
 pub mod resample;
 #[cfg(test)]
 mod stall_tests;

@@ -42,7 +42,7 @@ use packet_decoder::PacketDecoder;
 use response_timing::ResponseTiming;
 
 pub use limits::CallLimits;
-pub use transport::{OutboundMessage, Transport, TransportError, TransportEvent};
+pub use transport::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 
 /// Events that may wait for the transport's queue before the engine is no longer read.
 const BACKLOG: usize = 8;
@@ -374,7 +374,7 @@ impl Call {
                 let event = ServerEvent::AudioDelta(Delta { at: part, delta: STANDARD.encode(bytes) });
                 self.send(&ServerMessage { event_id, event });
             }
-            Ok(_) => self.outbound.extend(transport.take_packets().into_iter().map(OutboundMessage::OpusPacket)),
+            Ok(_) => self.outbound.extend(transport.take_frames().into_iter().map(OutboundMessage::OpusFrame)),
             Err(error) => self.fail(&error),
         }
     }
