@@ -9,6 +9,7 @@
 //! | [`vad`] | voice activity and turn detection |
 //! | [`endpointing`] | how much silence ends a turn |
 //! | [`echo_guard`] | keeps the echo of our playback from counting as speech |
+//! | `echo_path` | how loud and how late our playback comes back |
 //! | [`playout`] | the server's playout clock |
 //! | [`resample`] | streaming sample-rate conversion |
 //! | [`pcm`] | 16-bit PCM and G.711 |
@@ -48,6 +49,9 @@
 
 pub mod adaptation;
 pub mod echo_guard;
+mod echo_path;
+#[cfg(test)]
+mod echo_tests;
 pub mod endpointing;
 #[cfg(test)]
 mod fuzz_tests;
