@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use repartee_engine_api::ItemId;
 
@@ -37,6 +38,17 @@ pub struct PendingWindow {
     pub window: InputWindow,
     /// Index of the window within its audio.
     pub index: usize,
+    /// The sound that it stands for.
+    pub sound: Duration,
+    /// Whether that came faster than time passes: then it is encoded after everything that did not.
+    pub early: bool,
+}
+
+impl PendingWindow {
+    /// Window `index` of `target`, which came in time.
+    pub fn new(target: WindowTarget, window: InputWindow, index: usize) -> Self {
+        Self { target, window, index, sound: Duration::ZERO, early: false }
+    }
 }
 
 impl<T> AudioInput<T> {
@@ -55,7 +67,7 @@ impl<T> AudioInput<T> {
         let mut windows = Vec::new();
         self.stream.push(samples, &mut windows);
         for window in windows {
-            pending.push_back(PendingWindow { target: WindowTarget::Open, window, index: self.closed });
+            pending.push_back(PendingWindow::new(WindowTarget::Open, window, self.closed));
             self.closed += 1;
         }
     }
@@ -67,7 +79,7 @@ impl<T> AudioInput<T> {
             window.target = target;
         }
         if let Some(window) = self.stream.finish() {
-            pending.push_back(PendingWindow { target, window, index: self.closed });
+            pending.push_back(PendingWindow::new(target, window, self.closed));
         }
         self.encoded
     }
@@ -75,7 +87,7 @@ impl<T> AudioInput<T> {
     /// Adds the last window, as if the audio ended here, to `pending` for `item`; the audio goes on.
     pub fn end_copy(&self, item: ItemId, pending: &mut VecDeque<PendingWindow>) {
         if let Some(window) = self.stream.fork().finish() {
-            pending.push_back(PendingWindow { target: WindowTarget::Item(item), window, index: self.closed });
+            pending.push_back(PendingWindow::new(WindowTarget::Item(item), window, self.closed));
         }
     }
 }

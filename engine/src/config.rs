@@ -31,6 +31,8 @@ pub struct EngineConfig {
     /// Positions (text tokens and rows of audio) of one session; beyond it the oldest items are evicted. At most the model's
     /// context.
     pub session_tokens: usize,
+    /// Whether the checkpoint writes down what it hears when it is asked to. Qwen3-Omni does; the demo was not taught it.
+    pub transcribes: bool,
     /// Hand-off between stages.
     pub hand_off: HandOff,
     /// Whether a stage advances many slots as one batch, or one after another, for comparison.
@@ -83,6 +85,7 @@ impl Default for EngineConfig {
             out_of_band: 8,
             cache_mib: 4096,
             session_tokens: 8192,
+            transcribes: false,
             hand_off: HandOff::default(),
             batch: true,
             threads: None,

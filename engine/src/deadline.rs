@@ -38,6 +38,11 @@ pub enum Urgency {
         /// When the rows became ready.
         since: Instant,
     },
+    /// Nobody waits for it.
+    Background {
+        /// When it was requested.
+        since: Instant,
+    },
 }
 
 /// Rows of one slot that a stage could advance.
@@ -234,7 +239,7 @@ impl Planner {
     }
 }
 
-/// Priority: 0 about to underrun, 1 waits for its first packet, 2 the rest.
+/// Priority: 0 about to underrun, 1 waits for its first packet, 2 the rest, 3 what nobody waits for.
 fn class(want: &Want, now: Instant) -> u8 {
     match want.urgency {
         Urgency::Playing { runs_out } if runs_out.saturating_duration_since(now) < MARGIN => 0,
@@ -242,6 +247,7 @@ fn class(want: &Want, now: Instant) -> u8 {
         // Overdue text and silent prefill count as a first packet, so that they do not starve.
         Urgency::Text { since } if now >= since + TEXT => 1,
         Urgency::Silent { since } if now >= since + SILENT => 1,
+        Urgency::Background { .. } => 3,
         _ => 2,
     }
 }
@@ -249,7 +255,7 @@ fn class(want: &Want, now: Instant) -> u8 {
 fn deadline(want: &Want) -> Instant {
     match want.urgency {
         Urgency::Playing { runs_out } => runs_out,
-        Urgency::First { since } => since,
+        Urgency::First { since } | Urgency::Background { since } => since,
         Urgency::Text { since } => since + TEXT,
         Urgency::Silent { since } => since + SILENT,
     }

@@ -70,6 +70,7 @@ impl Engine {
             context_tokens: model.slots.context as u32,
             hears: model.ears.is_some(),
             tools: model.script.tools().is_some(),
+            transcribes: config.transcribes && model.ears.is_some(),
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);

@@ -7,7 +7,7 @@ use repartee_engine_api::{EVENT_QUEUE, Tool};
 use thiserror::Error;
 
 use crate::elements::{AudioRows, Element, Message};
-use crate::session::pending_response::MAX_OUT_OF_BAND;
+use crate::session::pending_response::MAX_RESPONSES;
 use crate::stage::{EdgeKind, Stage};
 use crate::text::Tokenizer;
 
@@ -233,7 +233,7 @@ pub enum TopologyError {
     /// One step makes more events than a session's queue holds.
     #[error(
         "one tick makes up to {events} events of each of {} responses, a session's queue holds {EVENT_QUEUE}",
-        1 + MAX_OUT_OF_BAND
+        MAX_RESPONSES
     )]
     TooManyEvents {
         /// Events.
@@ -265,7 +265,7 @@ impl<T> Model<T> {
         }
         match gets {
             EdgeKind::Prompt => Err(TopologyError::Empty),
-            EdgeKind::Samples if self.events_per_tick() * (1 + MAX_OUT_OF_BAND) > EVENT_QUEUE => {
+            EdgeKind::Samples if self.events_per_tick() * MAX_RESPONSES > EVENT_QUEUE => {
                 Err(TopologyError::TooManyEvents { events: self.events_per_tick() })
             }
             EdgeKind::Samples => Ok(()),

@@ -130,6 +130,21 @@ fn underruns_precede_first_packets_and_the_rest() {
 }
 
 #[test]
+fn background_work_comes_after_everything() {
+    let (mut planner, now) = (measured_alike(Duration::from_millis(1)), Instant::now());
+    let longest = now - Duration::from_secs(100);
+    let background = want(0, 200, Urgency::Background { since: longest }, longest);
+    assert_eq!(plan(&mut planner, now, &[background]), [(0, 200)], "alone it takes what the stage takes");
+    let far = want(1, 1, Urgency::Playing { runs_out: now + Duration::from_secs(60) }, now);
+    let silent = want(2, 20, Urgency::Silent { since: now }, now);
+    let order: Vec<_> = plan(&mut planner, now, &[background, silent, far]).iter().map(|(slot, _)| *slot).collect();
+    assert_eq!(order, [2, 1, 0]);
+    // Beside somebody who waits it gets no chunk that would hold that up.
+    let first = want(3, 40, Urgency::First { since: now }, now);
+    assert_eq!(plan(&mut planner, now, &[background, first]), [(3, 40)]);
+}
+
+#[test]
 fn a_prompt_is_cut_to_the_time_left() {
     let (mut planner, now) = (measured_alike(Duration::from_millis(1)), Instant::now());
     let prompt = want(0, 2000, Urgency::First { since: now }, now);

@@ -241,6 +241,37 @@ fn too_many_out_of_band_responses_are_refused() {
 }
 
 #[test]
+fn background_responses_give_the_same_and_keep_a_slot_free() {
+    let mut bed = bed();
+    let session = bed.after_a_turn();
+    let usual = bed.engine.respond(&session, Respond { out_of_band: true, ..respond(5) }).unwrap();
+    let background = |number| Respond { out_of_band: true, background: true, ..respond(number) };
+    assert_same(&bed.engine.respond(&session, background(5)).unwrap(), &usual);
+    let in_band = bed.engine.respond(&session, Respond { out_of_band: false, ..background(6) }).unwrap_err();
+    assert!(matches!(in_band, SessionError::BadValue { field: "background", .. }), "{in_band}");
+    // One for each session, beside those that a caller waits for; the last slot is for those.
+    let other = bed.after_a_turn();
+    let ask = |session: &SessionHandle, request| submit(session, Command::Respond(request));
+    ask(&session, background(7));
+    ask(&session, background(8));
+    ask(&session, Respond { out_of_band: true, ..respond(9) });
+    ask(&other, background(7));
+    ask(&other, Respond { out_of_band: true, ..respond(8) });
+    bed.engine.settle();
+    let failures = |session: &SessionHandle| {
+        let events = std::iter::from_fn(|| session.try_next_event());
+        let failed = |event| match event {
+            Event::Failed { response, error } => Some((response, error)),
+            _ => None,
+        };
+        events.filter_map(failed).collect()
+    };
+    let (first, second): (Vec<_>, Vec<_>) = (failures(&session), failures(&other));
+    assert_eq!(first, [(Some(8), SessionError::TooManyResponses { limit: 1 })]);
+    assert_eq!(second, [(Some(7), SessionError::OutOfMemory)], "the background one alone");
+}
+
+#[test]
 fn each_slice_is_answered_in_order() {
     let mut bed = bed();
     let rate = 16_000;

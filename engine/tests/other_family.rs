@@ -6,13 +6,16 @@
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::driven::{Driven, Response, drive, submit};
 use common::generic::subjects::Other;
 use common::generic::{Bed, Subject, assert_same, config, respond};
 use common::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, ear, model, refiner};
-use repartee_engine::internals::{EdgeKind, Item, Model, Need, Outbox, RowKind, Stage, Work};
+use repartee_engine::internals::{
+    AudioRows, Ears, EdgeKind, Encoder, Item, Model, Need, Outbox, RowKind, Stage, WindowInput, Work,
+};
 use repartee_engine::{EngineConfig, EnrolError, StageConfig, Timeouts};
 use repartee_engine_api::{Command, Event, Respond, Role, SessionError, SessionHandle};
 use repartee_kernels::cpu::Tensor;
@@ -277,4 +280,54 @@ fn an_engine_of_a_reading_family_answers_text() {
     let response = bed.engine.respond(&session, respond(0)).unwrap();
     assert!(!response.samples.is_empty());
     bed.close(session);
+}
+
+/// An encoder that notes the level of each window that it encodes, batch by batch.
+struct Noting {
+    encoder: Box<dyn Encoder<Tensor>>,
+    batches: Arc<Mutex<Vec<Vec<i32>>>>,
+}
+
+impl Encoder<Tensor> for Noting {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<Tensor>> {
+        // The first number of a frame is ten times its level: in hundredths.
+        let levels = windows.iter().map(|window| (window.data[0] * 10.0).round() as i32).collect();
+        self.batches.lock().unwrap().push(levels);
+        self.encoder.encode(windows)
+    }
+}
+
+#[test]
+fn audio_faster_than_time_is_encoded_last() {
+    const HASTY: i32 = 50;
+    const LIVE: i32 = 10;
+    let batches = Arc::<Mutex<Vec<Vec<i32>>>>::default();
+    let mut subject = model(Form::Hearing, &config());
+    let ears = subject.ears.take().unwrap();
+    let encoder = Box::new(Noting { encoder: ears.encoder, batches: batches.clone() });
+    subject.ears = Some(Ears { encoder, ..ears });
+    let mut engine = drive(subject, &config());
+    let (hasty, live) = (engine.open(), engine.open());
+    let audio = |level: i32| Command::Append(vec![level as f32 / 100.0; ear::RATE as usize]);
+    // Five seconds at once; a second of them is taken in each tick.
+    (0..5).for_each(|_| submit(&hasty, audio(HASTY)));
+    engine.ticks(1);
+    assert!(batches.lock().unwrap().concat().iter().all(|level| *level == HASTY), "alone nobody waits");
+    submit(&live, audio(LIVE));
+    engine.ticks(1);
+    let mixed = batches.lock().unwrap().last().unwrap().clone();
+    assert!(mixed.contains(&LIVE) && mixed.contains(&HASTY), "{mixed:?}");
+    assert!(mixed.is_sorted_by(|before, after| before <= after), "the live one comes first: {mixed:?}");
+    // All of it is encoded in the end, and later audio that comes in time is like anybody's.
+    engine.settle();
+    engine.time.pass(Duration::from_secs(2));
+    submit(&hasty, audio(HASTY));
+    submit(&live, audio(LIVE));
+    engine.ticks(1);
+    let mixed = batches.lock().unwrap().last().unwrap().clone();
+    assert_eq!(mixed[0], HASTY, "by slot: {mixed:?}");
+    engine.settle();
+    let (samples, windows) = (ear::RATE as usize, batches.lock().unwrap().concat().len());
+    let expected = 6 * samples / (ear::FRAME * ear::WINDOW) + 2 * samples / (ear::FRAME * ear::WINDOW);
+    assert_eq!(windows, expected);
 }

@@ -192,6 +192,7 @@ impl Network {
     pub fn received(&self, before: &JitterStats, now: &JitterStats) {
         for (fate, before, now) in [
             ("played", before.released, now.released),
+            ("copied", before.copied, now.copied),
             ("recovered", before.recovered, now.recovered),
             ("concealed", before.concealed, now.concealed),
             ("skipped", before.skipped, now.skipped),

@@ -275,3 +275,22 @@ async fn a_long_history_is_submitted_whole() {
     let engine: &ScriptedEngine = &server.engine;
     assert_eq!(engine.commands().len(), 1_001);
 }
+
+#[tokio::test]
+async fn demanded_function_calls_are_refused() {
+    let server = Running::start(Script::default()).await;
+    let ask = async |choice: Value| {
+        let messages = json!([{"role": "user", "content": "hello"}]);
+        complete(&server, &json!({"messages": messages, "tool_choice": choice})).await
+    };
+    for choice in [json!("required"), json!({"type": "function", "function": {"name": "get_time"}})] {
+        let reply = ask(choice).await;
+        assert_eq!((reply.status, &*reply.code()), (400, "invalid_value"));
+        assert_eq!(reply.json()["error"]["param"], "tool_choice");
+    }
+    for choice in [json!("auto"), json!("none"), Value::Null] {
+        let answer = ask(choice).await.json();
+        assert_eq!(answer["choices"][0]["message"]["content"], "You wrote: hello");
+        assert_eq!(answer["repartee"], Value::Null, "it is served as asked");
+    }
+}

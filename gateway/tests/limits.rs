@@ -73,6 +73,20 @@ async fn the_rate_limit_gives_retry_after() {
 }
 
 #[tokio::test]
+async fn sidebands_are_limited_in_rate() {
+    let server = keyed(|config| config.limits.opens_per_minute = 3).await;
+    for _ in 0..3 {
+        let Err(Error::Http(response)) = server.attach_with("rtc_guessed", &PHONE).await else { panic!("refused") };
+        assert_eq!(response.status(), 404);
+    }
+    let (status, code, wait) = refusal(server.attach_with("rtc_guessed", &PHONE).await);
+    assert_eq!((status, &*code), (429, "rate_limit_exceeded"));
+    assert!((1..=20).contains(&wait), "{wait}");
+    let Err(Error::Http(response)) = server.attach_with("rtc_guessed", &LAPTOP).await else { panic!("refused") };
+    assert_eq!(response.status(), 404);
+}
+
+#[tokio::test]
 async fn a_full_server_says_when_to_try_again() {
     let server = Running::start(Script { slots: 0, ..Script::default() }).await;
     let (status, code, retry) = refusal(server.dial().await);

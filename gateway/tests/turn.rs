@@ -236,3 +236,30 @@ async fn g711_goes_both_ways() {
         .sum();
     assert_eq!(bytes, 5 * FRAME_SAMPLES / 3);
 }
+
+#[tokio::test]
+async fn turns_are_transcribed_on_request() {
+    let server = Running::start(Script { transcribes: true, ..Script::default() }).await;
+    let mut client = server.connect().await;
+    let session = client.update(json!({"audio": {"input": {"transcription": {"language": "en"}}}})).await;
+    assert_eq!(session["audio"]["input"]["transcription"], json!({"model": "scripted", "language": "en"}));
+    client.speak(&question(), 480).await;
+    const COMPLETED: &str = "conversation.item.input_audio_transcription.completed";
+    let (mut events, mut left) = (Vec::new(), vec![COMPLETED, "response.done"]);
+    while !left.is_empty() {
+        let event = client.event().await;
+        left.retain(|kind| event["type"] != *kind);
+        events.push(event);
+    }
+    let heard = find(&events, "response.output_audio_transcript.done")["transcript"].as_str().unwrap();
+    let ms = heard.trim_start_matches("I heard ").trim_end_matches(" ms.");
+    let completed = find(&events, COMPLETED);
+    assert_eq!(completed["transcript"], format!("words of {ms} ms"));
+    assert_eq!(completed["item_id"], find(&events, "input_audio_buffer.committed")["item_id"]);
+    let done = &find(&events, "response.done")["response"];
+    assert_eq!(
+        (&done["status"], &done["output"][1]),
+        (&json!("completed"), &Value::Null),
+        "nothing of it is in the answer"
+    );
+}

@@ -195,6 +195,9 @@ pub struct Respond {
     pub input: Option<Vec<Input>>,
     /// Whether the response is out-of-band: it leaves no item, and runs in a slot of its own instead of after other responses.
     pub out_of_band: bool,
+    /// Whether it is made only with what every other session and response leaves; then it is out-of-band, and nobody waits for it.
+    /// One at a time for each session.
+    pub background: bool,
     /// Instructions in place of the session's; empty for none.
     pub instructions: Option<String>,
     /// Tools in place of the session's.
@@ -225,6 +228,7 @@ impl Respond {
             streamed: false,
             input: None,
             out_of_band: false,
+            background: false,
             instructions: None,
             tools: None,
             max_tokens: None,

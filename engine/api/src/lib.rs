@@ -53,6 +53,8 @@ pub struct ModelInfo {
     pub hears: bool,
     /// Whether the model can call tools.
     pub tools: bool,
+    /// Whether the model writes down what it hears when it is asked to.
+    pub transcribes: bool,
 }
 
 /// An engine as its callers see it. Tests use a scripted one.

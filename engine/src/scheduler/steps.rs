@@ -97,8 +97,9 @@ impl<T: Send + Sync> Scheduler<T> {
         let slots: Vec<(usize, usize)> = self.sessions.keys().map(|&slot| (slot, slot)).chain(out_of_band).collect();
         for (slot, owner) in slots {
             let Some(session) = self.sessions.get(&owner) else { continue };
+            let (windows, early) = if at == ENCODER { session.next_windows() } else { (0, false) };
             let Need { rows, kind } = match at {
-                ENCODER if slot == owner => Need::rows(session.pending_windows.len(), RowKind::Window),
+                ENCODER if slot == owner => Need::rows(windows, RowKind::Window),
                 ENCODER => Need::NONE,
                 _ => self.model.stages[at - 1].need(slot),
             };
@@ -106,6 +107,8 @@ impl<T: Send + Sync> Scheduler<T> {
                 continue;
             }
             let mut urgency = match (at, session.waiting_since()) {
+                // Sent faster than it was spoken.
+                (ENCODER, _) if early => Urgency::Background { since: now },
                 // A response waits for this audio.
                 (ENCODER, Some(since)) => Urgency::First { since },
                 // The caller waits for what a tool call brings, but speech that is due comes first.
@@ -116,6 +119,9 @@ impl<T: Send + Sync> Scheduler<T> {
             };
             match &mut urgency {
                 Urgency::Silent { since } => *since = *self.silent_since.entry(slot).or_insert(now),
+                Urgency::Background { since } if at == ENCODER => {
+                    *since = *self.silent_since.entry(slot).or_insert(now);
+                }
                 // What later stages hold becomes sound before these rows do.
                 Urgency::Playing { runs_out } if at != ENCODER => {
                     *runs_out += self.model.stages[at..].iter().map(|stage| stage.ahead(slot)).sum::<Duration>();

@@ -98,6 +98,9 @@ impl<T> ActiveResponse<T> {
 
     /// How soon the caller needs more of it.
     fn urgency(&self) -> Urgency {
+        if self.request.background {
+            return Urgency::Background { since: self.accepted };
+        }
         match self.played {
             Some((position, at)) => Urgency::Playing { runs_out: at + self.duration.saturating_sub(position) },
             None if !self.params.audio && self.first_token.is_some() => Urgency::Text { since: self.progressed },
@@ -167,7 +170,9 @@ impl<T> Session<T> {
             return vec![timeout(since, limits.unread_s, "reading what was sent")];
         }
         let out_of_band = self.out_of_band.iter().filter_map(|other| other.active.as_ref());
-        let stuck = self.active.iter().chain(out_of_band).map(ActiveResponse::waits_since).min();
+        // In the background one may wait for as long as others have work.
+        let waited_for = |active: &&ActiveResponse<T>| !active.request.background;
+        let stuck = self.active.iter().chain(out_of_band).filter(waited_for).map(ActiveResponse::waits_since).min();
         let stuck = stuck.map(|since| timeout(since, limits.stage_s, "the next step of a response"));
         // A response waits for the encoder, or a command does that may request one.
         let waits = self.waiting_since().is_some() || !self.held_commands.is_empty();

@@ -3,12 +3,16 @@
 //! While many windows wait to be encoded, commands wait too, so that a caller cannot send audio faster than it is encoded.
 //! [`Command::Cancel`] and [`Command::Played`] overtake them.
 
+use std::time::Duration;
+
 use repartee_engine_api::{COMMAND_QUEUE, Command, ResponseId};
 
 use super::Session;
 
 /// Windows that may wait for the encoder before the session's commands wait.
-pub(super) const MAX_PENDING_WINDOWS: usize = 64;
+const MAX_PENDING_WINDOWS: usize = 64;
+/// The sound of such windows, whatever a model's windows last.
+const MAX_PENDING_SOUND: Duration = Duration::from_secs(30);
 /// Complete audio items that may wait for the front end before the session's commands wait.
 const MAX_PENDING_SOUNDS: usize = 2;
 
@@ -16,7 +20,7 @@ impl<T> Session<T> {
     /// The next command to execute. While too much audio waits for the encoder, or a long text is taken in, others than those that
     /// overtake are held, as many as fit into the queue of commands.
     pub fn next_command(&mut self) -> Option<Command> {
-        let audio = self.pending_windows.len() > MAX_PENDING_WINDOWS || self.pending_sounds.len() > MAX_PENDING_SOUNDS;
+        let audio = self.has_many_windows() || self.pending_sounds.len() > MAX_PENDING_SOUNDS;
         if !audio && self.text_intake.is_none() {
             return self.held_commands.pop_front().or_else(|| self.peer.commands.try_recv().ok());
         }
@@ -39,6 +43,15 @@ impl<T> Session<T> {
     }
 }
 
+impl<T> Session<T> {
+    /// Whether so much audio waits for the encoder that no more is read.
+    pub(super) fn has_many_windows(&self) -> bool {
+        let windows = &self.pending_windows;
+        windows.len() > MAX_PENDING_WINDOWS
+            || windows.iter().map(|window| window.sound).sum::<Duration>() > MAX_PENDING_SOUND
+    }
+}
+
 /// Whether a command decides about a response: a later one about the same must not overtake it.
 fn names(command: &Command, response: ResponseId) -> bool {
     match command {
@@ -52,7 +65,7 @@ fn names(command: &Command, response: ResponseId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Instant;
 
     use repartee_engine_api::{Respond, SessionHandle, Wake, link};
 
@@ -64,11 +77,8 @@ mod tests {
     fn session(windows: usize) -> (SessionHandle, Session<()>) {
         let (handle, peer) = link(Wake::new().0);
         let mut session = Session::new(peer, 0);
-        session.pending_windows.extend((0..windows).map(|index| PendingWindow {
-            target: WindowTarget::Open,
-            window: InputWindow { frames: 0, data: Vec::new() },
-            index,
-        }));
+        let window = |index| PendingWindow::new(WindowTarget::Open, InputWindow { frames: 0, data: Vec::new() }, index);
+        session.pending_windows.extend((0..windows).map(window));
         (handle, session)
     }
 
@@ -104,6 +114,16 @@ mod tests {
         assert_eq!(taken(&mut session), [cancel(1)]);
         session.pending_windows.clear();
         assert_eq!(taken(&mut session), [respond, cancel(2), commit, cancel(4)]);
+    }
+
+    #[test]
+    fn sound_that_waits_is_bounded_in_seconds() {
+        let (handle, mut session) = session(4);
+        submit(&handle, &[Command::Append(vec![0.5])]);
+        session.pending_windows.iter_mut().for_each(|window| window.sound = Duration::from_secs(8));
+        assert_eq!(taken(&mut session), []);
+        session.pending_windows.pop_front();
+        assert_eq!(taken(&mut session), [Command::Append(vec![0.5])]);
     }
 
     #[test]

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use repartee_engine_api::{Command, Content, Input, Respond, SessionError, SlicePolicy};
 
-use super::commands::MAX_PENDING_WINDOWS;
 use super::messages::{content_text, system_text, text_error};
 use super::{ModelContext, Session};
 use crate::audio_input::{PendingWindow, WindowTarget};
@@ -175,12 +174,14 @@ impl<T> Session<T> {
 
     /// Passes a piece of the oldest complete audio through the front end. Whether there was any.
     pub fn read_sound(&mut self, model: &ModelContext<'_, T>) -> bool {
-        if self.pending_windows.len() > MAX_PENDING_WINDOWS {
+        if self.has_many_windows() {
             return false;
         }
         let Some(sound) = self.pending_sounds.front_mut() else { return false };
         let piece = model.front_end.map_or(0, |front_end| front_end.rate() as usize * AUDIO_PIECE_MS / 1000);
         let end = (sound.at + piece).min(sound.samples.len());
+        let read = model.duration(end - sound.at);
+        let before = self.pending_windows.len();
         let mut closed = Vec::new();
         sound.stream.push(&sound.samples[sound.at..end], &mut closed);
         sound.at = end;
@@ -193,14 +194,15 @@ impl<T> Session<T> {
             let (target, from) = (sound.target, sound.windows);
             sound.windows += closed.len();
             let windows = closed.into_iter().enumerate();
-            let pending = windows.map(|(i, window)| PendingWindow { target, window, index: from + i });
+            let pending = windows.map(|(i, window)| PendingWindow::new(target, window, from + i));
             self.pending_windows.extend(pending);
         }
         if let Some(PendingSound { target, stream, windows: index, .. }) = ended
             && let Some(window) = stream.finish()
         {
-            self.pending_windows.push_back(PendingWindow { target, window, index });
+            self.pending_windows.push_back(PendingWindow::new(target, window, index));
         }
+        self.pace(read, before, model.now);
         true
     }
 }

@@ -11,6 +11,7 @@
 //! - [`speculation`]: a response begun before the turn has surely ended
 //! - [`streamed_text`]: text that streams in while its response is being generated
 //! - [`slices`]: input audio answered slice by slice
+//! - [`real_time`]: which audio came faster than time passes
 //! - [`messages`]: texts of the caller as token ids
 //! - [`tool_calls`]: tool calls within generated text
 
@@ -22,6 +23,7 @@ pub mod messages;
 pub mod out_of_band;
 pub mod pending_response;
 pub mod prompt;
+pub mod real_time;
 pub mod slices;
 pub mod speculation;
 pub mod streamed_text;
@@ -30,7 +32,7 @@ pub mod tool_calls;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, Content, Event, InsertAt, ItemId, Peer, ResponseId, SessionError, Tool};
 
@@ -40,6 +42,7 @@ use self::intake::{PendingSound, TextIntake};
 use self::messages::{check_length, system, text_error, text_message};
 use self::out_of_band::OutOfBandResponse;
 use self::pending_response::PendingResponse;
+use self::real_time::RealTime;
 use self::slices::Slices;
 use self::speculation::Speculation;
 use crate::audio_input::{AudioInput, PendingWindow, WindowTarget};
@@ -83,6 +86,12 @@ impl<T> ModelContext<'_, T> {
         self.front_end.ok_or(SessionError::NoEars)
     }
 
+    /// How long so many samples of input last.
+    fn duration(&self, samples: usize) -> Duration {
+        let rate = self.front_end.map_or(0, |front_end| front_end.rate()).max(1);
+        Duration::from_secs_f64(samples as f64 / f64::from(rate))
+    }
+
     /// Samples of the longest audio item.
     fn audio_limit(&self) -> Result<usize, SessionError> {
         Ok(MAX_AUDIO_S as usize * self.front_end()?.rate() as usize)
@@ -117,6 +126,9 @@ pub struct Session<T> {
     speculation: Option<Speculation<T>>,
     /// Closed windows that wait for the encoder, in order.
     pub pending_windows: VecDeque<PendingWindow>,
+    /// Sound that is in none of them yet.
+    unwindowed: Duration,
+    real_time: RealTime,
     /// Complete audio on its way through the front end, in order.
     pending_sounds: VecDeque<PendingSound>,
     /// The next command, while its texts are being tokenised.
@@ -155,6 +167,8 @@ impl<T> Session<T> {
             slices: None,
             speculation: None,
             pending_windows: VecDeque::new(),
+            unwindowed: Duration::ZERO,
+            real_time: RealTime::default(),
             pending_sounds: VecDeque::new(),
             text_intake: None,
             stalled: None,
@@ -289,7 +303,9 @@ impl<T> Session<T> {
         if audio_input.samples() + samples.len() > limit {
             return Err(too_long);
         }
+        let before = self.pending_windows.len();
         audio_input.push(samples, &mut self.pending_windows);
+        self.pace(model.duration(samples.len()), before, model.now);
         Ok(())
     }
 

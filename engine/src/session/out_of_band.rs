@@ -17,6 +17,12 @@ pub struct OutOfBandResponse<T> {
 }
 
 impl<T> OutOfBandResponse<T> {
+    /// Whether it runs in the background.
+    pub(super) fn is_background(&self) -> bool {
+        let active = self.active.as_ref().is_some_and(|active| active.request.background);
+        active || self.waiting.as_ref().is_some_and(|pending| pending.request.background)
+    }
+
     /// Id of the response.
     pub(super) fn response(&self) -> Option<ResponseId> {
         let active = self.active.as_ref().map(|active| active.request.response);

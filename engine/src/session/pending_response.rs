@@ -19,6 +19,12 @@ use crate::elements::{AudioRows, Message, MessageKind};
 const MAX_WAITING: usize = 64;
 /// Out-of-band responses of one session at once.
 pub const MAX_OUT_OF_BAND: usize = 2;
+/// Background responses of one session at once.
+const MAX_BACKGROUND: usize = 1;
+/// Responses of one session at once.
+pub const MAX_RESPONSES: usize = 1 + MAX_OUT_OF_BAND + MAX_BACKGROUND;
+/// Slots that stay free for out-of-band responses that somebody waits for.
+const KEPT_FREE: usize = 1;
 
 /// A requested response that has not begun.
 pub struct PendingResponse<T> {
@@ -68,12 +74,16 @@ impl<T> Session<T> {
                 system(instructions, tools.as_ref().unwrap_or(&self.tools), model)?
             }
         };
-        let out_of_band = request.out_of_band;
+        let (out_of_band, background) = (request.out_of_band, request.background);
+        if background && !out_of_band {
+            return Err(SessionError::bad("background", true, "false, unless it is out-of-band"));
+        }
         if out_of_band {
-            if self.out_of_band.len() >= MAX_OUT_OF_BAND {
-                return Err(SessionError::TooManyResponses { limit: MAX_OUT_OF_BAND });
+            let (limit, kept) = if background { (MAX_BACKGROUND, KEPT_FREE) } else { (MAX_OUT_OF_BAND, 0) };
+            if self.out_of_band.iter().filter(|other| other.is_background() == background).count() >= limit {
+                return Err(SessionError::TooManyResponses { limit });
             }
-            if model.free_slots.is_empty() {
+            if model.free_slots.len() <= kept {
                 return Err(SessionError::OutOfMemory);
             }
         } else {
@@ -183,11 +193,12 @@ impl<T> Session<T> {
             || self.pending_responses.iter().any(|pending| pending.request.item == item)
     }
 
-    /// When the oldest response that waits to begin was requested.
+    /// When the oldest response that waits to begin was requested; nobody waits for background ones.
     pub fn waiting_since(&self) -> Option<Instant> {
         let out_of_band = self.out_of_band.iter().filter_map(|other| other.waiting.as_ref());
         let next = self.pending_responses.front().filter(|_| self.active.is_none());
-        next.into_iter().chain(out_of_band).map(|pending| pending.accepted).min()
+        let waited_for = |pending: &&PendingResponse<T>| !pending.request.background;
+        next.into_iter().chain(out_of_band).filter(waited_for).map(|pending| pending.accepted).min()
     }
 
     /// Slots whose next response can begin: the audio before it is encoded and the response before it is complete.

@@ -1,11 +1,14 @@
 //! Echo guard: keeps the echo of our playback in the caller's microphone from counting as speech.
 //!
 //! A loudspeaker near a microphone returns every word, some 100 ms later and quieter. Browsers and telephones cancel most of
-//! that; the rest must not interrupt the response that it is an echo of. The rule is Geigel's double-talk detector: input that
-//! is much quieter than anything played lately is echo.
+//! that; the rest must not interrupt the response that it is an echo of. How loud and how late it comes is estimated from the
+//! levels of both (see `echo_path`): input no louder than the echo may be is echo. An automatic gain or a loud speaker
+//! is followed, and a quiet caller with headphones is heard.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
+
+use super::echo_path::{Echo, EchoPath, LAGS};
 
 /// Resolution of the recorded levels.
 const STEP: Duration = Duration::from_millis(20);
@@ -13,8 +16,14 @@ const STEP: Duration = Duration::from_millis(20);
 const TAIL: Duration = Duration::from_millis(500);
 /// Most steps recorded ahead, 10 minutes; playback beyond that is not accounted for.
 const MAX_STEPS: usize = 30_000;
-/// Ratio to the playback level below which input counts as echo, -14 dB.
-const ECHO_RATIO: f32 = 0.2;
+/// How long levels are kept: the input comes in pieces, and each part of it has a tail before it.
+const KEPT: Duration = Duration::from_millis(1_000);
+/// Steps around the echo's delay whose playback is heard in one step of input: before it, as the delay is known roughly, and after it,
+/// as rooms ring.
+const BEFORE: usize = 1;
+const RING: usize = 2;
+/// How much louder than estimated an echo may be, 3 dB: a voice's spectrum changes from word to word, and rooms are not flat.
+const MARGIN: f32 = 1.4;
 
 /// Recent and coming levels of our playback. Audio is assumed to play as soon as it is pushed, without gaps.
 #[derive(Debug)]
@@ -27,19 +36,23 @@ pub struct EchoGuard {
     begin: Option<Instant>,
     /// Samples that do not fill a step yet.
     pending: Vec<f32>,
+    /// The input's step that is not full yet: its samples, and the sum of their squares.
+    input: (usize, f32),
+    path: EchoPath,
 }
 
 impl EchoGuard {
     /// A guard for playback at `rate` samples a second, silent so far.
     pub fn new(rate: u32) -> Self {
         let step = (u128::from(rate) * STEP.as_millis() / 1_000).max(1) as usize;
-        Self { step, levels: VecDeque::new(), begin: None, pending: Vec::new() }
+        let (levels, pending) = (VecDeque::new(), Vec::new());
+        Self { step, levels, begin: None, pending, input: (0, 0.0), path: EchoPath::default() }
     }
 
     /// Adds audio that plays after everything pushed before, or at `now`.
     pub fn push(&mut self, samples: &[f32], now: Instant) {
         self.drop_before(now);
-        if self.end().is_none_or(|end| end + TAIL < now) {
+        if self.end().is_none_or(|end| end + KEPT < now) {
             self.levels.clear();
             self.begin = Some(now);
         }
@@ -64,12 +77,51 @@ impl EchoGuard {
         self.pending.clear();
     }
 
-    /// The highest level whose echo may be in the input at `now`, as a root mean square; `None` if none can be.
-    pub fn playback_level(&mut self, now: Instant) -> Option<f32> {
+    /// Takes input at `rate` samples a second that has come by `now`, and learns from it how our playback comes back.
+    pub fn hear(&mut self, samples: &[f32], rate: u32, now: Instant) {
+        if self.begin.is_none() {
+            return;
+        }
+        let step = (u128::from(rate) * STEP.as_millis() / 1_000).max(1) as usize;
+        let mut left = samples.len();
+        let mut rest = samples;
+        while !rest.is_empty() {
+            let (filled, energy) = &mut self.input;
+            let (piece, after) = rest.split_at(rest.len().min(step.saturating_sub(*filled).max(1)));
+            *filled += piece.len();
+            *energy += piece.iter().filter(|sample| sample.is_finite()).map(|sample| sample * sample).sum::<f32>();
+            (left, rest) = (left - piece.len(), after);
+            if *filled < step {
+                break;
+            }
+            let level = (*energy / *filled as f32).sqrt();
+            self.input = (0, 0.0);
+            // What comes in one piece was not heard at one time.
+            let ago = Duration::from_secs_f64(left as f64 / f64::from(rate.max(1)));
+            let Some(at) = now.checked_sub(ago) else { continue };
+            let far = std::array::from_fn(|lag| self.level_at(at, lag));
+            self.path.step(level, &far);
+        }
+    }
+
+    /// The level up to which input at `now` may be an echo of our playback, as a root mean square; `None` if there can be none.
+    pub fn echo_level(&mut self, now: Instant) -> Option<f32> {
         self.drop_before(now);
-        let begin = self.begin?;
-        let played = steps(now.saturating_duration_since(begin)) + 1;
-        self.levels.iter().take(played).copied().reduce(f32::max)
+        let (begin, end) = (self.begin?, self.end()?);
+        if end + TAIL < now || begin > now {
+            return None;
+        }
+        let Echo { gain, lag } = self.path.estimate();
+        let lags = lag.map_or(0..LAGS, |lag| lag.saturating_sub(BEFORE)..(lag + RING + 1).min(LAGS));
+        let played = lags.map(|lag| self.level_at(now, lag)).fold(0.0, f32::max);
+        Some(played * gain * MARGIN)
+    }
+
+    /// The level that was played `lag` steps before `at`.
+    fn level_at(&self, at: Instant, lag: usize) -> f32 {
+        let played = self.begin.and_then(|begin| at.checked_duration_since(begin));
+        let step = played.and_then(|played| steps(played).checked_sub(lag));
+        step.and_then(|step| self.levels.get(step)).copied().unwrap_or(0.0)
     }
 
     fn end(&self) -> Option<Instant> {
@@ -78,15 +130,15 @@ impl EchoGuard {
 
     fn drop_before(&mut self, now: Instant) {
         let Some(begin) = self.begin else { return };
-        let past = steps(now.saturating_duration_since(begin).saturating_sub(TAIL)).min(self.levels.len());
+        let past = steps(now.saturating_duration_since(begin).saturating_sub(KEPT)).min(self.levels.len());
         self.levels.drain(..past);
         self.begin = if self.levels.is_empty() { None } else { Some(begin + STEP * past as u32) };
     }
 }
 
-/// Whether `frame` may be an echo of playback at the level `playback`.
-pub(crate) fn is_echo(frame: &[f32], playback: f32) -> bool {
-    level(frame) < playback * ECHO_RATIO
+/// Whether `frame` may be an echo that is up to `loudest`.
+pub(crate) fn is_echo(frame: &[f32], loudest: f32) -> bool {
+    level(frame) < loudest
 }
 
 fn steps(duration: Duration) -> usize {
@@ -100,6 +152,9 @@ fn level(samples: &[f32]) -> f32 {
 
 #[cfg(test)]
 mod tests {
+    use repartee_testkit::random::Random;
+
+    use super::super::echo_path::UNKNOWN;
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -108,17 +163,22 @@ mod tests {
         vec![level; ms]
     }
 
+    /// What the guard says of an echo of which nothing is known, as the level that was played.
+    fn played(guard: &mut EchoGuard, now: Instant) -> Option<f32> {
+        guard.echo_level(now).map(|level| (level / MARGIN / UNKNOWN * 1_000.0).round() / 1_000.0)
+    }
+
     #[test]
-    fn playback_level_lasts_for_the_echo_tail() {
+    fn echo_may_come_for_the_tail() {
         let start = Instant::now();
         let mut guard = EchoGuard::new(1_000);
-        assert_eq!(guard.playback_level(start), None);
+        assert_eq!(played(&mut guard, start), None);
         guard.push(&constant(0.125, 1_000), start);
         guard.push(&constant(0.75, 1_000), start + 10 * MS);
-        assert_eq!(guard.playback_level(start + 900 * MS), Some(0.125));
-        assert_eq!(guard.playback_level(start + 1_100 * MS), Some(0.75));
-        assert_eq!(guard.playback_level(start + 2_400 * MS), Some(0.75));
-        assert_eq!(guard.playback_level(start + 2_600 * MS), None);
+        assert_eq!(played(&mut guard, start + 900 * MS), Some(0.125));
+        assert_eq!(played(&mut guard, start + 1_100 * MS), Some(0.75));
+        assert_eq!(played(&mut guard, start + 2_400 * MS), Some(0.75));
+        assert_eq!(played(&mut guard, start + 2_600 * MS), None);
     }
 
     #[test]
@@ -128,10 +188,10 @@ mod tests {
         guard.push(&constant(0.125, 1_000), start);
         guard.push(&constant(0.75, 1_000), start);
         guard.clear(start + 500 * MS);
-        assert_eq!(guard.playback_level(start + 900 * MS), Some(0.125), "the tail of what was played");
-        assert_eq!(guard.playback_level(start + 1_200 * MS), None);
+        assert_eq!(played(&mut guard, start + 900 * MS), Some(0.125), "the tail of what was played");
+        assert_eq!(played(&mut guard, start + 1_200 * MS), None);
         guard.push(&constant(0.25, 100), start + 5_000 * MS);
-        assert_eq!(guard.playback_level(start + 5_000 * MS), Some(0.25));
+        assert_eq!(played(&mut guard, start + 5_000 * MS), Some(0.25));
     }
 
     #[test]
@@ -140,8 +200,36 @@ mod tests {
         let mut guard = EchoGuard::new(1_000);
         guard.push(&constant(0.5, 100), start);
         guard.push(&constant(0.5, 100), start + 400 * MS);
-        assert_eq!(guard.playback_level(start + 610 * MS), Some(0.5));
-        assert_eq!(guard.playback_level(start + 1_050 * MS), None);
+        assert_eq!(played(&mut guard, start + 610 * MS), Some(0.5));
+        assert_eq!(played(&mut guard, start + 950 * MS), Some(0.5), "the second piece came after the gap");
+        assert_eq!(played(&mut guard, start + 1_050 * MS), None);
+    }
+
+    /// Levels that change from step to step, as a voice's do.
+    fn wave(samples: usize) -> Vec<f32> {
+        let mut random = Random::new(8);
+        let levels: Vec<f32> = (0..samples.div_ceil(20)).map(|_| 0.3 * random.unit() as f32).collect();
+        (0..samples).map(|sample| levels[sample / 20]).collect()
+    }
+
+    #[test]
+    fn pieces_of_any_size_give_the_same_estimate() {
+        let start = Instant::now();
+        let far = wave(3_000);
+        let estimate = |piece: usize| {
+            let mut guard = EchoGuard::new(1_000);
+            guard.push(&far, start);
+            // A quarter of it, 100 ms later.
+            let near: Vec<f32> = (0..3_000).map(|at| if at < 100 { 0.0 } else { far[at - 100] / 4.0 }).collect();
+            for (number, near) in near.chunks(piece).enumerate() {
+                guard.hear(near, 1_000, start + ((number * piece + near.len()) as u32) * MS);
+            }
+            guard.path.estimate()
+        };
+        for piece in [20, 7, 60, 400] {
+            let Echo { gain, lag } = estimate(piece);
+            assert!((0.23..0.27).contains(&gain) && lag == Some(6), "{piece}: {gain} {lag:?}");
+        }
     }
 
     #[test]

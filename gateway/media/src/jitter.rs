@@ -92,8 +92,10 @@ pub enum Action {
 /// Counts since the buffer was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JitterStats {
-    /// Packets released.
+    /// Packets released, copies included.
     pub released: u64,
+    /// Lost packets that came as a copy within a later one.
+    pub copied: u64,
     /// Lost packets for which the next one was at hand.
     pub recovered: u64,
     /// Lost packets that were concealed.
@@ -120,6 +122,8 @@ struct Buffered {
     payload: Bytes,
     duration: Duration,
     arrival: Instant,
+    /// It came within a later packet; the packet itself may still come.
+    copy: bool,
 }
 
 /// Position in the stream: everything before it has been released or reported as lost.
@@ -179,15 +183,42 @@ impl JitterBuffer {
             self.stats.late += 1;
             return;
         }
-        if self.packets.contains_key(&extended) {
-            self.stats.duplicate += 1;
+        if let Some(held) = self.packets.get_mut(&extended) {
+            self.stats.duplicate += u64::from(!held.copy);
+            held.copy = false;
             return;
         }
         match self.newest {
             Some((newest, _)) if extended < newest => self.stats.reordered += 1,
             _ => self.newest = Some((extended, ticks)),
         }
-        self.packets.insert(extended, Buffered { timestamp: ticks, payload, duration, arrival });
+        self.insert(extended, Buffered { timestamp: ticks, payload, duration, arrival, copy: false });
+    }
+
+    /// Takes a copy of an earlier packet that came within the packet pushed last (see [`super::red`]), with the number and the
+    /// timestamp of the earlier one. It counts only where that one is missing.
+    pub fn push_copy(&mut self, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
+        let (Some((newest, _)), Some(cursor)) = (self.newest, self.cursor) else { return };
+        let Ok(duration) = packet_duration(&payload) else {
+            self.stats.invalid += 1;
+            return;
+        };
+        let behind = u64::from((newest as u16).wrapping_sub(sequence));
+        let Some(extended) = newest.checked_sub(behind).filter(|_| (1..=MAX_JUMP).contains(&behind)) else { return };
+        if extended < cursor.sequence || self.packets.contains_key(&extended) {
+            return;
+        }
+        let ticks = self.extend_timestamp(timestamp);
+        // A sender that counts otherwise than we do would put sound where it does not belong.
+        let after = self.packets.range(extended..).next().is_some_and(|(_, next)| ticks < next.timestamp);
+        let before = self.packets.range(..extended).next_back().is_none_or(|(_, last)| last.timestamp < ticks);
+        if after && before {
+            self.insert(extended, Buffered { timestamp: ticks, payload, duration, arrival, copy: true });
+        }
+    }
+
+    fn insert(&mut self, extended: u64, packet: Buffered) {
+        self.packets.insert(extended, packet);
         if self.packets.len() > CAPACITY {
             self.packets.pop_first();
         }
@@ -240,6 +271,7 @@ impl JitterBuffer {
         });
         self.paused = packet.payload.len() <= DTX_BYTES;
         self.stats.released += 1;
+        self.stats.copied += u64::from(packet.copy);
         Action::Packet { sequence, payload: packet.payload }
     }
 

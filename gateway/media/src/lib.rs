@@ -3,10 +3,13 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`opus`] | Opus encoder and decoder |
+//! | [`red`] | redundant packets: each with copies of those before |
+//! | [`adaptation`] | bit rate, redundancy and effort by what is reported |
 //! | [`jitter`] | jitter buffer: RTP packets in any order to packets in order, losses named |
 //! | [`vad`] | voice activity and turn detection |
 //! | [`endpointing`] | how much silence ends a turn |
 //! | [`echo_guard`] | keeps the echo of our playback from counting as speech |
+//! | `echo_path` | how loud and how late our playback comes back |
 //! | [`playout`] | the server's playout clock |
 //! | [`resample`] | streaming sample-rate conversion |
 //! | [`pcm`] | 16-bit PCM and G.711 |
@@ -44,7 +47,11 @@
 //! # Ok::<(), repartee_media::opus::OpusError>(())
 //! ```
 
+pub mod adaptation;
 pub mod echo_guard;
+mod echo_path;
+#[cfg(test)]
+mod echo_tests;
 pub mod endpointing;
 #[cfg(test)]
 mod fuzz_tests;
@@ -55,6 +62,7 @@ mod network_tests;
 pub mod opus;
 pub mod pcm;
 pub mod playout;
+pub mod red;
 pub mod resample;
 #[cfg(test)]
 mod stall_tests;

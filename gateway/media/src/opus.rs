@@ -93,6 +93,17 @@ impl OpusEncoder {
         Ok(self.encoder.set_packet_loss_perc(percent.clamp(least, most))?)
     }
 
+    /// Sets the bit rate, in bits a second.
+    pub fn set_bitrate(&mut self, bitrate: u32) -> Result<(), OpusError> {
+        let bitrate = i32::try_from(bitrate).unwrap_or(BITRATE);
+        Ok(self.encoder.set_bitrate(Bitrate::Bits(bitrate))?)
+    }
+
+    /// Sets the effort, 0 to 10.
+    pub fn set_complexity(&mut self, complexity: i32) -> Result<(), OpusError> {
+        Ok(self.encoder.set_complexity(complexity.clamp(0, 10))?)
+    }
+
     /// Samples of one frame.
     pub fn frame_samples(&self) -> usize {
         self.frame_samples

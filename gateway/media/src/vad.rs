@@ -137,8 +137,8 @@ pub struct TurnDetector<D = Earshot> {
     endpointer: Box<dyn Endpointer>,
     /// The latest audio, as much as `endpointer` is given.
     recent: VecDeque<f32>,
-    /// Level of our playback whose echo may be in the input; `None` while no response plays.
-    playback_level: Option<f32>,
+    /// Level up to which input may be an echo of our playback; `None` while no response plays.
+    echo_level: Option<f32>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -173,7 +173,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
             state: State::QUIET,
             endpointer: Box::new(FixedSilence),
             recent: VecDeque::new(),
-            playback_level: None,
+            echo_level: None,
         }
     }
 
@@ -183,10 +183,10 @@ impl<D: VoiceDetector> TurnDetector<D> {
         self
     }
 
-    /// Sets the level of our playback whose echo may be in the audio that comes next, as a root mean square; `None` while no
+    /// Sets the level up to which the audio that comes next may be an echo of our playback, as a root mean square; `None` while no
     /// response plays. While one does, a turn takes more voice to begin, and echo is no voice.
-    pub fn set_playback_level(&mut self, level: Option<f32>) {
-        self.playback_level = level;
+    pub fn set_echo_level(&mut self, level: Option<f32>) {
+        self.echo_level = level;
     }
 
     /// New settings, from the next frame on.
@@ -231,7 +231,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
     fn process(&mut self, frame: &[f32]) -> Option<TurnEvent> {
         // The network gets every frame, for it has state.
         let voice = self.detector.probability(frame);
-        let probability = if self.playback_level.is_some_and(|level| is_echo(frame, level)) { 0.0 } else { voice };
+        let probability = if self.echo_level.is_some_and(|level| is_echo(frame, level)) { 0.0 } else { voice };
         self.keep_recent(frame);
         let (start, length) = (self.position, frame.len() as u64);
         self.position += length;
@@ -249,7 +249,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 *peak = peak.max(probability);
                 // High thresholds leave less room above.
                 let clear = threshold + CLEAR_VOICE.min((1.0 - threshold) / 2.0);
-                let onset = if self.playback_level.is_some() { INTERRUPTION } else { ONSET };
+                let onset = if self.echo_level.is_some() { INTERRUPTION } else { ONSET };
                 if *voiced < onset.as_millis() as u64 * PER_MS || *peak < clear {
                     return None;
                 }

@@ -137,44 +137,9 @@ fn endpointer_is_asked_once_a_pause() {
 fn an_interruption_takes_120_ms_of_voice() {
     for (frames, begins) in [(7, false), (8, true)] {
         let mut turns = scripted([10..10 + frames]);
-        turns.set_playback_level(Some(0.0));
+        turns.set_echo_level(Some(0.0));
         assert_eq!(!turns.push(&silence(400)).is_empty(), begins, "{frames} frames");
     }
-}
-
-#[test]
-fn echo_of_playback_does_not_interrupt() {
-    use std::time::Instant;
-
-    use crate::echo_guard::EchoGuard;
-
-    let playback: Vec<f32> = speech("sentence").repeat(3);
-    let caller = speech("question");
-    // Which of them the microphone hears, and what it makes of it.
-    let run = |guarded: bool, interrupting: bool| -> Vec<TurnEvent> {
-        let (mut turns, mut guard) = (TurnDetector::default(), EchoGuard::new(RATE));
-        let start = Instant::now();
-        guard.push(&playback, start);
-        let delay = 1_600;
-        let mut events = Vec::new();
-        for at in (0..playback.len() + 8_000).step_by(320) {
-            let input: Vec<f32> = (at..at + 320)
-                .map(|i| {
-                    let echo = i.checked_sub(delay).and_then(|i| playback.get(i)).map_or(0.0, |sample| sample * 0.1);
-                    let voice = i.checked_sub(24_000).and_then(|i| caller.get(i)).filter(|_| interrupting);
-                    echo + voice.copied().unwrap_or(0.0)
-                })
-                .collect();
-            let now = start + Duration::from_millis(at as u64 / 16);
-            turns.set_playback_level(guard.playback_level(now).filter(|_| guarded));
-            events.extend(turns.push(&input));
-        }
-        events
-    };
-    assert!(!run(false, false).is_empty(), "without knowing better it is a voice");
-    assert_eq!(run(true, false), []);
-    let begun = started(run(true, true)[0]);
-    assert!((1_200..2_000).contains(&begun), "the caller speaks from 1500 ms on, less the padding: {begun}");
 }
 
 #[test]

@@ -64,6 +64,8 @@ pub enum ErrorKind {
     PreviousUnknown,
     /// The result of a function call that is not there.
     ToolCallUnknown,
+    /// A turn that could not be transcribed.
+    TranscriptionFailed,
     /// Every session slot is taken.
     SessionLimit,
     /// There are as many connections as the server takes.
@@ -129,6 +131,7 @@ impl ErrorKind {
             Self::TruncateUnknown => "item_truncate_invalid_item_id",
             Self::PreviousUnknown => "item_create_invalid_previous_item_id",
             Self::ToolCallUnknown => "invalid_tool_call_id",
+            Self::TranscriptionFailed => "input_audio_transcription_failed",
             Self::SessionLimit => "session_limit_reached",
             Self::ConnectionLimit => "connection_limit_reached",
             Self::CallUnknown => "call_not_found",

@@ -152,7 +152,7 @@ pub enum Content {
         /// Base64 of audio, from a client only.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         audio: Option<String>,
-        /// Always present; `null` because input is not transcribed.
+        /// Always present; `null` unless it was transcribed.
         #[serde(default)]
         transcript: Option<String>,
     },

@@ -8,6 +8,7 @@
 //! | [`input_audio`] | `input_audio_buffer.*` |
 //! | [`output_audio`] | `output_audio_buffer.*`, sent only where the server owns the playout clock |
 //! | [`item`] | `conversation.item.*` and the items themselves |
+//! | [`transcription`] | `conversation.item.input_audio_transcription.*` |
 //! | [`response`] | `response.*` |
 //! | [`rate_limits`] | `rate_limits.updated` |
 //! | [`error`] | `error`, and the same body in HTTP responses |
@@ -47,6 +48,7 @@ pub mod output_audio;
 pub mod rate_limits;
 pub mod response;
 pub mod session;
+pub mod transcription;
 
 mod client;
 mod server;

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{error, input_audio, item, output_audio, rate_limits, response, session};
+use super::{error, input_audio, item, output_audio, rate_limits, response, session, transcription};
 
 /// A server event with its `event_id`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -45,6 +45,12 @@ pub enum ServerEvent {
     ItemRetrieved(item::Retrieved),
     #[serde(rename = "conversation.item.truncated")]
     ItemTruncated(item::Truncated),
+    #[serde(rename = "conversation.item.input_audio_transcription.delta")]
+    TranscriptionDelta(transcription::Delta),
+    #[serde(rename = "conversation.item.input_audio_transcription.completed")]
+    TranscriptionCompleted(transcription::Completed),
+    #[serde(rename = "conversation.item.input_audio_transcription.failed")]
+    TranscriptionFailed(transcription::Failed),
     #[serde(rename = "response.created")]
     ResponseCreated(response::State),
     #[serde(rename = "response.output_item.added")]
@@ -100,6 +106,9 @@ impl ServerEvent {
             Self::ItemDeleted(_) => "conversation.item.deleted",
             Self::ItemRetrieved(_) => "conversation.item.retrieved",
             Self::ItemTruncated(_) => "conversation.item.truncated",
+            Self::TranscriptionDelta(_) => "conversation.item.input_audio_transcription.delta",
+            Self::TranscriptionCompleted(_) => "conversation.item.input_audio_transcription.completed",
+            Self::TranscriptionFailed(_) => "conversation.item.input_audio_transcription.failed",
             Self::ResponseCreated(_) => "response.created",
             Self::OutputItemAdded(_) => "response.output_item.added",
             Self::OutputItemDone(_) => "response.output_item.done",

@@ -181,10 +181,25 @@ pub struct AudioInput {
     pub format: AudioFormat,
     /// Not offered.
     pub noise_reduction: Option<Value>,
-    /// Not offered: input is not transcribed.
-    pub transcription: Option<Value>,
+    /// Whether and how turns are transcribed; `null` for not.
+    pub transcription: Option<Transcription>,
     /// Turn detection; `null` for push-to-talk.
     pub turn_detection: Option<TurnDetection>,
+}
+
+/// How turns are transcribed.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Transcription {
+    /// The model; always the one that is served.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model: Option<String>,
+    /// The caller's language, as a hint.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub language: Option<String>,
+    /// What the model is told besides, such as names that may come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<String>,
 }
 
 /// Settings of the model's audio.

@@ -23,6 +23,9 @@ const PAUSE_MS: u64 = 200;
 pub(super) const MAX_INSTRUCTIONS: usize = 256 << 10;
 /// The range of `max_output_tokens`, as in the published reference.
 const OUTPUT_TOKENS: std::ops::RangeInclusive<u32> = 1..=4_096;
+/// The longest language and prompt of a transcription, in bytes.
+const MAX_LANGUAGE: usize = 64;
+const MAX_PROMPT: usize = 4 << 10;
 /// Most bytes of the fields that are repeated to the client as sent (`tools` and `tool_choice`).
 const MAX_ECHOED: usize = 256 << 10;
 
@@ -80,6 +83,16 @@ fn check(config: &Session) -> Result<(), ErrorBody> {
         return refuse("session.tools", format!("tools hold at most {MAX_ECHOED} bytes"));
     }
     check_max_tokens(config.max_output_tokens, "session.max_output_tokens")?;
+    if let Some(transcription) = &config.audio.input.transcription {
+        let at = "session.audio.input.transcription";
+        for (field, value, limit) in
+            [("language", &transcription.language, MAX_LANGUAGE), ("prompt", &transcription.prompt, MAX_PROMPT)]
+        {
+            if value.as_ref().is_some_and(|value| value.len() > limit) {
+                return refuse(&format!("{at}.{field}"), format!("it has at most {limit} bytes"));
+            }
+        }
+    }
     if config.truncation == "disabled" {
         let message =
             "this server cannot refuse what exceeds the context: a truncation is `auto`, which drops the oldest items";
@@ -119,7 +132,10 @@ fn serve(config: &mut Session, model: &ModelInfo) {
     config.include = None;
     config.truncation = Value::from("auto");
     config.audio.input.noise_reduction = None;
-    config.audio.input.transcription = None;
+    match &mut config.audio.input.transcription {
+        Some(transcription) if model.transcribes => transcription.model = Some(model.name.clone()),
+        other => *other = None,
+    }
     config.audio.output.speed = 1.0;
     config.tools.retain(|tool| model.tools && tools::is_function(tool));
     let voice = &mut config.audio.output.voice;

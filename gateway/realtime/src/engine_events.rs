@@ -21,6 +21,7 @@ use super::{Core, Delivery, Effect, engine_error};
 
 impl Core {
     pub(super) fn process_engine_event(&mut self, event: Event, now: Instant) {
+        let Some(event) = self.transcription_event(event, now) else { return };
         match event {
             Event::Text { response, text } => self.on_text(response, &text),
             Event::Audio { response, samples, stamps, .. } => self.on_audio(response, samples, stamps, now),

@@ -44,6 +44,7 @@ impl Core {
     }
 
     fn delete(&mut self, entry: Entry) {
+        self.forget_transcript(&entry.id);
         for item in entry.engine {
             self.command(Command::Delete { item });
         }

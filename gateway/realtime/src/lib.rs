@@ -8,6 +8,7 @@
 //! | `input_buffer` | the input audio buffer: preroll, turns, slices for the engine |
 //! | `turns` | the caller's turns, from turn detection or the client's commits |
 //! | `speculation` | responses begun before the turn has surely ended |
+//! | `transcription` | transcripts of the turns |
 //! | `idle` | the idle timeout |
 //! | `history` | the conversation's items |
 //! | `items` | `conversation.item.*` |
@@ -37,6 +38,7 @@ mod speculation;
 #[cfg(test)]
 mod tests;
 mod tools;
+mod transcription;
 mod turns;
 
 use std::collections::VecDeque;
@@ -57,6 +59,7 @@ use input_buffer::InputBuffer;
 use playback::{ClientPlayback, Playing};
 use response::Response;
 use speculation::Speculation;
+use transcription::Transcriber;
 
 pub use interface::{AudioSettings, Delivery, Effect, Input, PIECE_MS, PlayoutReport, Setup};
 
@@ -86,6 +89,7 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 ///     context_tokens: 4_096,
 ///     hears: true,
 ///     tools: false,
+///     transcribes: false,
 /// };
 /// let (mut core, effects) = Core::new(Setup {
 ///     session_id: "sess_1".into(),
@@ -135,6 +139,7 @@ pub struct Core {
     /// Events of a committed speculation that are still to be processed.
     pending_events: VecDeque<Event>,
     idle: IdleTimeout,
+    transcriber: Transcriber,
     /// The tools that the engine was given.
     engine_tools: Vec<Tool>,
     /// Responses with audio that has not played yet, oldest first. Always empty without a playout clock.
@@ -163,6 +168,7 @@ impl Core {
             speculation: None,
             pending_events: VecDeque::new(),
             idle: IdleTimeout::default(),
+            transcriber: Transcriber::default(),
             engine_tools: Vec::new(),
             playing: VecDeque::new(),
             client_playback: ClientPlayback::default(),
@@ -216,7 +222,8 @@ impl Core {
     /// the client knows when it ends.
     pub fn is_idle(&self) -> bool {
         let listening = self.config.audio.input.turn_detection.is_some() && self.input.has_turn();
-        !listening && self.responses.is_empty() && self.queued.is_empty() && self.playing.is_empty()
+        let made = self.responses.is_empty() && self.queued.is_empty() && self.transcriber.is_idle();
+        !listening && made && self.playing.is_empty()
     }
 
     /// The configuration in effect.

@@ -29,7 +29,7 @@ pub(super) struct Speculation {
 }
 
 /// The response that an event is about.
-fn response_of(event: &Event) -> Option<ResponseId> {
+pub(super) fn response_of(event: &Event) -> Option<ResponseId> {
     match event {
         Event::Text { response, .. }
         | Event::Audio { response, .. }
@@ -106,14 +106,16 @@ impl Core {
 
     /// When [`super::Input::Time`] is due; `None` for never.
     pub fn deadline(&self) -> Option<Instant> {
-        self.speculation.as_ref().map(|speculation| speculation.deadline)
+        let speculation = self.speculation.as_ref().map(|speculation| speculation.deadline);
+        speculation.into_iter().chain(self.transcriber.deadline()).min()
     }
 
-    /// Aborts a speculation whose deadline has passed.
+    /// Aborts a speculation whose deadline has passed, and tries again what is to be tried again.
     pub(super) fn time(&mut self, now: Instant) {
-        if self.deadline().is_some_and(|deadline| deadline <= now) {
+        if self.speculation.as_ref().is_some_and(|speculation| speculation.deadline <= now) {
             self.abort_speculation();
         }
+        self.retry_transcript(now);
     }
 
     /// Whether events of a committed speculation are still to be processed: give [`super::Input::PendingEvent`] before the

@@ -120,6 +120,7 @@ impl Core {
         self.add_item(Entry::new(item_id.clone(), Item::Message(message), vec![item]), None);
         self.send(ServerEvent::InputCommitted(Committed { previous_item_id, item_id: item_id.clone() }));
         self.announce_item(&item_id, Vec::new());
+        self.transcribe(item_id, item);
     }
 
     pub(super) fn clear_input(&mut self) {

@@ -92,9 +92,9 @@ impl InputPipeline {
         self.at < self.pending.len()
     }
 
-    /// Sets the playback level for the next samples; see [`TurnDetector::set_playback_level`].
-    pub fn set_playback_level(&mut self, level: Option<f32>) {
-        self.detector.set_playback_level(level);
+    /// Sets the level of echo for the next samples; see [`TurnDetector::set_echo_level`].
+    pub fn set_echo_level(&mut self, level: Option<f32>) {
+        self.detector.set_echo_level(level);
     }
 
     /// Processes one piece of what was pushed, and adds what came of it to `inputs`.

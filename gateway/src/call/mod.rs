@@ -42,7 +42,7 @@ use packet_decoder::PacketDecoder;
 use response_timing::ResponseTiming;
 
 pub use limits::CallLimits;
-pub use transport::{OutboundMessage, Transport, TransportError, TransportEvent};
+pub use transport::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 
 /// Events that may wait for the transport's queue before the engine is no longer read.
 const BACKLOG: usize = 8;
@@ -182,7 +182,7 @@ struct Call {
     input_pipeline: InputPipeline,
     /// Decodes Opus packets that come over a websocket.
     packet_decoder: PacketDecoder,
-    /// Recent levels of our playback.
+    /// Recent levels of our playback, and how it comes back.
     echo_guard: EchoGuard,
     timing: ResponseTiming,
     metrics: Arc<Metrics>,
@@ -274,22 +274,23 @@ impl Call {
     }
 
     fn push_audio<T: Transport>(&mut self, samples: Vec<f32>, rate: u32, transport: &mut T) {
-        self.set_playback_level();
+        self.echo_guard.hear(&samples, rate, now());
+        self.set_echo_level();
         match self.input_pipeline.push(samples, rate) {
             Ok(inputs) => self.inputs(inputs, transport),
             Err(error) => self.fail(&error.into()),
         }
     }
 
-    /// Tells the turn detector how loud our playback is.
-    fn set_playback_level(&mut self) {
-        let level = self.echo_guard.playback_level(now());
-        self.input_pipeline.set_playback_level(level.or(self.core.is_responding().then_some(0.0)));
+    /// Tells the turn detector how loud an echo of our playback may be.
+    fn set_echo_level(&mut self) {
+        let level = self.echo_guard.echo_level(now());
+        self.input_pipeline.set_echo_level(level.or(self.core.is_responding().then_some(0.0)));
     }
 
     /// Processes one piece of the input.
     fn process_input<T: Transport>(&mut self, transport: &mut T) {
-        self.set_playback_level();
+        self.set_echo_level();
         let mut inputs = std::mem::take(&mut self.inputs);
         match self.input_pipeline.process(&mut inputs) {
             Ok(()) => self.inputs(inputs.drain(..), transport),
@@ -392,7 +393,7 @@ impl Call {
                 let event = ServerEvent::AudioDelta(Delta { at: part, delta: STANDARD.encode(bytes) });
                 self.send(&ServerMessage { event_id, event });
             }
-            Ok(_) => self.outbound.extend(transport.take_packets().into_iter().map(OutboundMessage::OpusPacket)),
+            Ok(_) => self.outbound.extend(transport.take_frames().into_iter().map(OutboundMessage::OpusFrame)),
             Err(error) => self.fail(&error),
         }
     }

@@ -35,8 +35,8 @@ pub trait Transport: Send {
     /// A response has no more audio; returns the bytes of the last delta, if the transport sends deltas.
     fn end_audio(&mut self, response: ResponseId) -> Result<Vec<u8>, TransportError>;
 
-    /// Opus packets of the audio pushed last, where audio goes out as binary messages: one message each.
-    fn take_packets(&mut self) -> Vec<Bytes> {
+    /// Frames of the audio pushed last, where audio goes out as Opus packets: one message each. What writes the message encodes it.
+    fn take_frames(&mut self) -> Vec<OpusFrame> {
         Vec::new()
     }
 
@@ -100,13 +100,24 @@ pub enum TransportEvent {
     Closed,
 }
 
+/// 20 ms of a response that leave as one Opus packet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OpusFrame {
+    /// The response; each has an encoder of its own.
+    pub response: ResponseId,
+    /// Samples a second, one of Opus's rates.
+    pub rate: u32,
+    /// Mono samples in -1..1.
+    pub samples: Vec<f32>,
+}
+
 /// A message to the caller.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum OutboundMessage {
     /// A server event: its type and its text.
     Event(&'static str, String),
-    /// Output audio as one Opus packet.
-    OpusPacket(Bytes),
+    /// Output audio that leaves as one Opus packet.
+    OpusFrame(OpusFrame),
     /// A websocket ping.
     Ping,
     /// The end: a websocket close code and a reason for a person.

@@ -38,6 +38,8 @@ struct Facts {
     frame_ms: u64,
     /// Tokens of a prompt and its response, at most.
     context_tokens: u32,
+    /// Whether it hears; one that does not takes text alone.
+    hears: bool,
     /// Whether it can call functions.
     tools: bool,
     /// Values of `tool_choice` that are served.
@@ -57,9 +59,10 @@ impl Facts {
             output_rate: info.output_rate,
             frame_ms: u64::try_from(info.frame.as_millis()).unwrap_or(u64::MAX),
             context_tokens: info.context_tokens,
+            hears: info.hears,
             tools: info.tools,
             tool_choice: ["auto", "none"],
-            transcription: false,
+            transcription: info.transcribes,
             images: false,
         }
     }

@@ -11,13 +11,14 @@ use axum::extract::ws::{CloseFrame, Message, WebSocket};
 use bytes::Bytes;
 use futures_util::{Sink, SinkExt as _, Stream, StreamExt as _};
 use repartee_engine_api::ResponseId;
+use repartee_media::opus::{OpusEncoder, OpusError};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::Delivery;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
+use crate::call::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 use response_encoder::ResponseEncoder;
 
 /// The largest message that is taken, in bytes. A larger one is an error, and the connection lives on.
@@ -60,8 +61,8 @@ pub struct WebSocketTransport<R> {
     pinged: bool,
     /// Encoders of the responses that have audio.
     encoders: HashMap<ResponseId, ResponseEncoder>,
-    /// Opus packets that the call has not taken yet.
-    packets: Vec<Bytes>,
+    /// Frames for Opus that the call has not taken yet.
+    frames: Vec<OpusFrame>,
 }
 
 /// The transport over `socket` for a model with the output rate `model_rate`, and the writing task: spawn it. It ends when the
@@ -93,7 +94,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
             last_input: None,
             pinged: false,
             encoders: HashMap::new(),
-            packets: Vec::new(),
+            frames: Vec::new(),
         };
         (transport, write(sink, queue, timeouts.stalled_after))
     }
@@ -163,26 +164,26 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport fo
     }
 
     fn begin_audio(&mut self, response: ResponseId, format: AudioFormat) -> Result<(), TransportError> {
-        self.encoders.insert(response, ResponseEncoder::new(self.model_rate, format)?);
+        self.encoders.insert(response, ResponseEncoder::new(response, self.model_rate, format)?);
         Ok(())
     }
 
     fn push_audio(&mut self, response: ResponseId, samples: &[f32]) -> Result<Vec<u8>, TransportError> {
         match self.encoders.get_mut(&response) {
-            Some(encoder) => encoder.encode(samples, &mut self.packets),
+            Some(encoder) => encoder.encode(samples, &mut self.frames),
             None => Ok(Vec::new()),
         }
     }
 
     fn end_audio(&mut self, response: ResponseId) -> Result<Vec<u8>, TransportError> {
         match self.encoders.remove(&response) {
-            Some(encoder) => encoder.finish(&mut self.packets),
+            Some(encoder) => encoder.finish(&mut self.frames),
             None => Ok(Vec::new()),
         }
     }
 
-    fn take_packets(&mut self) -> Vec<Bytes> {
-        std::mem::take(&mut self.packets)
+    fn take_frames(&mut self) -> Vec<OpusFrame> {
+        std::mem::take(&mut self.frames)
     }
 
     fn clear_audio(&mut self) {}
@@ -208,15 +209,28 @@ pub(super) fn is_overflow(error: &axum::Error) -> bool {
     source.is_some_and(|source| source.to_string().starts_with("Space limit exceeded"))
 }
 
-/// Writes the messages of the queue to the socket.
+/// Encodes a frame with the encoder of its response. Responses follow each other, so one is kept.
+fn encode(encoder: &mut Option<(ResponseId, OpusEncoder)>, frame: &OpusFrame) -> Result<Bytes, OpusError> {
+    let encoder = match encoder {
+        Some((response, encoder)) if *response == frame.response => encoder,
+        other => &mut other.insert((frame.response, OpusEncoder::new(frame.rate)?)).1,
+    };
+    Ok(encoder.encode(&frame.samples)?.payload)
+}
+
+/// Writes the messages of the queue to the socket. Opus is encoded here, so that the call's own task does not wait for it.
 async fn write<S>(mut sink: S, mut queue: mpsc::Receiver<OutboundMessage>, stalled_after: Duration)
 where
     S: Sink<Message, Error = axum::Error> + Unpin + Send,
 {
+    let mut encoder = None;
     while let Some(outgoing) = queue.recv().await {
         let (message, last) = match outgoing {
             OutboundMessage::Event(_, text) => (Message::Text(text.into()), false),
-            OutboundMessage::OpusPacket(packet) => (Message::Binary(packet), false),
+            OutboundMessage::OpusFrame(frame) => match encode(&mut encoder, &frame) {
+                Ok(packet) => (Message::Binary(packet), false),
+                Err(error) => return tracing::error!(%error, "an audio frame could not be encoded"),
+            },
             OutboundMessage::Ping => (Message::Ping(Bytes::new()), false),
             OutboundMessage::Close(code, reason) => {
                 (Message::Close(Some(CloseFrame { code, reason: reason.into() })), true)

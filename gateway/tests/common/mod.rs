@@ -84,8 +84,17 @@ impl Running {
 
     /// One more client of the call with this id.
     pub async fn attach(&self, id: &str) -> Result<Client, Error> {
+        self.attach_with(id, &[]).await
+    }
+
+    /// The same with these headers.
+    pub async fn attach_with(&self, id: &str, headers: &[(&'static str, &str)]) -> Result<Client, Error> {
         let url = format!("ws://{}/v1/realtime?call_id={id}", self.address);
-        Ok(Client { socket: connect_async(url).await?.0 })
+        let mut request = url.into_client_request().unwrap();
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        Ok(Client { socket: connect_async(request).await?.0 })
     }
 
     /// Returns once so many sessions are open.

@@ -1,14 +1,14 @@
 //! An engine that follows a script, for tests of everything around it. Deterministic: the same commands give the same
 //! text and the same sound.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, Input, ModelInfo, OpenError, Peer, Respond, ResponseId, SessionError,
-    SessionHandle, SpeechEngine, Stamps, Tool, Usage, Wake, link,
+    Command, Content, Event, FinishReason, Input, ItemId, ModelInfo, OpenError, Peer, Respond, ResponseId,
+    SessionError, SessionHandle, SpeechEngine, Stamps, Tool, Usage, Wake, link,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -38,6 +38,8 @@ pub struct Script {
     pub responses: Vec<ScriptedResponse>,
     /// What a response calls if it is offered that function and has no function's result yet: its name, and its arguments in pieces.
     pub call: Option<(String, Vec<String>)>,
+    /// Whether it transcribes. A transcript says how long the turn was: `words of 1280 ms`.
+    pub transcribes: bool,
 }
 
 /// A response that is written beforehand.
@@ -53,7 +55,7 @@ pub struct ScriptedResponse {
 
 impl Default for Script {
     fn default() -> Self {
-        Self { slots: 4, frames: 5, gate: None, failure: None, responses: Vec::new(), call: None }
+        Self { slots: 4, frames: 5, gate: None, failure: None, responses: Vec::new(), call: None, transcribes: false }
     }
 }
 
@@ -83,6 +85,7 @@ impl ScriptedEngine {
             context_tokens: 4_096,
             hears: true,
             tools: true,
+            transcribes: script.transcribes,
         };
         Arc::new(Self {
             info,
@@ -163,6 +166,7 @@ impl SpeechEngine for ScriptedEngine {
             pending: VecDeque::new(),
             out_of_band: VecDeque::new(),
             responses: 0,
+            turns: BTreeMap::new(),
         };
         tokio::spawn(async move {
             actor.run().await;
@@ -198,6 +202,8 @@ struct Actor {
     out_of_band: VecDeque<Respond>,
     /// Responses of the conversation so far, but for aborted speculations.
     responses: usize,
+    /// How long each turn was, in ms.
+    turns: BTreeMap<ItemId, usize>,
 }
 
 impl Actor {
@@ -220,10 +226,10 @@ impl Actor {
         match command {
             Command::Append(samples) => self.input += samples.len(),
             Command::Clear => self.input = 0,
-            Command::Commit { .. } => self.commit(),
-            Command::BeginSpeculation { respond, .. } => {
+            Command::Commit { item } => self.commit(item),
+            Command::BeginSpeculation { item, respond } => {
                 self.speculation = Some((respond.response, self.input));
-                self.commit();
+                self.commit(item);
                 self.pending.push_back(respond);
             }
             Command::CommitSpeculation { response } => {
@@ -245,8 +251,10 @@ impl Actor {
         }
     }
 
-    fn commit(&mut self) {
-        self.reply = format!("I heard {} ms.", self.input * 1_000 / INPUT_RATE as usize);
+    fn commit(&mut self, item: ItemId) {
+        let ms = self.input * 1_000 / INPUT_RATE as usize;
+        self.turns.insert(item, ms);
+        self.reply = format!("I heard {ms} ms.");
         self.input = 0;
     }
 
@@ -272,7 +280,12 @@ impl Actor {
     async fn respond_out_of_band(&mut self) -> Option<()> {
         while let Some(respond) = self.out_of_band.pop_front() {
             let response = respond.response;
+            let turn = respond.input.iter().flatten().find_map(|input| match input {
+                Input::Item(item) => self.turns.get(item).copied(),
+                Input::Content(_) => None,
+            });
             let text = match respond.input {
+                Some(_) if respond.background => format!("words of {} ms", turn.unwrap_or(0)),
                 Some(inputs) => {
                     let mut contents = inputs.into_iter().filter_map(|input| match input {
                         Input::Content(content) => Some(content),

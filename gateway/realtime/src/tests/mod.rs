@@ -9,6 +9,7 @@ mod responses;
 mod settings;
 mod speculation;
 mod tools;
+mod transcription;
 mod turns;
 
 use std::time::{Duration, Instant};
@@ -42,6 +43,7 @@ fn model() -> ModelInfo {
         context_tokens: 100,
         hears: true,
         tools: true,
+        transcribes: true,
     }
 }
 

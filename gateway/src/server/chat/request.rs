@@ -43,6 +43,8 @@ struct Request {
     seed: Option<i64>,
     #[serde(default)]
     n: Option<u32>,
+    #[serde(default)]
+    tool_choice: Option<Value>,
     #[serde(flatten)]
     rest: Map<String, Value>,
 }
@@ -158,6 +160,13 @@ impl Plan {
         }
         if request.n.is_some_and(|n| n != 1) {
             return refuse("n", "there is one answer to a question");
+        }
+        // What asks for no call has none; a call that is demanded is refused rather than left out.
+        if request.tool_choice.as_ref().is_some_and(|choice| !choice.is_null() && choice != "auto" && choice != "none")
+        {
+            let message =
+                "completions call no functions: a tool_choice is `auto` or `none`; use the realtime API for functions";
+            return refuse("tool_choice", message);
         }
         plan.audio = audio_format(&request, plan.stream)?;
         let sampling = sampling(&request)?;

@@ -4,6 +4,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use rtc::peer_connection::configuration::media_engine::MIME_TYPE_OPUS;
 use rtc::rtp;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -11,6 +12,7 @@ use webrtc::media_stream::track_local::TrackLocal as _;
 
 use super::connection::Connection;
 use super::event::PeerEvent;
+use super::peer_connection::MIME_TYPE_RED;
 use super::reports::Quality;
 
 /// RTP ticks a second; Opus always counts 48 kHz.
@@ -43,8 +45,17 @@ pub struct Call {
     connection: Connection,
     max_message_size: usize,
     has_channel: bool,
-    payload_type: u8,
+    payload_types: PayloadTypes,
     clock: Mutex<RtpClock>,
+}
+
+/// The payload types of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PayloadTypes {
+    /// Plain Opus.
+    pub opus: u8,
+    /// Redundant Opus, if the peer takes it.
+    pub red: Option<u8>,
 }
 
 /// Sequence number and timestamp of the next RTP packet.
@@ -63,16 +74,22 @@ impl Call {
         max_message_size: usize,
         has_channel: bool,
     ) -> webrtc::error::Result<Self> {
-        let mut payload_type = None;
+        let mut payload_types = None;
         for sender in connection.pc.get_senders().await {
-            payload_type = sender.get_parameters().await?.rtp_parameters.codecs.first().map(|codec| codec.payload_type);
+            let parameters = sender.get_parameters().await?.rtp_parameters;
+            let find = |mime_type: &str| {
+                let mut codecs = parameters.codecs.iter();
+                let codec = codecs.find(|codec| codec.rtp_codec.mime_type.eq_ignore_ascii_case(mime_type));
+                codec.map(|codec| codec.payload_type)
+            };
+            payload_types = find(MIME_TYPE_OPUS).map(|opus| PayloadTypes { opus, red: find(MIME_TYPE_RED) });
         }
-        let payload_type = payload_type.ok_or(webrtc::error::Error::ErrUnsupportedCodec)?;
+        let payload_types = payload_types.ok_or(webrtc::error::Error::ErrUnsupportedCodec)?;
         let random = getrandom::u64().map_err(|error| webrtc::error::Error::Other(error.to_string()))?;
         let clock = RtpClock { sequence: random as u16, timestamp: (random >> 16) as u32, marker: true };
         // `new` is the only one to take it.
         let events = connection.events.take().ok_or(webrtc::error::Error::ErrConnectionClosed)?;
-        Ok(Self { events, connection, max_message_size, has_channel, payload_type, clock: Mutex::new(clock) })
+        Ok(Self { events, connection, max_message_size, has_channel, payload_types, clock: Mutex::new(clock) })
     }
 
     /// The longest message that the peer accepts, in bytes.
@@ -103,8 +120,18 @@ impl Call {
         channel.send_text(text).await.map_err(|_| SendError::Closed)
     }
 
+    /// The payload types that were agreed on.
+    pub(super) fn payload_types(&self) -> PayloadTypes {
+        self.payload_types
+    }
+
     /// Sends one Opus packet that lasts `duration`. Pacing is the caller's: the packet leaves at once.
     pub async fn send_audio(&self, payload: Bytes, duration: Duration) -> Result<(), SendError> {
+        self.send_rtp(self.payload_types.opus, payload, duration).await
+    }
+
+    /// Sends the payload of one packet that lasts `duration`, as one of the agreed payload types.
+    pub(super) async fn send_rtp(&self, payload_type: u8, payload: Bytes, duration: Duration) -> Result<(), SendError> {
         if self.connection.state.has_ended() {
             return Err(SendError::Closed);
         }
@@ -116,7 +143,7 @@ impl Call {
             rtp::Header {
                 version: 2,
                 marker: std::mem::take(&mut clock.marker),
-                payload_type: self.payload_type,
+                payload_type,
                 sequence_number,
                 timestamp,
                 ssrc: self.connection.ssrc,

@@ -72,6 +72,7 @@ async fn read_track(track: Arc<dyn TrackRemote>, state: Arc<CallState>, socket: 
                 sequence,
                 timestamp: packet.header.timestamp,
                 marker: packet.header.marker,
+                payload_type: packet.header.payload_type,
                 payload: packet.payload,
                 arrival: arrival.unwrap_or_else(Instant::now),
             });

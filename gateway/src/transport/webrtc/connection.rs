@@ -16,7 +16,7 @@ use super::call_state::CallState;
 use super::callbacks::{Callbacks, read_channel};
 use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
-use super::peer_connection::{audio_track, build};
+use super::peer_connection::{Repairs, audio_track, build};
 use super::reports::ReceiverReports;
 use super::supervisor::supervise;
 use super::{DATA_CHANNEL_LABEL, WebRtcSettings};
@@ -46,7 +46,11 @@ impl std::fmt::Debug for Connection {
 
 impl Connection {
     /// A connection for one call: over its socket at the mux, or over a UDP socket of its own.
-    pub(super) async fn new(settings: &WebRtcSettings, socket: Option<Arc<MuxedSocket>>) -> Result<Self> {
+    pub(super) async fn new(
+        settings: &WebRtcSettings,
+        socket: Option<Arc<MuxedSocket>>,
+        repairs: Repairs,
+    ) -> Result<Self> {
         let (state, events) = CallState::new();
         let state = Arc::new(state);
         let ssrc = getrandom::u32().map_err(|error| Error::Other(error.to_string()))?;
@@ -56,6 +60,7 @@ impl Connection {
             socket.clone(),
             reports.clone(),
             Callbacks { state: Arc::clone(&state), socket: socket.clone() },
+            repairs,
         )
         .await?;
         let (free, freed) = watch::channel(());

@@ -24,7 +24,9 @@ pub enum PeerEvent {
         timestamp: u32,
         /// RTP marker: the first packet after silence.
         marker: bool,
-        /// One Opus packet.
+        /// RTP payload type: plain or redundant Opus.
+        payload_type: u8,
+        /// One Opus packet, or with redundant Opus, one and copies of others.
         payload: Bytes,
         /// When it reached the socket, or when it was decrypted if that is no longer known.
         arrival: Instant,

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use repartee_media::jitter::{Action, JitterBuffer, JitterStats};
 use repartee_media::level::is_audible;
 use repartee_media::opus::{OpusDecoder, OpusError, packet_duration};
+use repartee_media::red::{self, PacketCopy, Redundant};
 
 use crate::call::TransportEvent;
 use crate::metrics::Metrics;
@@ -40,6 +41,17 @@ impl Claim {
 /// Silence of the track that is heard after which another one is heard in its place.
 const TRACK_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// One packet of a caller's audio.
+#[derive(Debug)]
+pub(super) struct RtpPacket {
+    pub ssrc: u32,
+    pub sequence: u16,
+    pub timestamp: u32,
+    pub payload: Bytes,
+    /// When it reached the socket.
+    pub arrival: Instant,
+}
+
 /// Jitter buffer and decoder of one call. One track is heard at a time: packets of two that took turns would be noise.
 #[derive(Debug)]
 pub(super) struct InputAudio {
@@ -68,8 +80,13 @@ impl InputAudio {
         Ok(Self { heard: None, jitter, decoder, rate, due: None, claim, early: 0, metrics, counted })
     }
 
-    /// Takes an RTP packet.
-    pub fn push(&mut self, ssrc: u32, sequence: u16, timestamp: u32, payload: Bytes, arrival: Instant) {
+    /// Takes an RTP packet; `red` holds the payload type of Opus in a redundant one.
+    pub fn push(&mut self, packet: RtpPacket, red: Option<u8>) {
+        let RtpPacket { ssrc, sequence, timestamp, payload, arrival } = packet;
+        let redundant = match red.map(|opus| red::read(&payload, opus)).transpose() {
+            Ok(redundant) => redundant,
+            Err(error) => return tracing::debug!(%error, "an input packet could not be read"),
+        };
         if let Some((heard, last)) = self.heard
             && heard != ssrc
         {
@@ -81,7 +98,14 @@ impl InputAudio {
             (self.jitter, self.counted) = (JitterBuffer::new(), JitterStats::default());
         }
         self.heard = Some((ssrc, arrival));
-        self.jitter.push(sequence, timestamp, payload, arrival);
+        let Some(Redundant { primary, copies }) = redundant else {
+            return self.jitter.push(sequence, timestamp, payload, arrival);
+        };
+        self.jitter.push(sequence, timestamp, primary, arrival);
+        for PacketCopy { distance, offset, payload } in copies {
+            let (sequence, timestamp) = (sequence.wrapping_sub(distance), timestamp.wrapping_sub(offset));
+            self.jitter.push_copy(sequence, timestamp, payload, arrival);
+        }
     }
 
     /// Decodes what is due by `now`, and adds it to `events`.
@@ -155,6 +179,10 @@ mod tests {
         (InputAudio::new(16_000, metrics.clone()).unwrap(), metrics)
     }
 
+    fn packet(ssrc: u32, sequence: u16, timestamp: u32, payload: &Bytes, arrival: Instant) -> RtpPacket {
+        RtpPacket { ssrc, sequence, timestamp, payload: payload.clone(), arrival }
+    }
+
     /// Decodes what is due, and returns how long it lasts.
     fn decoded(input: &mut InputAudio, now: Instant) -> Duration {
         let mut events = VecDeque::new();
@@ -171,7 +199,7 @@ mod tests {
         // Six frames of 20 ms in two bytes, every 5 ms: 24 times as much as time passes.
         for number in 0..1_000_u32 {
             let now = start + number * 5 * MS;
-            input.push(1, number as u16, number * 5_760, Bytes::from_static(&[0x0b, 0x06]), now);
+            input.push(packet(1, number as u16, number * 5_760, &Bytes::from_static(&[0x0b, 0x06]), now), None);
             sound += decoded(&mut input, now);
         }
         assert!(sound <= 5_000 * MS + 5 * MS + MAX_AHEAD, "{sound:?} in five seconds");
@@ -189,10 +217,36 @@ mod tests {
         for number in 0..300_u32 {
             // After two seconds nothing comes for 380 ms, and then all of it at once.
             let ms = if (100..119).contains(&number) { 119 * 20 } else { number * 20 };
-            input.push(1, number as u16, number * 960, Bytes::from_static(&[0x08, 0, 0]), start + ms * MS);
+            input.push(
+                packet(1, number as u16, number * 960, &Bytes::from_static(&[0x08, 0, 0]), start + ms * MS),
+                None,
+            );
             sound += decoded(&mut input, start + ms * MS);
         }
         assert_eq!((sound, input.early), (6_000 * MS, 0));
+    }
+
+    #[test]
+    fn copies_take_the_place_of_lost_packets() {
+        const OPUS: u8 = 111;
+        let (mut input, metrics) = input();
+        let (start, mut writer, mut sound) = (Instant::now(), red::RedWriter::new(OPUS), Duration::ZERO);
+        for (number, payload) in tone(440.0).into_iter().enumerate() {
+            let (number, red) = (number as u32, writer.write(Duration::ZERO, &payload, 2));
+            let (payload, kind) = red.map_or((payload, None), |red| (red, Some(OPUS)));
+            // Two of three are lost.
+            if number % 3 == 0 {
+                input.push(packet(1, number as u16, number * 960, &payload, start + number * 20 * MS), kind);
+                sound += decoded(&mut input, start + number * 20 * MS);
+            }
+        }
+        assert_eq!(sound, 980 * MS, "the last one is lost, too");
+        input.push(packet(1, 50, 50 * 960, &Bytes::from_static(&[0x80]), start + 1_000 * MS), Some(OPUS));
+        assert_eq!(decoded(&mut input, start + 1_000 * MS), Duration::ZERO, "a broken packet is nothing");
+        input.count();
+        let text = metrics.render().unwrap();
+        assert!(text.contains("repartee_rtp_packets_total{fate=\"copied\"} 32"), "{text}");
+        assert!(!text.contains("fate=\"concealed\"} 1"), "{text}");
     }
 
     /// A second of a tone as packets.
@@ -204,7 +258,7 @@ mod tests {
 
     /// Takes packet `index` of a track at `ms`, and returns what was decoded.
     fn hear(input: &mut InputAudio, ssrc: u32, index: usize, payload: &Bytes, at: Instant) -> Vec<f32> {
-        input.push(ssrc, index as u16, index as u32 * 960, payload.clone(), at);
+        input.push(packet(ssrc, index as u16, index as u32 * 960, payload, at), None);
         let mut events = VecDeque::new();
         input.decode(at, &mut events);
         let samples = events.into_iter().filter_map(|event| match event {

@@ -25,7 +25,8 @@
 //! | `reports` | RTCP: loss, jitter and round trip of our audio |
 //! | `transport` | [`WebRtcTransport`]: the connection as the call's task sees it |
 //! | `input_audio` | jitter buffer and decoder |
-//! | `output_audio` | playout clock and encoder |
+//! | `output_audio` | playout clock |
+//! | `packet_encoder` | encoder, on the task that sends |
 //! | `sdp` | what an offer must contain, and the typed errors if it does not |
 //! | `settings` | addresses and limits |
 //!
@@ -47,6 +48,7 @@ mod input_audio;
 mod muxed_runtime;
 mod muxed_socket;
 mod output_audio;
+mod packet_encoder;
 mod peer_connection;
 mod probe_budget;
 mod reports;
@@ -75,6 +77,7 @@ pub use udp_mux::{Dropped, UdpMux};
 
 use connection::Connection;
 use muxed_socket::MuxedSocket;
+use peer_connection::Repairs;
 
 /// Label of the data channel that carries the protocol's events.
 pub const DATA_CHANNEL_LABEL: &str = "oai-events";
@@ -116,7 +119,8 @@ pub async fn answer(offer: &str, udp_mux: &UdpMux, caller: Option<IpAddr>) -> Re
     let socket = MuxedSocket::open(udp_mux, remote.credentials, remote.ssrcs)
         .map_err(|error| AnswerError::Internal(error.to_string()))?;
     uncancelled(async move {
-        let connection = Connection::new(&settings, Some(Arc::new(socket))).await.map_err(internal)?;
+        let repairs = Repairs { red: remote.red, nack: true };
+        let connection = Connection::new(&settings, Some(Arc::new(socket)), repairs).await.map_err(internal)?;
         let pc = Arc::clone(&connection.pc);
         let offer = RTCSessionDescription::offer(offer).map_err(|error| AnswerError::NotSdp(error.to_string()))?;
         pc.set_remote_description(offer).await.map_err(unusable)?;
@@ -133,9 +137,14 @@ pub async fn answer(offer: &str, udp_mux: &UdpMux, caller: Option<IpAddr>) -> Re
 ///
 /// Cancel safe: if the future is dropped, whatever was set up is freed.
 pub async fn offer(settings: &WebRtcSettings) -> Result<(String, PendingOffer), AnswerError> {
+    offer_with(settings, Repairs::default()).await
+}
+
+/// As [`offer`], with `repairs`.
+async fn offer_with(settings: &WebRtcSettings, repairs: Repairs) -> Result<(String, PendingOffer), AnswerError> {
     let settings = settings.clone();
     uncancelled(async move {
-        let connection = Connection::new(&settings, None).await.map_err(internal)?;
+        let connection = Connection::new(&settings, None, repairs).await.map_err(internal)?;
         connection.add_track().await.map_err(internal)?;
         connection.open_channel().await.map_err(internal)?;
         let offer = connection.pc.create_offer(None).await.map_err(internal)?;

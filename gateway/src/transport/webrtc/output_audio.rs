@@ -1,12 +1,10 @@
-//! Output audio of a WebRTC call: resampler, playout clock and Opus encoder.
+//! Output audio of a WebRTC call: resampler and playout clock. Frames are encoded by the task that sends them; see `packet_encoder`.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use repartee_engine_api::ResponseId;
 use repartee_media::level::is_audible;
-use repartee_media::opus::{FRAME, OpusEncoder, OpusError};
 use repartee_media::playout::{Frame, Output, Playout, PushError};
 use repartee_media::resample::Resampler;
 use repartee_realtime::PlayoutReport;
@@ -14,46 +12,34 @@ use tokio::sync::mpsc;
 
 use crate::call::{TransportError, TransportEvent};
 
-/// One packet of output audio.
-#[derive(Debug)]
-pub(super) struct Packet {
-    pub payload: Bytes,
-    /// Silence before it, which the RTP timestamp skips.
-    pub gap: Duration,
-}
-
-/// Resampler, playout clock and encoder of one call.
+/// Resampler and playout clock of one call.
 #[derive(Debug)]
 pub(super) struct OutputAudio {
-    packets: mpsc::Sender<Packet>,
-    encoder: OpusEncoder,
+    /// To the encoder. Bounded: more waiting frames mean that the socket is stalled, and late audio is worthless.
+    frames: mpsc::Sender<Frame>,
     playout: Playout,
     /// The model's output rate, in Hz.
     output_rate: u32,
     encode_rate: u32,
     /// From the model's output rate to the encoder's, and whose audio is in it; made when a response begins to have audio.
     resampler: Option<(ResponseId, Resampler)>,
-    /// Until when audio was sent: the RTP timestamp has to skip the gap after it.
-    sent_until: Option<Instant>,
     /// The newest response of which something audible was sent.
     audible: Option<ResponseId>,
     underruns: u64,
 }
 
 impl OutputAudio {
-    /// Takes samples at `output_rate`, and sends `packets` encoded at `encode_rate`, which is one of Opus's.
-    pub fn new(output_rate: u32, encode_rate: u32, packets: mpsc::Sender<Packet>) -> Result<Self, OpusError> {
-        Ok(Self {
-            packets,
-            encoder: OpusEncoder::new(encode_rate)?,
+    /// Takes samples at `output_rate`, and hands `frames` to an encoder at `encode_rate`.
+    pub fn new(output_rate: u32, encode_rate: u32, frames: mpsc::Sender<Frame>) -> Self {
+        Self {
+            frames,
             playout: Playout::new(encode_rate),
             output_rate,
             encode_rate,
             resampler: None,
-            sent_until: None,
             audible: None,
             underruns: 0,
-        })
+        }
     }
 
     /// Queues samples of a response for playout.
@@ -102,16 +88,11 @@ impl OutputAudio {
         self.playout.current().map(|(response, _, sent)| (response, sent))
     }
 
-    /// Adapts the encoder to a share of packets that get lost, 0 to 1.
-    pub fn expect_loss(&mut self, share: f64) -> Result<(), OpusError> {
-        self.encoder.expect_loss(share)
-    }
-
-    /// Sends what is due by `now`, and adds what happened to `events`.
+    /// Hands out what is due by `now`, and adds what happened to `events`.
     pub fn play(&mut self, now: Instant, events: &mut VecDeque<TransportEvent>) {
         while let Some(output) = self.playout.poll(now) {
             match output {
-                Output::Frame(frame) => self.send(&frame, now, events),
+                Output::Frame(frame) => self.send(frame, now, events),
                 Output::Drained { generation: response } => {
                     events.push_back(TransportEvent::Playout(PlayoutReport::Drained { response }));
                 }
@@ -123,29 +104,16 @@ impl OutputAudio {
         }
     }
 
-    fn send(&mut self, frame: &Frame, now: Instant, events: &mut VecDeque<TransportEvent>) {
+    fn send(&mut self, frame: Frame, now: Instant, events: &mut VecDeque<TransportEvent>) {
         let response = frame.generation;
         if frame.first {
             events.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
         }
-        match self.encoder.encode(&frame.samples) {
-            // DTX: the receiver fills silence by itself.
-            Ok(packet) if packet.silent => {}
-            Ok(packet) => {
-                // By the playout grid: a frame that leaves late follows the one before all the same; a gap in the timestamps
-                // would be a hole in a word.
-                let gap = self.sent_until.map_or(Duration::ZERO, |until| frame.due.saturating_duration_since(until));
-                // After an underrun of less than a frame, audio that is late sounds better than a gap.
-                let gap = if gap < FRAME { Duration::ZERO } else { gap };
-                let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(frame.due);
-                self.sent_until = Some(until + FRAME);
-                if self.packets.try_send(Packet { payload: packet.payload, gap }).is_err() {
-                    tracing::debug!("the socket is stalled: an audio packet was dropped");
-                }
-            }
-            Err(error) => tracing::error!(%error, "an audio frame could not be encoded"),
+        let audible = self.audible < Some(response) && is_audible(&frame.samples);
+        if self.frames.try_send(frame).is_err() {
+            tracing::debug!("the socket is stalled: an audio frame was dropped");
         }
-        if self.audible < Some(response) && is_audible(&frame.samples) {
+        if audible {
             self.audible = Some(response);
             events.push_back(TransportEvent::FirstAudible { response, at: now });
         }

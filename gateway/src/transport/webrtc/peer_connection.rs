@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rtc::ice::mdns::MulticastDnsMode;
+use rtc::interceptor::{NackGeneratorBuilder, NackResponderBuilder, Slot};
 use rtc::media_stream::MediaStreamTrack;
 use rtc::peer_connection::configuration::media_engine::MIME_TYPE_OPUS;
 use rtc::peer_connection::configuration::setting_engine::SctpMaxMessageSize;
 use rtc::peer_connection::transport::RTCDtlsRole;
 use rtc::rtp_transceiver::rtp_sender::{
-    RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters, RtpCodecKind,
+    RTCPFeedback, RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters, RtpCodecKind,
 };
 use webrtc::error::Result;
 use webrtc::peer_connection::{
@@ -37,9 +38,28 @@ const SRTP_WINDOW: usize = 512;
 const SRTCP_WINDOW: usize = 128;
 /// Opus in RTP is always announced so (RFC 7587), and we ask the peer for error correction.
 const OPUS_CHANNELS: u16 = 2;
-const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
-/// The payload type that we propose; the peer's own is used in an answer.
+pub(super) const OPUS_PARAMETERS: &str = "minptime=10;useinbandfec=1";
+/// The payload types that we propose; the peer's own are used in an answer.
 const OPUS_PAYLOAD_TYPE: u8 = 111;
+const RED_PAYLOAD_TYPE: u8 = 63;
+const RED_PARAMETERS: &str = "111/111";
+/// The MIME type of redundant Opus (RFC 2198).
+pub(super) const MIME_TYPE_RED: &str = "audio/red";
+/// Packets of ours that are kept for a peer that asks for them again, 320 ms; it must be a power of two.
+const RESENDABLE: u16 = 16;
+/// How often the calling side asks for what it misses, how often for the same packet, and how far back.
+const ASK_INTERVAL: Duration = Duration::from_millis(20);
+const ASK_TIMES: u16 = 10;
+const ASK_WINDOW: u16 = 64;
+
+/// What makes up for lost packets besides the error correction inside of Opus.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Repairs {
+    /// Copies of earlier packets within later ones (RFC 2198).
+    pub red: bool,
+    /// Packets are sent again when they are asked for (RFC 4585).
+    pub nack: bool,
+}
 
 /// Builds the peer connection: every choice about sockets, codecs and timing.
 pub(super) async fn build(
@@ -47,10 +67,22 @@ pub(super) async fn build(
     socket: Option<Arc<MuxedSocket>>,
     reports: Arc<ReceiverReports>,
     callbacks: Callbacks,
+    repairs: Repairs,
 ) -> Result<Arc<dyn PeerConnection>> {
     let mut media_engine = MediaEngine::default();
-    let codec = RTCRtpCodecParameters { rtp_codec: opus(), payload_type: OPUS_PAYLOAD_TYPE };
+    let mut opus = opus();
+    if repairs.nack {
+        // An answer has it only if the offer has.
+        opus.rtcp_feedback.push(RTCPFeedback { typ: "nack".to_owned(), parameter: String::new() });
+    }
+    let codec = RTCRtpCodecParameters { rtp_codec: opus.clone(), payload_type: OPUS_PAYLOAD_TYPE };
     media_engine.register_codec(codec, RtpCodecKind::Audio)?;
+    if repairs.red {
+        let (mime_type, sdp_fmtp_line) = (MIME_TYPE_RED.to_owned(), RED_PARAMETERS.to_owned());
+        let rtp_codec = RTCRtpCodec { mime_type, sdp_fmtp_line, rtcp_feedback: Vec::new(), ..opus };
+        let codec = RTCRtpCodecParameters { rtp_codec, payload_type: RED_PAYLOAD_TYPE };
+        media_engine.register_codec(codec, RtpCodecKind::Audio)?;
+    }
     let bind = match socket {
         // Closed again at once, see `muxed_runtime`.
         Some(_) => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
@@ -58,6 +90,18 @@ pub(super) async fn build(
     };
     let srtp = socket.as_ref().map(|socket| socket.srtp()).unwrap_or_default();
     let registry = configure_rtcp_reports(Registry::new()).with(RtcpObserver::SLOT, RtcpObserver::new(reports, srtp));
+    let registry = match &socket {
+        // Each does something only where the descriptions say so.
+        Some(_) => registry.with(Slot::NackResponder, NackResponderBuilder::new().with_size(RESENDABLE).build()),
+        None => registry.with(
+            Slot::NackGenerator,
+            NackGeneratorBuilder::new()
+                .with_size(ASK_WINDOW)
+                .with_interval(ASK_INTERVAL)
+                .with_max_nacks_per_packet(ASK_TIMES)
+                .build(),
+        ),
+    };
     let builder = PeerConnectionBuilder::new()
         .with_configuration(RTCConfigurationBuilder::new().build())
         .with_media_engine(media_engine)

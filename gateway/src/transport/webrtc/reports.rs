@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rtc::interceptor::{Interceptor, Packet, Slot, StreamInfo, TaggedPacket};
+use rtc::interceptor::{Attribute, Interceptor, Packet, Slot, StreamInfo, TaggedPacket};
+use rtc::rtcp::payload_feedbacks::receiver_estimated_maximum_bitrate::ReceiverEstimatedMaximumBitrate;
 use rtc::rtcp::receiver_report::ReceiverReport;
 use rtc::rtcp::reception_report::ReceptionReport;
 use rtc::rtcp::sender_report::SenderReport;
+use rtc::rtcp::transport_feedbacks::transport_layer_nack::TransportLayerNack;
 use rtc::sansio::Protocol;
 use rtc::shared::error::Error;
 
@@ -27,6 +29,8 @@ pub struct Quality {
     pub loss: Option<f64>,
     /// Interarrival jitter at the peer (RFC 3550, A.8).
     pub jitter: Option<Duration>,
+    /// Bits a second to the peer that it says fit (REMB), all headers included.
+    pub available: Option<u32>,
     /// Reports received.
     pub reports: u64,
 }
@@ -68,6 +72,12 @@ impl ReceiverReports {
         state.sent.push_back(((report.ntp_time >> 16) as u32, now));
     }
 
+    /// Takes the peer's estimate of the bits a second that fit.
+    fn estimated(&self, bitrate: f32) {
+        // A number of any size becomes one that fits; what is none is left out.
+        self.state().quality.available = bitrate.is_finite().then_some(bitrate as u32);
+    }
+
     /// Takes a receiver report of the peer.
     fn received(&self, report: &ReceptionReport, now: Instant) {
         if report.ssrc != self.ssrc {
@@ -85,8 +95,14 @@ impl ReceiverReports {
     }
 }
 
-/// Interceptor that sees every packet of a connection, reads RTCP, and passes all on.
+/// Packets that a peer may ask for again: one for each that it was sent, and so many at once. It has proven its address, but it may
+/// not make us send the same without end.
+const MAX_RESENT: u32 = 32;
+
+/// Interceptor that sees every packet of a connection, reads RTCP, and passes all on but requests beyond what may be sent again.
 pub(super) struct RtcpObserver {
+    /// Packets that may be sent again now.
+    resendable: u32,
     reports: Arc<ReceiverReports>,
     /// Told of every packet: what comes here is authentic.
     srtp: Arc<SrtpState>,
@@ -99,7 +115,15 @@ impl RtcpObserver {
     pub const SLOT: Slot = Slot::Custom(500);
 
     pub fn new(reports: Arc<ReceiverReports>, srtp: Arc<SrtpState>) -> Self {
-        Self { reports, srtp, incoming: VecDeque::new(), outgoing: VecDeque::new() }
+        Self { resendable: MAX_RESENT, reports, srtp, incoming: VecDeque::new(), outgoing: VecDeque::new() }
+    }
+
+    /// Whether so many packets more may be sent again.
+    fn admit(&mut self, request: &TransportLayerNack) -> bool {
+        let asked = request.nacks.iter().map(|pair| 1 + pair.lost_packets.count_ones()).sum();
+        let admitted = self.resendable.checked_sub(asked);
+        self.resendable = admitted.unwrap_or(self.resendable);
+        admitted.is_some()
     }
 }
 
@@ -110,12 +134,19 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for RtcpObserver {
     type Error = Error;
     type Time = Instant;
 
-    fn handle_read(&mut self, message: TaggedPacket) -> Result<(), Error> {
+    fn handle_read(&mut self, mut message: TaggedPacket) -> Result<(), Error> {
         let ssrc = if let Packet::Rtp(packet) = &message.message.packet { Some(packet.header.ssrc) } else { None };
         self.srtp.accepted(ssrc);
-        if let Packet::Rtcp(packets) = &message.message.packet {
+        if let Packet::Rtcp(packets) = &mut message.message.packet {
+            packets.retain(|packet| match packet.as_any().downcast_ref::<TransportLayerNack>() {
+                Some(request) => self.admit(request),
+                None => true,
+            });
             for packet in packets {
                 let packet = packet.as_any();
+                if let Some(estimate) = packet.downcast_ref::<ReceiverEstimatedMaximumBitrate>() {
+                    self.reports.estimated(estimate.bitrate);
+                }
                 let sender = packet.downcast_ref::<SenderReport>().map(|report| &report.reports);
                 let receiver = packet.downcast_ref::<ReceiverReport>().map(|report| &report.reports);
                 for report in sender.or(receiver).into_iter().flatten() {
@@ -132,6 +163,11 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for RtcpObserver {
     }
 
     fn handle_write(&mut self, message: TaggedPacket) -> Result<(), Error> {
+        if let Packet::Rtp(_) = &message.message.packet
+            && !message.message.has(&Attribute::Retransmission)
+        {
+            self.resendable = MAX_RESENT.min(self.resendable + 1);
+        }
         if let Packet::Rtcp(packets) = &message.message.packet {
             for packet in packets {
                 if let Some(report) = packet.as_any().downcast_ref::<SenderReport>() {
@@ -157,6 +193,8 @@ impl Interceptor for RtcpObserver {
 
 #[cfg(test)]
 mod tests {
+    use rtc::rtcp::transport_feedbacks::transport_layer_nack::NackPair;
+
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
@@ -198,6 +236,49 @@ mod tests {
         reports.sent(&SenderReport::default(), now);
         reports.received(&report(7, 0, Duration::ZERO), now);
         assert_eq!(reports.quality().round_trip, None);
+    }
+
+    fn tagged(packet: Packet) -> TaggedPacket {
+        TaggedPacket { now: Instant::now(), transport: Default::default(), message: packet.into() }
+    }
+
+    fn observer() -> RtcpObserver {
+        RtcpObserver::new(Arc::new(ReceiverReports::new(7)), Arc::default())
+    }
+
+    #[test]
+    fn requests_beyond_what_was_sent_are_dropped() {
+        let mut observer = observer();
+        // Each asks for 17 packets.
+        let request = || {
+            let nacks = vec![NackPair { packet_id: 1, lost_packets: u16::MAX }];
+            tagged(Packet::Rtcp(vec![Box::new(TransportLayerNack { sender_ssrc: 1, media_ssrc: 7, nacks })]))
+        };
+        let passed = |observer: &mut RtcpObserver| {
+            observer.handle_read(request()).unwrap();
+            matches!(observer.poll_read().unwrap().message.packet, Packet::Rtcp(packets) if !packets.is_empty())
+        };
+        assert_eq!([passed(&mut observer), passed(&mut observer)], [true, false], "32 at once");
+        for _ in 0..2 {
+            let again = tagged(Packet::Rtp(rtc::rtp::Packet::default()));
+            let again = TaggedPacket { message: again.message.with(Attribute::Retransmission), ..again };
+            observer.handle_write(again).unwrap();
+        }
+        assert!(!passed(&mut observer), "what is sent again gives no credit");
+        for _ in 0..2 {
+            observer.handle_write(tagged(Packet::Rtp(rtc::rtp::Packet::default()))).unwrap();
+        }
+        assert_eq!([passed(&mut observer), passed(&mut observer)], [true, false], "one for each that was sent");
+    }
+
+    #[test]
+    fn estimates_of_the_peer_are_kept() {
+        let mut observer = observer();
+        for (bitrate, available) in [(50_000.0, Some(50_000)), (1e30, Some(u32::MAX)), (f32::NAN, None)] {
+            let estimate = ReceiverEstimatedMaximumBitrate { bitrate, ..Default::default() };
+            observer.handle_read(tagged(Packet::Rtcp(vec![Box::new(estimate)]))).unwrap();
+            assert_eq!(observer.reports.quality().available, available);
+        }
     }
 
     #[test]

@@ -2,10 +2,12 @@
 
 use std::net::SocketAddr;
 
+use rtc::sdp::MediaDescription;
 use webrtc::peer_connection::RTCSessionDescription;
 
 use super::AnswerError;
 use super::ice::Credentials;
+use super::peer_connection::OPUS_PARAMETERS;
 
 /// Longest message of a data channel when the peer does not say, in bytes (RFC 8841, 6.1).
 const DEFAULT_MAX_MESSAGE_SIZE: usize = 65_536;
@@ -26,8 +28,10 @@ pub(super) struct RemoteDescription {
     pub ssrcs: Vec<u32>,
     /// Whether the peer wants a data channel.
     pub has_channel: bool,
-    /// The description without the peer's candidates. We send only to addresses from which we were called, so nobody can make
-    /// us send anything elsewhere.
+    /// Whether the peer takes Opus with copies of earlier packets (RFC 2198).
+    pub red: bool,
+    /// The description without the peer's candidates, and with redundant Opus before plain Opus. We send only to addresses from
+    /// which we were called, so nobody can make us send anything elsewhere.
     pub without_candidates: String,
 }
 
@@ -81,11 +85,39 @@ pub(super) fn read_offer(text: &str) -> Result<RemoteDescription, AnswerError> {
     let mut ssrcs: Vec<u32> = announced.collect();
     ssrcs.dedup();
     let has_channel = used("application").next().is_some();
+    let red = used("audio").next().and_then(redundant_opus);
     for section in &mut parsed.media_descriptions {
+        // The answer keeps the offer's order, and the first one is what the peer sends.
+        if let Some(red) = red
+            && section.media_name.media == "audio"
+        {
+            section.media_name.formats.sort_by_key(|format| *format != red.to_string());
+        }
         section.attributes.retain(|attribute| attribute.key != CANDIDATE);
     }
     parsed.attributes.retain(|attribute| attribute.key != CANDIDATE);
-    Ok(RemoteDescription { max_message_size, credentials, ssrcs, has_channel, without_candidates: parsed.marshal() })
+    let (red, without_candidates) = (red.is_some(), parsed.marshal());
+    Ok(RemoteDescription { max_message_size, credentials, ssrcs, has_channel, red, without_candidates })
+}
+
+/// The payload type of redundant Opus, if an audio section offers it for Opus as we offer that.
+fn redundant_opus(section: &MediaDescription) -> Option<u8> {
+    let codecs = section.codecs();
+    let named = |name: &'static str| {
+        codecs.values().filter(move |codec| codec.name.eq_ignore_ascii_case(name) && codec.clock_rate == 48_000)
+    };
+    // The library would take redundant Opus alone where it finds that only the other's parameters differ from ours.
+    let alike = |parameters: &str| {
+        let ours: Vec<_> = OPUS_PARAMETERS.split(';').filter_map(|parameter| parameter.split_once('=')).collect();
+        let mut theirs = parameters.split(';').filter_map(|parameter| parameter.trim().split_once('='));
+        theirs.all(|(name, value)| ours.iter().all(|(our, wanted)| !our.eq_ignore_ascii_case(name) || *wanted == value))
+    };
+    let opus: Vec<_> =
+        named("opus").filter(|codec| alike(&codec.fmtp)).map(|codec| codec.payload_type.to_string()).collect();
+    // a=fmtp:<red> <opus>/<opus>
+    let red =
+        named("red").find(|red| red.fmtp.split('/').all(|payload_type| opus.iter().any(|opus| opus == payload_type)));
+    red.filter(|_| opus.len() == 1).map(|red| red.payload_type)
 }
 
 /// Our description with `candidates` in place of its own: the library knows nothing of the mux.
@@ -119,4 +151,41 @@ fn candidate(index: usize, address: SocketAddr) -> String {
 
 fn is_candidate(line: &str) -> bool {
     line.starts_with("a=candidate:") || line.starts_with("a=end-of-candidates")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CHROMIUM: &str = include_str!("../../../testdata/fuzz/offers/chromium.sdp");
+    const AIORTC: &str = include_str!("../../../testdata/fuzz/offers/aiortc.sdp");
+
+    /// The audio formats of a description, in order.
+    fn formats(description: &str) -> Vec<&str> {
+        let line = description.lines().find(|line| line.starts_with("m=audio ")).unwrap();
+        line.split(' ').skip(3).collect()
+    }
+
+    #[test]
+    fn redundant_opus_of_a_browser_comes_first() {
+        let offer = read_offer(CHROMIUM).unwrap();
+        assert!(offer.red);
+        assert_eq!(formats(&offer.without_candidates)[..3], ["63", "111", "9"]);
+    }
+
+    #[test]
+    fn unusable_redundancy_is_left_alone() {
+        for offer in [
+            AIORTC.to_owned(),
+            CHROMIUM.replace("red/48000/2", "red/8000"),
+            CHROMIUM.replace("fmtp:63 111/111", "fmtp:63 9/9"),
+            CHROMIUM.replace("fmtp:63 111/111", "fmtp:63 x"),
+            // Opus that differs from ours is answered without.
+            CHROMIUM.replace("minptime=10", "minptime=20"),
+        ] {
+            let read = read_offer(&offer).unwrap();
+            assert!(!read.red, "{offer}");
+            assert_eq!(formats(&read.without_candidates), formats(&offer));
+        }
+    }
 }

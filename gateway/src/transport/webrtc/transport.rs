@@ -7,13 +7,16 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::ResponseId;
 use repartee_media::opus::{FRAME, OpusError, RATES};
+use repartee_media::playout::Frame;
 use repartee_protocol::session::AudioFormat;
 use repartee_realtime::Delivery;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep_until, timeout};
 
-use super::input_audio::InputAudio;
-use super::output_audio::{OutputAudio, Packet};
+use super::call::PayloadTypes;
+use super::input_audio::{InputAudio, RtpPacket};
+use super::output_audio::OutputAudio;
+use super::packet_encoder::{Packet, PacketEncoder};
 use super::{Call, PeerEvent, Quality, SendError};
 use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::Metrics;
@@ -21,8 +24,8 @@ use crate::transport::sideband::{Commands, Publisher, Sidebands, sidebands};
 
 /// Events that may wait for the data channel.
 const EVENT_QUEUE: usize = 32;
-/// Packets of 20 ms that may wait for the socket; more means that it is stalled, and late audio is worthless.
-const PACKET_QUEUE: usize = 16;
+/// Frames of 20 ms that may wait for the encoder and the socket; more means that it is stalled, and late audio is worthless.
+const FRAME_QUEUE: usize = 16;
 /// Codec rate for models whose rate is none of Opus's, in Hz.
 const FALLBACK_RATE: u32 = 48_000;
 
@@ -60,6 +63,7 @@ pub struct WebRtcTransport {
     pending_message: Option<String>,
     /// Events that [`Transport::next`] returns first.
     ready: VecDeque<TransportEvent>,
+    payload_types: PayloadTypes,
     input: InputAudio,
     output: OutputAudio,
 }
@@ -68,29 +72,31 @@ impl WebRtcTransport {
     /// The transport over `call`. Must be called within a runtime.
     pub fn new(mut call: Call, settings: TransportSettings, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
         let events = std::mem::replace(&mut call.events, mpsc::channel(1).1);
-        let (packets, queue) = mpsc::channel(PACKET_QUEUE);
+        let (frames, queue) = mpsc::channel(FRAME_QUEUE);
+        let payload_types = call.payload_types();
+        let encoder = PacketEncoder::new(codec_rate(settings.output_rate), payload_types)?;
         let call = Arc::new(call);
-        let mut transport = Self::over(events, packets, settings, metrics, |queue, opened, publisher| {
-            tokio::spawn(send_messages(call.clone(), queue, opened, publisher, settings.stalled_after));
-        })?;
+        let mut transport =
+            Self::over(events, frames, payload_types, settings, metrics, |queue, opened, publisher| {
+                tokio::spawn(send_messages(call.clone(), queue, opened, publisher, settings.stalled_after));
+            })?;
         // Both tasks end when the transport is dropped, and the call with them.
-        tokio::spawn(send_packets(call.clone(), queue));
+        tokio::spawn(send_packets(call.clone(), encoder, queue));
         transport.call = Some(call);
         Ok(transport)
     }
 
-    /// A transport whose packets come and go through queues; `write` gets the other ends of its events.
+    /// A transport whose packets and frames come and go through queues; `write` gets the other ends of its events.
     fn over(
         events: mpsc::Receiver<PeerEvent>,
-        packets: mpsc::Sender<Packet>,
+        frames: mpsc::Sender<Frame>,
+        payload_types: PayloadTypes,
         settings: TransportSettings,
         metrics: Arc<Metrics>,
         write: impl FnOnce(mpsc::Receiver<OutboundMessage>, watch::Receiver<bool>, Publisher),
     ) -> Result<Self, OpusError> {
-        let rate = |rate| if RATES.contains(&rate) { rate } else { FALLBACK_RATE };
-        let (decode_rate, encode_rate) = (rate(settings.input_rate), rate(settings.output_rate));
-        let input = InputAudio::new(decode_rate, metrics.clone())?;
-        let output = OutputAudio::new(settings.output_rate, encode_rate, packets)?;
+        let input = InputAudio::new(codec_rate(settings.input_rate), metrics.clone())?;
+        let output = OutputAudio::new(settings.output_rate, codec_rate(settings.output_rate), frames);
         let (outbound, queue) = mpsc::channel(EVENT_QUEUE);
         let (open, opened) = watch::channel(false);
         let (sidebands, publisher, commands) = sidebands();
@@ -108,6 +114,7 @@ impl WebRtcTransport {
             open,
             pending_message: None,
             ready: VecDeque::new(),
+            payload_types,
             input,
             output,
         })
@@ -122,16 +129,13 @@ impl WebRtcTransport {
         self.call.as_ref().map(|call| call.quality()).unwrap_or_default()
     }
 
-    /// Adds a new RTCP report of the caller to the metrics, and adapts the encoder to its loss.
+    /// Adds a new RTCP report of the caller to the metrics.
     fn count_report(&mut self) {
-        let Quality { round_trip, jitter, loss, reports } = self.quality();
+        let Quality { round_trip, jitter, loss, reports, .. } = self.quality();
         if reports > self.counted_reports {
             self.counted_reports = reports;
             self.metrics.network.reported(round_trip, jitter, loss);
             self.input.count();
-            if let Some(Err(error)) = loss.map(|share| self.output.expect_loss(share)) {
-                tracing::error!(%error, "the encoder cannot adapt to the loss");
-            }
         }
     }
 
@@ -152,8 +156,10 @@ impl WebRtcTransport {
                 self.open.send_replace(true);
                 None
             }
-            Some(PeerEvent::Audio { ssrc, sequence, timestamp, payload, arrival, .. }) => {
-                self.input.push(ssrc, sequence, timestamp, payload, arrival);
+            Some(PeerEvent::Audio { ssrc, sequence, timestamp, payload_type, payload, arrival, .. }) => {
+                let PayloadTypes { opus, red } = self.payload_types;
+                let packet = RtpPacket { ssrc, sequence, timestamp, payload, arrival };
+                self.input.push(packet, red.filter(|red| *red == payload_type).map(|_| opus));
                 None
             }
             Some(PeerEvent::Message(text)) => {
@@ -254,6 +260,11 @@ impl Drop for WebRtcTransport {
     }
 }
 
+/// Codec rate for a model that runs at `rate`, in Hz.
+fn codec_rate(rate: u32) -> u32 {
+    if RATES.contains(&rate) { rate } else { FALLBACK_RATE }
+}
+
 /// The time, which tests may stop.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
@@ -284,13 +295,15 @@ async fn send_messages(
     }
 }
 
-/// Sends audio packets.
-async fn send_packets(call: Arc<Call>, mut packets: mpsc::Receiver<Packet>) {
-    while let Some(Packet { payload, gap }) = packets.recv().await {
+/// Encodes frames and sends the packets.
+async fn send_packets(call: Arc<Call>, mut encoder: PacketEncoder, mut frames: mpsc::Receiver<Frame>) {
+    while let Some(frame) = frames.recv().await {
+        encoder.adapt(&call.quality());
+        let Some(Packet { payload_type, payload, gap }) = encoder.encode(&frame, now()) else { continue };
         if !gap.is_zero() {
             call.skip_audio(gap);
         }
-        if call.send_audio(payload, FRAME).await.is_err() {
+        if call.send_rtp(payload_type, payload, FRAME).await.is_err() {
             return;
         }
     }

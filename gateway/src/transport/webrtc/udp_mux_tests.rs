@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use repartee_media::opus::FRAME;
 
+use super::peer_connection::Repairs;
 use super::ssrcs::Packet;
 use super::tests::{PATIENCE, bind_mux, next, open, until_open};
 use super::*;
@@ -97,6 +98,8 @@ struct Nat {
     lose_one_of: Arc<AtomicUsize>,
     /// Whether somebody in between sends each RTP packet of the caller again, and one more with another SSRC.
     replays: Arc<AtomicBool>,
+    /// Holds one RTP packet of the caller back, from when it is set to the first packet after it is unset.
+    holds: Arc<AtomicBool>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -109,7 +112,9 @@ impl Nat {
         let (remap, mut remapped) = tokio::sync::mpsc::channel(1);
         let lose_one_of = Arc::new(AtomicUsize::new(0));
         let replays = Arc::new(AtomicBool::new(false));
-        let (one_of, again, mut packets) = (lose_one_of.clone(), replays.clone(), 0);
+        let holds = Arc::new(AtomicBool::new(false));
+        let (one_of, again, hold, mut packets) = (lose_one_of.clone(), replays.clone(), holds.clone(), 0);
+        let mut held: Option<Vec<u8>> = None;
         let task = tokio::spawn(async move {
             let (mut caller, mut up, mut down) = (None, [0; 2_000], [0; 2_000]);
             loop {
@@ -117,7 +122,15 @@ impl Nat {
                     Ok((length, from)) = local.recv_from(&mut up) => {
                         caller = Some(from);
                         let datagram = &mut up[..length];
+                        let (holding, is_rtp) = (hold.load(Ordering::Relaxed), Packet::of(datagram).rtp().is_some());
+                        if holding && is_rtp && held.is_none() {
+                            held = Some(datagram.to_vec());
+                            continue;
+                        }
                         outside.send_to(datagram, server).await.unwrap();
+                        if let Some(late) = held.take_if(|_| is_rtp && !holding) {
+                            outside.send_to(&late, server).await.unwrap();
+                        }
                         if again.load(Ordering::Relaxed) && Packet::of(datagram).rtp().is_some() {
                             outside.send_to(datagram, server).await.unwrap();
                             datagram[8] ^= 0xff;
@@ -137,7 +150,7 @@ impl Nat {
                 }
             }
         });
-        Self { inside, remap, lose_one_of, replays, task }
+        Self { inside, remap, lose_one_of, replays, holds, task }
     }
 
     /// Gives the caller another outside address.
@@ -154,7 +167,12 @@ impl Drop for Nat {
 
 /// The caller's and the server's end of an open call through `nat`.
 async fn open_through(nat: &Nat, udp_mux: &UdpMux) -> (Call, Call) {
-    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    open_with(nat, udp_mux, Repairs::default()).await
+}
+
+/// As [`open_through`], where the caller offers `repairs`.
+async fn open_with(nat: &Nat, udp_mux: &UdpMux, repairs: Repairs) -> (Call, Call) {
+    let (sdp, dialing) = offer_with(&WebRtcSettings::default(), repairs).await.unwrap();
     let (sdp, mut server) = answer(&sdp, udp_mux, None).await.unwrap();
     // To the caller the router is the server.
     let ours = format!("127.0.0.1 {} typ", udp_mux.address().port());
@@ -190,6 +208,85 @@ async fn receiver_reports_give_the_injected_loss() {
     // A report covers some dozens of packets, so that one of them more or less counts for some percent.
     assert!(quality.loss.is_some_and(|loss| (0.18..0.32).contains(&loss)), "{quality:?}");
     assert!(quality.jitter.is_some_and(|jitter| jitter > Duration::ZERO), "{quality:?}");
+}
+
+#[tokio::test]
+async fn lost_packets_are_sent_again_when_asked_for() {
+    const SENT: u8 = 100;
+    let udp_mux = bind_mux();
+    for nack in [true, false] {
+        let nat = Nat::new(udp_mux.address()).await;
+        let (mut caller, server) = open_with(&nat, &udp_mux, Repairs { red: false, nack }).await;
+        nat.lose_one_of.store(4, Ordering::Relaxed);
+        let mut clock = tokio::time::interval(FRAME);
+        let sending = async {
+            for number in 0..SENT {
+                clock.tick().await;
+                server.send_audio(Bytes::from(vec![0x08, number, number]), FRAME).await.unwrap();
+            }
+            server.send_message("over").await.unwrap();
+        };
+        let mut received = std::collections::BTreeSet::new();
+        let receiving = async {
+            loop {
+                match next(&mut caller).await {
+                    PeerEvent::Audio { payload, .. } => assert!(received.insert(payload[1]), "once each"),
+                    PeerEvent::Message(_) => break,
+                    _ => {}
+                }
+            }
+        };
+        tokio::join!(sending, receiving);
+        // The last ones may still be on their way.
+        let missing = (0..SENT - 16).filter(|number| !received.contains(number)).count();
+        if nack {
+            assert!(missing <= 1, "{missing} missing");
+        } else {
+            assert!(missing > 10, "{missing} missing: nobody asks");
+        }
+    }
+}
+
+#[tokio::test]
+async fn redundant_audio_goes_both_ways() {
+    let udp_mux = bind_mux();
+    let nat = Nat::new(udp_mux.address()).await;
+    let (mut caller, mut server) = open_with(&nat, &udp_mux, Repairs { red: true, nack: true }).await;
+    let types = server.payload_types();
+    assert_eq!((types.red.is_some(), types), (true, caller.payload_types()));
+    check_redundant(&caller, &mut server, types.red.unwrap()).await;
+    check_redundant(&server, &mut caller, types.red.unwrap()).await;
+}
+
+/// Sends a redundant packet before and after a plain one.
+async fn check_redundant(from: &Call, to: &mut Call, red: u8) {
+    let plain = from.payload_types().opus;
+    for (number, kind) in [red, plain, red].into_iter().enumerate() {
+        let payload = Bytes::from(vec![0x80 | plain, 0, 0, number as u8]);
+        from.send_rtp(kind, payload.clone(), FRAME).await.unwrap();
+        loop {
+            if let PeerEvent::Audio { payload_type, payload: received, .. } = next(to).await {
+                assert_eq!((payload_type, received), (kind, payload));
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn repairs_are_answered_as_offered() {
+    let udp_mux = bind_mux();
+    let chromium = include_str!("../../../testdata/fuzz/offers/chromium.sdp");
+    let aiortc = include_str!("../../../testdata/fuzz/offers/aiortc.sdp");
+    let with_nack = chromium.replace("a=rtcp-fb:111 transport-cc", "a=rtcp-fb:111 transport-cc\r\na=rtcp-fb:111 nack");
+    for (offer, red, nack) in [(chromium, true, false), (with_nack.as_str(), true, true), (aiortc, false, false)] {
+        let (sdp, server) = answer(offer, &udp_mux, None).await.unwrap();
+        assert_eq!(server.payload_types().red.is_some(), red, "{sdp}");
+        assert_eq!(sdp.contains("red/48000/2"), red, "{sdp}");
+        assert_eq!(sdp.contains(" 63 111\r\n"), red, "what comes first is sent: {sdp}");
+        assert_eq!(sdp.contains("a=rtcp-fb:111 nack"), nack, "{sdp}");
+        assert!(!sdp.contains("transport-cc"), "{sdp}");
+    }
 }
 
 #[tokio::test]
@@ -256,6 +353,35 @@ async fn replayed_and_foreign_packets_are_dropped_and_counted() {
     let dropped = udp_mux.dropped();
     server.close().await;
     assert_eq!(udp_mux.dropped().refused, dropped.refused);
+}
+
+#[tokio::test]
+async fn late_packets_are_taken_within_the_srtp_window() {
+    let udp_mux = bind_mux();
+    for (behind, taken) in [(400_u32, true), (600, false)] {
+        let nat = Nat::new(udp_mux.address()).await;
+        let (caller, mut server) = open_through(&nat, &udp_mux).await;
+        let send = async |mark: u8| caller.send_audio(Bytes::from(vec![0x08, mark]), FRAME).await.unwrap();
+        let read = async |server: &mut Call| loop {
+            if let PeerEvent::Audio { payload, .. } = next(server).await {
+                break payload[1];
+            }
+        };
+        send(1).await;
+        assert_eq!(read(&mut server).await, 1);
+        nat.holds.store(true, Ordering::Relaxed);
+        send(2).await;
+        for _ in 1..behind {
+            send(3).await;
+            assert_eq!(read(&mut server).await, 3);
+        }
+        nat.holds.store(false, Ordering::Relaxed);
+        send(4).await;
+        assert_eq!(read(&mut server).await, 4);
+        send(5).await;
+        let next = read(&mut server).await;
+        assert_eq!(next, if taken { 2 } else { 5 }, "{behind} packets behind");
+    }
 }
 
 #[tokio::test]

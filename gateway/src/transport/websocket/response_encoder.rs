@@ -1,12 +1,12 @@
-//! Encoder of one response's audio over a websocket: resampling, then PCM, G.711 or Opus.
+//! Encoder of one response's audio over a websocket: resampling, then PCM or G.711, or frames for Opus.
 
-use bytes::Bytes;
-use repartee_media::opus::{OpusEncoder, RATES};
+use repartee_engine_api::ResponseId;
+use repartee_media::opus::{FRAME, RATES};
 use repartee_media::pcm;
 use repartee_media::resample::Resampler;
 use repartee_protocol::session::AudioFormat;
 
-use crate::call::TransportError;
+use crate::call::{OpusFrame, TransportError};
 
 /// Encoding rate for models whose output rate is none of Opus's, in Hz.
 const FALLBACK_RATE: u32 = 48_000;
@@ -14,66 +14,68 @@ const FALLBACK_RATE: u32 = 48_000;
 /// Encodes the audio of one response.
 #[derive(Debug)]
 pub(super) struct ResponseEncoder {
+    response: ResponseId,
     resampler: Resampler,
     format: AudioFormat,
-    opus: Option<Opus>,
-}
-
-#[derive(Debug)]
-struct Opus {
-    encoder: OpusEncoder,
-    /// Samples that do not fill a packet yet.
+    /// Samples a second of what leaves.
+    rate: u32,
+    /// For Opus: samples that do not fill a frame yet.
     pending: Vec<f32>,
 }
 
 impl ResponseEncoder {
-    pub fn new(model_rate: u32, format: AudioFormat) -> Result<Self, TransportError> {
-        let (rate, opus) = match format {
-            AudioFormat::Opus => {
-                let rate = if RATES.contains(&model_rate) { model_rate } else { FALLBACK_RATE };
-                (rate, Some(Opus { encoder: OpusEncoder::new(rate)?, pending: Vec::new() }))
-            }
-            format => (format.rate(), None),
+    pub fn new(response: ResponseId, model_rate: u32, format: AudioFormat) -> Result<Self, TransportError> {
+        let rate = match format {
+            AudioFormat::Opus if RATES.contains(&model_rate) => model_rate,
+            AudioFormat::Opus => FALLBACK_RATE,
+            format => format.rate(),
         };
-        Ok(Self { resampler: Resampler::new(model_rate, rate)?, format, opus })
+        Ok(Self { response, resampler: Resampler::new(model_rate, rate)?, format, rate, pending: Vec::new() })
     }
 
-    /// Takes samples at the model's rate; returns the bytes of a delta, or adds Opus packets to `packets`.
-    pub fn encode(&mut self, samples: &[f32], packets: &mut Vec<Bytes>) -> Result<Vec<u8>, TransportError> {
-        encode(self.format, &mut self.opus, self.resampler.convert(samples)?, packets)
+    /// Takes samples at the model's rate; returns the bytes of a delta, or adds frames for Opus to `frames`.
+    pub fn encode(&mut self, samples: &[f32], frames: &mut Vec<OpusFrame>) -> Result<Vec<u8>, TransportError> {
+        let samples = self.resampler.convert(samples)?;
+        Ok(match self.format {
+            AudioFormat::Opus => {
+                self.pending.extend_from_slice(samples);
+                let (response, rate, length) = (self.response, self.rate, frame_samples(self.rate));
+                let whole = self.pending.len() / length * length;
+                for frame in self.pending.drain(..whole).as_slice().chunks_exact(length) {
+                    frames.push(OpusFrame { response, rate, samples: frame.to_vec() });
+                }
+                Vec::new()
+            }
+            format => bytes(format, samples),
+        })
     }
 
-    /// Flushes what the resampler and the last packet still hold.
-    pub fn finish(mut self, packets: &mut Vec<Bytes>) -> Result<Vec<u8>, TransportError> {
+    /// Flushes what the resampler and the last frame still hold.
+    pub fn finish(mut self, frames: &mut Vec<OpusFrame>) -> Result<Vec<u8>, TransportError> {
         let mut samples = self.resampler.flush()?;
-        if let Some(opus) = &self.opus {
-            // The last packet is filled up with silence.
-            let frame = opus.encoder.frame_samples();
-            let length = (opus.pending.len() + samples.len()).next_multiple_of(frame) - opus.pending.len();
-            samples.resize(length, 0.0);
+        if self.format != AudioFormat::Opus {
+            return Ok(bytes(self.format, &samples));
         }
-        encode(self.format, &mut self.opus, &samples, packets)
+        // The last frame is filled up with silence.
+        let length = frame_samples(self.rate);
+        let mut rest = self.pending;
+        rest.append(&mut samples);
+        rest.resize(rest.len().next_multiple_of(length), 0.0);
+        let (response, rate) = (self.response, self.rate);
+        frames.extend(rest.chunks_exact(length).map(|frame| OpusFrame { response, rate, samples: frame.to_vec() }));
+        Ok(Vec::new())
     }
 }
 
-fn encode(
-    format: AudioFormat,
-    opus: &mut Option<Opus>,
-    samples: &[f32],
-    packets: &mut Vec<Bytes>,
-) -> Result<Vec<u8>, TransportError> {
-    Ok(match (opus, format) {
-        (Some(opus), _) => {
-            opus.pending.extend_from_slice(samples);
-            let frame = opus.encoder.frame_samples();
-            let whole = opus.pending.len() / frame * frame;
-            for frame in opus.pending.drain(..whole).as_slice().chunks_exact(frame) {
-                packets.push(opus.encoder.encode(frame)?.payload);
-            }
-            Vec::new()
-        }
-        (None, AudioFormat::Pcmu) => pcm::encode_mulaw(samples),
-        (None, AudioFormat::Pcma) => pcm::encode_alaw(samples),
-        (None, AudioFormat::Pcm { .. } | AudioFormat::Opus) => pcm::encode_i16le(samples),
-    })
+/// Samples of one frame at `rate`.
+fn frame_samples(rate: u32) -> usize {
+    (FRAME.as_millis() * u128::from(rate) / 1_000) as usize
+}
+
+fn bytes(format: AudioFormat, samples: &[f32]) -> Vec<u8> {
+    match format {
+        AudioFormat::Pcmu => pcm::encode_mulaw(samples),
+        AudioFormat::Pcma => pcm::encode_alaw(samples),
+        AudioFormat::Pcm { .. } | AudioFormat::Opus => pcm::encode_i16le(samples),
+    }
 }

@@ -1,0 +1,76 @@
+//! Which audio came faster than time passes. A caller may send so, but what is beyond real time is encoded after everybody else's.
+
+use std::time::{Duration, Instant};
+
+use super::Session;
+
+/// How far audio may be ahead of the time that has passed: clients send in bursts.
+const BURST: Duration = Duration::from_secs(1);
+
+/// A token bucket of sound: it fills with time.
+#[derive(Debug, Default)]
+pub(super) struct RealTime {
+    /// Sound that is in time now, as counted when the last came; `None` before the first.
+    left: Option<(Duration, Instant)>,
+}
+
+impl RealTime {
+    /// Takes `sound`; whether it came in time. What did not takes nothing from what comes in time later.
+    fn admit(&mut self, sound: Duration, now: Instant) -> bool {
+        let (left, at) = self.left.unwrap_or((BURST, now));
+        let left = (left + now.saturating_duration_since(at)).min(BURST);
+        let rest = left.checked_sub(sound);
+        self.left = Some((rest.unwrap_or(left), now));
+        rest.is_some()
+    }
+}
+
+impl<T> Session<T> {
+    /// Notes that `sound` came at `now`, and that it closed the windows from `first` on.
+    pub(super) fn pace(&mut self, sound: Duration, first: usize, now: Instant) {
+        let early = !self.real_time.admit(sound, now);
+        self.unwindowed += sound;
+        let closed = self.pending_windows.len().saturating_sub(first) as u32;
+        if closed == 0 {
+            return;
+        }
+        let each = std::mem::take(&mut self.unwindowed) / closed;
+        for window in self.pending_windows.range_mut(first..) {
+            (window.sound, window.early) = (each, early);
+        }
+    }
+
+    /// The windows that the encoder takes next: how many alike, and whether they came faster than time passes.
+    pub fn next_windows(&self) -> (usize, bool) {
+        let early = self.pending_windows.front().is_some_and(|window| window.early);
+        (self.pending_windows.iter().take_while(|window| window.early == early).count(), early)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    #[test]
+    fn sound_at_real_time_is_in_time() {
+        let (mut real_time, start) = (RealTime::default(), Instant::now());
+        // Pieces of 400 ms, each of which comes when it has been spoken, up to 300 ms later.
+        for number in 1..200_u32 {
+            let late = (number * 7_919 % 4) * 100 * MS;
+            assert!(real_time.admit(400 * MS, start + number * 400 * MS + late), "piece {number}");
+        }
+    }
+
+    #[test]
+    fn faster_sound_is_early_and_costs_later_sound_nothing() {
+        let (mut real_time, start) = (RealTime::default(), Instant::now());
+        let burst: Vec<_> = (0..20).map(|_| real_time.admit(200 * MS, start)).collect();
+        assert_eq!(burst.iter().filter(|timely| **timely).count(), 5, "a second of it: {burst:?}");
+        assert!(burst.is_sorted_by(|before, after| before >= after), "{burst:?}");
+        for number in 1..20 {
+            assert!(real_time.admit(200 * MS, start + number * 200 * MS), "live again");
+        }
+    }
+}

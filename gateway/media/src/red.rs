@@ -1,0 +1,227 @@
+//! Redundant audio data (RFC 2198): an RTP payload that holds a packet and copies of those before it, so that a loss costs no time.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use thiserror::Error;
+
+use super::opus::FRAME;
+
+/// Copies that [`RedWriter`] puts into a payload at most.
+pub const MAX_COPIES: usize = 2;
+/// Copies of one payload that [`read`] returns; more than any sender writes.
+const MAX_READ: usize = 8;
+/// No payload that we write is larger; it fits one datagram with all headers.
+const MAX_PAYLOAD: usize = 1_100;
+/// Bytes of a copy's header: more follow (1 bit), payload type (7), timestamp offset (14), length (10).
+const HEADER: usize = 4;
+/// The furthest that a copy may lie back, in RTP ticks, and the longest that it may be, in bytes.
+const MAX_OFFSET: u32 = (1 << 14) - 1;
+const MAX_LENGTH: usize = (1 << 10) - 1;
+/// RTP ticks a millisecond; Opus always counts 48 kHz.
+const TICKS_PER_MS: u128 = 48;
+
+/// Why a payload could not be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum RedError {
+    /// It ends within its headers or blocks.
+    #[error("the redundant payload is cut off")]
+    Truncated,
+    /// It holds more blocks than any sender writes.
+    #[error("the redundant payload holds more than {MAX_READ} copies")]
+    TooMany,
+    /// The packet itself is of another payload type.
+    #[error("the redundant payload holds payload type {0}, which is not Opus")]
+    WrongType(u8),
+}
+
+/// A copy of an earlier packet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PacketCopy {
+    /// Packets between its own and the one that it came in, its own included: subtract it from the sequence number.
+    pub distance: u16,
+    /// Subtract it from the RTP timestamp.
+    pub offset: u32,
+    /// The earlier payload.
+    pub payload: Bytes,
+}
+
+/// What a payload holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Redundant {
+    /// The packet itself.
+    pub primary: Bytes,
+    /// Copies of earlier ones, the newest first.
+    pub copies: Vec<PacketCopy>,
+}
+
+/// Reads a payload whose blocks are of the payload type `codec`; copies of other types and empty ones are left out.
+pub fn read(payload: &Bytes, codec: u8) -> Result<Redundant, RedError> {
+    let mut headers = [(0_u8, 0_u32, 0_usize); MAX_READ];
+    let (mut count, mut at) = (0, 0);
+    let primary_type = loop {
+        let first = *payload.get(at).ok_or(RedError::Truncated)?;
+        if first & 0x80 == 0 {
+            at += 1;
+            break first;
+        }
+        let Some(&[_, high, middle, low]) = payload.get(at..at + HEADER) else { return Err(RedError::Truncated) };
+        let header = headers.get_mut(count).ok_or(RedError::TooMany)?;
+        let offset = u32::from(high) << 6 | u32::from(middle) >> 2;
+        *header = (first & 0x7f, offset, usize::from(middle & 3) << 8 | usize::from(low));
+        count += 1;
+        at += HEADER;
+    };
+    if primary_type != codec {
+        return Err(RedError::WrongType(primary_type));
+    }
+    let mut copies = Vec::with_capacity(count);
+    for (index, (kind, offset, length)) in headers.into_iter().take(count).enumerate() {
+        if at + length > payload.len() {
+            return Err(RedError::Truncated);
+        }
+        if kind == codec && length > 0 {
+            copies.push(PacketCopy {
+                distance: (count - index) as u16,
+                offset,
+                payload: payload.slice(at..at + length),
+            });
+        }
+        at += length;
+    }
+    copies.reverse();
+    Ok(Redundant { primary: payload.slice(at..), copies })
+}
+
+/// Writes payloads with copies of the packets before. Takes every packet that is sent, so that copies are of those right before.
+#[derive(Debug)]
+pub struct RedWriter {
+    /// Payload type of the packets.
+    codec: u8,
+    /// The RTP timestamp of the next packet, as far as it counts here.
+    position: u32,
+    /// The newest packets sent, with their positions.
+    sent: VecDeque<(u32, Bytes)>,
+}
+
+impl RedWriter {
+    /// A writer for packets of the payload type `codec`.
+    pub fn new(codec: u8) -> Self {
+        Self { codec, position: 0, sent: VecDeque::with_capacity(MAX_COPIES) }
+    }
+
+    /// Takes the next packet of 20 ms, which follows a silence of `gap`; returns a payload with up to `copies` of the packets
+    /// before, or `None` if there are none to add: then it is sent as it is.
+    pub fn write(&mut self, gap: Duration, packet: &Bytes, copies: usize) -> Option<Bytes> {
+        self.position = self.position.wrapping_add(ticks(gap));
+        let position = self.position;
+        let (mut size, mut taken) = (1 + packet.len(), 0);
+        for (at, copy) in self.sent.iter().rev().take(copies) {
+            size += HEADER + copy.len();
+            if position.wrapping_sub(*at) > MAX_OFFSET || copy.len() > MAX_LENGTH || size > MAX_PAYLOAD {
+                break;
+            }
+            taken += 1;
+        }
+        let copies = self.sent.range(self.sent.len() - taken..);
+        let payload = (taken > 0).then(|| {
+            let mut payload = BytesMut::with_capacity(MAX_PAYLOAD);
+            for (at, copy) in copies.clone() {
+                let offset = position.wrapping_sub(*at);
+                payload.put_u32(1 << 31 | u32::from(self.codec) << 24 | offset << 10 | copy.len() as u32);
+            }
+            payload.put_u8(self.codec);
+            copies.for_each(|(_, copy)| payload.extend_from_slice(copy));
+            payload.extend_from_slice(packet);
+            payload.freeze()
+        });
+        if self.sent.len() == MAX_COPIES {
+            self.sent.pop_front();
+        }
+        self.sent.push_back((position, packet.clone()));
+        self.position = position.wrapping_add(ticks(FRAME));
+        payload
+    }
+}
+
+fn ticks(duration: Duration) -> u32 {
+    // Wraps as RTP timestamps do.
+    (duration.as_micros() * TICKS_PER_MS / 1_000) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OPUS: u8 = 111;
+
+    fn packet(number: u8) -> Bytes {
+        Bytes::from(vec![0x08, number, number])
+    }
+
+    #[test]
+    fn copies_are_read_as_written() {
+        let mut writer = RedWriter::new(OPUS);
+        assert_eq!(writer.write(Duration::ZERO, &packet(0), 2), None, "there is nothing to copy");
+        let one = writer.write(Duration::ZERO, &packet(1), 2).unwrap();
+        let copy = |distance: u16, offset, number| PacketCopy { distance, offset, payload: packet(number) };
+        assert_eq!(read(&one, OPUS), Ok(Redundant { primary: packet(1), copies: vec![copy(1, 960, 0)] }));
+        assert_eq!(writer.write(Duration::ZERO, &packet(2), 0), None, "none is asked for");
+        let two = writer.write(Duration::from_millis(40), &packet(3), 2).unwrap();
+        let expected = vec![copy(1, 960 + 1_920, 2), copy(2, 2 * 960 + 1_920, 1)];
+        assert_eq!(read(&two, OPUS), Ok(Redundant { primary: packet(3), copies: expected }));
+    }
+
+    #[test]
+    fn payloads_have_the_published_layout() {
+        let mut writer = RedWriter::new(OPUS);
+        writer.write(Duration::ZERO, &packet(7), 1);
+        // More follow and type; 14 bits of offset; 10 bits of length; type; the copy; the packet.
+        let expected = [0x80 | OPUS, (960 >> 6) as u8, (960 << 2 & 0xff) as u8, 3];
+        let payload = writer.write(Duration::ZERO, &packet(8), 1).unwrap();
+        assert_eq!(payload[..4], expected);
+        assert_eq!(payload[4..], [OPUS, 0x08, 7, 7, 0x08, 8, 8]);
+    }
+
+    #[test]
+    fn old_and_large_packets_are_not_copied() {
+        let mut writer = RedWriter::new(OPUS);
+        writer.write(Duration::ZERO, &packet(0), 2);
+        assert_eq!(writer.write(Duration::from_millis(400), &packet(1), 2), None, "beyond 14 bits of offset");
+        let large = Bytes::from(vec![0x08; 600]);
+        writer.write(Duration::ZERO, &large, 2);
+        let payload = writer.write(Duration::ZERO, &large, 2);
+        assert_eq!(payload, None, "two of them fit no datagram");
+        let mixed = writer.write(Duration::ZERO, &packet(2), 2).unwrap();
+        assert_eq!(read(&mixed, OPUS).unwrap().copies.len(), 1);
+        assert!(mixed.len() <= MAX_PAYLOAD);
+    }
+
+    #[test]
+    fn broken_payloads_are_typed_errors() {
+        let mut writer = RedWriter::new(OPUS);
+        writer.write(Duration::ZERO, &packet(0), 2);
+        let payload = writer.write(Duration::ZERO, &packet(1), 2).unwrap();
+        for length in 0..8 {
+            assert_eq!(read(&payload.slice(..length), OPUS), Err(RedError::Truncated), "{length} bytes");
+        }
+        assert_eq!(read(&payload, 96), Err(RedError::WrongType(OPUS)));
+        let many = Bytes::from([0x80 | OPUS, 0, 0, 0].repeat(MAX_READ + 1));
+        assert_eq!(read(&many, OPUS), Err(RedError::TooMany));
+        // Another codec's copy and an empty one are left out.
+        let other = Bytes::from_static(&[0x80 | 13, 0, 0, 1, 0x80 | OPUS, 0, 0, 0, OPUS, 9, 8]);
+        assert_eq!(read(&other, OPUS), Ok(Redundant { primary: Bytes::from_static(&[8]), copies: Vec::new() }));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_bytes_make_the_reader_panic(bytes in proptest::collection::vec(0u8.., 0..60)) {
+            let bytes = Bytes::from(bytes);
+            if let Ok(read) = read(&bytes, bytes.first().map_or(0, |first| first & 0x7f)) {
+                let held: usize = read.copies.iter().map(|copy| copy.payload.len()).sum();
+                assert!(held + read.primary.len() < bytes.len() && read.copies.len() <= MAX_READ);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Opus encoder of a WebRTC call's output audio. It belongs to the task that sends the packets: while it works, the call's own task
+//! reads events and feeds the engine. One task and one queue keep the frames in order.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use repartee_media::adaptation::{Effort, LinkAdapter, Protection};
+use repartee_media::opus::{FRAME, OpusEncoder, OpusError};
+use repartee_media::playout::Frame;
+use repartee_media::red::RedWriter;
+
+use super::Quality;
+use super::call::PayloadTypes;
+
+/// One packet of output audio.
+#[derive(Debug)]
+pub(super) struct Packet {
+    pub payload_type: u8,
+    pub payload: Bytes,
+    /// Silence before it, which the RTP timestamp skips.
+    pub gap: Duration,
+}
+
+/// Encoder of one call's frames.
+#[derive(Debug)]
+pub(super) struct PacketEncoder {
+    encoder: OpusEncoder,
+    payload_types: PayloadTypes,
+    /// Until when audio was sent: the RTP timestamp has to skip the gap after it.
+    sent_until: Option<Instant>,
+    /// What the encoder has been adapted to: the caller's reports so far, and the bits a second that it says fit.
+    adapted: (u64, Option<u32>),
+    link: LinkAdapter,
+    effort: Effort,
+    /// The complexity that is set.
+    complexity: Option<i32>,
+    copies: usize,
+    red: RedWriter,
+}
+
+impl PacketEncoder {
+    /// Encodes frames at `rate`, which is one of Opus's.
+    pub fn new(rate: u32, payload_types: PayloadTypes) -> Result<Self, OpusError> {
+        Ok(Self {
+            encoder: OpusEncoder::new(rate)?,
+            payload_types,
+            sent_until: None,
+            adapted: (0, None),
+            link: LinkAdapter::default(),
+            effort: Effort::default(),
+            complexity: None,
+            copies: 0,
+            red: RedWriter::new(payload_types.opus),
+        })
+    }
+
+    /// Adapts to what the caller reports, if it is news.
+    pub fn adapt(&mut self, quality: &Quality) {
+        let news = (quality.reports, quality.available);
+        if std::mem::replace(&mut self.adapted, news) == news {
+            return;
+        }
+        let loss = quality.loss.unwrap_or_default();
+        let Protection { bitrate, copies } =
+            self.link.report(loss, quality.available, self.payload_types.red.is_some());
+        self.copies = copies;
+        let adapted = self.encoder.expect_loss(loss).and_then(|()| self.encoder.set_bitrate(bitrate));
+        if let Err(error) = adapted {
+            tracing::error!(%error, "the encoder cannot adapt to the network");
+        }
+    }
+
+    /// Encodes the next frame, which leaves at `now`; `None` for silence, which the receiver fills in by itself.
+    pub fn encode(&mut self, frame: &Frame, now: Instant) -> Option<Packet> {
+        let complexity = self.effort.complexity(now.saturating_duration_since(frame.due));
+        let set = match self.complexity.replace(complexity) {
+            Some(before) if before == complexity => Ok(()),
+            _ => self.encoder.set_complexity(complexity),
+        };
+        let packet = match set.and_then(|()| self.encoder.encode(&frame.samples)) {
+            Ok(packet) => packet,
+            Err(error) => {
+                tracing::error!(%error, "an audio frame could not be encoded");
+                return None;
+            }
+        };
+        if packet.silent {
+            return None;
+        }
+        // By the playout grid: a frame that leaves late follows the one before all the same; a gap in the timestamps would be a
+        // hole in a word.
+        let gap = self.sent_until.map_or(Duration::ZERO, |until| frame.due.saturating_duration_since(until));
+        // After an underrun of less than a frame, audio that is late sounds better than a gap.
+        let gap = if gap < FRAME { Duration::ZERO } else { gap };
+        let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(frame.due);
+        self.sent_until = Some(until + FRAME);
+        let opus = self.payload_types.opus;
+        let redundant =
+            self.payload_types.red.and_then(|red| Some((red, self.red.write(gap, &packet.payload, self.copies)?)));
+        let (payload_type, payload) = redundant.unwrap_or((opus, packet.payload));
+        Some(Packet { payload_type, payload, gap })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use repartee_media::red;
+    use repartee_testkit::signal::sine;
+
+    use super::*;
+
+    const TYPES: PayloadTypes = PayloadTypes { opus: 111, red: Some(63) };
+
+    /// Encodes a second of a tone; each frame leaves `late` after its time.
+    fn second(encoder: &mut PacketEncoder, late: Duration) -> Vec<Packet> {
+        let begin = Instant::now();
+        let frames = sine(440.0, 24_000, 24_000);
+        let frames = frames.chunks_exact(480).enumerate().map(|(number, samples)| {
+            let due = begin + FRAME * number as u32;
+            Frame { generation: 1, item: 1, first: number == 0, due, samples: samples.to_vec() }
+        });
+        frames.filter_map(|frame| encoder.encode(&frame, frame.due + late)).collect()
+    }
+
+    fn bytes(packets: &[Packet]) -> usize {
+        packets.iter().map(|packet| packet.payload.len()).sum()
+    }
+
+    #[test]
+    fn packets_carry_copies_while_the_caller_reports_loss() {
+        let mut encoder = PacketEncoder::new(24_000, TYPES).unwrap();
+        let plain = second(&mut encoder, Duration::ZERO);
+        assert!(plain.iter().all(|packet| packet.payload_type == 111));
+        encoder.adapt(&Quality { loss: Some(0.1), reports: 1, ..Quality::default() });
+        let lossy = second(&mut encoder, Duration::ZERO);
+        for packet in &lossy {
+            assert_eq!(packet.payload_type, 63);
+            assert_eq!(red::read(&packet.payload, 111).unwrap().copies.len(), 2);
+        }
+        for reports in 2..12 {
+            encoder.adapt(&Quality { loss: Some(0.0), reports, ..Quality::default() });
+        }
+        assert!(second(&mut encoder, Duration::ZERO).iter().all(|packet| packet.payload_type == 111));
+        // Without redundancy in the answer there is none, whatever is lost.
+        let mut encoder = PacketEncoder::new(24_000, PayloadTypes { red: None, ..TYPES }).unwrap();
+        encoder.adapt(&Quality { loss: Some(0.1), reports: 1, ..Quality::default() });
+        assert!(second(&mut encoder, Duration::ZERO).iter().all(|packet| packet.payload_type == 111));
+    }
+
+    #[test]
+    fn estimates_of_the_caller_bound_the_bit_rate() {
+        let mut encoder = PacketEncoder::new(24_000, TYPES).unwrap();
+        let usual = bytes(&second(&mut encoder, Duration::ZERO));
+        encoder.adapt(&Quality { available: Some(35_000), ..Quality::default() });
+        let less = bytes(&second(&mut encoder, Duration::ZERO));
+        assert!(less * 4 < usual * 3, "{less} bytes, {usual} before");
+        encoder.adapt(&Quality { available: None, ..Quality::default() });
+        assert!(bytes(&second(&mut encoder, Duration::ZERO)) * 4 > usual * 3, "and back");
+    }
+
+    #[test]
+    fn late_frames_are_encoded_with_less_effort() {
+        let mut encoder = PacketEncoder::new(24_000, TYPES).unwrap();
+        second(&mut encoder, Duration::ZERO);
+        assert_eq!(encoder.complexity, Some(5));
+        second(&mut encoder, Duration::from_millis(40));
+        assert_eq!(encoder.complexity, Some(0));
+    }
+}
