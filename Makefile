@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-long screenshots conformance lint bench loadtest graph setup-test bench-engine bench-heard eval-model
+.PHONY: help run release test test-long screenshots conformance lint bench loadtest graph setup-test bench-engine bench-heard eval-model sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,12 @@ eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of
 	PYTHONPATH=models/demo/recipe target/tools/python/bin/python -m demo_recipe.evaluate \
 	  --gateway $${CARGO_TARGET_DIR:-target}/release/repartee --people target/tools/people \
 	  $(if $(MODEL),--model $(MODEL)) $(if $(CALLS),--calls $(CALLS)) $(ARGS)
+
+sound-sample:  ## Ask the demo model some questions over WebRTC and keep its Opus packets: docs/sample.opus
+	@$(SETUP) build tests
+	$(CARGO) build --release -p repartee
+	PYTHONPATH=models/demo/recipe target/tools/clients/bin/python -m demo_recipe.evaluate.sample docs/sample.opus \
+	  --gateway $${CARGO_TARGET_DIR:-target}/release/repartee $(ARGS)
 
 loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
 	@$(SETUP) build

@@ -41,7 +41,7 @@ def questions(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
 def codec(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import codec_train
 
-    codec_train.train(work, scale, device())
+    codec_train.train(work, scale, device(), arguments.warm_start)
 
 
 def codes(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
@@ -53,7 +53,7 @@ def codes(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
 def talker(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import talker
 
-    talker.train(work, scale, device())
+    talker.train(work, scale, device(), arguments.warm_start)
 
 
 def thinker(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, help="how many make speech side by side (default: the scale's)")
     parser.add_argument("--out", type=Path, help="where export or held-out write (default: WORK/checkpoint, models/demo/held-out)")
     parser.add_argument("--part-mib", type=int, default=12, help="size of pack's parts (default: 12)")
-    parser.add_argument("--warm-start", type=Path, help="a checkpoint folder whose thinker training begins from, or keep takes (default there: models/demo)")
+    parser.add_argument("--warm-start", type=Path, help="a checkpoint folder that training begins from, or keep takes (default there: models/demo)")
     arguments = parser.parse_args()
     chosen = list(STEPS) if "all" in arguments.steps else arguments.steps
     scale = SCALES[arguments.scale]

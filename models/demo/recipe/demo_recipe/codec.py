@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import torch
 from torch import Tensor, nn
-from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeCode2Wav
+from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeCode2Wav, Qwen3OmniMoeForConditionalGeneration
 
 from . import config
 from .config import CODEBOOKS, CODES
@@ -26,6 +28,16 @@ class Codec(nn.Module):
         initialise(self.decoder)
         quicken(self.decoder)
         nn.init.normal_(self.codes.weight, 0, 0.4)
+
+    def warm_start(self, folder: Path) -> None:
+        """Takes over how a checkpoint of the same shape makes sound, and what its codes mean if they are those of the same voice."""
+        trained = Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).code2wav.state_dict()
+        if config.is_own(folder):
+            self.codes.weight.data.copy_(trained["code_embedding.weight"] / CODEBOOKS)
+        fitting = {name: value for name, value in trained.items() if not name.startswith("code_embedding")}
+        missing, unknown = self.decoder.load_state_dict(fitting, strict=False)
+        if missing or [name for name in unknown if not name.startswith("code_offset")]:
+            raise SystemExit(f"{folder} has a code2wav of another shape: {(missing + unknown)[:3]}")
 
     def decode(self, codes: Tensor) -> Tensor:
         """Codes `[batch, frames, CODEBOOKS]` to samples `[batch, n]`, a little fewer than whole frames."""

@@ -85,11 +85,14 @@ def spoiled(right: Tensor) -> Tensor:
     return torch.where(wrong, other.clamp(torch.zeros_like(right), torch.tensor(SIZES, device=device) - 1), right)
 
 
-def train(work: Path, scale: Scale, device: torch.device) -> None:
-    """Trains to the scale's last step; goes on where an earlier run stopped."""
+def train(work: Path, scale: Scale, device: torch.device, warm_start: Path | None = None) -> None:
+    """Trains to the scale's last step; goes on where an earlier run stopped. `warm_start` is a checkpoint folder to begin from."""
     torch.manual_seed(scale.seed)
     data = Targets.load(work)
-    codec = Codec().to(device)
+    codec = Codec()
+    if warm_start:
+        codec.warm_start(warm_start)
+    codec.to(device)
     distance = Distance().to(device)
     critics = Discriminators().to(device) if scale.adversarial else None
     run = Run("codec", work / "codec.pt", codec, scale.codec_rate, scale.codec_steps, scale.threads)

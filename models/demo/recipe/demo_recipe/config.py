@@ -6,6 +6,9 @@ At most 12 million parameters, so that the bf16 checkpoint stays under 24 MB. Si
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from tokenizers import Tokenizer
 from transformers import Qwen3OmniMoeConfig
 from transformers.models.qwen3_omni_moe.configuration_qwen3_omni_moe import Qwen3OmniMoeCode2WavConfig
@@ -23,6 +26,11 @@ CODEC_PAD, CODEC_BOS, CODEC_EOS, CODEC_NOTHINK, CODEC_THINK_BOS, CODEC_THINK_EOS
 TALKER_VOCABULARY = CODES + 1024
 
 ROPE = {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [12, 10, 10], "mrope_interleaved": True, "interleaved": True}
+
+
+def is_own(checkpoint: Path) -> bool:
+    """Whether a checkpoint speaks with this voice, so that its codes mean the same."""
+    return SPEAKER in json.loads((checkpoint / "config.json").read_text())["talker_config"]["speaker_id"]
 
 
 def code2wav() -> Qwen3OmniMoeCode2WavConfig:

@@ -14,7 +14,10 @@ import torch
 import torch.nn.functional as F
 from tokenizers import Tokenizer
 from torch import Tensor, nn
-from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeTalkerForConditionalGeneration
+from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
+    Qwen3OmniMoeForConditionalGeneration,
+    Qwen3OmniMoeTalkerForConditionalGeneration,
+)
 
 from . import answers, config, tokenizer
 from .codes import PHONEMES
@@ -27,8 +30,9 @@ PREDICTED = 512  # frames of a batch that the code predictor learns from: it see
 AHEAD = 3  # frames whose phoneme the auxiliary head names: this one and the next
 SAME_PHONEME = 0.7  # share of the wrong codes that come from a frame of the same phoneme
 NOTHING = -1  # where a row has no text token or no code
-# How often each book's code is wrong in an utterance with the most mistakes. The first three carry the words and where they are.
-WRONG = (0.1, 0.1, 0.1, 0.5, 0.5, 0.5)
+# How often each book's code is wrong in an utterance with the most mistakes. The first and third carry the words and where they are. The
+# second names the phoneme that comes: left right, it would be read instead of the text, and every mistake in it would be said.
+WRONG = (0.1, 0.8, 0.1, 0.5, 0.5, 0.5)
 MOST_OFTEN = 5  # how much more often an answer comes that conversations give all the time, than one sum of thousands
 MOST_BEFORE = 13  # turns of the session before the one that is answered
 RARELY = 16  # the higher the rarer: one batch in seven has a turn before it, one in seventeen has five
@@ -112,6 +116,14 @@ class Talker(nn.Module):
             c.codec_pad_id,
             c.codec_bos_id,
         ]
+
+    def warm_start(self, folder: Path, words: Tokenizer) -> None:
+        """Takes over how a checkpoint of the same shape and tokens reads a text, and what its codes mean if they are those of the same voice."""
+        if (folder / "tokenizer.json").read_text() != words.to_str(pretty=True):
+            raise SystemExit(f"{folder} has other tokens than the work folder: run the step `keep` into a new one")
+        trained = Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).talker.state_dict()
+        codes = () if config.is_own(folder) else ("codec_embedding", "codec_head", "lm_head")
+        self.model.load_state_dict({name: value for name, value in trained.items() if not any(c in name for c in codes)}, strict=False)
 
     def user(self, typed: list[int] | None, audio: int) -> list[int]:
         """The text tokens of a user's message: typed, or `audio` rows of sound, which this talker does not listen to (see
@@ -218,11 +230,15 @@ def initialise(talker: nn.Module) -> None:
         parameter.zero_().requires_grad_(False)
 
 
-def train(work: Path, scale: Scale, device: torch.device) -> None:
-    """Trains to the scale's last step; goes on where an earlier run stopped. Writes `talker.pt`."""
+def train(work: Path, scale: Scale, device: torch.device, warm_start: Path | None = None) -> None:
+    """Trains to the scale's last step; goes on where an earlier run stopped. Writes `talker.pt`. `warm_start` is a checkpoint folder to
+    begin from."""
     torch.manual_seed(scale.seed)
     data = Data(work)
-    talker = Talker(data.words, tokenizer.embeddings(work)).to(device)
+    talker = Talker(data.words, tokenizer.embeddings(work))
+    if warm_start:
+        talker.warm_start(warm_start, data.words)
+    talker.to(device)
     run = Run("talker", work / "talker.pt", talker, scale.talker_rate, scale.talker_steps, scale.threads)
     print(f"talker: {len(data.answers)} answers, {len(data.codes)} frames", flush=True)
     for _ in run:

@@ -83,6 +83,34 @@ class Export(unittest.TestCase):
             with self.assertRaisesRegex(SystemExit, "tokenizer"):
                 keep.make(work, self.out)
 
+    def test_training_begins_with_the_codes_of_its_own_voice(self) -> None:
+        begun = Codec()
+        begun.warm_start(self.out)
+        codes = torch.randint(0, CODES, (1, 6, CODEBOOKS))
+        with torch.no_grad():
+            heard, trained = begun.eval().decode(codes), self.codec.decode(codes)
+        self.assertLess((heard - trained).square().mean().sqrt() / trained.square().mean().sqrt(), 0.05)
+        words = tokenizer.load(self.work)
+        talks = talker.Talker(words, tokenizer.embeddings(self.work))
+        talks.warm_start(self.out, words)
+        kept = Qwen3OmniMoeForConditionalGeneration.from_pretrained(self.out, dtype=torch.float32).talker.state_dict()
+        for name, value in talks.model.state_dict().items():
+            self.assertTrue(torch.equal(value, kept[name]), name)
+
+    def test_training_begins_with_codes_of_its_own_for_another_voice(self) -> None:
+        with tempfile.TemporaryDirectory() as other:
+            folder = Path(other) / "checkpoint"
+            shutil.copytree(self.out, folder)
+            settings = json.loads((folder / "config.json").read_text())
+            settings["talker_config"]["speaker_id"] = {"another": settings["talker_config"]["speaker_id"][config.SPEAKER]}
+            (folder / "config.json").write_text(json.dumps(settings))
+            begun = Codec()
+            before = begun.codes.weight.clone()
+            begun.warm_start(folder)
+            self.assertTrue(torch.equal(begun.codes.weight, before))
+            inside = "decoder.0.conv.weight"
+            self.assertFalse(torch.equal(begun.decoder.state_dict()[inside], Codec().decoder.state_dict()[inside]))
+
     def test_its_speaker_is_named(self) -> None:
         kept = json.loads((self.out / "config.json").read_text())
         self.assertEqual(list(kept["talker_config"]["speaker_id"]), [config.SPEAKER])
