@@ -26,7 +26,7 @@ test:  ## Every test that a change must pass (at most 45 minutes on two cores, f
 	$(CARGO) test --release --workspace --no-fail-fast
 
 test-long:  ## The long tests too; writes target/report/test-long.txt
-	@$(SETUP) build tests recipe
+	@$(SETUP) build tests prometheus recipe
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 screenshots:  ## Make the pictures of docs/page.md anew, in Chromium with the demo model

@@ -6,6 +6,7 @@
 #   lint       rustfmt and clippy, Python
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
+#   prometheus Prometheus and promtool, unpacked out of Debian's package: for the dashboard's long test
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   recogniser Python with tests/requirements.txt alone: the independent ear, of which `tests` is more
 #   speech     espeak-ng, flite and Kokoro, which speak questions; recordings of people, unpacked out of Debian's
@@ -110,6 +111,19 @@ tests() {
   command -v nginx >/dev/null || unpacked_nginx
 }
 
+# Without installing the package, which would start a service.
+prometheus() {
+  local home=$TOOLS/prometheus
+  command -v prometheus >/dev/null && command -v promtool >/dev/null && return
+  [ -x "$home/usr/bin/prometheus" ] && return
+  command -v apt-get >/dev/null || die "missing for the dashboard's test: prometheus. Install it with your system's own tool."
+  say "unpacking Prometheus into $home"
+  mkdir -p "$home"
+  (cd "$home" && { apt-get download -qq prometheus >/dev/null 2>&1 ||
+    { apt-get update -qq && apt-get download -qq prometheus; } >&2; } &&
+    dpkg -x prometheus_*.deb . && rm prometheus_*.deb) >&2 || die "that failed. As root, type: apt-get install prometheus"
+}
+
 reference() {
   python_tools reference tests/parity/requirements.txt
 }
@@ -175,10 +189,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, lint, tests, reference, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, lint, tests, prometheus, reference, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | lint | tests | reference | recogniser | speech | recipe) "$part" ;;
+    build | lint | tests | prometheus | reference | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

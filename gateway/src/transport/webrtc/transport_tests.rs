@@ -303,9 +303,10 @@ async fn copies_keep_conversations_whole_over_bursts_of_loss() {
         }
     }
     println!("of the answers {heard:?} heard, of the questions {kept:?} received, without copies and with them");
-    // Of what is missing without copies, less than half is missing with them.
-    assert!((1.0 - kept[1]) * 2.0 < 1.0 - kept[0], "{kept:?}");
-    assert!(heard[1] > heard[0], "{heard:?}");
+    // Of the answers that are missing without copies, less than half is missing with them. What is missing of the questions is also what
+    // the turn detector leaves away.
+    assert!((1.0 - heard[1]) * 2.0 < 1.0 - heard[0], "{heard:?}");
+    assert!(kept[1] > kept[0], "{kept:?}");
 }
 
 /// Plays `samples`, polled at these milliseconds only. Returns the gaps before the packets, in milliseconds.
