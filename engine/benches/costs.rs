@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 use repartee_engine::internals::{Checkpoint, Element, Item, Model, Outbox, ResponseParams, Work, load};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Role, Sampling};
-use repartee_kernels::cpu::Tensor;
 
 const ROWS: [usize; 12] = [1, 2, 4, 8, 9, 16, 17, 32, 64, 65, 128, 256];
 const SLOTS: [usize; 10] = [1, 2, 3, 4, 8, 9, 16, 17, 32, 64];
@@ -43,7 +42,7 @@ fn print<const N: usize>(what: &str, points: [(usize, Duration); N]) {
 }
 
 /// Prepares a step of `stage` several times and times it.
-fn fastest(model: &mut Model<Tensor>, stage: usize, prepare: impl Fn(&mut Model<Tensor>) -> Vec<Work>) -> Duration {
+fn fastest(model: &mut Model, stage: usize, prepare: impl Fn(&mut Model) -> Vec<Work>) -> Duration {
     let time = |_| {
         let work = prepare(model);
         let begun = Instant::now();
@@ -57,14 +56,14 @@ fn fastest(model: &mut Model<Tensor>, stage: usize, prepare: impl Fn(&mut Model<
     (0..REPEATS).map(time).min().unwrap()
 }
 
-fn step(model: &mut Model<Tensor>, stage: usize, work: &[Work]) -> Outbox<Tensor> {
+fn step(model: &mut Model, stage: usize, work: &[Work]) -> Outbox {
     let mut out = Vec::new();
     model.stages[stage].step(work, &mut out);
     out
 }
 
 /// Delivers items to a stage, whose own output is of no interest.
-fn deliver(model: &mut Model<Tensor>, stage: usize, items: Outbox<Tensor>) {
+fn deliver(model: &mut Model, stage: usize, items: Outbox) {
     for (slot, item) in items {
         model.stages[stage].accept(slot, item, &mut Vec::new());
     }
@@ -84,19 +83,19 @@ fn params(slot: usize) -> ResponseParams {
     }
 }
 
-fn prompt(rows: usize, slot: usize, respond: bool) -> Item<Tensor> {
+fn prompt(rows: usize, slot: usize, respond: bool) -> Item {
     // The first ids differ, so that no slot forks another's prefix.
     let elements = (0..rows).map(|i| Element::token(Role::User, ((i + 7 * slot) % 200) as u32)).collect();
     Item::Prompt { elements, read: Vec::new(), response: respond.then(|| params(slot)) }
 }
 
-fn prefill(model: &mut Model<Tensor>, rows: usize) -> Vec<Work> {
+fn prefill(model: &mut Model, rows: usize) -> Vec<Work> {
     deliver(model, THINKER, vec![(0, prompt(rows, 0, false))]);
     vec![Work { slot: 0, rows }]
 }
 
 /// Slots of which `stage` has one row ready, `slots` of them.
-fn ready(model: &Model<Tensor>, stage: usize, slots: usize) -> Vec<Work> {
+fn ready(model: &Model, stage: usize, slots: usize) -> Vec<Work> {
     let ready = (0..model.slots.total()).filter(|&slot| model.stages[stage].need(slot).rows == 1);
     let work: Vec<Work> = ready.map(|slot| Work { slot, rows: 1 }).take(slots).collect();
     assert_eq!(work.len(), slots, "too many responses ended at their first step");
@@ -104,11 +103,11 @@ fn ready(model: &Model<Tensor>, stage: usize, slots: usize) -> Vec<Work> {
 }
 
 /// Slots to begin for `slots` responses that go on: some end at their first step.
-fn primed(model: &Model<Tensor>, slots: usize) -> usize {
+fn primed(model: &Model, slots: usize) -> usize {
     (slots + slots / 4 + 8).min(model.slots.total())
 }
 
-fn decode(model: &mut Model<Tensor>, slots: usize) -> Vec<Work> {
+fn decode(model: &mut Model, slots: usize) -> Vec<Work> {
     for slot in 0..primed(model, slots) {
         deliver(model, THINKER, vec![(slot, prompt(PROMPT, slot, true))]);
         step(model, THINKER, &[Work { slot, rows: PROMPT }]);
@@ -116,14 +115,14 @@ fn decode(model: &mut Model<Tensor>, slots: usize) -> Vec<Work> {
     ready(model, THINKER, slots)
 }
 
-fn talker_prefill(model: &mut Model<Tensor>, rows: usize) -> Vec<Work> {
+fn talker_prefill(model: &mut Model, rows: usize) -> Vec<Work> {
     let work = prefill(model, rows);
     let out = step(model, THINKER, &work);
     deliver(model, TALKER, out);
     vec![Work { slot: 0, rows }]
 }
 
-fn speak(model: &mut Model<Tensor>, slots: usize) -> Vec<Work> {
+fn speak(model: &mut Model, slots: usize) -> Vec<Work> {
     for slot in 0..primed(model, slots) {
         deliver(model, THINKER, vec![(slot, prompt(PROMPT, slot, false))]);
         let mut items = step(model, THINKER, &[Work { slot, rows: PROMPT }]);
@@ -136,7 +135,7 @@ fn speak(model: &mut Model<Tensor>, slots: usize) -> Vec<Work> {
     ready(model, TALKER, slots)
 }
 
-fn frames(model: &mut Model<Tensor>, slots: usize, each: usize) -> Vec<Work> {
+fn frames(model: &mut Model, slots: usize, each: usize) -> Vec<Work> {
     // One frame before the timed ones, as in the middle of a response. Its codes are the talker's, for their number.
     speak(model, 1);
     let mut made = Vec::new();

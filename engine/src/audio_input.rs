@@ -10,12 +10,12 @@ use crate::elements::AudioRows;
 use crate::model::{FrontEnd, FrontEndStream, InputWindow};
 
 /// An audio item that is not committed yet.
-pub struct AudioInput<T> {
+pub struct AudioInput {
     stream: Box<dyn FrontEndStream>,
     /// Windows closed so far.
     closed: usize,
     /// The encoded ones of them, in order.
-    pub encoded: Vec<Arc<AudioRows<T>>>,
+    pub encoded: Vec<Arc<AudioRows>>,
 }
 
 /// What a window belongs to.
@@ -51,7 +51,7 @@ impl PendingWindow {
     }
 }
 
-impl<T> AudioInput<T> {
+impl AudioInput {
     /// Empty input.
     pub fn new(front_end: &dyn FrontEnd) -> Self {
         Self { stream: front_end.stream(), closed: 0, encoded: Vec::new() }
@@ -74,7 +74,7 @@ impl<T> AudioInput<T> {
 
     /// Ends the audio and assigns it to `target`, its windows in `pending` included; the last window goes to `pending`.
     /// Returns the windows that are encoded already.
-    pub fn finish(self, target: WindowTarget, pending: &mut VecDeque<PendingWindow>) -> Vec<Arc<AudioRows<T>>> {
+    pub fn finish(self, target: WindowTarget, pending: &mut VecDeque<PendingWindow>) -> Vec<Arc<AudioRows>> {
         for window in pending.iter_mut().filter(|window| window.target == WindowTarget::Open) {
             window.target = target;
         }

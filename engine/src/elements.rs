@@ -6,25 +6,36 @@ use std::sync::Arc;
 
 use repartee_engine_api::Role;
 
-/// Encoded rows of one closed window of input audio; compared by identity.
-#[derive(Debug)]
-pub struct AudioRows<T> {
-    /// The rows on the device.
-    pub rows: T,
+/// Encoded rows of one closed window of input audio; compared by identity. They lie on the host, because a history outlives every
+/// step; a step that reads some takes them along in its row spec.
+#[derive(Debug, Default)]
+pub struct AudioRows {
+    /// The rows' numbers, one row after the other.
+    pub rows: Vec<f32>,
     /// Number of rows.
     pub count: usize,
 }
 
+impl AudioRows {
+    /// The numbers of a row.
+    pub fn row(&self, row: usize) -> &[f32] {
+        let width = self.rows.len() / self.count.max(1);
+        &self.rows[row * width..(row + 1) * width]
+    }
+}
+
 /// One position of a prompt.
-pub struct Element<T> {
+#[derive(Clone, PartialEq)]
+pub struct Element {
     /// Whose message it belongs to.
     pub role: Role,
     /// Its content.
-    pub value: Value<T>,
+    pub value: Value,
 }
 
 /// Content of one position.
-pub enum Value<T> {
+#[derive(Clone)]
+pub enum Value {
     /// A token of the first stage's vocabulary.
     Token(u32),
     /// Codes of the model's own speech, as many as its family reads at one position.
@@ -32,13 +43,13 @@ pub enum Value<T> {
     /// One row of encoded audio.
     Audio {
         /// The window that it belongs to.
-        window: Arc<AudioRows<T>>,
+        window: Arc<AudioRows>,
         /// Which of its rows.
         row: usize,
     },
 }
 
-impl<T> Element<T> {
+impl Element {
     /// A token.
     pub fn token(role: Role, id: u32) -> Self {
         Self { role, value: Value::Token(id) }
@@ -53,21 +64,17 @@ impl<T> Element<T> {
     pub fn is_audio(&self) -> bool {
         matches!(self.value, Value::Audio { .. })
     }
-}
 
-impl<T> Clone for Element<T> {
-    fn clone(&self) -> Self {
-        Self { role: self.role, value: self.value.clone() }
+    /// The numbers of a row of audio.
+    pub fn audio(&self) -> Option<&[f32]> {
+        match &self.value {
+            Value::Audio { window, row } => Some(window.row(*row)),
+            Value::Token(_) | Value::Codes(_) => None,
+        }
     }
 }
 
-impl<T> PartialEq for Element<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.role == other.role && self.value == other.value
-    }
-}
-
-impl<T> fmt::Debug for Element<T> {
+impl fmt::Debug for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
             Value::Token(id) => write!(f, "{:?} token {id}", self.role),
@@ -77,17 +84,7 @@ impl<T> fmt::Debug for Element<T> {
     }
 }
 
-impl<T> Clone for Value<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Token(id) => Self::Token(*id),
-            Self::Codes(codes) => Self::Codes(Arc::clone(codes)),
-            Self::Audio { window, row } => Self::Audio { window: Arc::clone(window), row: *row },
-        }
-    }
-}
-
-impl<T> PartialEq for Value<T> {
+impl PartialEq for Value {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Token(a), Self::Token(b)) => a == b,
@@ -114,27 +111,17 @@ pub enum MessageKind {
 }
 
 /// A run of content of one sort.
-#[derive(Debug)]
-pub enum Part<T> {
+#[derive(Debug, Clone)]
+pub enum Part {
     /// Text.
     Text(Vec<u32>),
     /// Windows of encoded audio.
-    Audio(Vec<Arc<AudioRows<T>>>),
+    Audio(Vec<Arc<AudioRows>>),
     /// The model's own speech, position by position.
     Speech(Vec<Arc<[u32]>>),
 }
 
-impl<T> Clone for Part<T> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::Text(ids) => Self::Text(ids.clone()),
-            Self::Audio(windows) => Self::Audio(windows.clone()),
-            Self::Speech(codes) => Self::Speech(codes.clone()),
-        }
-    }
-}
-
-impl<T> Part<T> {
+impl Part {
     fn is_empty(&self) -> bool {
         match self {
             Self::Text(ids) => ids.is_empty(),
@@ -145,28 +132,22 @@ impl<T> Part<T> {
 }
 
 /// One message of a session's history.
-#[derive(Debug)]
-pub struct Message<T> {
+#[derive(Debug, Clone)]
+pub struct Message {
     /// What it is.
     pub kind: MessageKind,
     /// Its content, in order. A model that interleaves text and speech has many parts.
-    pub parts: Vec<Part<T>>,
+    pub parts: Vec<Part>,
 }
 
-impl<T> Clone for Message<T> {
-    fn clone(&self) -> Self {
-        Self { kind: self.kind, parts: self.parts.clone() }
-    }
-}
-
-impl<T> Message<T> {
+impl Message {
     /// A message of text.
     pub fn text(kind: MessageKind, ids: Vec<u32>) -> Self {
         Self { kind, parts: vec![Part::Text(ids)] }
     }
 
     /// Audio of the caller.
-    pub fn audio(windows: Vec<Arc<AudioRows<T>>>) -> Self {
+    pub fn audio(windows: Vec<Arc<AudioRows>>) -> Self {
         Self { kind: MessageKind::User, parts: vec![Part::Audio(windows)] }
     }
 
@@ -220,7 +201,7 @@ impl<T> Message<T> {
     }
 
     /// Appends an encoded window; false if the message is not audio.
-    pub fn push_window(&mut self, window: Arc<AudioRows<T>>) -> bool {
+    pub fn push_window(&mut self, window: Arc<AudioRows>) -> bool {
         let Some(Part::Audio(windows)) = self.parts.last_mut() else { return false };
         windows.push(window);
         true
@@ -269,7 +250,7 @@ mod tests {
     use super::*;
 
     /// Text and speech as a model of interleaved output makes them.
-    fn interleaved() -> Message<()> {
+    fn interleaved() -> Message {
         let mut message = Message { kind: MessageKind::Assistant, parts: Vec::new() };
         for id in 0..4 {
             message.push_token(id);
@@ -279,7 +260,7 @@ mod tests {
         message
     }
 
-    fn shown(message: &Message<()>) -> Vec<Vec<u32>> {
+    fn shown(message: &Message) -> Vec<Vec<u32>> {
         message
             .parts
             .iter()
@@ -308,7 +289,7 @@ mod tests {
     fn speech_stands_after_its_token_whenever_it_comes() {
         // Two positions a token; the text is ahead by 0 to 4 tokens.
         for ahead in 0..=4 {
-            let mut message = Message::<()> { kind: MessageKind::Assistant, parts: Vec::new() };
+            let mut message = Message { kind: MessageKind::Assistant, parts: Vec::new() };
             for id in 0..4 + ahead {
                 if id < 4 {
                     message.push_token(id);
@@ -326,15 +307,15 @@ mod tests {
 
     #[test]
     fn elements_compare_by_role_and_identity() {
-        let window = |count| Arc::new(AudioRows { rows: (), count });
+        let window = |count| Arc::new(AudioRows { rows: Vec::new(), count });
         let (a, b) = (window(2), window(2));
-        let row = |window: &Arc<AudioRows<()>>, row| Element {
+        let row = |window: &Arc<AudioRows>, row| Element {
             role: Role::User,
             value: Value::Audio { window: Arc::clone(window), row },
         };
         assert!(row(&a, 1) == row(&a, 1));
         assert!(row(&a, 1) != row(&a, 0) && row(&a, 1) != row(&b, 1));
-        assert!(Element::<()>::token(Role::User, 1) != Element::token(Role::Assistant, 1));
-        assert!(Element::<()>::codes(Arc::from([1, 2])) == Element::codes(Arc::from([1, 2])));
+        assert!(Element::token(Role::User, 1) != Element::token(Role::Assistant, 1));
+        assert!(Element::codes(Arc::from([1, 2])) == Element::codes(Arc::from([1, 2])));
     }
 }

@@ -29,33 +29,33 @@ pub struct Chunks {
 
 /// The edge between two stages, with what it holds back for each slot.
 #[derive(Debug)]
-pub struct Edge<T> {
+pub struct Edge {
     mode: HandOff,
     chunks: Chunks,
-    slots: Vec<Slot<T>>,
+    slots: Vec<Slot>,
 }
 
 #[derive(Debug)]
-struct Slot<T> {
-    held: Vec<Item<T>>,
+struct Slot {
+    held: Vec<Item>,
     /// Whether the response's first chunk was passed.
     begun: bool,
 }
 
-impl<T> Default for Slot<T> {
+impl Default for Slot {
     fn default() -> Self {
         Self { held: Vec::new(), begun: false }
     }
 }
 
-impl<T> Edge<T> {
+impl Edge {
     /// An edge for `slots` slots.
     pub fn new(mode: HandOff, chunks: Chunks, slots: usize) -> Self {
         Self { mode, chunks, slots: (0..slots).map(|_| Slot::default()).collect() }
     }
 
     /// Takes an item; returns what passes now, in order.
-    pub fn pass(&mut self, slot: usize, item: Item<T>) -> Vec<Item<T>> {
+    pub fn pass(&mut self, slot: usize, item: Item) -> Vec<Item> {
         let slot = &mut self.slots[slot];
         match item {
             Item::Token(_) | Item::Row { .. } | Item::Codes(_) | Item::Latents { .. } => {
@@ -108,7 +108,7 @@ mod tests {
 
     /// Sizes of the chunks for `pieces` pieces and an end; the last entry is the chunk with the end.
     fn sizes(mode: HandOff, chunks: Chunks, pieces: u32) -> Vec<usize> {
-        let mut edge: Edge<()> = Edge::new(mode, chunks, 1);
+        let mut edge: Edge = Edge::new(mode, chunks, 1);
         let mut sizes = Vec::new();
         for id in 0..pieces {
             let out = edge.pass(0, Item::Token(id));
@@ -138,12 +138,12 @@ mod tests {
     #[test]
     fn a_pause_passes_what_is_held_back() {
         for (mode, passed) in [(HandOff::AsyncChunk, 2), (HandOff::FullPayload, 0)] {
-            let mut edge: Edge<()> = Edge::new(mode, Chunks { initial: 9, steady: 9 }, 1);
+            let mut edge: Edge = Edge::new(mode, Chunks { initial: 9, steady: 9 }, 1);
             assert!(edge.pass(0, Item::Token(1)).is_empty());
             let out = edge.pass(0, Item::TextPause);
             assert_eq!(out.len(), passed, "{mode:?}");
             let rest = edge.pass(0, Item::End(End::Stop));
-            let all: Vec<Item<()>> = out.into_iter().chain(rest).collect();
+            let all: Vec<Item> = out.into_iter().chain(rest).collect();
             assert!(matches!(all[..], [Item::Token(1), Item::TextPause, Item::End(_)]), "{all:?}");
         }
     }
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn an_aborted_response_leaves_nothing_behind() {
-        let mut edge: Edge<()> = Edge::new(HandOff::FullPayload, Chunks { initial: 1, steady: 1 }, 1);
+        let mut edge: Edge = Edge::new(HandOff::FullPayload, Chunks { initial: 1, steady: 1 }, 1);
         assert!(edge.pass(0, Item::Token(1)).is_empty());
         assert!(matches!(edge.pass(0, Item::Abort)[..], [Item::Abort]));
         assert!(edge.pass(0, Item::Token(2)).is_empty());

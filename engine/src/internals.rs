@@ -10,8 +10,8 @@ pub use crate::model::{
     CallMarks, Codec, Ears, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, Script, Slots, ToolTemplate, Voices,
     WindowInput,
 };
-pub use crate::models::parts::{autoregressive, decoder, weights};
-pub use crate::models::{SlotBytes, load, slots};
+pub use crate::models::parts::{autoregressive, code_predictor, decoder, slot_rows, weights};
+pub use crate::models::{SlotBytes, Variant, load, slots};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
 pub use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
@@ -19,10 +19,10 @@ pub use crate::text::Tokenizer;
 
 /// The parts of the Qwen3-Omni family.
 pub mod qwen3_omni_moe {
-    pub use crate::models::parts::code2wav::MAX_FRAMES;
+    pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
     pub use crate::models::parts::code2wav_stage::Code2WavStage;
-    pub use crate::models::qwen3_omni_moe::Qwen3Omni;
-    pub use crate::models::qwen3_omni_moe::audio_tower::{Window, tokens};
+    pub use crate::models::qwen3_omni_moe::audio_tower::{AudioTower, Window, tokens};
     pub use crate::models::qwen3_omni_moe::config::Config;
     pub use crate::models::qwen3_omni_moe::generation::GenerationConfig;
+    pub use crate::models::qwen3_omni_moe::{Qwen3Omni, load};
 }

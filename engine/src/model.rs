@@ -50,17 +50,17 @@ pub struct WindowInput<'a> {
 }
 
 /// Encodes windows to rows. It keeps no state from window to window.
-pub trait Encoder<T>: Send {
+pub trait Encoder: Send {
     /// Encodes several windows as one batch; one entry each.
-    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<T>>;
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows>;
 }
 
 /// How a model hears.
-pub struct Ears<T> {
+pub struct Ears {
     /// Samples to windows.
     pub front_end: Box<dyn FrontEnd>,
     /// Windows to rows.
-    pub encoder: Box<dyn Encoder<T>>,
+    pub encoder: Box<dyn Encoder>,
 }
 
 /// The texts of tools in a model's template.
@@ -85,13 +85,13 @@ pub struct CallMarks {
 }
 
 /// How a model's prompt is written.
-pub trait Script<T>: Send {
+pub trait Script: Send {
     /// The history as prompt positions. With `open`, the windows of an uncommitted audio item follow; otherwise, with
     /// `respond`, the header of the model's turn.
-    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, respond: bool) -> Vec<Element<T>>;
+    fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element>;
 
     /// The positions of text that streams in while the response is being generated; `None` if the model cannot take any.
-    fn streamed(&self, _ids: &[u32]) -> Option<Vec<Element<T>>> {
+    fn streamed(&self, _ids: &[u32]) -> Option<Vec<Element>> {
         None
     }
 
@@ -189,15 +189,15 @@ impl Codec {
 }
 
 /// A loaded model, ready to be driven.
-pub struct Model<T> {
+pub struct Model {
     /// Tokenizer of the checkpoint.
     pub tokenizer: Tokenizer,
     /// How it hears; `None` for a model that only reads.
-    pub ears: Option<Ears<T>>,
+    pub ears: Option<Ears>,
     /// How its prompts are written.
-    pub script: Box<dyn Script<T>>,
+    pub script: Box<dyn Script>,
     /// From the stage that reads the prompt to the stage that makes samples.
-    pub stages: Vec<Box<dyn Stage<T>>>,
+    pub stages: Vec<Box<dyn Stage>>,
     /// Geometry of the output.
     pub codec: Codec,
     /// Its voices.
@@ -241,7 +241,7 @@ pub enum TopologyError {
     },
 }
 
-impl<T> Model<T> {
+impl Model {
     /// Events that one tick can send for one response.
     pub fn events_per_tick(&self) -> usize {
         let events = self.stages.iter().map(|stage| match stage.gives() {

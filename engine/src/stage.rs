@@ -3,7 +3,6 @@
 //! A model is a chain of stages. Each keeps state by slot. What a stage gives goes to the next stage over a typed edge;
 //! text and samples also become events for the caller.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine_api::{Sampling, SessionError};
@@ -57,11 +56,11 @@ pub enum EdgeKind {
 
 /// An item on the edge between two stages.
 #[derive(Debug)]
-pub enum Item<T> {
+pub enum Item {
     /// To the first stage: the whole prompt, and the response to begin once it is prefilled.
     Prompt {
         /// Every position.
-        elements: Vec<Element<T>>,
+        elements: Vec<Element>,
         /// For each position, whether a later stage reads it. Such a position is prefilled in this slot: its cache is taken
         /// neither from another slot nor from a response, whose rows no later stage gets as context.
         read: Vec<bool>,
@@ -69,7 +68,7 @@ pub enum Item<T> {
         response: Option<ResponseParams>,
     },
     /// To the first stage: positions that streamed in for the response.
-    Streamed(Vec<Element<T>>),
+    Streamed(Vec<Element>),
     /// To the first stage: nothing more streams in for the response.
     StreamedEnd,
     /// Prompt positions from `to` on are withdrawn.
@@ -77,14 +76,12 @@ pub enum Item<T> {
         /// First position withdrawn.
         to: usize,
     },
-    /// Prompt positions that were prefilled.
+    /// Prompt positions that were prefilled. A stage that leaves rows of them has a place for each position of each slot.
     Context {
         /// Position of the first.
         from: usize,
         /// The positions.
-        elements: Vec<Element<T>>,
-        /// One hidden row for each.
-        hidden: Arc<T>,
+        elements: Vec<Element>,
     },
     /// A response begins; the items after it belong to it.
     Begin(ResponseParams),
@@ -94,10 +91,8 @@ pub enum Item<T> {
     Row {
         /// The token.
         id: u32,
-        /// The batch of rows that holds its row.
-        rows: Arc<T>,
-        /// Which of them.
-        row: usize,
+        /// Position whose row it is.
+        position: usize,
     },
     /// The text has ended for now: a tool call follows, which is not spoken. A stage that waits for text goes on as at the
     /// text's end. Text after it is an utterance of its own.
@@ -106,8 +101,8 @@ pub enum Item<T> {
     Codes(Vec<u32>),
     /// Rows without ids.
     Latents {
-        /// The rows.
-        rows: Arc<T>,
+        /// Their numbers, one row after the other.
+        rows: Vec<f32>,
         /// How many.
         count: usize,
     },
@@ -122,7 +117,7 @@ pub enum Item<T> {
 }
 
 /// Output of the stages, in order: (slot, item).
-pub type Outbox<T> = Vec<(usize, Item<T>)>;
+pub type Outbox = Vec<(usize, Item)>;
 
 /// One slot's part of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -188,7 +183,7 @@ pub struct Room {
 }
 
 /// One step of a model's graph, with the state of every slot.
-pub trait Stage<T>: Send {
+pub trait Stage: Send {
     /// Name, for errors and measurements.
     fn name(&self) -> &'static str;
 
@@ -199,7 +194,7 @@ pub trait Stage<T>: Send {
     fn gives(&self) -> EdgeKind;
 
     /// Takes an item of the stage before. Items that need no computing are passed on at once.
-    fn accept(&mut self, slot: usize, item: Item<T>, out: &mut Outbox<T>);
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox);
 
     /// What it could do for the slot now.
     fn need(&self, slot: usize) -> Need;
@@ -215,8 +210,19 @@ pub trait Stage<T>: Send {
     /// Upper bound of items that one step gives for one slot, an end not counted.
     fn max_items(&self) -> usize;
 
+    /// Begins to advance several slots as one batch. Until [`Stage::collect`] nothing else is launched, but items may come and slots
+    /// may be freed. A stage that computes at once gives its items here.
+    fn launch(&mut self, work: &[Work], out: &mut Outbox);
+
+    /// Waits for what was launched and gives what it made. Nothing is sampled for a slot that was freed, or whose prompt or response is
+    /// another one since; prompt positions that stay are passed on.
+    fn collect(&mut self, _out: &mut Outbox) {}
+
     /// Advances several slots as one batch.
-    fn step(&mut self, work: &[Work], out: &mut Outbox<T>);
+    fn step(&mut self, work: &[Work], out: &mut Outbox) {
+        self.launch(work, out);
+        self.collect(out);
+    }
 
     /// Resets the slot and frees what it holds.
     fn free(&mut self, slot: usize);
@@ -232,17 +238,17 @@ pub trait Stage<T>: Send {
     }
 
     /// Whether its state depends on this prompt position. What a later stage reads is not taken from another slot's cache.
-    fn reads(&self, _element: &Element<T>) -> bool {
+    fn reads(&self, _element: &Element) -> bool {
         false
     }
 
     /// Leading positions of a prompt for which `donor` holds all that this stage needs.
-    fn shares(&self, _donor: usize, prompt: &[Element<T>]) -> usize {
+    fn shares(&self, _donor: usize, prompt: &[Element]) -> usize {
         prompt.len()
     }
 
     /// Takes over `donor`'s state for a whole prompt, which [`Stage::shares`] allows; false if there is no memory for it.
-    fn share(&mut self, _slot: usize, _donor: usize, _prompt: &[Element<T>]) -> bool {
+    fn share(&mut self, _slot: usize, _donor: usize, _prompt: &[Element]) -> bool {
         true
     }
 
@@ -252,7 +258,7 @@ pub trait Stage<T>: Send {
 
     /// Positions that a prompt takes, and those that it may take if room is left for a response of `max_tokens` text tokens;
     /// `None` for a stage that reads no prompt.
-    fn room(&self, _prompt: &[Element<T>], _max_tokens: usize) -> Option<Room> {
+    fn room(&self, _prompt: &[Element], _max_tokens: usize) -> Option<Room> {
         None
     }
 }

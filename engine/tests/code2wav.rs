@@ -5,15 +5,15 @@
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
-use common::{CONVERSATIONS, folder, property};
+use common::{CONVERSATIONS, eager, folder, property};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_engine::Source;
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::MAX_FRAMES;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
+use repartee_kernels::StreamRows;
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::{Ops, StreamChunk};
 
 /// A stream: its frames, column by column.
 type Codes = Vec<Vec<u32>>;
@@ -35,19 +35,15 @@ fn decode(ops: &Cpu, model: &Qwen3Omni<Cpu>, streams: &[Codes], steps: &[Vec<usi
             for frame in &stream[from[slot]..from[slot] + rows] {
                 codes.iter_mut().zip(frame).for_each(|(codes, &code)| codes.push(code));
             }
-            chunks.push(StreamChunk { slot, rows, first: from[slot] == 0 });
+            chunks.push(StreamRows { slot, position: from[slot], rows });
             from[slot] += rows;
         }
         if chunks.is_empty() {
             continue;
         }
-        let (out, made) = model.code2wav.forward(ops, &codes, &mut state, &chunks);
-        let out = ops.read(&out);
-        let mut rest = &out[..];
-        for chunk in made {
-            let (mine, after) = rest.split_at(chunk.rows);
-            samples[chunk.slot].extend_from_slice(mine);
-            rest = after;
+        let made = eager::decode(ops, &model.code2wav, &codes, &mut state, &chunks);
+        for (chunk, mine) in chunks.iter().zip(made) {
+            samples[chunk.slot].extend(mine);
         }
     }
     samples

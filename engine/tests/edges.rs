@@ -17,7 +17,7 @@ use repartee_engine::{StageConfig, Timeouts};
 use repartee_engine_api::{
     COMMAND_QUEUE, Command, EVENT_QUEUE, Event, FinishReason, Respond, SessionError, SessionHandle,
 };
-use repartee_kernels::cpu::{Cpu, Tensor};
+use repartee_kernels::cpu::Cpu;
 
 use common::driven::{Driven, Response, serve, submit};
 use common::{Expected, greedy_copy};
@@ -34,7 +34,7 @@ fn code2wav(stage: StageConfig) -> BTreeMap<String, StageConfig> {
     BTreeMap::from([("code2wav".to_owned(), stage)])
 }
 
-fn engine(name: &str, config: &EngineConfig) -> (Driven<Tensor>, Expected, tempfile::TempDir) {
+fn engine(name: &str, config: &EngineConfig) -> (Driven, Expected, tempfile::TempDir) {
     let expected = Expected::load(name);
     let folder = greedy_copy(name, &expected);
     (serve(folder.path(), config), expected, folder)

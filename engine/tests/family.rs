@@ -50,14 +50,14 @@ struct Spelling {
     at: Poison,
 }
 
-impl Stage<()> for Spelling {
+impl Stage for Spelling {
     fn name(&self) -> &'static str {
         "spelling"
     }
-    fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         match item {
             Item::Prompt { elements, response, .. } => {
-                let id = |element: &Element<()>| match element.value {
+                let id = |element: &Element| match element.value {
                     Value::Token(id) => Some(id),
                     _ => None,
                 };
@@ -91,7 +91,7 @@ impl Stage<()> for Spelling {
     fn max_rows(&self) -> usize {
         1
     }
-    fn step(&mut self, work: &[Work], out: &mut Outbox<()>) {
+    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
         for &Work { slot, .. } in work {
             match self.left[slot].as_mut().and_then(Vec::pop) {
                 Some(id) if id == self.poison && self.at == Poison::Step => panic!("poison"),
@@ -120,11 +120,11 @@ struct Beeping {
     at: Poison,
 }
 
-impl Stage<()> for Beeping {
+impl Stage for Beeping {
     fn name(&self) -> &'static str {
         "beeping"
     }
-    fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         match item {
             Item::Token(id) if id == self.poison && self.at == Poison::Accept => panic!("poison"),
             Item::Token(id) => self.queues[slot].push_back(id),
@@ -152,7 +152,7 @@ impl Stage<()> for Beeping {
     fn max_rows(&self) -> usize {
         2
     }
-    fn step(&mut self, work: &[Work], out: &mut Outbox<()>) {
+    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
         for &Work { slot, rows } in work {
             for id in self.queues[slot].drain(..rows) {
                 assert!(id != self.poison || self.at != Poison::Later, "poison");
@@ -174,8 +174,8 @@ impl Stage<()> for Beeping {
 /// A template that renders only the last message.
 struct LastMessage;
 
-impl Script<()> for LastMessage {
-    fn render(&self, history: &[Message<()>], _: Option<&[Arc<AudioRows<()>>]>, _: bool) -> Vec<Element<()>> {
+impl Script for LastMessage {
+    fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
         match history.last().map(|message| &message.parts[..]) {
             Some([Part::Text(ids)]) => ids.iter().map(|&id| Element::token(Role::User, id)).collect(),
             _ => Vec::new(),
@@ -184,7 +184,7 @@ impl Script<()> for LastMessage {
 }
 
 /// A model of this family with `slots` slots.
-fn model(slots: usize, at: Poison) -> (Tokenizer, Model<()>) {
+fn model(slots: usize, at: Poison) -> (Tokenizer, Model) {
     let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
     let poison = tokenizer.encode(POISON).unwrap()[0];

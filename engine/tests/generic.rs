@@ -82,6 +82,7 @@ macro_rules! suite {
 }
 
 suite!(qwen3_omni, Omni::greedy(), 8);
+suite!(qwen3_omni_replayed, Omni::greedy().replayed(), 4);
 suite!(hearing, Other(Form::Hearing), 12);
 suite!(reading, Other(Form::Reading), 12);
 

@@ -9,13 +9,12 @@ use repartee_engine::EngineConfig;
 use repartee_engine_api::{
     Command, Content, Event, FinishReason, Input, InsertAt, Respond, Role, SessionError, SessionHandle, SlicePolicy,
 };
-use repartee_kernels::cpu::Tensor;
 
 use common::driven::{Driven, Response, serve, submit};
 use common::{Expected, greedy_copy};
 
 struct Bed {
-    engine: Driven<Tensor>,
+    engine: Driven,
     expected: Expected,
     _folder: tempfile::TempDir,
 }
@@ -427,11 +426,11 @@ fn tools_are_refused_without_a_tool_template() {
 
 /// Closes a session of an engine that the test ticks.
 trait CloseWith {
-    fn close_with(self, engine: &mut Driven<Tensor>);
+    fn close_with(self, engine: &mut Driven);
 }
 
 impl CloseWith for SessionHandle {
-    fn close_with(self, engine: &mut Driven<Tensor>) {
+    fn close_with(self, engine: &mut Driven) {
         drop(self);
         engine.settle();
     }

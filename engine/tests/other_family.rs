@@ -18,7 +18,6 @@ use repartee_engine::internals::{
 };
 use repartee_engine::{EngineConfig, EnrolError, StageConfig, Timeouts};
 use repartee_engine_api::{Command, Event, Respond, Role, SessionError, SessionHandle};
-use repartee_kernels::cpu::Tensor;
 
 const READING: Other = Other(Form::Reading);
 const HEARING: Other = Other(Form::Hearing);
@@ -100,9 +99,9 @@ fn a_caller_who_sends_no_text_times_out() {
 }
 
 /// A stage that panics once, when it steps several slots.
-struct Panicking(Box<dyn Stage<Tensor>>, u32);
+struct Panicking(Box<dyn Stage>, u32);
 
-impl Stage<Tensor> for Panicking {
+impl Stage for Panicking {
     fn name(&self) -> &'static str {
         self.0.name()
     }
@@ -112,7 +111,7 @@ impl Stage<Tensor> for Panicking {
     fn gives(&self) -> EdgeKind {
         self.0.gives()
     }
-    fn accept(&mut self, slot: usize, item: Item<Tensor>, out: &mut Outbox<Tensor>) {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         self.0.accept(slot, item, out);
     }
     fn need(&self, slot: usize) -> Need {
@@ -124,7 +123,7 @@ impl Stage<Tensor> for Panicking {
     fn max_items(&self) -> usize {
         self.0.max_items()
     }
-    fn step(&mut self, work: &[Work], out: &mut Outbox<Tensor>) {
+    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
         self.1 -= u32::from(work.len() > 1 && self.1 > 0);
         assert!(self.1 != 1 || work.len() == 1, "planted");
         self.0.step(work, out);
@@ -143,12 +142,12 @@ impl Stage<Tensor> for Panicking {
 #[test]
 fn a_replay_reads_the_text_again() {
     let run = |panics: Option<(usize, u32)>| {
-        let mut model: Model<Tensor> = READING.model(&config());
+        let mut model: Model = READING.model(&config());
         if let Some((at, steps)) = panics {
             let stage = model.stages.remove(at);
             model.stages.insert(at, Box::new(Panicking(stage, steps)));
         }
-        let mut engine: Driven<Tensor> = drive(model, &config());
+        let mut engine: Driven = drive(model, &config());
         let sessions = [engine.open(), engine.open()];
         for session in &sessions {
             submit(session, Command::Respond(Respond { streamed: true, max_tokens: Some(40), ..respond(0) }));

@@ -8,6 +8,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use common::eager::{self, batch, index};
 use common::{CONVERSATIONS, Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
@@ -17,7 +18,7 @@ use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
+use repartee_kernels::{Ops, SampleParams, StateSpec, StepOps, StreamRows};
 
 /// Largest relative difference that counts as equal.
 const TOLERANCE: f32 = 1e-4;
@@ -47,7 +48,7 @@ fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
         };
         check("mel", &mel(checkpoint, &model, expected, &at("audio")));
         let rows = audio(&ops, &model, expected, &at("mel"));
-        check("audio_tower", &ops.read(&rows));
+        check("audio_tower", &rows);
         let (rows, shape) = expected.tensor(&at("audio_tower"));
         audio_rows.push(ops.tensor(rows, shape[1]));
         findings.extend(thinker(&ops, &model, expected, turn, &audio_rows));
@@ -71,7 +72,7 @@ fn mel(checkpoint: &Checkpoint, model: &Qwen3Omni<Cpu>, expected: &Expected, aud
     (0..bins).flat_map(|bin| frames.iter().map(move |frame| frame[bin])).collect()
 }
 
-fn audio(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, mel: &str) -> Tensor {
+fn audio(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, mel: &str) -> Vec<f32> {
     let (mel, shape) = expected.tensor(mel);
     let (bins, frames) = (shape[0], shape[1]);
     let by_frame: Vec<f32> =
@@ -79,8 +80,9 @@ fn audio(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, mel: &str) -> T
     let window = model.config.thinker.audio.n_window_infer * bins;
     let windows: Vec<_> =
         by_frame.chunks(window).enumerate().map(|(i, mel)| Window { mel, follows_full_chunk: i > 0 }).collect();
-    let rows = model.audio_tower.forward(ops, &windows);
-    assert_eq!(ops.rows(&rows), windows.iter().map(|w| tokens(w.mel.len() / bins)).sum::<usize>());
+    let rows = eager::encode(ops, &model.audio_tower, &windows);
+    let width = model.config.thinker.audio.output_dim;
+    assert_eq!(rows.len() / width, windows.iter().map(|w| tokens(w.mel.len() / bins)).sum::<usize>());
     rows
 }
 
@@ -97,7 +99,7 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
     let (prompt, _) = expected.ids(&at("prompt_ids"));
     let (tokens, _) = expected.ids(&at("tokens"));
     let placeholder = model.config.thinker.audio_token_id;
-    let audio_at: Vec<usize> = (0..prompt.len()).filter(|&i| prompt[i] == placeholder).collect();
+    let audio_at: Vec<u32> = (0..prompt.len() as u32).filter(|&i| prompt[i as usize] == placeholder).collect();
     let ids: Vec<u32> = prompt.iter().map(|&id| if id == placeholder { NO_ID } else { id }).collect();
     let rows = ops.concat(&audio_rows.iter().collect::<Vec<_>>());
 
@@ -105,18 +107,18 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
     let mut output_mask =
         ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let (mut hidden, mut logits, mut chosen) = (Vec::new(), Vec::new(), Vec::new());
-    let mut x = model.thinker.embed(ops, &ops.ids(&ids), &audio_at, Some(&rows));
+    let mut x = model.thinker.embed(ops, &index(ops, &ids), Some((&index(ops, &audio_at), &rows)));
     let mut position = 0;
     for &next in &tokens {
         let rows = ops.rows(&x);
-        let batch = ops.batch(&[SequenceRows { table: &[0], position, rows }]);
+        let batch = batch(ops, position, rows);
         position += rows;
         let (out, tapped) = model.thinker.forward(ops, x, &mut cache, &batch);
         hidden.extend(ops.read(&tapped));
-        let row = model.thinker.logits(ops, &out, &[rows - 1]);
+        let row = model.thinker.logits(ops, &out, &index(ops, &[rows as u32 - 1]));
         logits.extend(ops.read(&row));
-        chosen.extend(ops.read_ids(&model.thinker.sample(ops, &row, &[greedy(0, 1.0)], &mut output_mask)));
-        x = model.thinker.embed(ops, &ops.ids(&[next]), &[], None);
+        chosen.extend(ops.read_ids(&ops.sample(&row, &[greedy(0, 1.0)], None, Some(&mut output_mask))));
+        x = model.thinker.embed(ops, &index(ops, &[next]), None);
     }
     vec![
         (at("hidden"), difference(&hidden, &expected.tensor(&at("hidden")).0)),
@@ -158,7 +160,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
         &[codec.codec_pad_id, codec.codec_bos_id],
     ]
     .concat();
-    rows.push(ops.add(text(&tail_text), &model.talker.codec_rows(ops, &ops.ids(&tail_codec))));
+    rows.push(ops.add(text(&tail_text), &model.talker.codec_rows(ops, &index(ops, &tail_codec))));
     let prompt = ops.concat(&rows.iter().collect::<Vec<_>>());
     let spoken = &tokens[1..tokens.len() - 1];
     let trailing = text(&[spoken, &[config.tts_eos_token_id]].concat());
@@ -178,9 +180,9 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
     let (mut x, mut position) = (prompt, 0);
     for step in 0..=frames {
         let rows = ops.rows(&x);
-        let batch = ops.batch(&[SequenceRows { table: &[0], position, rows }]);
+        let batch = batch(ops, position, rows);
         position += rows;
-        let hidden = model.talker.forward(ops, x, &mut cache, &batch, &[rows - 1]);
+        let hidden = model.talker.forward(ops, x, &mut cache, &batch, &index(ops, &[rows as u32 - 1]));
         hiddens.extend(ops.read(&hidden));
         let row = model.talker.logits(ops, &hidden);
         logits.extend(ops.read(&row));
@@ -189,16 +191,17 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
             end = Some(ops.read_ids(&first)[0]);
             break;
         }
-        let embedded = model.talker.codec_rows(ops, &first);
+        let embedded = model.talker.codec_rows(ops, &index(ops, &first));
         let predictor = &model.talker.code_predictor;
-        let frame = predictor.complete(ops, &hidden, embedded, &mut predictor_cache, |_| vec![greedy(0, 1.0)], true);
+        let (rest, raw, embedding) =
+            eager::complete(ops, predictor, &hidden, embedded, &mut predictor_cache, &[greedy(0, 1.0)]);
         made[0].extend(ops.read_ids(&first));
-        for (made, ids) in made[1..].iter_mut().zip(&frame.codes) {
-            made.extend(ops.read_ids(ids));
+        for (made, ids) in made[1..].iter_mut().zip(&rest) {
+            made.extend(ops.read_index(ids));
         }
-        residual_logits.extend(frame.logits.iter().flat_map(|logits| ops.read(logits)));
+        residual_logits.extend(raw.iter().flat_map(|logits| ops.read(logits)));
         let next = if step < ops.rows(&trailing) { ops.gather(&trailing, &[step]) } else { text(&[pad]) };
-        x = ops.add(frame.embedding, &next);
+        x = ops.add(embedding, &next);
     }
     findings.extend([
         (at("talker.hidden"), difference(&hiddens, &expected.tensor(&at("talker.hidden")).0)),
@@ -219,9 +222,8 @@ fn waveform(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize,
     for from in (0..frames).step_by(step) {
         let rows = step.min(frames - from);
         let part: Vec<Vec<u32>> = codes.chunks(frames).map(|c| c[from..from + rows].to_vec()).collect();
-        let chunk = StreamChunk { slot: 0, rows, first: from == 0 };
-        let (out, _) = model.code2wav.forward(ops, &part, &mut state, &[chunk]);
-        samples.extend(ops.read(&out));
+        let chunk = StreamRows { slot: 0, position: from, rows };
+        samples.extend(eager::decode(ops, &model.code2wav, &part, &mut state, &[chunk]).concat());
     }
     let name = format!("turn{turn}.waveform");
     let reference = expected.tensor(&name).0;

@@ -15,7 +15,6 @@ use repartee_engine::internals::{
 };
 use repartee_engine::{EngineConfig, Source, StageConfig};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionHandle, Tool};
-use repartee_kernels::cpu::Tensor;
 
 use common::driven::{Driven, drive, submit};
 use common::folder;
@@ -24,13 +23,13 @@ const TALKER: usize = 1;
 /// Steps after which a talker that has not ended is stopped.
 const STEPS: usize = 400;
 
-fn model() -> Model<Tensor> {
+fn model() -> Model {
     load(&Checkpoint::open(Source::Folder(folder("dense").join("checkpoint"))).unwrap(), &EngineConfig::default())
         .unwrap()
 }
 
 /// Gives items to the talker, which makes up to `steps` steps after each; the codes, and how it ended.
-fn speak(model: &mut Model<Tensor>, items: Vec<Item<Tensor>>, steps: usize) -> (Vec<Vec<u32>>, Option<End>) {
+fn speak(model: &mut Model, items: Vec<Item>, steps: usize) -> (Vec<Vec<u32>>, Option<End>) {
     let talker = &mut model.stages[TALKER];
     let (mut codes, mut ended) = (Vec::new(), None);
     let params = ResponseParams { voice: model.voices.names()[0].clone(), ..params() };
@@ -71,22 +70,22 @@ fn params() -> ResponseParams {
     }
 }
 
-fn tokens(ids: &[u32]) -> Vec<Item<Tensor>> {
+fn tokens(ids: &[u32]) -> Vec<Item> {
     ids.iter().map(|&id| Item::Token(id)).collect()
 }
 
-fn all(parts: Vec<Vec<Item<Tensor>>>) -> Vec<Item<Tensor>> {
+fn all(parts: Vec<Vec<Item>>) -> Vec<Item> {
     parts.into_iter().flatten().collect()
 }
 
 const BEFORE: [u32; 3] = [20, 21, 22];
 const AFTER: [u32; 2] = [30, 31];
 
-fn end() -> Vec<Item<Tensor>> {
+fn end() -> Vec<Item> {
     vec![Item::End(End::Stop)]
 }
 
-fn pause() -> Vec<Item<Tensor>> {
+fn pause() -> Vec<Item> {
     vec![Item::TextPause]
 }
 
@@ -130,7 +129,7 @@ fn a_pause_without_text_says_nothing() {
 /// Writes the text of its prompt, a token a step.
 struct Writing(Vec<Option<VecDeque<u32>>>);
 
-impl Stage<()> for Writing {
+impl Stage for Writing {
     fn name(&self) -> &'static str {
         "writing"
     }
@@ -140,9 +139,9 @@ impl Stage<()> for Writing {
     fn gives(&self) -> EdgeKind {
         EdgeKind::Text
     }
-    fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         if let Item::Prompt { elements, response: Some(params), .. } = item {
-            let id = |element: &Element<()>| match element.value {
+            let id = |element: &Element| match element.value {
                 Value::Token(id) => Some(id),
                 _ => None,
             };
@@ -159,7 +158,7 @@ impl Stage<()> for Writing {
     fn max_items(&self) -> usize {
         1
     }
-    fn step(&mut self, work: &[Work], out: &mut Outbox<()>) {
+    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
         for &Work { slot, .. } in work {
             let next = self.0[slot].as_mut().and_then(VecDeque::pop_front);
             out.push((slot, next.map_or(Item::End(End::Stop), Item::Token)));
@@ -176,7 +175,7 @@ impl Stage<()> for Writing {
 /// Says text once it knows that no more comes: a sample of each token's id.
 struct Saying(Vec<Vec<u32>>);
 
-impl Stage<()> for Saying {
+impl Stage for Saying {
     fn name(&self) -> &'static str {
         "saying"
     }
@@ -186,7 +185,7 @@ impl Stage<()> for Saying {
     fn gives(&self) -> EdgeKind {
         EdgeKind::Samples
     }
-    fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         match item {
             Item::Token(id) => self.0[slot].push(id),
             Item::TextPause | Item::End(_) => {
@@ -207,7 +206,7 @@ impl Stage<()> for Saying {
     fn max_items(&self) -> usize {
         1
     }
-    fn step(&mut self, _: &[Work], _: &mut Outbox<()>) {}
+    fn launch(&mut self, _: &[Work], _: &mut Outbox) {}
     fn free(&mut self, slot: usize) {
         self.0[slot].clear();
     }
@@ -231,8 +230,8 @@ impl ToolTemplate for Brackets {
     }
 }
 
-impl Script<()> for Brackets {
-    fn render(&self, history: &[Message<()>], _: Option<&[Arc<AudioRows<()>>]>, _: bool) -> Vec<Element<()>> {
+impl Script for Brackets {
+    fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
         let last = history.iter().rev().find_map(|message| match &message.parts[..] {
             [Part::Text(ids)] if !ids.is_empty() => Some(ids),
             _ => None,
@@ -245,7 +244,7 @@ impl Script<()> for Brackets {
 }
 
 /// An engine that says what it is told.
-fn engine(slots: usize, config: &EngineConfig) -> Driven<()> {
+fn engine(slots: usize, config: &EngineConfig) -> Driven {
     let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
     let mark = |text: &str| (tokenizer.encode(text).unwrap()[0], text.to_owned());

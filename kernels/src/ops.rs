@@ -214,6 +214,10 @@ pub trait Ops {
 
     /// Prepares a weight.
     fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
+    /// The same device with buffers of its own, for a stage that runs beside others: its tensors stay at the same addresses.
+    fn with_own_buffers(&self) -> Self
+    where
+        Self: Sized;
     /// Makes zeroed state.
     fn state(&self, spec: StateSpec) -> Self::State;
     /// Clears a slot of a [`StateSpec::TokenMask`].

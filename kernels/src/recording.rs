@@ -3,55 +3,96 @@
 //! A device that captures a step as a graph needs the sequence of operations to be decided by shapes alone; a test records the same
 //! step over other values and compares. Reading back is noted too: a model function must not do it.
 
-use std::cell::RefCell;
-use std::rc::Rc;
+use std::fmt::Display;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::ops::{
     Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
 };
 use crate::row_spec::{BatchSection, RowSpec, Section};
-use crate::step_ops::{Outputs, ReadBack, Step, StepKey, StepOps, Streams};
+use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
 
-/// See the module's description.
+/// See the module's description. Clones share their notes.
 #[derive(Debug, Clone, Default)]
 pub struct RecordingOps<O> {
     inner: O,
-    notes: Rc<RefCell<Vec<String>>>,
-    /// Whether the place of each result is noted.
-    places: bool,
+    notes: Arc<Mutex<Vec<String>>>,
+    noted: Noted,
+    /// Whether steps are padded as on a device that repeats them.
+    padded: bool,
+}
+
+/// What is noted.
+#[derive(Debug, Clone, Copy, Default)]
+enum Noted {
+    /// Operations.
+    #[default]
+    Operations,
+    /// Those, and the place of each result.
+    Places,
+    /// Of each launch and its read-back, by how much this counter rises.
+    Counter(fn() -> u64),
 }
 
 impl<O: Ops> RecordingOps<O> {
     /// Records what `inner` is asked.
     pub fn new(inner: O) -> Self {
-        Self { inner, notes: Rc::default(), places: false }
+        Self { inner, notes: Arc::default(), noted: Noted::default(), padded: false }
     }
 
     /// Records what `inner` is asked, and where each result lies.
     pub fn with_places(inner: O) -> Self {
-        Self { places: true, ..Self::new(inner) }
+        Self { noted: Noted::Places, ..Self::new(inner) }
+    }
+
+    /// Notes of each launch and its read-back no operation, but by how much `counter` rises: a count of allocations, say. Noting itself
+    /// does not count.
+    pub fn with_counter(inner: O, counter: fn() -> u64) -> Self {
+        Self { noted: Noted::Counter(counter), ..Self::new(inner) }
+    }
+
+    /// Pads steps as a device does that repeats them.
+    #[must_use]
+    pub fn padded(self) -> Self {
+        Self { padded: true, ..self }
     }
 
     /// What was noted since the last call.
     pub fn take(&self) -> Vec<String> {
-        self.notes.take()
+        std::mem::take(&mut *self.notes())
     }
 
-    fn note(&self, what: String) {
-        self.notes.borrow_mut().push(what);
+    fn notes(&self) -> MutexGuard<'_, Vec<String>> {
+        self.notes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, what: impl FnOnce() -> String) {
+        if !matches!(self.noted, Noted::Counter(_)) {
+            self.notes().push(what());
+        }
     }
 
     /// Notes where a result lies.
     fn made(&self, x: O::T) -> O::T {
-        if self.places {
-            self.note(format!("at {:#x}", self.inner.place(&x)));
+        if matches!(self.noted, Noted::Places) {
+            self.note(|| format!("at {:#x}", self.inner.place(&x)));
         }
         x
     }
 
     /// Notes an operation by its name and the rows of its first operand.
-    fn op(&self, name: &str, x: &O::T) {
-        self.note(format!("{name} {}", self.inner.rows(x)));
+    fn op(&self, name: impl Display, x: &O::T) {
+        self.note(|| format!("{name} {}", self.inner.rows(x)));
+    }
+
+    /// Notes by how much the counter rises meanwhile.
+    fn counted<R>(&self, what: &str, key: Option<StepKey>, run: impl FnOnce() -> R) -> R {
+        let Noted::Counter(counter) = self.noted else { return run() };
+        let before = counter();
+        let result = run();
+        let rise = counter() - before;
+        self.notes().push(format!("{what} {key:?}: {rise}"));
+        result
     }
 }
 
@@ -64,6 +105,11 @@ impl<O: Ops> Ops for RecordingOps<O> {
 
     fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
         self.inner.weight(layout, parts)
+    }
+
+    fn with_own_buffers(&self) -> Self {
+        let (inner, notes) = (self.inner.with_own_buffers(), Arc::clone(&self.notes));
+        Self { inner, notes, ..*self }
     }
 
     fn state(&self, spec: StateSpec) -> O::State {
@@ -79,17 +125,17 @@ impl<O: Ops> Ops for RecordingOps<O> {
     }
 
     fn batch(&self, sequences: &[SequenceRows<'_>]) -> O::Batch {
-        self.note(format!("batch {:?}", sequences.iter().map(|s| s.rows).collect::<Vec<_>>()));
+        self.note(|| format!("batch {:?}", sequences.iter().map(|s| s.rows).collect::<Vec<_>>()));
         self.inner.batch(sequences)
     }
 
     fn tensor(&self, values: Vec<f32>, columns: usize) -> O::T {
-        self.note(format!("tensor {} by {columns}", values.len()));
+        self.note(|| format!("tensor {} by {columns}", values.len()));
         self.made(self.inner.tensor(values, columns))
     }
 
     fn ids(&self, ids: &[u32]) -> O::Ids {
-        self.note(format!("ids {}", ids.len()));
+        self.note(|| format!("ids {}", ids.len()));
         self.inner.ids(ids)
     }
 
@@ -99,7 +145,7 @@ impl<O: Ops> Ops for RecordingOps<O> {
     }
 
     fn read_ids(&self, ids: &O::Ids) -> Vec<u32> {
-        self.note("read ids".to_owned());
+        self.note(|| "read ids".to_owned());
         self.inner.read_ids(ids)
     }
 
@@ -117,22 +163,22 @@ impl<O: Ops> Ops for RecordingOps<O> {
     }
 
     fn gather(&self, x: &O::T, at: &[usize]) -> O::T {
-        self.op(&format!("gather {}", at.len()), x);
+        self.op(format_args!("gather {}", at.len()), x);
         self.made(self.inner.gather(x, at))
     }
 
     fn scatter(&self, x: O::T, at: &[usize], rows: &O::T) -> O::T {
-        self.op(&format!("scatter {}", at.len()), &x);
+        self.op(format_args!("scatter {}", at.len()), &x);
         self.made(self.inner.scatter(x, at, rows))
     }
 
     fn concat(&self, parts: &[&O::T]) -> O::T {
-        self.note(format!("concat {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
+        self.note(|| format!("concat {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
         self.made(self.inner.concat(parts))
     }
 
     fn embed(&self, table: &O::Weight, ids: &O::Ids) -> O::T {
-        self.note("embed".to_owned());
+        self.note(|| "embed".to_owned());
         self.made(self.inner.embed(table, ids))
     }
 
@@ -142,7 +188,7 @@ impl<O: Ops> Ops for RecordingOps<O> {
     }
 
     fn narrow(&self, x: &O::T, start: usize, length: usize) -> O::T {
-        self.op(&format!("narrow {start} {length}"), x);
+        self.op(format_args!("narrow {start} {length}"), x);
         self.made(self.inner.narrow(x, start, length))
     }
 
@@ -220,7 +266,7 @@ impl<O: Ops> Ops for RecordingOps<O> {
     }
 
     fn segment_attention(&self, q: &O::T, k: &O::T, v: &O::T, segments: &[usize], heads: usize) -> O::T {
-        self.op(&format!("segment attention {segments:?}"), q);
+        self.op(format_args!("segment attention {segments:?}"), q);
         self.made(self.inner.segment_attention(q, k, v, segments, heads))
     }
 
@@ -238,12 +284,12 @@ impl<O: Ops> Ops for RecordingOps<O> {
         weight: &O::Weight,
         bias: &O::Weight,
     ) -> O::T {
-        self.op(&format!("conv2d {images} of {height} by {width}"), x);
+        self.op(format_args!("conv2d {images} of {height} by {width}"), x);
         self.made(self.inner.conv2d(x, images, height, width, weight, bias))
     }
 
     fn reshape(&self, x: O::T, columns: usize) -> O::T {
-        self.op(&format!("reshape {columns}"), &x);
+        self.op(format_args!("reshape {columns}"), &x);
         self.made(self.inner.reshape(x, columns))
     }
 
@@ -290,31 +336,31 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
     type Ticket = O::Ticket;
 
     fn bucket(&self, rows: usize) -> usize {
-        self.inner.bucket(rows)
+        if self.padded { step_ops::bucket(rows) } else { self.inner.bucket(rows) }
     }
 
     fn upload(&self, spec: &RowSpec) -> O::Spec {
-        self.note(format!("upload {}", spec.words().len()));
+        self.note(|| format!("upload {}", spec.words().len()));
         self.inner.upload(spec)
     }
 
     fn index(&self, spec: &O::Spec, at: Section) -> O::Index {
-        self.note(format!("index {at:?}"));
+        self.note(|| format!("index {at:?}"));
         self.inner.index(spec, at)
     }
 
     fn floats(&self, spec: &O::Spec, at: Section, columns: usize) -> O::T {
-        self.note(format!("floats {at:?} by {columns}"));
+        self.note(|| format!("floats {at:?} by {columns}"));
         self.made(self.inner.floats(spec, at, columns))
     }
 
     fn batch_at(&self, spec: &O::Spec, at: BatchSection) -> O::Batch {
-        self.note(format!("batch {at:?}"));
+        self.note(|| format!("batch {at:?}"));
         self.inner.batch_at(spec, at)
     }
 
     fn read_index(&self, index: &O::Index) -> Vec<u32> {
-        self.note("read index".to_owned());
+        self.note(|| "read index".to_owned());
         self.inner.read_index(index)
     }
 
@@ -329,7 +375,7 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
     }
 
     fn embed_at(&self, table: &O::Weight, ids: &O::Index) -> O::T {
-        self.note("embed".to_owned());
+        self.note(|| "embed".to_owned());
         self.made(self.inner.embed_at(table, ids))
     }
 
@@ -339,7 +385,7 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
     }
 
     fn load(&self, state: &O::State, at: &O::Index) -> O::T {
-        self.note("load".to_owned());
+        self.note(|| "load".to_owned());
         self.made(self.inner.load(state, at))
     }
 
@@ -361,7 +407,7 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         tail: &mut O::State,
         streams: &Streams<O::Index>,
     ) -> O::T {
-        self.op(&format!("conv1d {} {}", streams.scale, streams.skip), x);
+        self.op(format_args!("conv1d {} {}", streams.scale, streams.skip), x);
         self.made(self.inner.conv1d_at(x, weight, bias, tail, streams))
     }
 
@@ -373,7 +419,7 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         tail: &mut O::State,
         streams: &Streams<O::Index>,
     ) -> O::T {
-        self.op(&format!("transposed conv1d {} {}", streams.scale, streams.skip), x);
+        self.op(format_args!("transposed conv1d {} {}", streams.scale, streams.skip), x);
         self.made(self.inner.conv_transpose1d_at(x, weight, bias, tail, streams))
     }
 
@@ -389,22 +435,26 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
     }
 
     fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> O::Ticket {
-        self.note(format!("launch {key:?}, {} numbers", spec.words().len()));
-        self.inner.launch(key, spec, &mut |_, spec, outputs| {
-            let mut mine = Outputs::default();
-            step(self, spec, &mut mine);
-            outputs.ids.append(&mut mine.ids);
-            outputs.rows.append(&mut mine.rows);
-        })
+        self.note(|| format!("launch {key:?}, {} numbers", spec.words().len()));
+        let mut launch = || {
+            self.inner.launch(key, spec, &mut |_, spec, outputs| {
+                // The same lists, so that nothing is allocated for more of them.
+                let (ids, rows) = (std::mem::take(&mut outputs.ids), std::mem::take(&mut outputs.rows));
+                let mut mine = Outputs { ids, rows };
+                step(self, spec, &mut mine);
+                (outputs.ids, outputs.rows) = (mine.ids, mine.rows);
+            })
+        };
+        self.counted("launch", Some(key), &mut launch)
     }
 
     fn collect(&self, ticket: O::Ticket, back: &mut ReadBack) {
-        self.inner.collect(ticket, back);
-        self.note(format!("collect {} ids and {} numbers", back.ids.len(), back.numbers.len()));
+        self.counted("collect", None, || self.inner.collect(ticket, back));
+        self.note(|| format!("collect {} ids and {} numbers", back.ids.len(), back.numbers.len()));
     }
 
     fn reset_at(&self, state: &mut O::State, slots: &O::Index) {
-        self.note("reset".to_owned());
+        self.note(|| "reset".to_owned());
         self.inner.reset_at(state, slots);
     }
 }

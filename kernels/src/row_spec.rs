@@ -4,6 +4,7 @@
 //! finds its numbers at the same addresses. A list that is shorter than its place is padded: the padding computes, and
 //! changes nothing that anyone reads.
 
+use std::borrow::Borrow;
 use std::ops::Range;
 
 use crate::ops::{AttentionBatch, SampleParams, SequenceRows};
@@ -34,6 +35,13 @@ impl Section {
     /// Where they lie.
     pub fn range(self) -> Range<usize> {
         self.start..self.start + self.len
+    }
+
+    /// Part `index` of a list that consists of parts of `len` numbers.
+    pub fn part(self, index: usize, len: usize) -> Self {
+        let part = Self { start: self.start + index * len, len };
+        assert!(part.range().end <= self.range().end, "the list has fewer parts");
+        part
     }
 }
 
@@ -163,12 +171,18 @@ impl SpecLayout {
     pub fn spec(&self) -> RowSpec {
         RowSpec { words: vec![0; self.len] }
     }
+
+    /// Makes `spec` a block of zeros with these places, in the memory that it has.
+    pub fn renew(&self, spec: &mut RowSpec) {
+        spec.words.clear();
+        spec.words.resize(self.len, 0);
+    }
 }
 
 /// The numbers of one step.
 ///
 /// Each `set_` function panics when more is given than the place holds: whoever chose the bucket made a mistake.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RowSpec {
     words: Vec<u32>,
 }
@@ -186,13 +200,27 @@ impl RowSpec {
         padding.fill(NO_ROW);
     }
 
+    /// The same of numbers that come one by one.
+    pub fn set_each(&mut self, at: Section, values: impl IntoIterator<Item = u32>) {
+        self.write(at, values, NO_ROW);
+    }
+
     /// Floats, filled up with zeros.
     pub fn set_floats(&mut self, at: Section, values: &[f32]) {
-        let (place, padding) = self.words[at.range()].split_at_mut(values.len());
-        for (word, value) in place.iter_mut().zip(values) {
-            *word = value.to_bits();
+        self.set_floats_each(at, values.iter().copied());
+    }
+
+    /// The same of numbers that come one by one.
+    pub fn set_floats_each(&mut self, at: Section, values: impl IntoIterator<Item = f32>) {
+        self.write(at, values.into_iter().map(f32::to_bits), 0);
+    }
+
+    fn write(&mut self, at: Section, values: impl IntoIterator<Item = u32>, padding: u32) {
+        let mut places = self.words[at.range()].iter_mut();
+        for value in values {
+            *places.next().expect("more numbers than the bucket has place for") = value;
         }
-        padding.fill(0);
+        places.for_each(|place| *place = padding);
     }
 
     /// Sequences, their rows one under the other. The rest of the rows are one more sequence on the block `scratch`, which no other
@@ -230,9 +258,11 @@ impl RowSpec {
     }
 
     /// How each row's id is chosen. Rows of the padding take their most likely id and remember nothing.
-    pub fn set_samples(&mut self, at: SampleSection, params: &[SampleParams]) {
-        let (places, padding) = self.words[at.at.range()].split_at_mut(params.len() * SAMPLE);
-        for (place, params) in places.chunks_exact_mut(SAMPLE).zip(params) {
+    pub fn set_samples(&mut self, at: SampleSection, params: impl IntoIterator<Item: Borrow<SampleParams>>) {
+        let mut places = self.words[at.at.range()].chunks_exact_mut(SAMPLE);
+        for params in params {
+            let place = places.next().expect("more rows than the bucket has place for");
+            let params = params.borrow();
             place.copy_from_slice(&[
                 word(params.slot),
                 params.repetition_penalty.to_bits(),
@@ -242,7 +272,7 @@ impl RowSpec {
                 params.uniform.to_bits(),
             ]);
         }
-        for place in padding.chunks_exact_mut(SAMPLE) {
+        for place in places {
             place.copy_from_slice(&[NO_ROW, 1f32.to_bits(), 0, 0, 1f32.to_bits(), 0]);
         }
     }

@@ -43,12 +43,21 @@ impl<I> Streams<I> {
 /// Everything that decides the shapes of a step: steps of one key are the same operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StepKey {
-    /// The stage.
-    pub stage: usize,
+    /// The stage's name.
+    pub stage: &'static str,
     /// Rows that it is padded to.
     pub rows: usize,
     /// What else there is to tell apart: rows that sample, rows of audio.
     pub variant: usize,
+}
+
+/// Rows that a step is padded to on a device that repeats steps; above them multiples of the last.
+const BUCKETS: [usize; 13] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256];
+
+/// The bucket of a step of `rows` rows on a device that repeats steps; few are enough for every number of rows.
+pub fn bucket(rows: usize) -> usize {
+    let fits = BUCKETS.iter().find(|&&bucket| bucket >= rows);
+    fits.copied().unwrap_or(rows.next_multiple_of(BUCKETS[BUCKETS.len() - 1]))
 }
 
 /// What a step gives out: the step pushes, the device reads it back.

@@ -115,7 +115,7 @@ impl<O: StepOps> Step<O> {
     /// Runs the step over the rows of `spec`.
     fn run(&mut self, variant: usize, spec: &RowSpec, back: &mut ReadBack) {
         let Self { ops, model, calls, .. } = self;
-        let ticket = ops.launch(StepKey { stage: 0, rows: ROWS, variant }, spec, &mut |ops, spec, outputs| {
+        let ticket = ops.launch(StepKey { stage: "all", rows: ROWS, variant }, spec, &mut |ops, spec, outputs| {
             *calls += 1;
             model.forward(ops, spec, outputs);
         });
@@ -236,6 +236,23 @@ fn repeated_steps_use_the_same_places() {
     }
 }
 
+#[test]
+fn counted_steps_note_their_rise() {
+    let allocations: fn() -> u64 = || counts(Scope::Thread).allocations;
+    let ops = RecordingOps::with_counter(Cpu::default(), allocations);
+    let mut step = Step::new(ops.clone());
+    let (mut spec, mut back) = (step.layout.spec(), ReadBack::default());
+    for round in 0..24 {
+        fill(&step.model.places, &mut spec, round);
+        step.run(0, &spec, &mut back);
+        let notes = ops.take();
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].starts_with("launch") && notes[1].starts_with("collect"), "{notes:?}");
+        let quiet = notes.iter().all(|note| note.ends_with(": 0"));
+        assert!(if round == 0 { !quiet } else { round < 12 || quiet }, "round {round}: {notes:?}");
+    }
+}
+
 fn bits(back: &ReadBack) -> (Vec<u32>, Vec<u32>) {
     (back.ids.clone(), back.numbers.iter().map(|number| number.to_bits()).collect())
 }
@@ -262,7 +279,7 @@ fn counting_step<O: StepOps>(ops: &O) -> Vec<ReadBack> {
     let at = layout.list(6);
     let (mut spec, mut counted) = (layout.spec(), 0);
     spec.set_floats(at, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
-    let key = StepKey { stage: 0, rows: 1, variant: 0 };
+    let key = StepKey { stage: "all", rows: 1, variant: 0 };
     let mut launch = |_| {
         let mut back = ReadBack::default();
         let ticket = ops.launch(key, &spec, &mut |ops, spec, outputs| {
@@ -290,7 +307,7 @@ fn replaying_refuses_to_read_within_a_step() {
     let ops = ReplayOps::new(Cpu::default());
     let mut layout = SpecLayout::default();
     let at = layout.list(2);
-    ops.launch(StepKey { stage: 0, rows: 1, variant: 0 }, &layout.spec(), &mut |ops, spec, _| {
+    ops.launch(StepKey { stage: "all", rows: 1, variant: 0 }, &layout.spec(), &mut |ops, spec, _| {
         ops.read(&ops.floats(spec, at, 2));
     });
 }
@@ -301,7 +318,7 @@ fn after_a_panic<O: StepOps>(ops: &O) -> Vec<f32> {
     let at = layout.list(2);
     let mut spec = layout.spec();
     spec.set_floats(at, &[1.0, 2.0]);
-    let key = StepKey { stage: 0, rows: 1, variant: 0 };
+    let key = StepKey { stage: "all", rows: 1, variant: 0 };
     let launch = |fails: bool| {
         ops.launch(key, &spec, &mut |ops, spec, outputs| {
             outputs.rows.push(ops.floats(spec, at, 2));

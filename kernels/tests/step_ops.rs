@@ -85,6 +85,28 @@ fn floats_keep_their_bits() {
     assert_eq!(bits, [1.5f32, -0.0, f32::MIN_POSITIVE, 0.0, 0.0, 0.0].map(f32::to_bits));
 }
 
+#[test]
+fn parts_of_a_list_lie_one_after_the_other() {
+    let mut layout = SpecLayout::default();
+    let (_, at) = (layout.list(1), layout.list(6));
+    let mut spec = RowSpec::default();
+    layout.renew(&mut spec);
+    spec.set_each(at.part(0, 3), 1..4);
+    spec.set_each(at.part(1, 3), [7]);
+    assert_eq!(spec.words(), [0, 1, 2, 3, 7, NO_ROW, NO_ROW]);
+    // The memory of a longer spec is cleared.
+    layout.renew(&mut spec);
+    assert_eq!(spec.words(), [0; 7]);
+}
+
+#[test]
+#[should_panic(expected = "more numbers than the bucket has place for")]
+fn a_list_refuses_more_than_its_place() {
+    let mut layout = SpecLayout::default();
+    let at = layout.list(2);
+    layout.spec().set_each(at, 0..3);
+}
+
 /// Rows of each sequence in each of several steps.
 fn steps(sequences: usize, most: usize) -> impl Strategy<Value = Vec<Vec<usize>>> {
     prop::collection::vec(prop::collection::vec(0..=most, sequences), 1..6)

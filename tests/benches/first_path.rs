@@ -2,6 +2,10 @@
 //! the other in one run. Like is compared with like: the reference does not stream, so time per thinker token, per codec frame and
 //! per second of code2wav stand side by side, the whole answer apart, and our time to first packet alone.
 
+#[allow(dead_code)] // Each binary uses its part.
+#[path = "../../engine/tests/common/eager.rs"]
+mod eager;
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -13,12 +17,14 @@ use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
-use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
+use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
 use repartee_loadtest::report::{Report, Row, percentile};
 use repartee_loadtest::{Load, Transport};
 use repartee_media::wav;
 use repartee_tests::{demo, questions, tools};
 use serde::Deserialize;
+
+use self::eager::{batch, index};
 
 /// Timed repetitions of each measure, after one that is not counted.
 const REPEATS: usize = 9;
@@ -120,37 +126,38 @@ fn stages(folder: &Path) -> Result<Stages> {
     let model = Qwen3Omni::load(&ops, &Checkpoint::open(Source::Folder(folder.to_owned()))?)?;
     let greedy =
         SampleParams { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
-    let rows = |position, rows| ops.batch(&[SequenceRows { table: &[0], position, rows }]);
+    let rows = |position, rows| batch(&ops, position, rows);
 
     let mut cache = model.thinker.model.cache(&ops, 1, PROMPT + STEPS);
     let mut output_mask =
         ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let prompt: Vec<u32> = (0..PROMPT as u32).map(|i| 20 + i).collect();
-    let x = model.thinker.embed(&ops, &ops.ids(&prompt), &[], None);
+    let x = model.thinker.embed(&ops, &index(&ops, &prompt), None);
     model.thinker.forward(&ops, x, &mut cache, &rows(0, PROMPT));
     let thinker_token = median(STEPS as f64, || {
-        let mut ids = ops.ids(&[20]);
+        let mut ids = vec![20];
         for step in 0..STEPS {
-            let x = model.thinker.embed(&ops, &ids, &[], None);
+            let x = model.thinker.embed(&ops, &index(&ops, &ids), None);
             let (x, _) = model.thinker.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1));
-            ids = model.thinker.sample(&ops, &model.thinker.logits(&ops, &x, &[0]), &[greedy], &mut output_mask);
+            let logits = model.thinker.logits(&ops, &x, &index(&ops, &[0]));
+            ids = ops.sample(&logits, &[greedy], None, Some(&mut output_mask));
         }
     });
 
     let mut cache = model.talker.model.cache(&ops, 1, PROMPT + STEPS);
     let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
     let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.vocab_size });
-    let x = model.talker.codec_rows(&ops, &ops.ids(&prompt));
-    model.talker.forward(&ops, x, &mut cache, &rows(0, PROMPT), &[0]);
+    let x = model.talker.codec_rows(&ops, &index(&ops, &prompt));
+    model.talker.forward(&ops, x, &mut cache, &rows(0, PROMPT), &index(&ops, &[0]));
     let codec_frame = median(STEPS as f64, || {
-        let mut x = model.talker.codec_rows(&ops, &ops.ids(&[20]));
+        let mut x = model.talker.codec_rows(&ops, &index(&ops, &[20]));
         for step in 0..STEPS {
-            let hidden = model.talker.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1), &[0]);
+            let hidden = model.talker.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1), &index(&ops, &[0]));
             let logits = model.talker.logits(&ops, &hidden);
             let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed_mask), Some(&mut output_mask));
-            let first = model.talker.codec_rows(&ops, &first);
+            let first = model.talker.codec_rows(&ops, &index(&ops, &first));
             let predictor = &model.talker.code_predictor;
-            x = predictor.complete(&ops, &hidden, first, &mut predictor_cache, |_| vec![greedy], false).embedding;
+            x = eager::complete(&ops, predictor, &hidden, first, &mut predictor_cache, &[greedy]).2;
         }
     });
 
@@ -161,12 +168,13 @@ fn stages(folder: &Path) -> Result<Stages> {
         .collect();
     let mut state = model.code2wav.state(&ops, 1);
     let code2wav_whole = median(seconds, || {
-        model.code2wav.forward(&ops, &codes, &mut state, &[StreamChunk { slot: 0, rows: MAX_FRAMES, first: true }]);
+        let chunk = StreamRows { slot: 0, position: 0, rows: MAX_FRAMES };
+        eager::decode(&ops, &model.code2wav, &codes, &mut state, &[chunk]);
     });
     let code2wav_stream = median(seconds, || {
         for t in 0..MAX_FRAMES {
             let frame: Vec<Vec<u32>> = codes.iter().map(|codes| vec![codes[t]]).collect();
-            model.code2wav.forward(&ops, &frame, &mut state, &[StreamChunk { slot: 0, rows: 1, first: t == 0 }]);
+            eager::decode(&ops, &model.code2wav, &frame, &mut state, &[StreamRows { slot: 0, position: t, rows: 1 }]);
         }
     });
     Ok(Stages { thinker_token, codec_frame, code2wav_whole, code2wav_stream })

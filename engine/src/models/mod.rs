@@ -14,7 +14,7 @@ pub mod parts;
 pub mod qwen3_omni_moe;
 
 use repartee_kernels::KernelError;
-use repartee_kernels::cpu::{Cpu, Tensor};
+use repartee_kernels::cpu::Cpu;
 use thiserror::Error;
 
 use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
@@ -25,8 +25,8 @@ use crate::model::{Model, Slots, TopologyError};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Variant(pub &'static str);
 
-/// Loads a claimed checkpoint onto a device whose tensors are `T`.
-pub type Load<D, T> = fn(D, &Checkpoint, Variant, &EngineConfig) -> Result<Model<T>, LoadError>;
+/// Loads a claimed checkpoint onto a device.
+pub type Load<D> = fn(D, &Checkpoint, Variant, &EngineConfig) -> Result<Model, LoadError>;
 
 /// A model family.
 pub struct Family {
@@ -35,7 +35,7 @@ pub struct Family {
     /// Whether a checkpoint is one of its own: by config.json's `architectures`, else by what the files hold.
     pub claims: fn(&Checkpoint) -> Option<Variant>,
     /// Loads a claimed checkpoint on the CPU.
-    pub load_cpu: Load<Cpu, Tensor>,
+    pub load_cpu: Load<Cpu>,
 }
 
 /// All families.
@@ -102,7 +102,7 @@ pub enum LoadError {
 }
 
 /// Loads a checkpoint on the CPU, by the family that claims it.
-pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model<Tensor>, LoadError> {
+pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
     let (family, variant) = claimed(FAMILIES, checkpoint)?;
     let model = (family.load_cpu)(Cpu::default(), checkpoint, variant, config)?;
     model.check()?;

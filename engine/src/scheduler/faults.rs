@@ -15,7 +15,7 @@ pub(super) fn internal(stage: &'static str) -> SessionError {
     SessionError::Internal { stage, message: "it panicked; the server's log has the place".to_owned() }
 }
 
-impl<T: Send + Sync> Scheduler<T> {
+impl Scheduler {
     /// A tick; after a panic that is no single session's, every session has failed. The engine is ready again once a tick
     /// succeeds.
     pub(super) fn guarded_tick(&mut self) -> Tick {

@@ -71,8 +71,8 @@ fn pool(threads: usize) -> Option<Pool> {
 }
 
 /// The tick loop's state.
-pub struct Scheduler<T> {
-    model: Model<T>,
+pub struct Scheduler {
+    model: Model,
     timeouts: Timeouts,
     /// Events that one tick can send for one response.
     events_per_tick: usize,
@@ -84,9 +84,9 @@ pub struct Scheduler<T> {
     /// Threads for the stages' steps; `None` for one thread, on which they run one after the other.
     pool: Option<Pool>,
     /// The edge before each stage but the first.
-    edges: Vec<Edge<T>>,
+    edges: Vec<Edge>,
     /// By owner.
-    sessions: BTreeMap<usize, Session<T>>,
+    sessions: BTreeMap<usize, Session>,
     free_slots: Vec<usize>,
     /// Ids of the long texts of the command that is executed.
     texts: EncodedTexts,
@@ -105,15 +105,15 @@ pub struct Scheduler<T> {
     clock: Clock,
 }
 
-impl<T: Send + Sync> Scheduler<T> {
+impl Scheduler {
     /// A scheduler for `model` and the sessions that arrive. It counts `gauges.open` down as they end.
-    pub fn new(model: Model<T>, config: &EngineConfig, arrivals: flume::Receiver<Peer>, gauges: Arc<Gauges>) -> Self {
+    pub fn new(model: Model, config: &EngineConfig, arrivals: flume::Receiver<Peer>, gauges: Arc<Gauges>) -> Self {
         Self::with_clock(model, config, arrivals, gauges, Box::new(Instant::now))
     }
 
     /// The same with another clock.
     pub fn with_clock(
-        model: Model<T>,
+        model: Model,
         config: &EngineConfig,
         arrivals: flume::Receiver<Peer>,
         gauges: Arc<Gauges>,
@@ -308,7 +308,7 @@ impl<T: Send + Sync> Scheduler<T> {
     }
 
     /// A session together with the parts of the model that it uses.
-    fn split(&mut self, owner: usize, now: Instant) -> (Option<&mut Session<T>>, ModelContext<'_, T>) {
+    fn split(&mut self, owner: usize, now: Instant) -> (Option<&mut Session>, ModelContext<'_>) {
         let model = ModelContext {
             tokenizer: &self.model.tokenizer,
             front_end: self.model.ears.as_ref().map(|ears| ears.front_end.as_ref()),
@@ -395,7 +395,7 @@ impl<T: Send + Sync> Scheduler<T> {
     fn next_timeout(&mut self) -> Option<Instant> {
         let now = (self.clock)();
         let (events, timeouts) = (self.events_per_tick, self.timeouts);
-        let limits = |session: &mut Session<T>| session.timeouts(events, now, &timeouts);
+        let limits = |session: &mut Session| session.timeouts(events, now, &timeouts);
         self.sessions.values_mut().flat_map(limits).map(|(until, _)| until).min()
     }
 }

@@ -8,7 +8,7 @@ use super::Scheduler;
 use crate::elements::Element;
 use crate::stage::{Item, ResponseParams};
 
-impl<T: Send + Sync> Scheduler<T> {
+impl Scheduler {
     /// Delivers prompts that changed, begins responses that can begin, and passes on text that streamed in.
     pub(super) fn update_prompts(&mut self, now: Instant) -> bool {
         let mut moved = false;
@@ -55,7 +55,7 @@ impl<T: Send + Sync> Scheduler<T> {
     }
 
     /// Delivers a prompt to the first stage.
-    pub(super) fn deliver_prompt(&mut self, slot: usize, elements: Vec<Element<T>>, response: Option<ResponseParams>) {
+    pub(super) fn deliver_prompt(&mut self, slot: usize, elements: Vec<Element>, response: Option<ResponseParams>) {
         let later = &self.model.stages[1..];
         let read = elements.iter().map(|element| later.iter().any(|stage| stage.reads(element))).collect();
         let owner = self.owner(slot);
@@ -66,7 +66,7 @@ impl<T: Send + Sync> Scheduler<T> {
     }
 
     /// Lets an out-of-band response take over what the stages hold of its session's conversation.
-    fn share_conversation(&mut self, slot: usize, owner: usize, elements: &[Element<T>]) {
+    fn share_conversation(&mut self, slot: usize, owner: usize, elements: &[Element]) {
         let stages = &mut self.model.stages;
         // The last position is always computed: the first token is sampled from its row.
         let shared = stages.iter().map(|stage| stage.shares(owner, elements)).min().unwrap_or(0);

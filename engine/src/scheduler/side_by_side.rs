@@ -18,39 +18,39 @@ use crate::session::Session;
 use crate::stage::{Item, Outbox, Stage, Work};
 
 /// What computes.
-enum Unit<'a, T> {
-    Encoder(&'a mut dyn Encoder<T>),
-    Stage(&'a mut dyn Stage<T>),
+enum Unit<'a> {
+    Encoder(&'a mut dyn Encoder),
+    Stage(&'a mut dyn Stage),
 }
 
 /// A finished step.
-struct Step<T> {
+struct Step {
     work: Vec<Work>,
     rows: StepRows,
     took: Duration,
-    result: Outcome<T>,
+    result: Outcome,
 }
 
-enum Outcome<T> {
-    Encoded(Vec<Encoded<T>>),
-    Items(Outbox<T>),
+enum Outcome {
+    Encoded(Vec<Encoded>),
+    Items(Outbox),
     Panicked,
 }
 
 /// The steps of one stage in this tick.
-struct Task<'a, T> {
+struct Task<'a> {
     /// Index in the plan.
     at: usize,
-    unit: Unit<'a, T>,
+    unit: Unit<'a>,
     batches: Vec<Vec<Share>>,
     /// The encoder's input.
     windows: Vec<(usize, crate::audio_input::PendingWindow)>,
-    done: Vec<Step<T>>,
+    done: Vec<Step>,
 }
 
-impl<T> Task<'_, T> {
+impl Task<'_> {
     /// Takes every step. `sent` takes out of a step's output what need not wait.
-    fn run(&mut self, clock: &Clock, sent: &dyn Fn(usize, &mut Outbox<T>)) {
+    fn run(&mut self, clock: &Clock, sent: &dyn Fn(usize, &mut Outbox)) {
         for batch in std::mem::take(&mut self.batches) {
             let begun = clock();
             let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
@@ -79,7 +79,7 @@ impl<T> Task<'_, T> {
     }
 }
 
-impl<T: Send + Sync> Scheduler<T> {
+impl Scheduler {
     /// Runs the steps that the planner chooses side by side.
     pub(super) fn work_side_by_side(&mut self, now: Instant, wants: &[Vec<Want>]) -> bool {
         let whole = self.planner.budget(now, wants);
@@ -104,7 +104,7 @@ impl<T: Send + Sync> Scheduler<T> {
             return false;
         };
         let last = stages.len();
-        let mut tasks: Vec<Task<'_, T>> = Vec::with_capacity(wants.len());
+        let mut tasks: Vec<Task<'_>> = Vec::with_capacity(wants.len());
         // The last stage first: its output is due first.
         for (index, stage) in stages.iter_mut().enumerate().rev() {
             let batches = std::mem::take(&mut plans[index + 1]);
@@ -118,20 +118,20 @@ impl<T: Send + Sync> Scheduler<T> {
         tasks.retain(|task| !task.batches.is_empty());
         // One task alone uses it, but any thread may run that.
         let sessions = Mutex::new(sessions);
-        let sent = |at: usize, out: &mut Outbox<T>| {
+        let sent = |at: usize, out: &mut Outbox| {
             if at == last {
                 let mut sessions = sessions.lock().unwrap_or_else(PoisonError::into_inner);
                 send_samples(&mut sessions, out_of_band, codec, clock(), out);
             }
         };
         pool.each(&mut tasks, |_, task| task.run(clock, &sent));
-        let done: Vec<(usize, Vec<Step<T>>)> = tasks.into_iter().map(|task| (task.at, task.done)).collect();
+        let done: Vec<(usize, Vec<Step>)> = tasks.into_iter().map(|task| (task.at, task.done)).collect();
         self.finish_steps(done);
         true
     }
 
     /// Measures finished steps and routes their results.
-    fn finish_steps(&mut self, done: Vec<(usize, Vec<Step<T>>)>) {
+    fn finish_steps(&mut self, done: Vec<(usize, Vec<Step>)>) {
         // Slots that begin again: what the other stages made of them in this tick is of the response before.
         let mut stale: BTreeSet<usize> = BTreeSet::new();
         for (at, steps) in &done {
@@ -159,12 +159,12 @@ impl<T: Send + Sync> Scheduler<T> {
 }
 
 /// Sends the samples among `out` to their callers.
-fn send_samples<T>(
-    sessions: &mut BTreeMap<usize, Session<T>>,
+fn send_samples(
+    sessions: &mut BTreeMap<usize, Session>,
     out_of_band: &BTreeMap<usize, usize>,
     codec: &Codec,
     now: Instant,
-    out: &mut Outbox<T>,
+    out: &mut Outbox,
 ) {
     for (slot, item) in std::mem::take(out) {
         let owner = out_of_band.get(&slot).copied().unwrap_or(slot);

@@ -22,14 +22,14 @@ pub(super) const ENCODER: usize = 0;
 const FIRST_STAGE: usize = 1;
 
 /// A window and its rows; `None` if the encoder panicked over it.
-pub(super) struct Encoded<T> {
+pub(super) struct Encoded {
     slot: usize,
     window: PendingWindow,
-    rows: Option<AudioRows<T>>,
+    rows: Option<AudioRows>,
 }
 
 /// Encodes windows as one batch. An encoder keeps no state, so after a panic each window is tried again alone.
-pub(super) fn encode<T>(encoder: &mut dyn Encoder<T>, windows: Vec<(usize, PendingWindow)>) -> Vec<Encoded<T>> {
+pub(super) fn encode(encoder: &mut dyn Encoder, windows: Vec<(usize, PendingWindow)>) -> Vec<Encoded> {
     let mut encode = |windows: &[(usize, PendingWindow)]| {
         let inputs = windows.iter().map(|(_, window)| WindowInput { data: &window.window.data, index: window.index });
         let inputs: Vec<_> = inputs.collect();
@@ -42,7 +42,7 @@ pub(super) fn encode<T>(encoder: &mut dyn Encoder<T>, windows: Vec<(usize, Pendi
     windows.into_iter().zip(rows).map(|((slot, window), rows)| Encoded { slot, window, rows }).collect()
 }
 
-impl<T: Send + Sync> Scheduler<T> {
+impl Scheduler {
     /// Runs the encoder and each stage once, with the slots that the planner chooses.
     pub(super) fn work(&mut self, now: Instant) -> bool {
         let wants: Vec<Vec<Want>> = (0..=self.model.stages.len()).map(|at| self.wants(at, now)).collect();
@@ -163,7 +163,7 @@ impl<T: Send + Sync> Scheduler<T> {
     }
 
     /// Gives encoded windows to their sessions. A session whose window could not be encoded ends.
-    pub(super) fn place_encoded(&mut self, encoded: Vec<Encoded<T>>) {
+    pub(super) fn place_encoded(&mut self, encoded: Vec<Encoded>) {
         for Encoded { slot, window, rows } in encoded {
             match rows {
                 Some(rows) => {
@@ -223,7 +223,7 @@ impl<T: Send + Sync> Scheduler<T> {
     }
 
     /// Delivers an item to a stage, and what that emits at once to the stages after it.
-    pub(super) fn deliver(&mut self, index: usize, slot: usize, item: Item<T>) {
+    pub(super) fn deliver(&mut self, index: usize, slot: usize, item: Item) {
         let mut out = Vec::new();
         let stage = &mut self.model.stages[index];
         if catch_unwind(AssertUnwindSafe(|| stage.accept(slot, item, &mut out))).is_err() {
@@ -235,14 +235,14 @@ impl<T: Send + Sync> Scheduler<T> {
     }
 
     /// Routes the output of stage `index` to the session and to the next stage.
-    pub(super) fn route(&mut self, index: usize, out: Outbox<T>) {
+    pub(super) fn route(&mut self, index: usize, out: Outbox) {
         for (slot, item) in out {
             let owner = self.owner(slot);
             self.guarded(owner, |scheduler| scheduler.route_item(index, slot, item));
         }
     }
 
-    fn route_item(&mut self, index: usize, slot: usize, item: Item<T>) {
+    fn route_item(&mut self, index: usize, slot: usize, item: Item) {
         let now = (self.clock)();
         let owner = self.owner(slot);
         let Some(session) = self.sessions.get_mut(&owner) else { return };
@@ -274,7 +274,7 @@ impl<T: Send + Sync> Scheduler<T> {
     }
 
     /// Passes an item of stage `index` to the next one, if there is one.
-    fn pass(&mut self, index: usize, slot: usize, item: Item<T>) {
+    fn pass(&mut self, index: usize, slot: usize, item: Item) {
         let Some(edge) = self.edges.get_mut(index) else { return };
         for item in edge.pass(slot, item) {
             self.deliver(index + 1, slot, item);

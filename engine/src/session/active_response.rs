@@ -17,7 +17,7 @@ use crate::stage::ResponseParams;
 use crate::text::TextStream;
 
 /// A response being generated.
-pub struct ActiveResponse<T> {
+pub struct ActiveResponse {
     /// The request.
     pub request: Respond,
     /// What the stages were given with the prompt.
@@ -25,7 +25,7 @@ pub struct ActiveResponse<T> {
     /// Text that streams in for it.
     pub(super) streamed: Option<StreamedText>,
     /// The prompt, kept for a replay.
-    prompt: Vec<Element<T>>,
+    prompt: Vec<Element>,
     /// When the engine took it.
     accepted: Instant,
     /// When its first token came.
@@ -68,13 +68,13 @@ struct EventCounts {
     frames: u64,
 }
 
-impl<T> ActiveResponse<T> {
+impl ActiveResponse {
     pub(super) fn new(
-        pending: PendingResponse<T>,
+        pending: PendingResponse,
         params: ResponseParams,
-        prompt: Vec<Element<T>>,
+        prompt: Vec<Element>,
         usage: Usage,
-        model: &ModelContext<'_, T>,
+        model: &ModelContext<'_>,
     ) -> Self {
         Self {
             request: pending.request,
@@ -123,15 +123,15 @@ impl<T> ActiveResponse<T> {
     }
 }
 
-impl<T> Session<T> {
-    fn active_in(&self, slot: usize) -> Option<&ActiveResponse<T>> {
+impl Session {
+    fn active_in(&self, slot: usize) -> Option<&ActiveResponse> {
         if slot == self.slot {
             return self.active.as_ref();
         }
         self.out_of_band.iter().find(|other| other.slot == slot)?.active.as_ref()
     }
 
-    pub(super) fn active_on(&mut self, slot: usize) -> Option<&mut ActiveResponse<T>> {
+    pub(super) fn active_on(&mut self, slot: usize) -> Option<&mut ActiveResponse> {
         if slot == self.slot {
             return self.active.as_mut();
         }
@@ -171,7 +171,7 @@ impl<T> Session<T> {
         }
         let out_of_band = self.out_of_band.iter().filter_map(|other| other.active.as_ref());
         // In the background one may wait for as long as others have work.
-        let waited_for = |active: &&ActiveResponse<T>| !active.request.background;
+        let waited_for = |active: &&ActiveResponse| !active.request.background;
         let stuck = self.active.iter().chain(out_of_band).filter(waited_for).map(ActiveResponse::waits_since).min();
         let stuck = stuck.map(|since| timeout(since, limits.stage_s, "the next step of a response"));
         // A response waits for the encoder, or a command does that may request one.
@@ -243,14 +243,14 @@ impl<T> Session<T> {
     fn emit_new(&mut self, slot: usize, events: Vec<Event>) {
         for event in events {
             let Some(active) = self.active_on(slot) else { return };
-            if ActiveResponse::<T>::is_new(&mut active.produced.texts, &mut active.sent.texts) {
+            if ActiveResponse::is_new(&mut active.produced.texts, &mut active.sent.texts) {
                 self.emit(event);
             }
         }
     }
 
     /// Takes a codec frame of the response in `slot`. It becomes part of the response's item if the model keeps its speech.
-    pub fn frame(&mut self, slot: usize, codes: &[u32], script: &dyn Script<T>, now: Instant) {
+    pub fn frame(&mut self, slot: usize, codes: &[u32], script: &dyn Script, now: Instant) {
         let Some(active) = self.active_on(slot) else { return };
         active.first_frame.get_or_insert(now);
         let frame = active.usage.output_audio_frames as usize;
@@ -268,7 +268,7 @@ impl<T> Session<T> {
     pub fn samples(&mut self, slot: usize, samples: Vec<f32>, codec: &Codec, now: Instant) {
         let Some(active) = self.active_on(slot) else { return };
         let frame = active.produced.frames;
-        if !ActiveResponse::<T>::is_new(&mut active.produced.frames, &mut active.sent.frames) {
+        if !ActiveResponse::is_new(&mut active.produced.frames, &mut active.sent.frames) {
             return;
         }
         let stamps = (frame == 0).then(|| Stamps {
@@ -318,7 +318,7 @@ impl<T> Session<T> {
 
     /// Starts the response in `slot` again from its prompt, after a panic in a batch that it was part of. Events that were
     /// sent already are skipped; the output depends on prompt and seed alone, so the rest follows without a seam.
-    pub fn replay(&mut self, slot: usize, model: &ModelContext<'_, T>) -> Option<(Vec<Element<T>>, ResponseParams)> {
+    pub fn replay(&mut self, slot: usize, model: &ModelContext<'_>) -> Option<(Vec<Element>, ResponseParams)> {
         self.changed |= slot == self.slot;
         let active = self.active_on(slot)?;
         active.produced = EventCounts::default();

@@ -16,7 +16,7 @@ const MAX_PENDING_SOUND: Duration = Duration::from_secs(30);
 /// Complete audio items that may wait for the front end before the session's commands wait.
 const MAX_PENDING_SOUNDS: usize = 2;
 
-impl<T> Session<T> {
+impl Session {
     /// The next command to execute. While too much audio waits for the encoder, or a long text is taken in, others than those that
     /// overtake are held, as many as fit into the queue of commands.
     pub fn next_command(&mut self) -> Option<Command> {
@@ -43,7 +43,7 @@ impl<T> Session<T> {
     }
 }
 
-impl<T> Session<T> {
+impl Session {
     /// Whether so much audio waits for the encoder that no more is read.
     pub(super) fn has_many_windows(&self) -> bool {
         let windows = &self.pending_windows;
@@ -74,7 +74,7 @@ mod tests {
     use crate::model::InputWindow;
 
     /// A session with so many windows that wait for the encoder, and its caller's end.
-    fn session(windows: usize) -> (SessionHandle, Session<()>) {
+    fn session(windows: usize) -> (SessionHandle, Session) {
         let (handle, peer) = link(Wake::new().0);
         let mut session = Session::new(peer, 0);
         let window = |index| PendingWindow::new(WindowTarget::Open, InputWindow { frames: 0, data: Vec::new() }, index);
@@ -90,7 +90,7 @@ mod tests {
         commands.iter().for_each(|command| handle.submit(command.clone()).unwrap());
     }
 
-    fn taken(session: &mut Session<()>) -> Vec<Command> {
+    fn taken(session: &mut Session) -> Vec<Command> {
         std::iter::from_fn(|| session.next_command()).collect()
     }
 

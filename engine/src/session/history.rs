@@ -6,30 +6,30 @@ use crate::elements::Message;
 
 /// An entry of the history.
 #[derive(Debug)]
-pub struct Entry<T> {
+pub struct Entry {
     /// Id given by the caller.
     pub id: ItemId,
     /// Content.
-    pub message: Message<T>,
+    pub message: Message,
 }
 
 /// The items of a session.
 #[derive(Debug)]
-pub struct History<T> {
-    entries: Vec<Entry<T>>,
+pub struct History {
+    entries: Vec<Entry>,
     /// Whether items were evicted: then an unknown neighbour is taken for one that stood before all others.
     evicted: bool,
 }
 
-impl<T> Default for History<T> {
+impl Default for History {
     fn default() -> Self {
         Self { entries: Vec::new(), evicted: false }
     }
 }
 
-impl<T> History<T> {
+impl History {
     /// All items, the oldest first.
-    pub fn items(&self) -> &[Entry<T>] {
+    pub fn items(&self) -> &[Entry] {
         &self.entries
     }
 
@@ -44,17 +44,17 @@ impl<T> History<T> {
     }
 
     /// Content of an item.
-    pub fn get(&self, id: ItemId) -> Option<&Message<T>> {
+    pub fn get(&self, id: ItemId) -> Option<&Message> {
         self.entries.iter().find(|entry| entry.id == id).map(|entry| &entry.message)
     }
 
     /// Content of an item, mutable.
-    pub fn get_mut(&mut self, id: ItemId) -> Option<&mut Message<T>> {
+    pub fn get_mut(&mut self, id: ItemId) -> Option<&mut Message> {
         self.entries.iter_mut().find(|entry| entry.id == id).map(|entry| &mut entry.message)
     }
 
     /// Inserts an item.
-    pub fn insert(&mut self, id: ItemId, place: InsertAt, message: Message<T>) -> Result<(), SessionError> {
+    pub fn insert(&mut self, id: ItemId, place: InsertAt, message: Message) -> Result<(), SessionError> {
         if self.knows(id) {
             return Err(SessionError::DuplicateItem(id));
         }

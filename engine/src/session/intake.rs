@@ -89,9 +89,9 @@ impl PendingSound {
     }
 }
 
-impl<T> Session<T> {
+impl Session {
     /// The next command, once its long texts are tokenised. `turn` says whether this session may tokenise a piece, and is taken.
-    pub fn take_in(&mut self, model: &ModelContext<'_, T>, turn: &mut bool) -> Intake {
+    pub fn take_in(&mut self, model: &ModelContext<'_>, turn: &mut bool) -> Intake {
         if self.text_intake.is_none() {
             let Some(command) = self.next_command() else { return Intake::Empty };
             let command = self.split_audio(command, model);
@@ -128,7 +128,7 @@ impl<T> Session<T> {
     }
 
     /// The first second of a longer slice; the rest are the commands after it.
-    fn split_audio(&mut self, command: Command, model: &ModelContext<'_, T>) -> Command {
+    fn split_audio(&mut self, command: Command, model: &ModelContext<'_>) -> Command {
         let (mut samples, front_end) = match (command, model.front_end) {
             (Command::Append(samples), Some(front_end)) => (samples, front_end),
             (command, _) => return command,
@@ -145,7 +145,7 @@ impl<T> Session<T> {
     }
 
     /// The texts that a command makes ids of, as the model's template writes them.
-    fn texts_of(&self, command: &Command, model: &ModelContext<'_, T>) -> Vec<String> {
+    fn texts_of(&self, command: &Command, model: &ModelContext<'_>) -> Vec<String> {
         let tools = model.script.tools();
         let content = |content: &Content| content_text(content, tools).ok().flatten();
         let overrides = |request: &Respond| {
@@ -173,7 +173,7 @@ impl<T> Session<T> {
     }
 
     /// Passes a piece of the oldest complete audio through the front end. Whether there was any.
-    pub fn read_sound(&mut self, model: &ModelContext<'_, T>) -> bool {
+    pub fn read_sound(&mut self, model: &ModelContext<'_>) -> bool {
         if self.has_many_windows() {
             return false;
         }

@@ -20,10 +20,10 @@ pub(super) fn system_text(
 }
 
 /// The system message of instructions and tools; `None` if both are empty.
-pub(super) fn system<T>(
+pub(super) fn system(
     instructions: &str,
     tools: &[Tool],
-    model: &ModelContext<'_, T>,
+    model: &ModelContext<'_>,
 ) -> Result<Option<Vec<u32>>, SessionError> {
     let ids = model.encode(&system_text(instructions, tools, model.script.tools())?)?;
     Ok((!ids.is_empty()).then_some(ids))
@@ -44,7 +44,7 @@ pub(super) fn content_text(
 }
 
 /// A message of a text, a tool call or a tool result; audio gives one without windows.
-pub(super) fn text_message<T>(content: Content, model: &ModelContext<'_, T>) -> Result<Message<T>, SessionError> {
+pub(super) fn text_message(content: Content, model: &ModelContext<'_>) -> Result<Message, SessionError> {
     let Some(text) = content_text(&content, model.script.tools())? else { return Ok(Message::audio(Vec::new())) };
     let kind = match content {
         Content::Text { role: Role::System, .. } => MessageKind::System,
@@ -57,7 +57,7 @@ pub(super) fn text_message<T>(content: Content, model: &ModelContext<'_, T>) -> 
 }
 
 /// Refuses audio longer than [`MAX_AUDIO_S`].
-pub(super) fn check_length<T>(samples: &[f32], model: &ModelContext<'_, T>) -> Result<(), SessionError> {
+pub(super) fn check_length(samples: &[f32], model: &ModelContext<'_>) -> Result<(), SessionError> {
     let limit = model.audio_limit()?;
     if samples.len() > limit { Err(SessionError::AudioTooLong { limit_s: MAX_AUDIO_S }) } else { Ok(()) }
 }

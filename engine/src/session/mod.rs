@@ -55,7 +55,7 @@ use crate::text::{MAX_STRETCH, TextError, Tokenizer};
 pub const MAX_AUDIO_S: u32 = 600;
 
 /// The parts of the model that a session uses while it executes commands.
-pub struct ModelContext<'a, T> {
+pub struct ModelContext<'a> {
     /// Text to ids.
     pub tokenizer: &'a Tokenizer,
     /// Sound to windows; `None` for a model without ears.
@@ -63,9 +63,9 @@ pub struct ModelContext<'a, T> {
     /// Voices, the default one first.
     pub voices: &'a [String],
     /// How the model's prompts are written.
-    pub script: &'a dyn Script<T>,
+    pub script: &'a dyn Script,
     /// The model's stages.
-    pub stages: &'a [Box<dyn Stage<T>>],
+    pub stages: &'a [Box<dyn Stage>],
     /// Free slots for out-of-band responses.
     pub free_slots: &'a mut Vec<usize>,
     /// Ids of the long texts of the command that is executed.
@@ -74,7 +74,7 @@ pub struct ModelContext<'a, T> {
     pub now: Instant,
 }
 
-impl<T> ModelContext<'_, T> {
+impl ModelContext<'_> {
     fn encode(&self, text: &str) -> Result<Vec<u32>, SessionError> {
         if let Some((_, ids)) = self.texts.iter().find(|(known, _)| known == text) {
             return Ok(ids.clone());
@@ -110,7 +110,7 @@ enum Ending {
 }
 
 /// One session.
-pub struct Session<T> {
+pub struct Session {
     /// Slot of the session in every stage; its in-band responses run there.
     slot: usize,
     peer: Peer,
@@ -120,10 +120,10 @@ pub struct Session<T> {
     tools: Vec<Tool>,
     /// Instructions and tools as the model reads them.
     system: Option<Vec<u32>>,
-    history: History<T>,
-    audio_input: Option<AudioInput<T>>,
+    history: History,
+    audio_input: Option<AudioInput>,
     slices: Option<Slices>,
-    speculation: Option<Speculation<T>>,
+    speculation: Option<Speculation>,
     /// Closed windows that wait for the encoder, in order.
     pub pending_windows: VecDeque<PendingWindow>,
     /// Sound that is in none of them yet.
@@ -136,11 +136,11 @@ pub struct Session<T> {
     /// Since when none of them was encoded.
     stalled: Option<Instant>,
     /// In-band responses that wait for the one before them.
-    pending_responses: VecDeque<PendingResponse<T>>,
+    pending_responses: VecDeque<PendingResponse>,
     /// The in-band response being generated.
-    active: Option<ActiveResponse<T>>,
+    active: Option<ActiveResponse>,
     /// Out-of-band responses, waiting or active.
-    out_of_band: Vec<OutOfBandResponse<T>>,
+    out_of_band: Vec<OutOfBandResponse>,
     /// Whether the prompt may differ from the last one delivered to the stages.
     changed: bool,
     ending: Ending,
@@ -152,7 +152,7 @@ pub struct Session<T> {
     unread: Option<(Instant, u64)>,
 }
 
-impl<T> Session<T> {
+impl Session {
     /// An empty session in the stages' slot `slot`.
     pub fn new(peer: Peer, slot: usize) -> Self {
         Self {
@@ -217,7 +217,7 @@ impl<T> Session<T> {
     }
 
     /// Executes one command. Returns the slot of a response that the stages must abort, if any.
-    pub fn execute(&mut self, command: Command, model: &mut ModelContext<'_, T>) -> Option<usize> {
+    pub fn execute(&mut self, command: Command, model: &mut ModelContext<'_>) -> Option<usize> {
         let about = about(&command);
         let done = if self.ending != Ending::Open && requests_more(&command) {
             Err(SessionError::AfterFinish)
@@ -230,7 +230,7 @@ impl<T> Session<T> {
         })
     }
 
-    fn run(&mut self, command: Command, model: &mut ModelContext<'_, T>) -> Result<Option<usize>, SessionError> {
+    fn run(&mut self, command: Command, model: &mut ModelContext<'_>) -> Result<Option<usize>, SessionError> {
         match command {
             Command::Append(samples) => self.append(&samples, model)?,
             Command::Commit { item } => {
@@ -283,7 +283,7 @@ impl<T> Session<T> {
         Ok(None)
     }
 
-    fn append(&mut self, samples: &[f32], model: &ModelContext<'_, T>) -> Result<(), SessionError> {
+    fn append(&mut self, samples: &[f32], model: &ModelContext<'_>) -> Result<(), SessionError> {
         let limit = model.audio_limit()?;
         let too_long = SessionError::AudioTooLong { limit_s: MAX_AUDIO_S };
         if let Some(slices) = &mut self.slices {
@@ -339,7 +339,7 @@ impl<T> Session<T> {
         item: ItemId,
         place: InsertAt,
         content: Content,
-        model: &ModelContext<'_, T>,
+        model: &ModelContext<'_>,
     ) -> Result<(), SessionError> {
         if let Content::Audio(samples) = content {
             return self.insert_audio(item, place, samples, model);
@@ -354,7 +354,7 @@ impl<T> Session<T> {
         item: ItemId,
         place: InsertAt,
         samples: Vec<f32>,
-        model: &ModelContext<'_, T>,
+        model: &ModelContext<'_>,
     ) -> Result<(), SessionError> {
         check_length(&samples, model)?;
         let stream = model.front_end()?.stream();
@@ -377,7 +377,7 @@ impl<T> Session<T> {
     }
 
     /// Keeps the tokens whose text is a prefix of `text` and appends the rest of `text`, encoded.
-    fn truncate(&mut self, item: ItemId, text: &str, model: &ModelContext<'_, T>) -> Result<(), SessionError> {
+    fn truncate(&mut self, item: ItemId, text: &str, model: &ModelContext<'_>) -> Result<(), SessionError> {
         if self.is_unfinished(item) {
             return Ok(());
         }
@@ -420,7 +420,7 @@ impl<T> Session<T> {
     }
 
     /// Adds an encoded window to its target; windows of deleted items are dropped.
-    pub fn place_window(&mut self, window: &PendingWindow, rows: AudioRows<T>) {
+    pub fn place_window(&mut self, window: &PendingWindow, rows: AudioRows) {
         self.stalled = None;
         let rows = Arc::new(rows);
         self.changed = true;

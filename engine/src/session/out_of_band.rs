@@ -7,16 +7,16 @@ use super::active_response::ActiveResponse;
 use super::pending_response::PendingResponse;
 
 /// An out-of-band response.
-pub struct OutOfBandResponse<T> {
+pub struct OutOfBandResponse {
     /// Its slot in every stage.
     pub slot: usize,
     /// Set until it begins.
-    pub(super) waiting: Option<PendingResponse<T>>,
+    pub(super) waiting: Option<PendingResponse>,
     /// Set from then on.
-    pub(super) active: Option<ActiveResponse<T>>,
+    pub(super) active: Option<ActiveResponse>,
 }
 
-impl<T> OutOfBandResponse<T> {
+impl OutOfBandResponse {
     /// Whether it runs in the background.
     pub(super) fn is_background(&self) -> bool {
         let active = self.active.as_ref().is_some_and(|active| active.request.background);
@@ -30,19 +30,19 @@ impl<T> OutOfBandResponse<T> {
     }
 }
 
-impl<T> Session<T> {
+impl Session {
     /// Slots of the session's out-of-band responses.
     pub fn out_of_band_slots(&self) -> Vec<usize> {
         self.out_of_band.iter().map(|response| response.slot).collect()
     }
 
     /// Adds a requested response in `slot`.
-    pub(super) fn add_out_of_band(&mut self, slot: usize, pending: PendingResponse<T>) {
+    pub(super) fn add_out_of_band(&mut self, slot: usize, pending: PendingResponse) {
         self.out_of_band.push(OutOfBandResponse { slot, waiting: Some(pending), active: None });
     }
 
     /// Removes the active response in `slot`. The scheduler frees the slot when it finds that no response has it.
-    pub(super) fn remove_out_of_band(&mut self, slot: usize) -> Option<ActiveResponse<T>> {
+    pub(super) fn remove_out_of_band(&mut self, slot: usize) -> Option<ActiveResponse> {
         let at = self.out_of_band.iter().position(|response| response.slot == slot && response.active.is_some())?;
         self.out_of_band.remove(at).active
     }

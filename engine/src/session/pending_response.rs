@@ -27,12 +27,12 @@ pub const MAX_RESPONSES: usize = 1 + MAX_OUT_OF_BAND + MAX_BACKGROUND;
 const KEPT_FREE: usize = 1;
 
 /// A requested response that has not begun.
-pub struct PendingResponse<T> {
+pub struct PendingResponse {
     pub(super) request: Respond,
     /// The system message as it was at the request.
     pub(super) system: Option<Vec<u32>>,
     /// Input in place of the history.
-    pub(super) input: Option<Vec<Part<T>>>,
+    pub(super) input: Option<Vec<Part>>,
     /// Text that streams in for it.
     pub(super) streamed: Option<StreamedText>,
     /// When the engine took it.
@@ -40,20 +40,16 @@ pub struct PendingResponse<T> {
 }
 
 /// A part of a response's own input.
-pub(super) enum Part<T> {
+pub(super) enum Part {
     /// An item of the history.
     Item(ItemId),
     /// Content of the request; audio has a number.
-    Own(Option<u64>, Message<T>),
+    Own(Option<u64>, Message),
 }
 
-impl<T> Session<T> {
+impl Session {
     /// Requests a response. An in-band one gets its item in the history at once, so that later items follow it.
-    pub(super) fn respond(
-        &mut self,
-        mut request: Respond,
-        model: &mut ModelContext<'_, T>,
-    ) -> Result<(), SessionError> {
+    pub(super) fn respond(&mut self, mut request: Respond, model: &mut ModelContext<'_>) -> Result<(), SessionError> {
         if let Some(voice) = request.voice.as_ref().filter(|voice| !model.voices.contains(voice)) {
             return Err(SessionError::UnknownVoice { voice: voice.clone(), known: model.voices.join(", ") });
         }
@@ -109,7 +105,7 @@ impl<T> Session<T> {
         Ok(())
     }
 
-    fn own_input(&mut self, parts: Vec<Input>, model: &ModelContext<'_, T>) -> Result<Vec<Part<T>>, SessionError> {
+    fn own_input(&mut self, parts: Vec<Input>, model: &ModelContext<'_>) -> Result<Vec<Part>, SessionError> {
         let mut audio_parts = Vec::new();
         let mut own = Vec::with_capacity(parts.len());
         for part in parts {
@@ -134,7 +130,7 @@ impl<T> Session<T> {
     }
 
     /// Adds an encoded window to the input whose audio has the number `audio`.
-    pub(super) fn place_input(&mut self, audio: u64, rows: Arc<AudioRows<T>>) {
+    pub(super) fn place_input(&mut self, audio: u64, rows: Arc<AudioRows>) {
         let out_of_band = self.out_of_band.iter_mut().filter_map(|other| other.waiting.as_mut());
         let parts =
             self.pending_responses.iter_mut().chain(out_of_band).filter_map(|pending| pending.input.as_mut()).flatten();
@@ -149,7 +145,7 @@ impl<T> Session<T> {
     }
 
     /// Cancels a response. Returns its slot if the stages must abort it.
-    pub(super) fn cancel(&mut self, response: ResponseId, model: &mut ModelContext<'_, T>) -> Option<usize> {
+    pub(super) fn cancel(&mut self, response: ResponseId, model: &mut ModelContext<'_>) -> Option<usize> {
         if self.speculation.as_ref().is_some_and(|speculation| speculation.response == response) {
             // A speculation that is cancelled leaves no item.
             return self.abort_speculation();
@@ -197,7 +193,7 @@ impl<T> Session<T> {
     pub fn waiting_since(&self) -> Option<Instant> {
         let out_of_band = self.out_of_band.iter().filter_map(|other| other.waiting.as_ref());
         let next = self.pending_responses.front().filter(|_| self.active.is_none());
-        let waited_for = |pending: &&PendingResponse<T>| !pending.request.background;
+        let waited_for = |pending: &&PendingResponse| !pending.request.background;
         next.into_iter().chain(out_of_band).filter(waited_for).map(|pending| pending.accepted).min()
     }
 
@@ -210,7 +206,7 @@ impl<T> Session<T> {
         });
         let mut slots = Vec::new();
         // Responses after a speculation wait until it is committed or aborted.
-        let decided = |pending: &PendingResponse<T>| {
+        let decided = |pending: &PendingResponse| {
             self.speculation.as_ref().is_none_or(|speculation| speculation.response == pending.request.response)
         };
         if let Some(pending) = self.pending_responses.front()
@@ -221,13 +217,13 @@ impl<T> Session<T> {
         {
             slots.push(self.slot);
         }
-        let ready = |pending: &PendingResponse<T>| encoded && self.has_input(pending);
+        let ready = |pending: &PendingResponse| encoded && self.has_input(pending);
         let out_of_band = self.out_of_band.iter().filter(|other| other.waiting.as_ref().is_some_and(ready));
         slots.extend(out_of_band.map(|other| other.slot));
         slots
     }
 
-    fn has_input(&self, pending: &PendingResponse<T>) -> bool {
+    fn has_input(&self, pending: &PendingResponse) -> bool {
         let mut audio = pending.input.iter().flatten().filter_map(|part| match part {
             Part::Own(audio, _) => *audio,
             Part::Item(_) => None,

@@ -14,14 +14,14 @@ use crate::stage::{ResponseParams, Room};
 /// When items are evicted, one in so many positions of what a prompt may take is freed.
 const FREED_SHARE: usize = 4;
 
-impl<T> Session<T> {
+impl Session {
     /// Begins the response that waits in `slot`; returns its prompt and parameters.
     pub fn begin(
         &mut self,
         slot: usize,
-        model: &ModelContext<'_, T>,
+        model: &ModelContext<'_>,
         max_tokens: u32,
-    ) -> Option<(Vec<Element<T>>, ResponseParams)> {
+    ) -> Option<(Vec<Element>, ResponseParams)> {
         let pending = if slot == self.slot {
             self.pending_responses.pop_front()?
         } else {
@@ -62,7 +62,7 @@ impl<T> Session<T> {
     }
 
     /// The prompt to prefill silently, if it changed since the last call and no in-band response is active or waits.
-    pub fn silent_prompt(&mut self, model: &ModelContext<'_, T>) -> Option<Vec<Element<T>>> {
+    pub fn silent_prompt(&mut self, model: &ModelContext<'_>) -> Option<Vec<Element>> {
         if self.active.is_some() || !self.pending_responses.is_empty() || !std::mem::take(&mut self.changed) {
             return None;
         }
@@ -85,11 +85,11 @@ impl<T> Session<T> {
     /// can still be too long. `render` returns the position in the history at which the prompt ends, and the prompt.
     fn fit(
         &mut self,
-        model: &ModelContext<'_, T>,
+        model: &ModelContext<'_>,
         max_tokens: u32,
-        render: impl Fn(&Self) -> Option<(usize, Vec<Element<T>>)>,
-    ) -> Option<Vec<Element<T>>> {
-        let fits = |elements: &[Element<T>], freed: bool| {
+        render: impl Fn(&Self) -> Option<(usize, Vec<Element>)>,
+    ) -> Option<Vec<Element>> {
+        let fits = |elements: &[Element], freed: bool| {
             let mut rooms = model.stages.iter().filter_map(|stage| stage.room(elements, max_tokens as usize));
             rooms.all(|Room { used, limit }| used <= limit - if freed { limit / FREED_SHARE } else { 0 })
         };
@@ -106,13 +106,13 @@ impl<T> Session<T> {
         Some(elements)
     }
 
-    fn until(&self, end: usize) -> Vec<Message<T>> {
+    fn until(&self, end: usize) -> Vec<Message> {
         self.history.items()[..end].iter().map(|entry| entry.message.clone()).collect()
     }
 
     /// The messages of a response's own input, without items that were deleted since.
-    fn messages(&self, parts: &[Part<T>]) -> Vec<Message<T>> {
-        let message = |part: &Part<T>| match part {
+    fn messages(&self, parts: &[Part]) -> Vec<Message> {
+        let message = |part: &Part| match part {
             Part::Item(item) => self.history.get(*item).cloned(),
             Part::Own(_, message) => Some(message.clone()),
         };
@@ -121,12 +121,12 @@ impl<T> Session<T> {
 
     fn render(
         &self,
-        model: &ModelContext<'_, T>,
+        model: &ModelContext<'_>,
         system: Option<&Vec<u32>>,
-        messages: Vec<Message<T>>,
-        open: Option<&[Arc<AudioRows<T>>]>,
+        messages: Vec<Message>,
+        open: Option<&[Arc<AudioRows>]>,
         respond: bool,
-    ) -> Vec<Element<T>> {
+    ) -> Vec<Element> {
         let system = system.into_iter().map(|ids| Message::text(MessageKind::System, ids.clone()));
         model.script.render(&system.chain(messages).collect::<Vec<_>>(), open, respond)
     }

@@ -25,7 +25,7 @@ impl RealTime {
     }
 }
 
-impl<T> Session<T> {
+impl Session {
     /// Notes that `sound` came at `now`, and that it closed the windows from `first` on.
     pub(super) fn pace(&mut self, sound: Duration, first: usize, now: Instant) {
         let early = !self.real_time.admit(sound, now);

@@ -67,8 +67,8 @@ impl Slices {
     }
 }
 
-impl<T> Session<T> {
-    pub(super) fn set_policy(&mut self, policy: SlicePolicy, model: &ModelContext<'_, T>) -> Result<(), SessionError> {
+impl Session {
+    pub(super) fn set_policy(&mut self, policy: SlicePolicy, model: &ModelContext<'_>) -> Result<(), SessionError> {
         let unread = self.slices.as_ref().is_some_and(|slices| !slices.is_empty());
         if self.audio_input.is_some() || self.speculation.is_some() || unread {
             return Err(SessionError::Busy("input audio is open: commit or clear it first"));
@@ -98,7 +98,7 @@ impl<T> Session<T> {
     }
 
     /// Requests responses for the next slices, a bounded number ahead of the active one.
-    pub fn read_slices(&mut self, model: &mut ModelContext<'_, T>) {
+    pub fn read_slices(&mut self, model: &mut ModelContext<'_>) {
         while self.pending_responses.len() < AHEAD + usize::from(self.active.is_none())
             && let Some(slices) = &mut self.slices
             && let Some(samples) = slices.ready.pop_front()

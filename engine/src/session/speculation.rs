@@ -12,7 +12,7 @@ use crate::audio_input::{AudioInput, WindowTarget};
 use crate::elements::Message;
 
 /// A response that waits for commit or abort.
-pub struct Speculation<T> {
+pub struct Speculation {
     /// The user item.
     pub item: ItemId,
     /// The response.
@@ -20,19 +20,19 @@ pub struct Speculation<T> {
     /// The assistant item.
     pub response_item: ItemId,
     /// The input audio up to here, still open.
-    pub audio_input: AudioInput<T>,
+    pub audio_input: AudioInput,
     /// Samples appended since.
     pub held: Vec<f32>,
     /// When it was begun.
     pub since: Instant,
 }
 
-impl<T> Session<T> {
+impl Session {
     pub(super) fn begin_speculation(
         &mut self,
         item: ItemId,
         request: Respond,
-        model: &mut ModelContext<'_, T>,
+        model: &mut ModelContext<'_>,
     ) -> Result<(), SessionError> {
         if self.speculation.is_some() || self.active.is_some() || !self.pending_responses.is_empty() {
             return Err(SessionError::Busy("an in-band response is active or waits"));
@@ -62,7 +62,7 @@ impl<T> Session<T> {
     pub(super) fn commit_speculation(
         &mut self,
         response: ResponseId,
-        model: &ModelContext<'_, T>,
+        model: &ModelContext<'_>,
     ) -> Result<(), SessionError> {
         let Some(speculation) = self.speculation.take_if(|speculation| speculation.response == response) else {
             return Ok(());

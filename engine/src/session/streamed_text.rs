@@ -69,7 +69,7 @@ impl StreamedText {
     }
 
     /// What the stages have not got: positions, and whether nothing follows.
-    fn take<T>(&mut self, model: &ModelContext<'_, T>) -> Option<(Vec<Element<T>>, bool)> {
+    fn take(&mut self, model: &ModelContext<'_>) -> Option<(Vec<Element>, bool)> {
         let ends = self.ended && !std::mem::replace(&mut self.end_delivered, self.ended);
         if self.delivered == self.ids.len() && !ends {
             return None;
@@ -81,7 +81,7 @@ impl StreamedText {
     }
 }
 
-impl<T> Session<T> {
+impl Session {
     fn streamed(&mut self, response: ResponseId) -> Option<&mut StreamedText> {
         let out_of_band = self.out_of_band.iter_mut();
         let (waiting, active): (Vec<_>, Vec<_>) =
@@ -109,7 +109,7 @@ impl<T> Session<T> {
     }
 
     /// Positions that streamed in for the response in `slot` since the last call, and whether nothing follows them.
-    pub fn take_streamed(&mut self, slot: usize, model: &ModelContext<'_, T>) -> Option<(Vec<Element<T>>, bool)> {
+    pub fn take_streamed(&mut self, slot: usize, model: &ModelContext<'_>) -> Option<(Vec<Element>, bool)> {
         self.active_on(slot)?.streamed.as_mut()?.take(model)
     }
 }

@@ -33,8 +33,8 @@ impl Time {
 }
 
 /// An engine ticked by the test.
-pub struct Driven<T> {
-    pub scheduler: Scheduler<T>,
+pub struct Driven {
+    pub scheduler: Scheduler,
     pub time: Time,
     arrivals: flume::Sender<Peer>,
     gauges: Arc<Gauges>,
@@ -42,18 +42,18 @@ pub struct Driven<T> {
 }
 
 /// Loads a checkpoint into an engine.
-pub fn serve(folder: &Path, config: &EngineConfig) -> Driven<repartee_kernels::cpu::Tensor> {
+pub fn serve(folder: &Path, config: &EngineConfig) -> Driven {
     let checkpoint = Checkpoint::open(Source::Folder(folder.to_path_buf())).unwrap();
     drive(load(&checkpoint, config).unwrap(), config)
 }
 
 /// An engine of any model.
-pub fn drive<T: Send + Sync>(model: Model<T>, config: &EngineConfig) -> Driven<T> {
+pub fn drive(model: Model, config: &EngineConfig) -> Driven {
     drive_with(model, config, Arc::default())
 }
 
 /// The same with gauges that the test reads.
-pub fn drive_with<T: Send + Sync>(model: Model<T>, config: &EngineConfig, gauges: Arc<Gauges>) -> Driven<T> {
+pub fn drive_with(model: Model, config: &EngineConfig, gauges: Arc<Gauges>) -> Driven {
     let (arrivals, arriving) = flume::bounded(model.slots.sessions);
     let time = Time::new();
     let clock = time.clone();
@@ -63,7 +63,7 @@ pub fn drive_with<T: Send + Sync>(model: Model<T>, config: &EngineConfig, gauges
     Driven { scheduler, time, arrivals, gauges, wake }
 }
 
-impl<T: Send + Sync> Driven<T> {
+impl Driven {
     pub fn open(&self) -> SessionHandle {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::Relaxed);

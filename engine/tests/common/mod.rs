@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 pub mod driven;
+pub mod eager;
 pub mod generic;
 pub mod other_family;
 pub mod spelling;

@@ -39,12 +39,12 @@ struct Spelling {
     gauges: Arc<Gauges>,
 }
 
-impl Stage<()> for Spelling {
+impl Stage for Spelling {
     fn name(&self) -> &'static str {
         "spelling"
     }
-    fn accept(&mut self, slot: usize, item: Item<()>, out: &mut Outbox<()>) {
-        let id = |element: &Element<()>| match element.value {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+        let id = |element: &Element| match element.value {
             Value::Token(id) => Some(id),
             _ => None,
         };
@@ -76,7 +76,7 @@ impl Stage<()> for Spelling {
     fn max_rows(&self) -> usize {
         1
     }
-    fn step(&mut self, work: &[Work], out: &mut Outbox<()>) {
+    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
         for &Work { slot, .. } in work {
             let Some((left, params)) = &mut self.left[slot] else { continue };
             match left.pop() {
@@ -108,18 +108,18 @@ impl Stage<()> for Spelling {
 
 struct Deaf;
 
-impl Encoder<()> for Deaf {
-    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<()>> {
-        windows.iter().map(|_| AudioRows { rows: (), count: 0 }).collect()
+impl Encoder for Deaf {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
+        windows.iter().map(|_| AudioRows::default()).collect()
     }
 }
 
 /// Renders the last text, but panics over the poisoned one and over tool calls.
 struct LastText(u32, CallMarks);
 
-impl Script<()> for LastText {
-    fn render(&self, history: &[Message<()>], _: Option<&[Arc<AudioRows<()>>]>, _: bool) -> Vec<Element<()>> {
-        let text = |message: &&Message<()>| message.kind == MessageKind::User && message.token_ids().next().is_some();
+impl Script for LastText {
+    fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
+        let text = |message: &&Message| message.kind == MessageKind::User && message.token_ids().next().is_some();
         let ids = history.iter().rev().find(text).into_iter().flat_map(Message::token_ids);
         ids.map(|id| (id != self.0).then_some(Element::token(Role::User, id)).unwrap()).collect()
     }
@@ -145,7 +145,7 @@ impl ToolTemplate for LastText {
 }
 
 /// An engine with `slots` slots, what can be broken in it, and its gauges.
-pub fn engine(slots: usize, config: &EngineConfig) -> (Driven<()>, Arc<Broken>, Arc<Gauges>) {
+pub fn engine(slots: usize, config: &EngineConfig) -> (Driven, Arc<Broken>, Arc<Gauges>) {
     let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
     let poison = tokenizer.encode(POISON).unwrap()[0];

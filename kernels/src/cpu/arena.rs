@@ -205,11 +205,13 @@ impl<S: Default> DerefMut for Spare<S> {
 pub struct Words(Arc<Mutex<Vec<Arc<Vec<u32>>>>>);
 
 impl Words {
-    /// A list that `fill` writes.
-    pub fn list(&self, fill: impl FnOnce(&mut Vec<u32>)) -> Arc<Vec<u32>> {
+    /// A list of at most `len` numbers, which `fill` writes: the smallest free one that has room, or else the largest, so that short lists
+    /// leave the long ones alone.
+    pub fn list(&self, len: usize, fill: impl FnOnce(&mut Vec<u32>)) -> Arc<Vec<u32>> {
         let mut lists = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let free = lists.iter_mut().position(|list| Arc::get_mut(list).is_some());
-        let mut list = free.map(|free| lists.swap_remove(free)).unwrap_or_default();
+        let free = lists.iter_mut().enumerate().filter_map(|(at, list)| Some((at, Arc::get_mut(list)?.capacity())));
+        let best = free.min_by_key(|&(_, room)| if room < len { (true, usize::MAX - room) } else { (false, room) });
+        let mut list = best.map(|(at, _)| lists.swap_remove(at)).unwrap_or_default();
         drop(lists);
         if let Some(words) = Arc::get_mut(&mut list) {
             words.clear();
@@ -251,6 +253,21 @@ mod tests {
             let expected = if capacity == last.1 { last.0 } else { last.0 + usize::from(last.1 > 0) };
             assert_eq!(at, expected, "another shelf for each capacity");
             last = (at, capacity);
+        }
+    }
+
+    #[test]
+    fn short_lists_leave_the_long_one_alone() {
+        let words = Words::default();
+        let take = |len: usize| words.list(len, |list| list.resize(len, 0));
+        let held = [take(100), take(3), take(5)];
+        let long = held[0].as_ptr();
+        drop(held);
+        for _ in 0..5 {
+            // In another order than before.
+            let (short, other) = (take(4), take(2));
+            assert!(short.as_ptr() != long && other.as_ptr() != long);
+            assert_eq!(take(90).as_ptr(), long);
         }
     }
 

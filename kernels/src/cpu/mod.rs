@@ -92,6 +92,10 @@ impl Ops for Cpu {
         Weight::new(layout, parts)
     }
 
+    fn with_own_buffers(&self) -> Self {
+        Self::with_level(self.level)
+    }
+
     fn state(&self, spec: StateSpec) -> State {
         // Zeroed allocations of this size come from the system untouched: memory is taken as positions are used.
         match spec {

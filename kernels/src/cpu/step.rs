@@ -76,7 +76,7 @@ impl StepOps for Cpu {
     }
 
     fn upload(&self, spec: &RowSpec) -> Arc<Vec<u32>> {
-        self.words.list(|words| words.extend_from_slice(spec.words()))
+        self.words.list(spec.words().len(), |words| words.extend_from_slice(spec.words()))
     }
 
     fn index(&self, spec: &Arc<Vec<u32>>, at: Section) -> Index {
@@ -176,7 +176,8 @@ impl StepOps for Cpu {
         output_mask: Option<&mut State>,
     ) -> Index {
         let params = row_spec::read_samples(params.words());
-        let words = self.words.list(|ids| sample::rows(self, logits, params, allowed_mask, output_mask, ids));
+        let words =
+            self.words.list(logits.rows, |ids| sample::rows(self, logits, params, allowed_mask, output_mask, ids));
         Index { range: 0..words.len(), words }
     }
 

@@ -12,9 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::step_ops::{ReadBack, StepKey, StepOps};
 
-/// Rows that a step is padded to; above them multiples of the last.
-const BUCKETS: [usize; 13] = [1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 192, 256];
-
 /// What is needed of the device that does the operations.
 pub trait Replayable:
     StepOps<T: Send, Index: Send, Batch: Send, Spec: Send, Weight: Send + Sync, State: Send> + Send + Sync + 'static

@@ -18,6 +18,11 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         self.inner.weight(layout, parts).map(Arc::new)
     }
 
+    /// Steps are recorded and repeated one at a time, so nothing is gained by more buffers.
+    fn with_own_buffers(&self) -> Self {
+        self.clone()
+    }
+
     fn state(&self, spec: StateSpec) -> Self::State {
         Arc::new(Mutex::new(self.inner.state(spec)))
     }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use super::{BUCKETS, Numbered, Recording, ReplayOps, Replayable, Tape, Value, Values, lock, outside};
+use super::{Numbered, Recording, ReplayOps, Replayable, Tape, Value, Values, lock, outside};
 use crate::row_spec::{BatchSection, RowSpec, Section};
-use crate::step_ops::{Outputs, ReadBack, Step, StepKey, StepOps, Streams};
+use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
 
 impl<O: Replayable> StepOps for ReplayOps<O> {
     type Spec = ();
@@ -12,8 +12,7 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
     type Ticket = ReadBack;
 
     fn bucket(&self, rows: usize) -> usize {
-        let fits = BUCKETS.iter().find(|&&bucket| bucket >= rows);
-        fits.copied().unwrap_or(rows.next_multiple_of(BUCKETS[BUCKETS.len() - 1]))
+        step_ops::bucket(rows)
     }
 
     fn upload(&self, _: &RowSpec) {

@@ -9,7 +9,6 @@ use anyhow::{Context, Result, bail, ensure};
 use repartee_engine::internals::{Checkpoint, Gauges, Scheduler, Tick, Times, load};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Peer, Respond, SessionHandle, Wake, link};
-use repartee_kernels::cpu::Tensor;
 use repartee_media::wav;
 use repartee_tests::questions;
 
@@ -18,7 +17,7 @@ pub const RATE: usize = 16_000;
 
 /// See the module's description.
 pub struct Bed {
-    scheduler: Scheduler<Tensor>,
+    scheduler: Scheduler,
     arrivals: flume::Sender<Peer>,
     gauges: Arc<Gauges>,
     wake: Wake,

@@ -7,11 +7,12 @@ use anyhow::Result;
 use repartee_engine::Source;
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
-use repartee_kernels::StreamChunk;
+use repartee_kernels::StreamRows;
 use repartee_kernels::cpu::Cpu;
 use repartee_loadtest::report::Row;
 
 use crate::bed::median;
+use crate::eager;
 
 /// Frames decoded before each chunk, as vLLM-Omni does.
 const LEFT_CONTEXT: usize = 25;
@@ -30,7 +31,8 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     };
     let mut state = model.code2wav.state_for(&ops, 1, 2 * LEFT_CONTEXT);
     let mut decode = |from: usize, count: usize, first: bool| {
-        model.code2wav.forward(&ops, &frames(from, count), &mut state, &[StreamChunk { slot: 0, rows: count, first }]);
+        let chunk = StreamRows { slot: 0, position: if first { 0 } else { from }, rows: count };
+        eager::decode(&ops, &model.code2wav, &frames(from, count), &mut state, &[chunk]);
     };
     let mut time = |chunk: usize, again: bool| {
         let runs = (0..=REPEATS).map(|_| {

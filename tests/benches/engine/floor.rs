@@ -12,11 +12,12 @@ use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::internals::qwen3_omni_moe::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
-use repartee_kernels::{Ops, SampleParams, SequenceRows, StateSpec, StreamChunk};
+use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
 use repartee_loadtest::report::Row;
 use safetensors::SafeTensors;
 
 use crate::bed::median;
+use crate::eager::{self, batch, index};
 use crate::peak::Peak;
 
 /// Timed repetitions.
@@ -101,18 +102,18 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     let model = Qwen3Omni::load(&ops, &Checkpoint::open(Source::Folder(folder.to_owned()))?)?;
     let greedy =
         SampleParams { slot: 0, repetition_penalty: 1.0, temperature: 0.0, top_k: 0, top_p: 1.0, uniform: 0.0 };
-    let batch = |position| ops.batch(&[SequenceRows { table: &[0], position, rows: 1 }]);
     const STEPS: usize = 20;
 
     let mut cache = model.thinker.model.cache(&ops, 1, STEPS);
     let mut output_mask =
         ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.thinker.text.vocab_size });
     let thinker = each(STEPS, || {
-        let mut ids = ops.ids(&[20]);
+        let mut ids = vec![20];
         for step in 0..STEPS {
-            let x = model.thinker.embed(&ops, &ids, &[], None);
-            let (x, _) = model.thinker.forward(&ops, x, &mut cache, &batch(step));
-            ids = model.thinker.sample(&ops, &model.thinker.logits(&ops, &x, &[0]), &[greedy], &mut output_mask);
+            let x = model.thinker.embed(&ops, &index(&ops, &ids), None);
+            let (x, _) = model.thinker.forward(&ops, x, &mut cache, &batch(&ops, step, 1));
+            let logits = model.thinker.logits(&ops, &x, &index(&ops, &[0]));
+            ids = ops.sample(&logits, &[greedy], None, Some(&mut output_mask));
         }
     });
     let thinker_work = work(&[("thinker.model.layers", 1.0), ("thinker.lm_head", 1.0)]);
@@ -121,14 +122,14 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
     let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.vocab_size });
     let talker = each(STEPS, || {
-        let mut x = model.talker.codec_rows(&ops, &ops.ids(&[20]));
+        let mut x = model.talker.codec_rows(&ops, &index(&ops, &[20]));
         for step in 0..STEPS {
-            let hidden = model.talker.forward(&ops, x, &mut cache, &batch(step), &[0]);
+            let hidden = model.talker.forward(&ops, x, &mut cache, &batch(&ops, step, 1), &index(&ops, &[0]));
             let logits = model.talker.logits(&ops, &hidden);
             let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed_mask), Some(&mut output_mask));
-            let first = model.talker.codec_rows(&ops, &first);
+            let first = model.talker.codec_rows(&ops, &index(&ops, &first));
             let predictor = &model.talker.code_predictor;
-            x = predictor.complete(&ops, &hidden, first, &mut predictor_cache, |_| vec![greedy], false).embedding;
+            x = eager::complete(&ops, predictor, &hidden, first, &mut predictor_cache, &[greedy]).2;
         }
     });
     let groups = model.config.talker.code_predictor.num_code_groups as f64;
@@ -145,8 +146,8 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     let mut state = model.code2wav.state(&ops, 1);
     let code2wav = each(STEPS, || {
         for step in 0..STEPS {
-            let chunk = StreamChunk { slot: 0, rows: 1, first: step == 0 };
-            model.code2wav.forward(&ops, &frame, &mut state, &[chunk]);
+            let chunk = StreamRows { slot: 0, position: step, rows: 1 };
+            eager::decode(&ops, &model.code2wav, &frame, &mut state, &[chunk]);
         }
     });
     // Rows of a frame grow with every upsampling; a transposed convolution works on its input's rows.
@@ -170,7 +171,7 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     let frames = model.config.thinker.audio.n_window_infer;
     let mel: Vec<f32> = (0..frames * bins).map(|i| (i % 97) as f32 * 0.01).collect();
     let tower = each(1, || {
-        model.audio_tower.forward(&ops, &[Window { mel: &mel, follows_full_chunk: true }]);
+        eager::encode(&ops, &model.audio_tower, &[Window { mel: &mel, follows_full_chunk: true }]);
     });
     let (half, quarter) = ((frames * bins) as f64 / 4.0, (frames * bins) as f64 / 16.0);
     let tokens = frames as f64 / 100.0 * 13.0;

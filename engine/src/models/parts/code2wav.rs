@@ -4,7 +4,10 @@
 //! The reference cuts both ends of each transposed convolution, so the first frame yields fewer samples and the last
 //! few never exist ([`Code2Wav::look_ahead`]).
 
-use repartee_kernels::{Attention, Layout, Ops, SequenceRows, StateSpec, StreamChunk};
+use std::ops::Range;
+
+use repartee_kernels::row_spec::{BatchSection, Section, StreamSection};
+use repartee_kernels::{Attention, Layout, RowSpec, SequenceRows, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
 
 use super::config::Code2WavConfig;
 use super::decoder::{Decoder, FeedForward, Shape};
@@ -22,14 +25,16 @@ const DILATIONS: [usize; 3] = [1, 3, 9];
 /// `Qwen3OmniMoeConvNeXtBlock`'s norm.
 const CONVNEXT_EPS: f32 = 1e-6;
 
-struct Conv<O: Ops> {
+struct Conv<O: StepOps> {
     weight: O::Weight,
     bias: O::Weight,
     channels: usize,
     history: usize,
+    /// Rows for each row that comes in.
+    stride: usize,
 }
 
-impl<O: Ops> Conv<O> {
+impl<O: StepOps> Conv<O> {
     fn causal(
         w: &Weights<'_, O>,
         out: usize,
@@ -42,6 +47,7 @@ impl<O: Ops> Conv<O> {
             bias: w.vector("conv.bias", out)?,
             channels,
             history: (kernel - 1) * dilation,
+            stride: 1,
         })
     }
 
@@ -51,6 +57,7 @@ impl<O: Ops> Conv<O> {
             bias: w.vector("conv.bias", channels)?,
             channels,
             history: KERNEL - 1,
+            stride: 1,
         })
     }
 
@@ -66,7 +73,26 @@ impl<O: Ops> Conv<O> {
             bias: w.vector("conv.bias", out)?,
             channels,
             history: kernel / stride - 1,
+            stride,
         })
+    }
+
+    /// A causal convolution.
+    fn forward(&self, ops: &O, x: &O::T, tail: &mut O::State, streams: &Streams<O::Index>) -> O::T {
+        ops.conv1d_at(x, &self.weight, &self.bias, tail, streams)
+    }
+
+    /// A transposed one, and the level of its result.
+    fn upsample(
+        &self,
+        ops: &O,
+        x: &O::T,
+        tail: &mut O::State,
+        streams: &Streams<O::Index>,
+    ) -> (O::T, Streams<O::Index>) {
+        let x = ops.conv_transpose1d_at(x, &self.weight, &self.bias, tail, streams);
+        // With a kernel of twice the stride a stream's first row yields nothing.
+        (x, streams.upsampled(self.stride, self.history > 0))
     }
 
     fn tail(&self, ops: &O, slots: usize) -> O::State {
@@ -74,12 +100,12 @@ impl<O: Ops> Conv<O> {
     }
 }
 
-struct Snake<O: Ops> {
+struct Snake<O: StepOps> {
     alpha: O::Weight,
     beta: O::Weight,
 }
 
-impl<O: Ops> Snake<O> {
+impl<O: StepOps> Snake<O> {
     fn load(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
         Ok(Self { alpha: w.vector("alpha", channels)?, beta: w.vector("beta", channels)? })
     }
@@ -89,7 +115,7 @@ impl<O: Ops> Snake<O> {
     }
 }
 
-struct ConvNeXt<O: Ops> {
+struct ConvNeXt<O: StepOps> {
     dwconv: Conv<O>,
     norm: (O::Weight, O::Weight),
     pwconv1: (O::Weight, O::Weight),
@@ -97,21 +123,21 @@ struct ConvNeXt<O: Ops> {
     gamma: O::Weight,
 }
 
-struct ResidualUnit<O: Ops> {
+struct ResidualUnit<O: StepOps> {
     act1: Snake<O>,
     conv1: Conv<O>,
     act2: Snake<O>,
     conv2: Conv<O>,
 }
 
-struct Block<O: Ops> {
+struct Block<O: StepOps> {
     snake: Snake<O>,
     upsample: Conv<O>,
     units: Vec<ResidualUnit<O>>,
 }
 
 /// The codec's decoder.
-pub struct Code2Wav<O: Ops> {
+pub struct Code2Wav<O: StepOps> {
     config: Code2WavConfig,
     code_embedding: O::Weight,
     pre_transformer: Decoder<O>,
@@ -122,18 +148,27 @@ pub struct Code2Wav<O: Ops> {
     last: Conv<O>,
 }
 
+/// Where the numbers of a step lie.
+pub struct Code2WavPlaces {
+    rows: usize,
+    /// The codes of each codebook, as entries of the one table.
+    codes: Section,
+    batch: BatchSection,
+    streams: StreamSection,
+}
+
 /// What [`Code2Wav`] remembers of each slot's stream.
-pub struct Code2WavState<O: Ops> {
+pub struct Code2WavState<O: StepOps> {
     window: Vec<O::State>,
     /// One ring of blocks a slot.
     rings: Vec<Vec<u32>>,
-    /// Frames that each slot has decoded.
-    decoded: Vec<usize>,
+    /// Block of the frames that a step is padded with.
+    scratch: u32,
     /// In the order in which the convolutions are met.
     tails: Vec<O::State>,
 }
 
-impl<O: Ops> Code2Wav<O> {
+impl<O: StepOps> Code2Wav<O> {
     /// Loads `code2wav`.
     pub fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
         let hidden = config.hidden_size;
@@ -238,74 +273,86 @@ impl<O: Ops> Code2Wav<O> {
         let ring = self.ring(frames);
         let rings = (0..slots).map(|slot| (0..ring).map(|i| (slot * ring + i) as u32).collect()).collect();
         Code2WavState {
-            window: self.pre_transformer.cache(ops, slots * ring, BLOCK),
+            window: self.pre_transformer.cache(ops, slots * ring + 1, BLOCK),
             rings,
-            decoded: vec![0; slots],
+            scratch: (slots * ring) as u32,
             tails: self.convolutions().map(|conv| conv.tail(ops, slots)).collect(),
         }
     }
 
-    /// Decodes the next frames of several streams: `codes[codebook]` has one id a row, `chunks` assigns the rows to slots (at
-    /// most as many each as the state was made for). Returns the samples `[samples, 1]` and how many each slot got.
-    pub fn forward(
-        &self,
-        ops: &O,
-        codes: &[Vec<u32>],
-        state: &mut Code2WavState<O>,
-        chunks: &[StreamChunk],
-    ) -> (O::T, Vec<StreamChunk>) {
-        for chunk in chunks.iter().filter(|chunk| chunk.first) {
-            state.decoded[chunk.slot] = 0;
-        }
-        let sequences: Vec<_> = chunks
-            .iter()
-            .map(|chunk| SequenceRows {
-                table: &state.rings[chunk.slot],
-                position: state.decoded[chunk.slot],
-                rows: chunk.rows,
-            })
-            .collect();
-        let batch = ops.batch(&sequences);
-        for chunk in chunks {
-            state.decoded[chunk.slot] += chunk.rows;
-        }
+    /// The samples that exist of a chunk, among as many as its frames stand for.
+    pub fn existing(&self, chunk: StreamRows) -> Range<usize> {
+        let frame = self.config.samples_per_frame();
+        let absent = self.look_ahead().saturating_sub(chunk.position * frame);
+        absent.min(chunk.rows * frame)..chunk.rows * frame
+    }
 
-        let offset = |(codebook, ids): (usize, &Vec<u32>)| {
+    /// Place for the numbers of a step of `rows` frames.
+    pub fn layout(&self, state: &Code2WavState<O>, layout: &mut SpecLayout, rows: usize) -> Code2WavPlaces {
+        Code2WavPlaces {
+            rows,
+            codes: layout.list(self.config.num_quantizers * rows),
+            batch: layout.batch(rows, rows, state.rings.first().map_or(0, Vec::len)),
+            streams: layout.streams(rows, rows),
+        }
+    }
+
+    /// Fills a row spec with the next frames of several streams: `codes[codebook]` has one id a row, `chunks` assigns the rows to slots
+    /// (at most as many each as the state was made for).
+    pub fn fill(
+        &self,
+        spec: &mut RowSpec,
+        places: &Code2WavPlaces,
+        state: &Code2WavState<O>,
+        codes: &[Vec<u32>],
+        chunks: &[StreamRows],
+    ) {
+        for (codebook, ids) in codes.iter().enumerate() {
             let base = (codebook * self.config.codebook_size) as u32;
-            let ids: Vec<u32> = ids.iter().map(|id| base + id).collect();
-            ops.embed(&self.code_embedding, &ops.ids(&ids))
+            spec.set_each(places.codes.part(codebook, places.rows), ids.iter().map(|id| base + id));
+        }
+        let sequence = |&StreamRows { slot, position, rows }: &StreamRows| {
+            let table = &state.rings[slot];
+            SequenceRows { table, position, rows }
         };
-        let mut embedded = codes.iter().enumerate().map(offset);
-        let first = embedded.next().expect("a codec has at least one codebook: its configuration was checked");
-        let x = ops.scale_all(embedded.fold(first, |sum, x| ops.add(sum, &x)), 1.0 / codes.len() as f32);
+        spec.set_batch(places.batch, &chunks.iter().map(sequence).collect::<Vec<_>>(), state.scratch);
+        spec.set_streams(places.streams, chunks);
+    }
+
+    /// Decodes the frames of a step to samples `[samples, 1]`, as many for each frame; [`Code2Wav::existing`] says which of them there are.
+    pub fn forward(&self, ops: &O, (spec, places): (&O::Spec, &Code2WavPlaces), state: &mut Code2WavState<O>) -> O::T {
+        let batch = ops.batch_at(spec, places.batch);
+        let codebooks = self.config.num_quantizers;
+        let embed =
+            |codebook| ops.embed_at(&self.code_embedding, &ops.index(spec, places.codes.part(codebook, places.rows)));
+        let sum = (1..codebooks).fold(embed(0), |sum, codebook| ops.add(sum, &embed(codebook)));
+        let x = ops.scale_all(sum, 1.0 / codebooks as f32);
 
         let (x, _) = self.pre_transformer.forward(ops, x, &mut state.window, &batch, None);
         let mut x = self.pre_transformer.norm(ops, &x);
-        let mut chunks = chunks.to_vec();
+        let mut streams = Streams::new(ops.index(spec, places.streams.words()));
         let mut tails = state.tails.iter_mut();
         let mut tail = || tails.next().expect("one tail for each convolution: `state` makes them");
         for (up, next) in &self.upsample {
-            (x, chunks) = ops.conv_transpose1d(&x, &up.weight, &up.bias, tail(), &chunks);
-            x = next.forward(ops, x, tail(), &chunks);
+            (x, streams) = up.upsample(ops, &x, tail(), &streams);
+            x = next.forward(ops, x, tail(), &streams);
         }
-        x = ops.conv1d(&x, &self.first.weight, &self.first.bias, tail(), &chunks);
+        x = self.first.forward(ops, &x, tail(), &streams);
         for block in &self.blocks {
             x = block.snake.forward(ops, x);
-            let up = &block.upsample;
-            (x, chunks) = ops.conv_transpose1d(&x, &up.weight, &up.bias, tail(), &chunks);
+            (x, streams) = block.upsample.upsample(ops, &x, tail(), &streams);
             for unit in &block.units {
-                x = unit.forward(ops, x, tail(), tail(), &chunks);
+                x = unit.forward(ops, x, tail(), tail(), &streams);
             }
         }
         x = self.last_snake.forward(ops, x);
-        x = ops.conv1d(&x, &self.last.weight, &self.last.bias, tail(), &chunks);
-        (ops.clamp(x, -1.0, 1.0), chunks)
+        ops.clamp(self.last.forward(ops, &x, tail(), &streams), -1.0, 1.0)
     }
 }
 
-impl<O: Ops> ConvNeXt<O> {
-    fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, chunks: &[StreamChunk]) -> O::T {
-        let h = ops.conv1d(&x, &self.dwconv.weight, &self.dwconv.bias, tail, chunks);
+impl<O: StepOps> ConvNeXt<O> {
+    fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, streams: &Streams<O::Index>) -> O::T {
+        let h = self.dwconv.forward(ops, &x, tail, streams);
         let h = ops.layer_norm(&h, &self.norm.0, &self.norm.1, CONVNEXT_EPS);
         let h = ops.gelu(ops.linear(&h, &self.pwconv1.0, Some(&self.pwconv1.1)));
         let h = ops.linear(&h, &self.pwconv2.0, Some(&self.pwconv2.1));
@@ -313,12 +360,19 @@ impl<O: Ops> ConvNeXt<O> {
     }
 }
 
-impl<O: Ops> ResidualUnit<O> {
-    fn forward(&self, ops: &O, x: O::T, tail1: &mut O::State, tail2: &mut O::State, chunks: &[StreamChunk]) -> O::T {
+impl<O: StepOps> ResidualUnit<O> {
+    fn forward(
+        &self,
+        ops: &O,
+        x: O::T,
+        tail1: &mut O::State,
+        tail2: &mut O::State,
+        streams: &Streams<O::Index>,
+    ) -> O::T {
         let h = self.act1.forward(ops, ops.copy(&x));
-        let h = ops.conv1d(&h, &self.conv1.weight, &self.conv1.bias, tail1, chunks);
+        let h = self.conv1.forward(ops, &h, tail1, streams);
         let h = self.act2.forward(ops, h);
-        let h = ops.conv1d(&h, &self.conv2.weight, &self.conv2.bias, tail2, chunks);
+        let h = self.conv2.forward(ops, &h, tail2, streams);
         ops.add(h, &x)
     }
 }

@@ -7,13 +7,16 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::{Ops, StreamChunk};
+use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, StreamRows};
 
 use super::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
 use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 
+/// Name of the stage.
+const STAGE: &str = "code2wav";
+
 /// Code2wav with the streams of all slots.
-pub struct Code2WavStage<O: Ops> {
+pub struct Code2WavStage<O: StepOps> {
     ops: O,
     code2wav: Code2Wav<O>,
     state: Code2WavState<O>,
@@ -25,6 +28,27 @@ pub struct Code2WavStage<O: Ops> {
     frame: Duration,
     /// Frames decoded again before each chunk, in place of carried state.
     left_context: Option<usize>,
+    /// For each slot, how often what it decodes was given up.
+    epochs: Vec<u64>,
+    launched: Option<Launched<O::Ticket>>,
+    spec: RowSpec,
+    back: ReadBack,
+}
+
+/// A step that the device computes.
+struct Launched<T> {
+    ticket: T,
+    chunks: Vec<Chunk>,
+}
+
+/// The frames of a slot in a step.
+#[derive(Debug, Clone, Copy)]
+struct Chunk {
+    rows: StreamRows,
+    /// How many of them are not of the left context.
+    wanted: usize,
+    /// The slot's at launch: if it has another one since, nothing of this is given.
+    epoch: u64,
 }
 
 #[derive(Default)]
@@ -32,12 +56,12 @@ struct Slot {
     /// The last frames decoded, at most the left context.
     before: VecDeque<Vec<u32>>,
     frames: VecDeque<Vec<u32>>,
-    /// Whether the stream had a frame.
-    started: bool,
+    /// Frames of the stream that were decoded.
+    decoded: usize,
     end: Option<End>,
 }
 
-impl<O: Ops> Code2WavStage<O> {
+impl<O: StepOps> Code2WavStage<O> {
     /// A stage for `slots` streams.
     pub fn new(
         ops: O,
@@ -57,18 +81,36 @@ impl<O: Ops> Code2WavStage<O> {
             codebook_size,
             samples_per_frame,
             frame,
+            epochs: vec![0; slots],
+            launched: None,
+            spec: RowSpec::default(),
+            back: ReadBack::default(),
         }
+    }
+
+    /// Launches the decoding of frames.
+    fn decode(&mut self, codes: &[Vec<u32>], chunks: &[StreamRows]) -> O::Ticket {
+        let Self { ops, code2wav, state, spec, .. } = self;
+        let rows = ops.bucket(chunks.iter().map(|chunk| chunk.rows).sum());
+        let mut layout = SpecLayout::default();
+        let places = code2wav.layout(state, &mut layout, rows);
+        layout.renew(spec);
+        code2wav.fill(spec, &places, state, codes, chunks);
+        let key = StepKey { stage: STAGE, rows, variant: 0 };
+        ops.launch(key, spec, &mut |ops, spec, outputs| {
+            outputs.rows.push(code2wav.forward(ops, (spec, &places), state));
+        })
     }
 }
 
-impl<O: Ops + Send> Stage<O::T> for Code2WavStage<O>
+impl<O: StepOps + Send> Stage for Code2WavStage<O>
 where
-    O::T: Send,
     O::Weight: Send,
     O::State: Send,
+    O::Ticket: Send,
 {
     fn name(&self) -> &'static str {
-        "code2wav"
+        STAGE
     }
 
     fn takes(&self) -> EdgeKind {
@@ -79,10 +121,11 @@ where
         EdgeKind::Samples
     }
 
-    fn accept(&mut self, slot: usize, item: Item<O::T>, out: &mut Outbox<O::T>) {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         match item {
             Item::Begin(_) | Item::Abort => {
+                self.epochs[slot] += 1;
                 *state = Slot::default();
                 out.push((slot, item));
             }
@@ -117,7 +160,8 @@ where
         MAX_FRAMES
     }
 
-    fn step(&mut self, work: &[Work], out: &mut Outbox<O::T>) {
+    fn launch(&mut self, work: &[Work], _: &mut Outbox) {
+        self.launched = None;
         let mut codes: Vec<Vec<u32>> = vec![Vec::new(); self.codebooks];
         let mut chunks = Vec::with_capacity(work.len());
         for &Work { slot, rows } in work {
@@ -129,22 +173,34 @@ where
                     codes.push(code);
                 }
             }
-            let first = !std::mem::replace(&mut state.started, true) || self.left_context.is_some();
-            chunks.push(StreamChunk { slot, rows: before + rows, first });
+            // With left context each chunk is a stream of its own.
+            let position = if self.left_context.is_some() { 0 } else { state.decoded };
+            state.decoded += rows;
+            let stream = StreamRows { slot, position, rows: before + rows };
+            chunks.push(Chunk { rows: stream, wanted: rows, epoch: self.epochs[slot] });
             let kept = self.left_context.unwrap_or(0);
             state.before.drain(..state.before.len().saturating_sub(kept));
         }
-        let (samples, made) = self.code2wav.forward(&self.ops, &codes, &mut self.state, &chunks);
-        let samples = self.ops.read(&samples);
-        let mut rest = &samples[..];
-        for (chunk, made) in chunks.iter().zip(made) {
-            let (mine, after) = rest.split_at(made.rows);
+        let streams: Vec<StreamRows> = chunks.iter().map(|chunk| chunk.rows).collect();
+        let ticket = self.decode(&codes, &streams);
+        self.launched = Some(Launched { ticket, chunks });
+    }
+
+    fn collect(&mut self, out: &mut Outbox) {
+        let Some(Launched { ticket, chunks }) = self.launched.take() else { return };
+        self.ops.collect(ticket, &mut self.back);
+        let mut rest = &self.back.numbers[..];
+        for Chunk { rows: chunk, wanted, epoch } in chunks {
+            let (mine, after) = rest.split_at(chunk.rows * self.samples_per_frame);
             rest = after;
+            if self.epochs[chunk.slot] != epoch {
+                continue;
+            }
+            let mine = &mine[self.code2wav.existing(chunk)];
             // Frames of the left context come first; their samples were sent already.
-            let wanted = work.iter().find(|work| work.slot == chunk.slot).map_or(chunk.rows, |work| work.rows);
             let mine = &mine[mine.len().saturating_sub(wanted * self.samples_per_frame)..];
             if mine.iter().any(|sample| !sample.is_finite()) {
-                out.push((chunk.slot, Item::Fail(SessionError::NotFinite { stage: "code2wav" })));
+                out.push((chunk.slot, Item::Fail(SessionError::NotFinite { stage: STAGE })));
                 continue;
             }
             // Only the first frame of a stream is short.
@@ -163,6 +219,7 @@ where
     }
 
     fn free(&mut self, slot: usize) {
+        self.epochs[slot] += 1;
         self.slots[slot] = Slot::default();
     }
 }

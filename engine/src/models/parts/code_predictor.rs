@@ -1,7 +1,11 @@
 //! `talker.code_predictor`: fills in a frame's residual codebooks, one after the other, with its own short key-value cache;
 //! after `Qwen3OmniMoeTalkerCodePredictorModelForConditionalGeneration`.
 
-use repartee_kernels::{Attention, Ops, SampleParams, SequenceRows};
+use std::borrow::Borrow;
+use std::slice;
+
+use repartee_kernels::row_spec::{BatchSection, SampleSection, Section};
+use repartee_kernels::{Attention, RowSpec, SampleParams, SequenceRows, SpecLayout, StepOps};
 
 use super::config::CodePredictorConfig;
 use super::decoder::{Decoder, FeedForward, Shape};
@@ -9,24 +13,27 @@ use super::weights::Weights;
 use crate::models::LoadError;
 
 /// The code predictor.
-pub struct CodePredictor<O: Ops> {
+pub struct CodePredictor<O: StepOps> {
     groups: usize,
+    /// Width of a row.
+    hidden: usize,
     model: Decoder<O>,
     codec_embedding: Vec<O::Weight>,
     lm_head: Vec<O::Weight>,
 }
 
-/// A frame as the predictor completes it, still on the device; one row of ids for each row that came in.
-pub struct Completed<O: Ops> {
-    /// Residual codes, codebook 1 first.
-    pub codes: Vec<O::Ids>,
-    /// The sum of the embeddings of all codes, codebook 0's included.
-    pub embedding: O::T,
-    /// Raw logits of each codebook, kept only with `keep_logits`.
-    pub logits: Vec<O::T>,
+/// Where the numbers of a step lie that completes frames.
+pub struct PredictorPlaces {
+    rows: usize,
+    /// Which rows stand together: hidden, code, hidden, code, ..
+    pairs: Section,
+    /// The first two positions of each frame, then one for each further codebook.
+    batches: Vec<BatchSection>,
+    /// How the codes of each codebook are chosen, codebook 1 first.
+    params: Vec<SampleSection>,
 }
 
-impl<O: Ops> CodePredictor<O> {
+impl<O: StepOps> CodePredictor<O> {
     /// Loads `talker.code_predictor`.
     pub fn load(w: &Weights<'_, O>, config: &CodePredictorConfig) -> Result<Self, LoadError> {
         let shape = Shape {
@@ -47,6 +54,7 @@ impl<O: Ops> CodePredictor<O> {
         let residual = 0..config.num_code_groups - 1;
         Ok(Self {
             groups: config.num_code_groups,
+            hidden: config.hidden_size,
             codec_embedding: residual
                 .clone()
                 .map(|i| model.table(&format!("codec_embedding.{i}.weight"), config.vocab_size, config.hidden_size))
@@ -58,9 +66,9 @@ impl<O: Ops> CodePredictor<O> {
         })
     }
 
-    /// A cache for `rows` frames at once: one block for each.
+    /// A cache for `rows` frames at once and those that a step of so many is padded with: one block for each.
     pub fn cache(&self, ops: &O, rows: usize) -> Vec<O::State> {
-        self.model.cache(ops, rows, self.groups)
+        self.model.cache(ops, ops.bucket(rows), self.groups)
     }
 
     /// Bytes that one row takes in [`CodePredictor::cache`].
@@ -68,47 +76,71 @@ impl<O: Ops> CodePredictor<O> {
         self.groups * self.model.position_bytes()
     }
 
-    /// Completes one frame for each row: `hidden` is the talker's last hidden row, `first` the embedding of codebook
-    /// 0's code; `params(codebook)` says how that codebook's code is chosen for each row.
+    /// Place for the numbers of a step that completes `rows` frames.
+    pub fn layout(&self, layout: &mut SpecLayout, rows: usize) -> PredictorPlaces {
+        let positions = |codebook| if codebook == 1 { 2 } else { 1 };
+        PredictorPlaces {
+            rows,
+            pairs: layout.list(2 * rows),
+            batches: (1..self.groups).map(|codebook| layout.batch(positions(codebook) * rows, rows, 1)).collect(),
+            params: (1..self.groups).map(|_| layout.samples(rows)).collect(),
+        }
+    }
+
+    /// Fills a row spec: `params(codebook)` says how that codebook's code is chosen for each row.
+    pub fn fill<P>(&self, spec: &mut RowSpec, places: &PredictorPlaces, mut params: impl FnMut(usize) -> P)
+    where
+        P: IntoIterator<Item: Borrow<SampleParams>>,
+    {
+        let rows = places.rows as u32;
+        spec.set_each(places.pairs, (0..rows).flat_map(|row| [row, rows + row]));
+        // Frames of the padding have blocks too.
+        let tables: Vec<u32> = (0..rows).collect();
+        let mut sequences: Vec<_> =
+            tables.iter().map(|block| SequenceRows { table: slice::from_ref(block), position: 0, rows: 2 }).collect();
+        for (at, (batch, chosen)) in places.batches.iter().zip(&places.params).enumerate() {
+            spec.set_batch(*batch, &sequences, 0);
+            spec.set_samples(*chosen, params(at + 1));
+            for sequence in &mut sequences {
+                (sequence.position, sequence.rows) = (at + 2, 1);
+            }
+        }
+    }
+
+    /// Completes one frame for each row: `hidden` is the talker's last hidden row, `first` the embedding of codebook 0's code. `chosen` gets
+    /// the ids and the raw logits of each further codebook. Returns the sum of the embeddings of all codes, codebook 0's included.
     pub fn complete(
         &self,
         ops: &O,
+        (spec, places): (&O::Spec, &PredictorPlaces),
         hidden: &O::T,
         first: O::T,
         cache: &mut [O::State],
-        mut params: impl FnMut(usize) -> Vec<SampleParams>,
-        keep_logits: bool,
-    ) -> Completed<O> {
-        let rows = ops.rows(hidden);
-        let tables: Vec<u32> = (0..rows as u32).collect();
-        let batch = |position, count| {
-            let rows: Vec<_> = tables
-                .iter()
-                .map(|block| SequenceRows { table: std::slice::from_ref(block), position, rows: count })
-                .collect();
-            ops.batch(&rows)
-        };
-        // Both rows of a frame stand together: hidden, code, hidden, code, ..
-        let interleaved: Vec<usize> = (0..rows).flat_map(|r| [r, rows + r]).collect();
-        let x = ops.gather(&ops.concat(&[hidden, &first]), &interleaved);
-        let (x, _) = self.model.forward(ops, x, cache, &batch(0, 2), None);
-        let seconds: Vec<usize> = (0..rows).map(|r| 2 * r + 1).collect();
-        let mut x = ops.gather(&x, &seconds);
+        mut chosen: impl FnMut(O::Index, O::T),
+    ) -> O::T {
+        let x = ops.gather_at(&ops.concat(&[hidden, &first]), &ops.index(spec, places.pairs));
+        let mut x = self.positions(ops, x, cache, spec, places.batches[0]);
+        // The second row of each pair.
+        let width = self.hidden;
+        x = ops.narrow(&ops.reshape(x, 2 * width), width, width);
 
-        let mut completed = Completed { codes: Vec::new(), embedding: first, logits: Vec::new() };
+        let mut embedding = first;
         for codebook in 1..self.groups {
             let logits = ops.linear(&self.model.norm(ops, &x), &self.lm_head[codebook - 1], None);
-            let ids = ops.sample(&logits, &params(codebook), None, None);
-            let embedded = ops.embed(&self.codec_embedding[codebook - 1], &ids);
-            completed.codes.push(ids);
-            if keep_logits {
-                completed.logits.push(logits);
-            }
-            completed.embedding = ops.add(completed.embedding, &embedded);
+            let params = ops.index(spec, places.params[codebook - 1].words());
+            let ids = ops.sample_at(&logits, &params, None, None);
+            let embedded = ops.embed_at(&self.codec_embedding[codebook - 1], &ids);
+            chosen(ids, logits);
+            embedding = ops.add(embedding, &embedded);
             if codebook + 1 < self.groups {
-                (x, _) = self.model.forward(ops, embedded, cache, &batch(codebook + 1, 1), None);
+                x = self.positions(ops, embedded, cache, spec, places.batches[codebook]);
             }
         }
-        completed
+        embedding
+    }
+
+    /// All layers over one position or two of each frame.
+    fn positions(&self, ops: &O, x: O::T, cache: &mut [O::State], spec: &O::Spec, at: BatchSection) -> O::T {
+        self.model.forward(ops, x, cache, &ops.batch_at(spec, at), None).0
     }
 }

@@ -7,4 +7,5 @@ pub mod code2wav_stage;
 pub mod code_predictor;
 pub mod config;
 pub mod decoder;
+pub mod slot_rows;
 pub mod weights;

@@ -4,7 +4,8 @@
 //! tokens a full chunk; attention reaches both ways within a window of `n_window_infer` frames and no further, so a closed
 //! window is final.
 
-use repartee_kernels::{Layout, Ops};
+use repartee_kernels::row_spec::{Section, SegmentSection};
+use repartee_kernels::{Layout, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
 use super::config::AudioConfig;
 use crate::models::LoadError;
@@ -27,7 +28,7 @@ pub struct Window<'a> {
     pub follows_full_chunk: bool,
 }
 
-struct Layer<O: Ops> {
+struct Layer<O: StepOps> {
     attention_norm: (O::Weight, O::Weight),
     qkv: (O::Weight, O::Weight),
     out: (O::Weight, O::Weight),
@@ -37,7 +38,7 @@ struct Layer<O: Ops> {
 }
 
 /// The audio tower.
-pub struct AudioTower<O: Ops> {
+pub struct AudioTower<O: StepOps> {
     config: AudioConfig,
     convs: Vec<(O::Weight, O::Weight)>,
     conv_out: O::Weight,
@@ -46,6 +47,18 @@ pub struct AudioTower<O: Ops> {
     ln_post: (O::Weight, O::Weight),
     proj1: (O::Weight, O::Weight),
     proj2: (O::Weight, O::Weight),
+}
+
+/// Where the numbers of a step lie, whose windows have chunks of one length.
+struct Places {
+    /// Mel frames of a chunk.
+    frames: usize,
+    chunks: usize,
+    mel: Section,
+    /// Which tokens of the chunks stay; the positions of those within their chunk; and the windows' lengths in tokens.
+    keep: Section,
+    positions: Section,
+    segments: SegmentSection,
 }
 
 /// Tokens that `frames` mel frames of one chunk become.
@@ -58,7 +71,7 @@ pub fn tokens(frames: usize) -> usize {
     frames / CHUNK_FRAMES * CHUNK_TOKENS + chunk_tokens(frames % CHUNK_FRAMES)
 }
 
-impl<O: Ops> AudioTower<O> {
+impl<O: StepOps> AudioTower<O> {
     /// Loads `thinker.audio_tower`.
     pub fn load(w: &Weights<'_, O>, config: &AudioConfig) -> Result<Self, LoadError> {
         let (d, c) = (config.d_model, config.downsample_hidden_size);
@@ -110,30 +123,92 @@ impl<O: Ops> AudioTower<O> {
         })
     }
 
-    /// Encodes windows of any callers. Row `i` of the result belongs to the window that its place in the running sum of
-    /// [`tokens`] says.
-    pub fn forward(&self, ops: &O, windows: &[Window<'_>]) -> O::T {
-        let bins = self.config.num_mel_bins;
-        let mut embedded = Vec::new();
-        let mut positions = Vec::new();
-        let mut segments = Vec::with_capacity(windows.len());
-        for window in windows {
-            let frames = window.mel.len() / bins;
-            segments.push(tokens(frames));
-            let whole = if window.follows_full_chunk || frames >= CHUNK_FRAMES {
-                let mut padded = window.mel.to_vec();
-                padded.resize(frames.next_multiple_of(CHUNK_FRAMES) * bins, 0.0);
-                self.downsample(ops, padded, CHUNK_FRAMES)
-            } else {
-                self.downsample(ops, window.mel.to_vec(), frames)
-            };
-            // Only the padding at the very end is cut off: every chunk before it is full.
-            let keep: Vec<usize> = (0..tokens(frames)).collect();
-            embedded.push(ops.gather(&whole, &keep));
-            positions.extend((0..tokens(frames)).map(|t| (t % CHUNK_TOKENS) as u32));
+    /// Encodes windows of any callers: the rows of each, one after the other.
+    ///
+    /// Windows whose chunks have one length are a step: all but a turn's first window that is shorter than a chunk have full ones.
+    pub fn encode(&self, ops: &O, windows: &[Window<'_>], spec: &mut RowSpec, back: &mut ReadBack) -> Vec<Vec<f32>> {
+        let mut rows = vec![Vec::new(); windows.len()];
+        let mut lengths: Vec<usize> = windows.iter().map(|window| self.chunk_frames(window)).collect();
+        let of_window = lengths.clone();
+        lengths.sort_unstable();
+        lengths.dedup();
+        for frames in lengths {
+            let mine: Vec<usize> = (0..windows.len()).filter(|&i| of_window[i] == frames).collect();
+            let inputs: Vec<Window<'_>> = mine.iter().map(|&i| windows[i]).collect();
+            self.step(ops, frames, &inputs, spec, back);
+            let mut rest = &back.numbers[..];
+            for (&i, window) in mine.iter().zip(&inputs) {
+                let (encoded, after) = rest.split_at(tokens(self.frames(window)) * self.config.output_dim);
+                rows[i] = encoded.to_vec();
+                rest = after;
+            }
         }
-        let x = ops.concat(&embedded.iter().collect::<Vec<_>>());
-        let mut x = ops.add(x, &ops.embed(&self.positions, &ops.ids(&positions)));
+        rows
+    }
+
+    /// Mel frames of a window.
+    fn frames(&self, window: &Window<'_>) -> usize {
+        window.mel.len() / self.config.num_mel_bins
+    }
+
+    /// Mel frames of each of its chunks: the last one is padded, or shorter.
+    fn chunk_frames(&self, window: &Window<'_>) -> usize {
+        if window.follows_full_chunk { CHUNK_FRAMES } else { self.frames(window).min(CHUNK_FRAMES) }
+    }
+
+    /// Encodes windows whose chunks have `frames` frames; their rows are read back.
+    fn step(&self, ops: &O, frames: usize, windows: &[Window<'_>], spec: &mut RowSpec, back: &mut ReadBack) {
+        let of = |window: &Window<'_>| (self.frames(window).div_ceil(frames), tokens(self.frames(window)));
+        let (chunks, count) = windows.iter().map(of).fold((0, 0), |sum, (chunks, rows)| (sum.0 + chunks, sum.1 + rows));
+        let (chunks, rows) = (ops.bucket(chunks), ops.bucket(count));
+        let mut layout = SpecLayout::default();
+        let places = Places {
+            frames,
+            chunks,
+            mel: layout.list(chunks * frames * self.config.num_mel_bins),
+            keep: layout.list(rows),
+            positions: layout.list(rows),
+            segments: layout.segments(rows, rows),
+        };
+        layout.renew(spec);
+        self.fill(spec, &places, windows);
+        // No chunk has more than the full one's frames.
+        let key = StepKey { stage: "encoder", rows, variant: chunks * (CHUNK_FRAMES + 1) + frames };
+        let ticket = ops.launch(key, spec, &mut |ops, spec, outputs| {
+            outputs.rows.push(self.forward(ops, spec, &places));
+        });
+        ops.collect(ticket, back);
+    }
+
+    fn fill(&self, spec: &mut RowSpec, places: &Places, windows: &[Window<'_>]) {
+        let size = places.frames * self.config.num_mel_bins;
+        let padded = |mel: &[f32]| mel.len().next_multiple_of(size);
+        let mel = windows.iter().flat_map(|window| {
+            let padding = padded(window.mel) - window.mel.len();
+            window.mel.iter().copied().chain(std::iter::repeat_n(0.0, padding))
+        });
+        spec.set_floats_each(places.mel, mel);
+        let tokens = |window: &Window<'_>| 0..tokens(self.frames(window)) as u32;
+        let mut first = 0;
+        let kept = windows.iter().flat_map(|window| {
+            // Only the padding at the very end is cut off: every chunk before it is full.
+            let from = first;
+            first += (padded(window.mel) / size * chunk_tokens(places.frames)) as u32;
+            tokens(window).map(move |token| from + token)
+        });
+        spec.set_each(places.keep, kept);
+        let positions = windows.iter().flat_map(|window| tokens(window).map(|token| token % CHUNK_TOKENS as u32));
+        spec.set_each(places.positions, positions);
+        let segments: Vec<usize> = windows.iter().map(|window| tokens(window).len()).collect();
+        spec.set_segments(places.segments, &segments);
+    }
+
+    fn forward(&self, ops: &O, spec: &O::Spec, places: &Places) -> O::T {
+        let mel = ops.floats(spec, places.mel, 1);
+        let x = self.downsample(ops, mel, places.chunks, places.frames);
+        let x = ops.gather_at(&x, &ops.index(spec, places.keep));
+        let mut x = ops.add(x, &ops.embed_at(&self.positions, &ops.index(spec, places.positions)));
+        let segments = ops.index(spec, places.segments.words());
         for layer in &self.layers {
             x = self.layer(ops, layer, x, &segments);
         }
@@ -142,11 +217,9 @@ impl<O: Ops> AudioTower<O> {
         ops.linear(&x, &self.proj2.0, Some(&self.proj2.1))
     }
 
-    /// Chunks of `frames` each, `[chunks * frames, bins]`, through the convolutions.
-    fn downsample(&self, ops: &O, mel: Vec<f32>, frames: usize) -> O::T {
+    /// Chunks of `frames` each, `[chunks * frames * bins, 1]`, through the convolutions.
+    fn downsample(&self, ops: &O, mut x: O::T, chunks: usize, frames: usize) -> O::T {
         let (mut height, mut width) = (frames, self.config.num_mel_bins);
-        let chunks = mel.len() / (height * width);
-        let mut x = ops.tensor(mel, 1);
         for (weight, bias) in &self.convs {
             x = ops.gelu(ops.conv2d(&x, chunks, height, width, weight, bias));
             (height, width) = (height.div_ceil(2), width.div_ceil(2));
@@ -154,12 +227,12 @@ impl<O: Ops> AudioTower<O> {
         ops.linear(&ops.reshape(x, self.config.downsample_hidden_size * width), &self.conv_out, None)
     }
 
-    fn layer(&self, ops: &O, layer: &Layer<O>, x: O::T, segments: &[usize]) -> O::T {
+    fn layer(&self, ops: &O, layer: &Layer<O>, x: O::T, segments: &O::Index) -> O::T {
         let d = self.config.d_model;
         let h = ops.layer_norm(&x, &layer.attention_norm.0, &layer.attention_norm.1, NORM_EPS);
         let qkv = ops.linear(&h, &layer.qkv.0, Some(&layer.qkv.1));
         let (q, k, v) = (ops.narrow(&qkv, 0, d), ops.narrow(&qkv, d, d), ops.narrow(&qkv, 2 * d, d));
-        let h = ops.segment_attention(&q, &k, &v, segments, self.config.encoder_attention_heads);
+        let h = ops.segment_attention_at(&q, &k, &v, segments, self.config.encoder_attention_heads);
         let x = ops.add(ops.linear(&h, &layer.out.0, Some(&layer.out.1)), &x);
         let h = ops.layer_norm(&x, &layer.final_norm.0, &layer.final_norm.1, NORM_EPS);
         let h = ops.gelu(ops.linear(&h, &layer.fc1.0, Some(&layer.fc1.1)));

@@ -1,41 +1,36 @@
 //! The audio tower as the engine's encoder.
 
-use repartee_kernels::Ops;
+use repartee_kernels::{ReadBack, RowSpec, StepOps};
 
 use super::audio_tower::{AudioTower, Window, tokens};
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
 
 /// The audio tower and the number of mel bins.
-pub struct AudioEncoder<O: Ops> {
+pub struct AudioEncoder<O: StepOps> {
     ops: O,
     tower: AudioTower<O>,
     bins: usize,
+    spec: RowSpec,
+    back: ReadBack,
 }
 
-impl<O: Ops> AudioEncoder<O> {
+impl<O: StepOps> AudioEncoder<O> {
     /// Over `bins` mel bins.
     pub fn new(ops: O, tower: AudioTower<O>, bins: usize) -> Self {
-        Self { ops, tower, bins }
+        Self { ops, tower, bins, spec: RowSpec::default(), back: ReadBack::default() }
     }
 }
 
-impl<O: Ops + Send> Encoder<O::T> for AudioEncoder<O>
+impl<O: StepOps + Send> Encoder for AudioEncoder<O>
 where
-    O::T: Send,
     O::Weight: Send,
 {
-    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<O::T>> {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         // Every window but a turn's last holds at least one full chunk.
         let inputs: Vec<_> = windows.iter().map(|w| Window { mel: w.data, follows_full_chunk: w.index > 0 }).collect();
-        let rows = self.tower.forward(&self.ops, &inputs);
-        let mut from = 0;
-        let cut = |input: &Window<'_>| {
-            let count = tokens(input.mel.len() / self.bins);
-            let mine: Vec<usize> = (from..from + count).collect();
-            from += count;
-            AudioRows { rows: self.ops.gather(&rows, &mine), count }
-        };
-        inputs.iter().map(cut).collect()
+        let rows = self.tower.encode(&self.ops, &inputs, &mut self.spec, &mut self.back);
+        let counts = inputs.iter().map(|input| tokens(input.mel.len() / self.bins));
+        rows.into_iter().zip(counts).map(|(rows, count)| AudioRows { rows, count }).collect()
     }
 }

@@ -16,7 +16,7 @@ mod validate;
 
 use std::sync::Arc;
 
-use repartee_kernels::Ops;
+use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 
 use self::audio_tower::AudioTower;
@@ -31,6 +31,7 @@ use self::thinker::Thinker;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
+use super::parts::slot_rows::SlotRows;
 use super::parts::weights::Weights;
 use super::{Family, LoadError, SlotBytes, Variant, slots};
 use crate::audio::log_mel::{LogMel, LogMelConfig};
@@ -48,7 +49,7 @@ const LEFT_CONTEXT: &str = "left_context";
 const SAMPLE_RATE: u32 = 24_000;
 
 /// The models of this family, one field a part of the checkpoint.
-pub struct Qwen3Omni<O: Ops> {
+pub struct Qwen3Omni<O: StepOps> {
     /// config.json
     pub config: Config,
     /// `thinker.audio_tower`
@@ -61,7 +62,7 @@ pub struct Qwen3Omni<O: Ops> {
     pub code2wav: Code2Wav<O>,
 }
 
-impl<O: Ops> Qwen3Omni<O> {
+impl<O: StepOps> Qwen3Omni<O> {
     /// Loads all parts.
     pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint)?;
@@ -86,12 +87,12 @@ fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
 }
 
 /// Loads a checkpoint of this family as stages.
-pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model<O::T>, LoadError>
+pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model, LoadError>
 where
-    O: Ops + Clone + Send + 'static,
-    O::T: Send + Sync,
+    O: StepOps + Send + 'static,
     O::Weight: Send + Sync,
     O::State: Send,
+    O::Ticket: Send,
 {
     let Qwen3Omni { config, audio_tower, thinker, talker, code2wav } = Qwen3Omni::load(&ops, checkpoint)?;
     let generation = GenerationConfig::load(checkpoint, &config)?;
@@ -113,12 +114,17 @@ where
         position: thinker.model.position_bytes() + talker_bytes + 2 * row,
         fixed: (talker_positions - context) * talker_bytes
             + talker.code_predictor.slot_bytes()
+            + config.talker.text.hidden_size * size_of::<f32>()
             + code2wav.slot_bytes(MAX_FRAMES + left_context.unwrap_or(0))
             + config.thinker.text.vocab_size
             + config.talker.text.vocab_size,
     };
     let slots = slots(settings, context, bytes)?;
     let thinker = Arc::new(thinker);
+    let width = config.thinker.text.hidden_size;
+    let hidden = SlotRows::new(&ops, slots.total(), slots.context, width);
+    // Stages run beside each other.
+    let device = || ops.with_own_buffers();
     let header = template.response_header();
     let codec = &config.code2wav;
     let samples_per_frame = codec.samples_per_frame();
@@ -133,19 +139,25 @@ where
         sampling: generation.thinker,
         vocabulary: config.thinker.text.vocab_size,
         context,
+        hidden: hidden.clone(),
+        width,
     };
     let sizes_of_talker = (slots.total(), talker_positions);
-    let speaker = TalkerLm::new(&ops, (thinker, talker), sizes_of_talker, header, (&config, &generation), frame);
+    let speaker =
+        TalkerLm::new(&ops, (thinker, talker, hidden), sizes_of_talker, header, (&config, &generation), frame);
     let decoder =
-        Code2WavStage::new(ops.clone(), code2wav, slots.total(), sizes, (samples_per_frame, frame), left_context);
+        Code2WavStage::new(device(), code2wav, slots.total(), sizes, (samples_per_frame, frame), left_context);
     Ok(Model {
         stages: vec![
-            Box::new(Autoregressive::new(ops.clone(), reader, slots.total(), slots.context)),
-            Box::new(Autoregressive::new(ops.clone(), speaker, slots.total(), talker_positions)),
+            Box::new(Autoregressive::new(device(), reader, slots.total(), slots.context)),
+            Box::new(Autoregressive::new(device(), speaker, slots.total(), talker_positions)),
             Box::new(decoder),
         ],
         codec: geometry,
-        ears: Some(Ears { front_end: Box::new(log_mel), encoder: Box::new(AudioEncoder::new(ops, audio_tower, bins)) }),
+        ears: Some(Ears {
+            front_end: Box::new(log_mel),
+            encoder: Box::new(AudioEncoder::new(device(), audio_tower, bins)),
+        }),
         script: Box::new(template),
         tokenizer,
         voices: Box::new(voices),

@@ -82,18 +82,18 @@ impl ChatTemplate {
 }
 
 /// Collects the positions of a prompt.
-struct Writer<T> {
-    elements: Vec<Element<T>>,
+struct Writer {
+    elements: Vec<Element>,
     role: Role,
 }
 
-impl<T> Writer<T> {
+impl Writer {
     fn tokens(&mut self, ids: &[u32]) {
         let role = self.role;
         self.elements.extend(ids.iter().map(|&id| Element::token(role, id)));
     }
 
-    fn audio(&mut self, windows: &[Arc<AudioRows<T>>]) {
+    fn audio(&mut self, windows: &[Arc<AudioRows>]) {
         let role = self.role;
         for window in windows {
             let row = |row| Element { role, value: Value::Audio { window: Arc::clone(window), row } };
@@ -102,8 +102,8 @@ impl<T> Writer<T> {
     }
 }
 
-impl<T: Send + Sync> Script<T> for ChatTemplate {
-    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, respond: bool) -> Vec<Element<T>> {
+impl Script for ChatTemplate {
+    fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element> {
         let mut writer = Writer { elements: Vec::new(), role: Role::System };
         let end = [self.im_end, self.newline];
         let mut messages = history.iter().peekable();
@@ -268,9 +268,9 @@ mod tests {
     }
 
     /// A prompt as text, the template's own ids spelt out.
-    fn written(tokenizer: &Tokenizer, history: &[Message<()>]) -> String {
+    fn written(tokenizer: &Tokenizer, history: &[Message]) -> String {
         let elements = template(tokenizer).render(history, None, true);
-        let spelt = |element: &Element<()>| match element.value {
+        let spelt = |element: &Element| match element.value {
             Value::Token(1000) => "<|im_start|>".to_owned(),
             Value::Token(1001) => "<|im_end|>".to_owned(),
             Value::Token(1003) => "user".to_owned(),

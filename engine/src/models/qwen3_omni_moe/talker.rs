@@ -1,7 +1,7 @@
 //! `talker`: reads the thinker's audio rows and text tokens, and predicts codebook 0 of each codec frame; after
 //! `Qwen3OmniMoeTalkerForConditionalGeneration`.
 
-use repartee_kernels::{Layout, Ops};
+use repartee_kernels::{Layout, StepOps};
 
 use super::config::TalkerConfig;
 use super::thinker::{experts, text_shape};
@@ -15,12 +15,12 @@ use crate::models::parts::weights::Weights;
 const SUPPRESSED_TAIL: usize = 1024;
 
 /// Two linear layers that bring the thinker's width to the talker's: `Qwen3OmniMoeTalkerResizeMLP`.
-struct ResizeMlp<O: Ops> {
+struct ResizeMlp<O: StepOps> {
     fc1: (O::Weight, O::Weight),
     fc2: (O::Weight, O::Weight),
 }
 
-impl<O: Ops> ResizeMlp<O> {
+impl<O: StepOps> ResizeMlp<O> {
     fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
         let (input, inner, out) = (config.thinker_hidden_size, config.text.intermediate_size, config.text.hidden_size);
         Ok(Self {
@@ -36,7 +36,7 @@ impl<O: Ops> ResizeMlp<O> {
 }
 
 /// The talker with its code predictor.
-pub struct Talker<O: Ops> {
+pub struct Talker<O: StepOps> {
     text_projection: ResizeMlp<O>,
     hidden_projection: ResizeMlp<O>,
     codec_embedding: O::Weight,
@@ -49,7 +49,7 @@ pub struct Talker<O: Ops> {
     pub code_predictor: CodePredictor<O>,
 }
 
-impl<O: Ops> Talker<O> {
+impl<O: StepOps> Talker<O> {
     /// Loads `talker`.
     pub fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
         let text = &config.text;
@@ -82,14 +82,14 @@ impl<O: Ops> Talker<O> {
     }
 
     /// Embeddings of codec ids (codebook 0 and special ones).
-    pub fn codec_rows(&self, ops: &O, ids: &O::Ids) -> O::T {
-        ops.embed(&self.codec_embedding, ids)
+    pub fn codec_rows(&self, ops: &O, ids: &O::Index) -> O::T {
+        ops.embed_at(&self.codec_embedding, ids)
     }
 
     /// All layers; returns the rows `at` after the last norm: what the code predictor starts from.
-    pub fn forward(&self, ops: &O, x: O::T, cache: &mut [O::State], batch: &O::Batch, at: &[usize]) -> O::T {
+    pub fn forward(&self, ops: &O, x: O::T, cache: &mut [O::State], batch: &O::Batch, at: &O::Index) -> O::T {
         let (x, _) = self.model.forward(ops, x, cache, batch, None);
-        self.model.norm(ops, &ops.gather(&x, at))
+        self.model.norm(ops, &ops.gather_at(&x, at))
     }
 
     /// Logits of codebook 0 for normed rows.

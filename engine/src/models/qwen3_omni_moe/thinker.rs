@@ -2,7 +2,7 @@
 //! `Qwen3OmniMoeThinkerForConditionalGeneration` without its vision part (its rotary positions are then all the same
 //! index, so the interleaved sections make no difference).
 
-use repartee_kernels::{Attention, Ops, Router, SampleParams};
+use repartee_kernels::{Attention, Router, StepOps};
 
 use super::config::{TextConfig, ThinkerConfig};
 use crate::models::LoadError;
@@ -10,7 +10,7 @@ use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
 use crate::models::parts::weights::Weights;
 
 /// The thinker without its audio tower.
-pub struct Thinker<O: Ops> {
+pub struct Thinker<O: StepOps> {
     /// `model.embed_tokens`, which the talker's text rows start from too.
     pub embed_tokens: O::Weight,
     /// The layers.
@@ -47,7 +47,7 @@ pub(super) fn experts(config: &TextConfig, shared: Option<usize>) -> FeedForward
     }
 }
 
-impl<O: Ops> Thinker<O> {
+impl<O: StepOps> Thinker<O> {
     /// Loads `thinker.model` and `thinker.lm_head`; hidden rows are taken where they enter `accept_hidden_layer`.
     pub fn load(w: &Weights<'_, O>, config: &ThinkerConfig, accept_hidden_layer: usize) -> Result<Self, LoadError> {
         let text = &config.text;
@@ -67,11 +67,11 @@ impl<O: Ops> Thinker<O> {
         })
     }
 
-    /// Rows of embeddings: tokens by `ids`, with the rows `at` replaced by audio embeddings.
-    pub fn embed(&self, ops: &O, ids: &O::Ids, at: &[usize], audio: Option<&O::T>) -> O::T {
-        let x = ops.embed(&self.embed_tokens, ids);
+    /// Rows of embeddings: tokens by `ids`; `audio` are rows that are replaced, and the audio embeddings that they become.
+    pub fn embed(&self, ops: &O, ids: &O::Index, audio: Option<(&O::Index, &O::T)>) -> O::T {
+        let x = ops.embed_at(&self.embed_tokens, ids);
         match audio {
-            Some(audio) => ops.scatter(x, at, audio),
+            Some((at, audio)) => ops.scatter_at(x, at, audio),
             None => x,
         }
     }
@@ -83,17 +83,7 @@ impl<O: Ops> Thinker<O> {
     }
 
     /// Logits of the rows `at`.
-    pub fn logits(&self, ops: &O, x: &O::T, at: &[usize]) -> O::T {
-        self.head(ops, &ops.gather(x, at))
-    }
-
-    /// Logits of all rows.
-    pub fn head(&self, ops: &O, x: &O::T) -> O::T {
-        ops.linear(&self.model.norm(ops, x), &self.lm_head, None)
-    }
-
-    /// Chooses a token for each row of logits.
-    pub fn sample(&self, ops: &O, logits: &O::T, params: &[SampleParams], output_mask: &mut O::State) -> O::Ids {
-        ops.sample(logits, params, None, Some(output_mask))
+    pub fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T {
+        ops.linear(&self.model.norm(ops, &ops.gather_at(x, at)), &self.lm_head, None)
     }
 }

@@ -24,11 +24,8 @@ pub type Cut<'a> = &'a mut dyn FnMut() -> usize;
 
 /// A family under test.
 pub trait Subject: Sync {
-    /// Tensors of its device.
-    type T: Send + Sync;
-
     /// Its model under these settings.
-    fn model(&self, config: &EngineConfig) -> Model<Self::T>;
+    fn model(&self, config: &EngineConfig) -> Model;
     /// Its stages.
     fn stages(&self) -> &'static [&'static str];
     /// The samples of one of three turns; `None` without ears.
@@ -61,7 +58,7 @@ pub const INSTRUCTIONS: &str = "be brief and kind and speak as the one who calls
 /// A family's engine, with what a caller does.
 pub struct Bed<'a, S: Subject> {
     pub subject: &'a S,
-    pub engine: Driven<S::T>,
+    pub engine: Driven,
 }
 
 impl<'a, S: Subject> Bed<'a, S> {

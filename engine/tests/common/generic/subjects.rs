@@ -3,36 +3,49 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use repartee_engine::internals::{Checkpoint, Model, load};
+use repartee_engine::internals::{Checkpoint, Model, Variant, load, qwen3_omni_moe};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Respond, Role, Usage};
-use repartee_kernels::cpu::Tensor;
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::replay::ReplayOps;
 
 use super::{Cut, Subject};
 use crate::common::other_family::{self, Form, PIECE_FRAMES};
 use crate::common::{Expected, folder, greedy_copy};
 
 /// Qwen3-Omni.
-pub struct Omni(PathBuf);
+pub struct Omni {
+    folder: PathBuf,
+    /// Whether its device repeats recorded steps.
+    replayed: bool,
+}
 
 impl Omni {
     /// A fixture whose talker is greedy.
     pub fn greedy() -> Self {
         static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
-        Self(COPY.get_or_init(|| greedy_copy("dense", &Expected::load("dense"))).path().to_owned())
+        let copy = COPY.get_or_init(|| greedy_copy("dense", &Expected::load("dense")));
+        Self { folder: copy.path().to_owned(), replayed: false }
     }
 
     /// The same as its checkpoint says: the talker samples.
     pub fn sampling() -> Self {
-        Self(folder("dense").join("checkpoint"))
+        Self { folder: folder("dense").join("checkpoint"), replayed: false }
+    }
+
+    /// The same on a device that repeats recorded steps.
+    pub fn replayed(self) -> Self {
+        Self { replayed: true, ..self }
     }
 }
 
 impl Subject for Omni {
-    type T = Tensor;
-
-    fn model(&self, config: &EngineConfig) -> Model<Tensor> {
-        load(&Checkpoint::open(Source::Folder(self.0.clone())).unwrap(), config).unwrap()
+    fn model(&self, config: &EngineConfig) -> Model {
+        let checkpoint = Checkpoint::open(Source::Folder(self.folder.clone())).unwrap();
+        if !self.replayed {
+            return load(&checkpoint, config).unwrap();
+        }
+        qwen3_omni_moe::load(ReplayOps::new(Cpu::default()), &checkpoint, Variant("omni"), config).unwrap()
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -59,9 +72,7 @@ impl Subject for Omni {
 pub struct Other(pub Form);
 
 impl Subject for Other {
-    type T = Tensor;
-
-    fn model(&self, config: &EngineConfig) -> Model<Tensor> {
+    fn model(&self, config: &EngineConfig) -> Model {
         other_family::model(self.0, config)
     }
 

@@ -3,7 +3,7 @@
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{AudioRows, Encoder, FrontEnd, FrontEndStream, InputWindow, WindowInput};
 use repartee_kernels::Ops;
-use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+use repartee_kernels::cpu::{Cpu, Weight};
 
 use super::HIDDEN;
 
@@ -113,8 +113,8 @@ impl Encoding {
     }
 }
 
-impl Encoder<Tensor> for Encoding {
-    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<Tensor>> {
+impl Encoder for Encoding {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         let (mut pairs, mut places, mut counts) = (Vec::new(), Vec::new(), Vec::new());
         for window in windows {
             let count = window.data.len().div_ceil(PAIR * FEATURES);
@@ -130,7 +130,7 @@ impl Encoder<Tensor> for Encoding {
         let mine = |count| {
             let at: Vec<usize> = (first..first + count).collect();
             first += count;
-            AudioRows { rows: ops.gather(&rows, &at), count }
+            AudioRows { rows: ops.read(&ops.gather(&rows, &at)), count }
         };
         counts.into_iter().map(mine).collect()
     }

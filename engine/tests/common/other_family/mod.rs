@@ -20,10 +20,11 @@ pub mod writer;
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::autoregressive::Autoregressive;
 use repartee_engine::internals::decoder::{Decoder, FeedForward, Shape};
+use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{Codec, Ears, Model, SlotBytes, Tokenizer, slots};
 use repartee_kernels::Attention;
-use repartee_kernels::cpu::{Cpu, Tensor};
+use repartee_kernels::cpu::Cpu;
 
 use self::voices::Recorded;
 
@@ -87,24 +88,25 @@ fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
 }
 
 /// The model under these settings.
-pub fn model(form: Form, config: &EngineConfig) -> Model<Tensor> {
+pub fn model(form: Form, config: &EngineConfig) -> Model {
     let (ops, checkpoint, tokenizer) = (Cpu::default(), checkpoint::open(), tokenizer());
     assert_eq!(tokenizer.vocab_size(), TEXT_IDS);
     config.check_stages(&[("writer", &[]), ("speaker", &[]), ("refiner", &[]), ("vocoder", &[])]).unwrap();
     let weights = Weights::new(&ops, &checkpoint);
-    let writer = writer::WriterLm::load(&weights, &tokenizer);
     let recorded = Recorded::default();
-    let speaker = speaker::SpeakerLm::load(&weights, recorded.clone());
     let bytes = SlotBytes { position: 8 * LAYERS * 2 * KV_WIDTH, fixed: 4 * VOCABULARY };
     let slots = slots(config, CONTEXT, bytes).unwrap();
     let (total, context) = (slots.total(), slots.context);
+    let hidden = SlotRows::new(&ops, total, context, HIDDEN);
+    let writer = writer::WriterLm::load(&weights, &tokenizer, context, hidden.clone());
+    let speaker = speaker::SpeakerLm::load(&weights, recorded.clone(), context, hidden);
     let ears = ear::Encoding::load(&ops, &weights);
     let model = Model {
         ears: (form == Form::Hearing).then(|| Ears { front_end: Box::new(ear::Ear), encoder: Box::new(ears) }),
         script: Box::new(script::Interleaved { streams: form == Form::Reading }),
         stages: vec![
-            Box::new(Autoregressive::new(ops.clone(), writer.within(context), total, context)),
-            Box::new(Autoregressive::new(ops.clone(), speaker.within(context), total, context + speaker::END_ROWS)),
+            Box::new(Autoregressive::new(ops.clone(), writer, total, context)),
+            Box::new(Autoregressive::new(ops.clone(), speaker, total, context + speaker::END_ROWS)),
             Box::new(refiner::Refiner::load(&ops, &weights, total)),
             Box::new(vocoder::Vocoder::load(&ops, &weights, total)),
         ],

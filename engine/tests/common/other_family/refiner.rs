@@ -1,13 +1,12 @@
 //! The third stage: codes to latents by a solver, a window of frames at a time. One row is one evaluation over the window, so
 //! that a step may end between two. A window waits for the frames after it, or for the end.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 use repartee_kernels::Ops;
-use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
 
 use super::{BOOK, CODES, FRAMES, HIDDEN, LATENT};
@@ -123,7 +122,7 @@ impl Refiner {
     }
 
     /// Gives the window of a slot if its last evaluation is done.
-    fn give(&mut self, slot: usize, out: &mut Outbox<Tensor>) {
+    fn give(&mut self, slot: usize, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         let Some(Solving { frames, latents, .. }) = state.solving.take_if(|s| s.evaluations == EVALUATIONS) else {
             return;
@@ -131,7 +130,7 @@ impl Refiner {
         state.done += frames;
         state.before.extend_from_slice(&latents);
         state.before.drain(..state.before.len().saturating_sub(BEFORE * LATENT));
-        out.push((slot, Item::Latents { rows: Arc::new(self.ops.tensor(latents, LATENT)), count: frames }));
+        out.push((slot, Item::Latents { rows: latents, count: frames }));
         if state.done == state.frames.len()
             && let Some(end) = state.end
         {
@@ -141,7 +140,7 @@ impl Refiner {
     }
 }
 
-impl Stage<Tensor> for Refiner {
+impl Stage for Refiner {
     fn name(&self) -> &'static str {
         "refiner"
     }
@@ -152,7 +151,7 @@ impl Stage<Tensor> for Refiner {
         EdgeKind::Latents
     }
 
-    fn accept(&mut self, slot: usize, item: Item<Tensor>, out: &mut Outbox<Tensor>) {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         match item {
             Item::Begin(params) => {
@@ -195,7 +194,7 @@ impl Stage<Tensor> for Refiner {
         1
     }
 
-    fn step(&mut self, work: &[Work], out: &mut Outbox<Tensor>) {
+    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
         for work in work.iter().filter(|work| work.rows > 0) {
             if self.slots[work.slot].solving.is_none() {
                 self.slots[work.slot].begin();

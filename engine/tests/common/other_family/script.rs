@@ -17,7 +17,7 @@ pub struct Interleaved {
 }
 
 /// The token that begins a message.
-fn mark<T>(role: Role) -> Element<T> {
+fn mark(role: Role) -> Element {
     let id = match role {
         Role::System => END + 1,
         Role::User => END + 2,
@@ -26,15 +26,15 @@ fn mark<T>(role: Role) -> Element<T> {
     Element::token(role, id)
 }
 
-fn audio<T>(windows: &[Arc<AudioRows<T>>]) -> impl Iterator<Item = Element<T>> {
-    let row = |window: &Arc<AudioRows<T>>, row| Value::Audio { window: Arc::clone(window), row };
+fn audio(windows: &[Arc<AudioRows>]) -> impl Iterator<Item = Element> {
+    let row = |window: &Arc<AudioRows>, row| Value::Audio { window: Arc::clone(window), row };
     windows
         .iter()
         .flat_map(move |window| (0..window.count).map(move |at| Element { role: Role::User, value: row(window, at) }))
 }
 
-impl<T: Send + Sync> Script<T> for Interleaved {
-    fn render(&self, history: &[Message<T>], open: Option<&[Arc<AudioRows<T>>]>, respond: bool) -> Vec<Element<T>> {
+impl Script for Interleaved {
+    fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element> {
         let mut prompt = Vec::new();
         for message in history {
             let role = match message.kind {
@@ -61,7 +61,7 @@ impl<T: Send + Sync> Script<T> for Interleaved {
         prompt
     }
 
-    fn streamed(&self, ids: &[u32]) -> Option<Vec<Element<T>>> {
+    fn streamed(&self, ids: &[u32]) -> Option<Vec<Element>> {
         self.streams.then(|| ids.iter().map(|&id| Element::token(Role::User, id)).collect())
     }
 

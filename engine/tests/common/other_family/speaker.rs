@@ -1,17 +1,20 @@
 //! The second stage: reads the hidden row of every prompt position, then makes two codec frames of each row of the response.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
-use repartee_engine::internals::autoregressive::{BLOCK, CausalLm, Forward, HiddenRow, Sampled, Sampler, SlotState};
+use repartee_engine::internals::autoregressive::{
+    BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape,
+};
 use repartee_engine::internals::decoder::Decoder;
+use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{BlockPool, EdgeKind, Element, End, Item, Outbox, ResponseParams, Room};
 use repartee_engine_api::Sampling;
-use repartee_kernels::Ops;
-use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::ops::NO_ID;
+use repartee_kernels::row_spec::{SampleSection, Section};
+use repartee_kernels::{NO_ROW, Ops, Outputs, RowSpec, SpecLayout, StepOps};
 
 use super::script::END;
 use super::voices::Recorded;
@@ -24,12 +27,21 @@ const SAMPLING: Sampling = Sampling { temperature: 0.7, top_k: 16, top_p: 1.0, r
 /// A position: the sum of what it has.
 #[derive(Default)]
 pub struct Row {
-    /// A hidden row of the writer; a response's end has none.
-    hidden: Option<(Arc<Tensor>, usize)>,
+    /// The writer's position whose hidden row it has; a response's end has none.
+    hidden: Option<usize>,
     token: Option<u32>,
     /// The codes of the row before.
     codes: Option<[u32; PIECE_CODES]>,
     voice: Option<Vec<f32>>,
+}
+
+/// Where its numbers of a step lie.
+pub struct Places {
+    hidden: Section,
+    tokens: Section,
+    codes: [Section; PIECE_CODES],
+    voices: Section,
+    params: [SampleSection; PIECE_CODES],
 }
 
 /// What it keeps of a slot.
@@ -60,6 +72,7 @@ pub struct SpeakerLm {
     heads: Weight,
     voices: Recorded,
     positions: usize,
+    hidden: SlotRows<Cpu>,
     /// For each row that is sampled from in this step, whether it ends the response.
     ending: Vec<bool>,
 }
@@ -67,7 +80,8 @@ pub struct SpeakerLm {
 type State = SlotState<Cpu, SpeakerLm>;
 
 impl SpeakerLm {
-    pub fn load(weights: &Weights<'_, Cpu>, voices: Recorded) -> Self {
+    /// For `positions` positions of a prompt and its response in a slot; `hidden` are the writer's rows.
+    pub fn load(weights: &Weights<'_, Cpu>, voices: Recorded, positions: usize, hidden: SlotRows<Cpu>) -> Self {
         let w = weights.at("speaker");
         Self {
             model: decoder(&w),
@@ -76,14 +90,10 @@ impl SpeakerLm {
             codes: w.table("codes", PIECE_CODES * BOOK, HIDDEN).unwrap(),
             heads: w.linear("heads", PIECE_CODES * BOOK, HIDDEN).unwrap(),
             voices,
-            positions: 0,
+            positions,
+            hidden,
             ending: Vec::new(),
         }
-    }
-
-    /// The same for so many positions of a prompt and its response.
-    pub fn within(self, positions: usize) -> Self {
-        Self { positions, ..self }
     }
 
     /// Queues the next row once the codes before it are known: that of the next token, or the end's.
@@ -110,24 +120,6 @@ impl SpeakerLm {
         state.own.speaking = None;
         state.truncate(pool, state.own.positions);
     }
-
-    fn embed(&self, ops: &Cpu, rows: &[Row]) -> Tensor {
-        let hidden = |row: &Row| match &row.hidden {
-            Some((rows, row)) => ops.gather(rows, &[*row]),
-            None => ops.tensor(vec![0.0; HIDDEN], HIDDEN),
-        };
-        let hidden: Vec<Tensor> = rows.iter().map(hidden).collect();
-        let mut x = ops.linear(&ops.concat(&hidden.iter().collect::<Vec<_>>()), &self.context, None);
-        let tokens: Vec<u32> = rows.iter().map(|row| row.token.unwrap_or(NO_ID)).collect();
-        x = ops.add(x, &ops.embed(&self.tokens, &ops.ids(&tokens)));
-        for at in 0..PIECE_CODES {
-            let code = |row: &Row| row.codes.map_or(NO_ID, |codes| (at * BOOK) as u32 + codes[at]);
-            let codes: Vec<u32> = rows.iter().map(code).collect();
-            x = ops.add(x, &ops.embed(&self.codes, &ops.ids(&codes)));
-        }
-        let voices = rows.iter().flat_map(|row| row.voice.clone().unwrap_or_else(|| vec![0.0; HIDDEN])).collect();
-        ops.add(x, &ops.tensor(voices, HIDDEN))
-    }
 }
 
 /// How a response ended whose text and speech ended so: at a limit if either did.
@@ -139,6 +131,7 @@ impl CausalLm<Cpu> for SpeakerLm {
     type Row = Row;
     type Slot = Heard;
     type Piece = [u32; PIECE_CODES];
+    type Places = Places;
 
     fn name(&self) -> &'static str {
         "speaker"
@@ -158,30 +151,23 @@ impl CausalLm<Cpu> for SpeakerLm {
     fn max_items(&self) -> usize {
         PIECE_FRAMES
     }
-    fn prompt_row(&self, _: &Element<Tensor>) -> Option<Row> {
+    fn prompt_row(&self, _: &Element) -> Option<Row> {
         None
     }
     fn limit(&self, _: &ResponseParams) -> usize {
         self.positions
     }
 
-    fn accept(
-        &mut self,
-        slot: usize,
-        item: Item<Tensor>,
-        state: &mut State,
-        pool: &mut BlockPool,
-        out: &mut Outbox<Tensor>,
-    ) {
+    fn accept(&mut self, slot: usize, item: Item, state: &mut State, pool: &mut BlockPool, out: &mut Outbox) {
         match item {
             Item::Rewind { to } => {
                 // No response is active, so the queue holds prompt rows only.
                 state.own.positions = state.own.positions.min(to);
                 state.truncate(pool, state.own.positions);
             }
-            Item::Context { elements, hidden, .. } => {
+            Item::Context { from, elements } => {
                 for row in 0..elements.len() {
-                    state.push(Row { hidden: Some((Arc::clone(&hidden), row)), ..Row::default() });
+                    state.push(Row { hidden: Some(from + row), ..Row::default() });
                 }
                 state.own.positions += elements.len();
             }
@@ -198,9 +184,9 @@ impl CausalLm<Cpu> for SpeakerLm {
                 }
                 out.push((slot, Item::Begin(params)));
             }
-            Item::Row { id, rows, row } => {
+            Item::Row { id, position } => {
                 if let Some(speaking) = state.own.speaking.as_mut().filter(|speaking| speaking.over.is_none()) {
-                    speaking.rows.push_back(Row { hidden: Some((rows, row)), token: Some(id), ..Row::default() });
+                    speaking.rows.push_back(Row { hidden: Some(position), token: Some(id), ..Row::default() });
                     self.advance(state);
                 }
             }
@@ -225,43 +211,61 @@ impl CausalLm<Cpu> for SpeakerLm {
         }
     }
 
-    fn forward(
-        &mut self,
-        ops: &Cpu,
-        rows: Vec<Row>,
-        cache: &mut [<Cpu as Ops>::State],
-        batch: &<Cpu as Ops>::Batch,
-        at: &[usize],
-    ) -> Forward<Tensor> {
-        self.ending = at.iter().map(|&at| rows[at].hidden.is_none()).collect();
-        let (x, _) = self.model.forward(ops, self.embed(ops, &rows), cache, batch, None);
-        Forward { last: self.model.norm(ops, &ops.gather(&x, at)), hidden: None }
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Places {
+        Places {
+            hidden: layout.list(shape.rows),
+            tokens: layout.list(shape.rows),
+            codes: std::array::from_fn(|_| layout.list(shape.rows)),
+            voices: layout.list(shape.rows * HIDDEN),
+            params: std::array::from_fn(|_| layout.samples(shape.sampled)),
+        }
     }
 
-    fn sample(
-        &mut self,
-        ops: &Cpu,
-        last: &Tensor,
-        samplers: &[Sampler<'_>],
-        _: &mut <Cpu as Ops>::State,
-    ) -> Vec<Sampled<[u32; PIECE_CODES]>> {
-        let logits = ops.linear(last, &self.heads, None);
-        let codes: [Vec<u32>; PIECE_CODES] = std::array::from_fn(|at| {
-            let params: Vec<_> = samplers.iter().map(|row| row.sample_params(&SAMPLING, at + 1)).collect();
-            ops.read_ids(&ops.sample(&ops.narrow(&logits, at * BOOK, BOOK), &params, None, None))
-        });
-        let sampled = |(row, ending): (usize, &bool)| {
-            let piece = std::array::from_fn(|at| codes[at][row]);
-            match *ending {
-                true => Sampled::Stop,
-                _ if piece.contains(&NO_ID) => Sampled::NotFinite,
-                _ => Sampled::Piece(piece),
-            }
+    fn fill(&mut self, step: &StepInput<'_, Row>, places: &Places, spec: &mut RowSpec) {
+        let hidden = |(row, at): (&Row, &(usize, usize))| match row.hidden {
+            Some(position) => self.hidden.number(at.0, position),
+            None => NO_ROW,
         };
-        self.ending.iter().enumerate().map(|(row, ending)| sampled((row, ending))).collect()
+        spec.set_each(places.hidden, step.rows.iter().zip(step.at).map(hidden));
+        spec.set_each(places.tokens, step.rows.iter().map(|row| row.token.unwrap_or(NO_ID)));
+        for (at, section) in places.codes.iter().enumerate() {
+            let code = |row: &Row| row.codes.map_or(NO_ID, |codes| (at * BOOK) as u32 + codes[at]);
+            spec.set_each(*section, step.rows.iter().map(code));
+        }
+        let voice = |row: &Row| row.voice.clone().unwrap_or_else(|| vec![0.0; HIDDEN]);
+        spec.set_floats_each(places.voices, step.rows.iter().flat_map(voice));
+        for (at, section) in places.params.iter().enumerate() {
+            spec.set_samples(*section, step.samplers.iter().map(|row| row.sample_params(&SAMPLING, at + 1)));
+        }
+        self.ending = step.samplers.iter().map(|row| step.rows[row.row].hidden.is_none()).collect();
     }
 
-    fn give(&self, slot: usize, piece: &[u32; PIECE_CODES], _: HiddenRow<'_, Tensor>, out: &mut Outbox<Tensor>) {
+    fn forward(&mut self, ops: &Cpu, places: &Places, step: StepContext<'_, Cpu>, outputs: &mut Outputs<Cpu>) {
+        let index = |at| ops.index(step.spec, at);
+        let mut x = ops.linear(&self.hidden.load(ops, &index(places.hidden)), &self.context, None);
+        x = ops.add(x, &ops.embed_at(&self.tokens, &index(places.tokens)));
+        for codes in places.codes {
+            x = ops.add(x, &ops.embed_at(&self.codes, &index(codes)));
+        }
+        x = ops.add(x, &ops.floats(step.spec, places.voices, HIDDEN));
+        let (x, _) = self.model.forward(ops, x, step.cache, step.batch, None);
+        let Some(last) = step.last else { return };
+        let logits = ops.linear(&self.model.norm(ops, &ops.gather_at(&x, last)), &self.heads, None);
+        for (at, params) in places.params.into_iter().enumerate() {
+            let logits = ops.narrow(&logits, at * BOOK, BOOK);
+            outputs.ids.push(ops.sample_at(&logits, &index(params.words()), None, None));
+        }
+    }
+
+    fn sampled(&mut self, ids: Vec<u32>, at: usize) -> Sampled<[u32; PIECE_CODES]> {
+        match <[u32; PIECE_CODES]>::try_from(ids) {
+            _ if self.ending[at] => Sampled::Stop,
+            Ok(piece) if !piece.contains(&NO_ID) => Sampled::Piece(piece),
+            _ => Sampled::NotFinite,
+        }
+    }
+
+    fn give(&self, slot: usize, piece: &[u32; PIECE_CODES], _: usize, out: &mut Outbox) {
         out.extend(piece.chunks(CODES).map(|frame| (slot, Item::Codes(frame.to_vec()))));
     }
 
@@ -273,7 +277,7 @@ impl CausalLm<Cpu> for SpeakerLm {
     }
 
     /// The response ends once its text has ended too.
-    fn ended(&mut self, slot: usize, end: End, state: &mut State, pool: &mut BlockPool, out: &mut Outbox<Tensor>) {
+    fn ended(&mut self, slot: usize, end: End, state: &mut State, pool: &mut BlockPool, out: &mut Outbox) {
         let Some(speaking) = &mut state.own.speaking else { return };
         if let Some(text) = speaking.complete {
             Self::finish(state, pool);
@@ -289,7 +293,7 @@ impl CausalLm<Cpu> for SpeakerLm {
         Self::finish(state, pool);
     }
 
-    fn reads(&self, _: &Element<Tensor>) -> bool {
+    fn reads(&self, _: &Element) -> bool {
         true
     }
 
@@ -298,7 +302,7 @@ impl CausalLm<Cpu> for SpeakerLm {
         Duration::from_secs(1) * (PIECE_FRAMES * rows) as u32 / FRAMES
     }
 
-    fn room(&self, prompt: &[Element<Tensor>], max_tokens: usize) -> Room {
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> Room {
         Room { used: prompt.len(), limit: self.positions - max_tokens.min(self.positions / 2) }
     }
 }

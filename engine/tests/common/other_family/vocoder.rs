@@ -6,7 +6,7 @@ use std::time::Duration;
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 use repartee_kernels::Ops;
-use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+use repartee_kernels::cpu::{Cpu, Weight};
 
 use super::{FRAMES, LATENT, SAMPLES};
 
@@ -33,7 +33,7 @@ impl Vocoder {
     }
 }
 
-impl Stage<Tensor> for Vocoder {
+impl Stage for Vocoder {
     fn name(&self) -> &'static str {
         "vocoder"
     }
@@ -44,7 +44,7 @@ impl Stage<Tensor> for Vocoder {
         EdgeKind::Samples
     }
 
-    fn accept(&mut self, slot: usize, item: Item<Tensor>, out: &mut Outbox<Tensor>) {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         match item {
             Item::Begin(_) | Item::Abort => {
@@ -52,8 +52,7 @@ impl Stage<Tensor> for Vocoder {
                 out.push((slot, item));
             }
             Item::Latents { rows, count } => {
-                let latents = self.ops.read(&rows);
-                state.latents.extend(latents.chunks(LATENT).take(count).map(<[f32]>::to_vec));
+                state.latents.extend(rows.chunks(LATENT).take(count).map(<[f32]>::to_vec));
             }
             Item::End(end) if state.latents.is_empty() => {
                 *state = Slot::default();
@@ -77,7 +76,7 @@ impl Stage<Tensor> for Vocoder {
         MAX_FRAMES
     }
 
-    fn step(&mut self, work: &[Work], out: &mut Outbox<Tensor>) {
+    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
         let mut rows = Vec::new();
         for &Work { slot, rows: frames } in work {
             let state = &mut self.slots[slot];

@@ -4,16 +4,20 @@
 
 use std::collections::VecDeque;
 
-use repartee_engine::internals::autoregressive::{BLOCK, CausalLm, Forward, HiddenRow, Sampled, Sampler, SlotState};
+use repartee_engine::internals::autoregressive::{
+    BLOCK, CausalLm, Sampled, Sampler, SlotState, StepContext, StepInput, StepShape,
+};
 use repartee_engine::internals::decoder::Decoder;
+use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{
     BlockPool, EdgeKind, Element, End, Item, Outbox, ResponseParams, Room, Tokenizer, Value,
 };
 use repartee_engine_api::{Role, Sampling};
-use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{Layout, Ops};
+use repartee_kernels::row_spec::{SampleSection, Section};
+use repartee_kernels::{Layout, Ops, Outputs, RowSpec, SpecLayout, StepOps};
 
 use super::script::END;
 use super::{BOOK, CODES, HIDDEN, VOCABULARY, decoder};
@@ -25,12 +29,51 @@ const RESERVED_SHARE: usize = 4;
 
 /// A position.
 pub enum Row {
-    Prompt(Element<Tensor>),
+    Prompt(Element),
     /// The last token of the response, and the next one of the text that streams in; [`END`] after it.
     Streamed {
         token: u32,
         text: u32,
     },
+}
+
+impl Row {
+    fn id(&self) -> u32 {
+        match self {
+            Self::Streamed { token, .. } => *token,
+            Self::Prompt(Element { value: Value::Token(id), .. }) => *id,
+            Self::Prompt(_) => NO_ID,
+        }
+    }
+
+    /// Entry of one codebook's table that is added, or of the text's.
+    fn other(&self, book: usize) -> u32 {
+        match self {
+            Self::Streamed { text, .. } if book == CODES => *text,
+            Self::Prompt(Element { value: Value::Codes(codes), .. }) => {
+                codes.get(book).map_or(NO_ID, |code| (book * BOOK) as u32 + code)
+            }
+            _ => NO_ID,
+        }
+    }
+
+    fn audio(&self) -> Option<&[f32]> {
+        match self {
+            Self::Prompt(element) => element.audio(),
+            Self::Streamed { .. } => None,
+        }
+    }
+}
+
+/// Where its numbers of a step lie.
+pub struct Places {
+    ids: Section,
+    others: [Section; CODES + 1],
+    audio_at: Section,
+    audio: Section,
+    hidden: Section,
+    endless: Section,
+    params: SampleSection,
 }
 
 /// What it keeps of a response whose text streams in.
@@ -53,12 +96,15 @@ pub struct WriterLm {
     /// Added to the logits of a response whose text streams in: it does not end by itself.
     endless: Weight,
     context: usize,
+    /// Rows for the speaker, of every position.
+    hidden: SlotRows<Cpu>,
     /// For each row that is sampled from in this step, whether its text has ended.
     ending: Vec<bool>,
 }
 
 impl WriterLm {
-    pub fn load(weights: &Weights<'_, Cpu>, tokenizer: &Tokenizer) -> Self {
+    /// For `context` positions of a slot.
+    pub fn load(weights: &Weights<'_, Cpu>, tokenizer: &Tokenizer, context: usize, hidden: SlotRows<Cpu>) -> Self {
         let w = weights.at("writer");
         let is_word = |id: u32| {
             let text = tokenizer.decode(&[id]);
@@ -75,14 +121,10 @@ impl WriterLm {
             head: w.linear("head", VOCABULARY, HIDDEN).unwrap(),
             allowed: w.made("allowed", Layout::Vector, &allowed, &[VOCABULARY]).unwrap(),
             endless: w.made("endless", Layout::Table, &endless, &[1, VOCABULARY]).unwrap(),
-            context: 0,
+            context,
+            hidden,
             ending: Vec::new(),
         }
-    }
-
-    /// The same for so many positions.
-    pub fn within(self, context: usize) -> Self {
-        Self { context, ..self }
     }
 
     /// Queues the row after the last token once the text beside it is known.
@@ -95,41 +137,13 @@ impl WriterLm {
         let position = Element { role: Role::User, value: Value::Codes([token, next].into()) };
         state.extend(position, Row::Streamed { token, text: next });
     }
-
-    fn embed(&self, ops: &Cpu, rows: &[Row]) -> Tensor {
-        let mut ids = vec![NO_ID; rows.len()];
-        let mut others: Vec<Vec<u32>> = vec![vec![NO_ID; rows.len()]; CODES + 1];
-        let (mut at, mut audio) = (Vec::new(), Vec::new());
-        for (i, row) in rows.iter().enumerate() {
-            match row {
-                Row::Streamed { token, text } => (ids[i], others[CODES][i]) = (*token, *text),
-                Row::Prompt(element) => match &element.value {
-                    Value::Token(id) => ids[i] = *id,
-                    Value::Codes(codes) => {
-                        for (book, &code) in codes.iter().enumerate() {
-                            others[book][i] = (book * BOOK) as u32 + code;
-                        }
-                    }
-                    Value::Audio { window, row } => {
-                        at.push(i);
-                        audio.push(ops.gather(&window.rows, &[*row]));
-                    }
-                },
-            }
-        }
-        let mut x = ops.embed(&self.tokens, &ops.ids(&ids));
-        for (book, others) in others.iter().enumerate() {
-            let table = if book == CODES { &self.tokens } else { &self.codes };
-            x = ops.add(x, &ops.embed(table, &ops.ids(others)));
-        }
-        if audio.is_empty() { x } else { ops.scatter(x, &at, &ops.concat(&audio.iter().collect::<Vec<_>>())) }
-    }
 }
 
 impl CausalLm<Cpu> for WriterLm {
     type Row = Row;
     type Slot = Text;
     type Piece = u32;
+    type Places = Places;
 
     fn name(&self) -> &'static str {
         "writer"
@@ -146,7 +160,7 @@ impl CausalLm<Cpu> for WriterLm {
     fn cache(&self, ops: &Cpu, blocks: usize) -> Vec<<Cpu as Ops>::State> {
         self.model.cache(ops, blocks, BLOCK)
     }
-    fn prompt_row(&self, element: &Element<Tensor>) -> Option<Row> {
+    fn prompt_row(&self, element: &Element) -> Option<Row> {
         Some(Row::Prompt(element.clone()))
     }
     fn limit(&self, params: &ResponseParams) -> usize {
@@ -156,14 +170,14 @@ impl CausalLm<Cpu> for WriterLm {
     fn accept(
         &mut self,
         slot: usize,
-        item: Item<Tensor>,
+        item: Item,
         state: &mut SlotState<Cpu, Self>,
         _: &mut BlockPool,
-        out: &mut Outbox<Tensor>,
+        out: &mut Outbox,
     ) {
         match item {
             Item::Streamed(elements) if state.decoding().is_some() => {
-                let id = |element: &Element<Tensor>| match element.value {
+                let id = |element: &Element| match element.value {
                     Value::Token(id) => Some(id),
                     _ => None,
                 };
@@ -184,45 +198,71 @@ impl CausalLm<Cpu> for WriterLm {
         }
     }
 
-    fn forward(
-        &mut self,
-        ops: &Cpu,
-        rows: Vec<Row>,
-        cache: &mut [<Cpu as Ops>::State],
-        batch: &<Cpu as Ops>::Batch,
-        at: &[usize],
-    ) -> Forward<Tensor> {
-        self.ending = at.iter().map(|&at| matches!(rows[at], Row::Streamed { text: END, .. })).collect();
-        let (x, _) = self.model.forward(ops, self.embed(ops, &rows), cache, batch, None);
-        let hidden = self.model.norm(ops, &x);
-        Forward { last: ops.gather(&hidden, at), hidden: Some(hidden) }
+    fn special(&self, rows: &[Row]) -> usize {
+        rows.iter().filter(|row| row.audio().is_some()).count()
     }
 
-    fn sample(
-        &mut self,
-        ops: &Cpu,
-        last: &Tensor,
-        samplers: &[Sampler<'_>],
-        output_mask: &mut <Cpu as Ops>::State,
-    ) -> Vec<Sampled<u32>> {
-        let endless = samplers.iter().map(|row| if row.params.streamed { 0 } else { NO_ID });
-        let endless = ops.embed(&self.endless, &ops.ids(&endless.collect::<Vec<_>>()));
-        let logits = ops.add(ops.linear(last, &self.head, None), &endless);
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Places {
+        Places {
+            ids: layout.list(shape.rows),
+            others: std::array::from_fn(|_| layout.list(shape.rows)),
+            audio_at: layout.list(shape.special),
+            audio: layout.list(shape.special * HIDDEN),
+            hidden: layout.list(shape.rows),
+            endless: layout.list(shape.sampled),
+            params: layout.samples(shape.sampled),
+        }
+    }
+
+    fn fill(&mut self, step: &StepInput<'_, Row>, places: &Places, spec: &mut RowSpec) {
+        spec.set_each(places.ids, step.rows.iter().map(Row::id));
+        for (book, others) in places.others.iter().enumerate() {
+            spec.set_each(*others, step.rows.iter().map(|row| row.other(book)));
+        }
+        let audio = || step.rows.iter().enumerate().filter_map(|(i, row)| Some((i as u32, row.audio()?)));
+        spec.set_each(places.audio_at, audio().map(|(i, _)| i));
+        spec.set_floats_each(places.audio, audio().flat_map(|(_, row)| row.iter().copied()));
+        spec.set_each(places.hidden, step.at.iter().map(|&(slot, position)| self.hidden.number(slot, position)));
+        let endless = step.samplers.iter().map(|row| if row.params.streamed { 0 } else { NO_ID });
+        spec.set_each(places.endless, endless);
         let params = |row: &Sampler<'_>| row.sample_params(row.params.sampling.as_ref().unwrap_or(&SAMPLING), 0);
-        let params: Vec<_> = samplers.iter().map(params).collect();
-        let ids = ops.read_ids(&ops.sample(&logits, &params, Some(&self.allowed), Some(output_mask)));
-        let sampled = |(id, ending): (u32, &bool)| match id {
+        spec.set_samples(places.params, step.samplers.iter().map(params));
+        let ending = |row: &Sampler<'_>| matches!(step.rows[row.row], Row::Streamed { text: END, .. });
+        self.ending = step.samplers.iter().map(ending).collect();
+    }
+
+    fn forward(&mut self, ops: &Cpu, places: &Places, step: StepContext<'_, Cpu>, outputs: &mut Outputs<Cpu>) {
+        let index = |at| ops.index(step.spec, at);
+        let mut x = ops.embed_at(&self.tokens, &index(places.ids));
+        for (book, others) in places.others.iter().enumerate() {
+            let table = if book == CODES { &self.tokens } else { &self.codes };
+            x = ops.add(x, &ops.embed_at(table, &index(*others)));
+        }
+        if places.audio.capacity() > 0 {
+            let audio = ops.floats(step.spec, places.audio, HIDDEN);
+            x = ops.scatter_at(x, &index(places.audio_at), &audio);
+        }
+        let (x, _) = self.model.forward(ops, x, step.cache, step.batch, None);
+        let hidden = self.model.norm(ops, &x);
+        self.hidden.store(ops, &index(places.hidden), &hidden);
+        let Some(last) = step.last else { return };
+        let logits = ops.linear(&ops.gather_at(&hidden, last), &self.head, None);
+        let logits = ops.add(logits, &ops.embed_at(&self.endless, &index(places.endless)));
+        let params = index(places.params.words());
+        outputs.ids.push(ops.sample_at(&logits, &params, Some(&self.allowed), Some(step.output_mask)));
+    }
+
+    fn sampled(&mut self, ids: Vec<u32>, at: usize) -> Sampled<u32> {
+        match ids[0] {
             NO_ID => Sampled::NotFinite,
             END => Sampled::Stop,
-            _ if *ending => Sampled::Stop,
+            _ if self.ending[at] => Sampled::Stop,
             id => Sampled::Piece(id),
-        };
-        ids.into_iter().zip(&self.ending).map(sampled).collect()
+        }
     }
 
-    fn give(&self, slot: usize, id: &u32, hidden: HiddenRow<'_, Tensor>, out: &mut Outbox<Tensor>) {
-        let Some((rows, row)) = hidden else { return };
-        out.push((slot, Item::Row { id: *id, rows: rows.clone(), row }));
+    fn give(&self, slot: usize, id: &u32, position: usize, out: &mut Outbox) {
+        out.push((slot, Item::Row { id: *id, position }));
     }
 
     fn follow(&mut self, state: &mut SlotState<Cpu, Self>, id: u32) {
@@ -235,14 +275,7 @@ impl CausalLm<Cpu> for WriterLm {
         }
     }
 
-    fn ended(
-        &mut self,
-        slot: usize,
-        end: End,
-        state: &mut SlotState<Cpu, Self>,
-        _: &mut BlockPool,
-        out: &mut Outbox<Tensor>,
-    ) {
+    fn ended(&mut self, slot: usize, end: End, state: &mut SlotState<Cpu, Self>, _: &mut BlockPool, out: &mut Outbox) {
         state.own = Text::default();
         out.push((slot, Item::End(end)));
     }
@@ -252,7 +285,7 @@ impl CausalLm<Cpu> for WriterLm {
         state.own = Text::default();
     }
 
-    fn room(&self, prompt: &[Element<Tensor>], max_tokens: usize) -> Room {
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> Room {
         Room { used: prompt.len(), limit: self.context - max_tokens.min(self.context / RESERVED_SHARE) }
     }
 }

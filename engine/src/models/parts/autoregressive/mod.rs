@@ -1,17 +1,19 @@
 //! The stage of a causal language model: prefix reuse, prefill and decode as one step, sampling, limits and stops, for many
 //! slots at once. A [`CausalLm`] says what a position is made of and what becomes of a sampled row.
 //!
+//! A step is one launch: the host fills a row spec, the device does the same operations for every step of a [`StepShape`], and what was
+//! chosen is read back.
+//!
 //! The stage that reads the prompt keeps the longest common prefix of a new prompt and the cached one; its sequence is
 //! truncated there and the rest prefilled. That one rule serves every change of the history.
 
 mod stage;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine_api::Sampling;
-use repartee_kernels::{Ops, SampleParams, random::uniform};
+use repartee_kernels::{Outputs, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, random::uniform};
 
 pub use self::stage::Autoregressive;
 use crate::elements::Element;
@@ -34,12 +36,12 @@ pub struct Decoding {
 }
 
 /// What the stage keeps of a slot.
-pub struct SlotState<O: Ops, L: CausalLm<O>> {
+pub struct SlotState<O: StepOps, L: CausalLm<O>> {
     sequence: Sequence,
     /// Rows that are not cached yet, in order.
     queue: VecDeque<L::Row>,
     /// Positions of prompt and response, in the stage that reads the prompt; the first `sequence.len()` are cached.
-    prompt: Vec<Element<O::T>>,
+    prompt: Vec<Element>,
     /// Leading positions of the prompt that no later stage reads.
     shareable: usize,
     /// Positions of the last prompt; those after it are of its response.
@@ -51,7 +53,7 @@ pub struct SlotState<O: Ops, L: CausalLm<O>> {
     pub own: L::Slot,
 }
 
-impl<O: Ops, L: CausalLm<O>> Default for SlotState<O, L> {
+impl<O: StepOps, L: CausalLm<O>> Default for SlotState<O, L> {
     fn default() -> Self {
         Self {
             sequence: Sequence::default(),
@@ -66,7 +68,7 @@ impl<O: Ops, L: CausalLm<O>> Default for SlotState<O, L> {
     }
 }
 
-impl<O: Ops, L: CausalLm<O>> SlotState<O, L> {
+impl<O: StepOps, L: CausalLm<O>> SlotState<O, L> {
     /// Positions cached.
     pub fn cached(&self) -> usize {
         self.sequence.len()
@@ -83,7 +85,7 @@ impl<O: Ops, L: CausalLm<O>> SlotState<O, L> {
     }
 
     /// Appends a position to the prompt, and its row.
-    pub fn extend(&mut self, element: Element<O::T>, row: L::Row) {
+    pub fn extend(&mut self, element: Element, row: L::Row) {
         self.prompt.push(element);
         self.queue.push_back(row);
     }
@@ -112,18 +114,54 @@ impl<O: Ops, L: CausalLm<O>> SlotState<O, L> {
     }
 }
 
-/// Results of [`CausalLm::forward`].
-pub struct Forward<T> {
-    /// The rows that are sampled from, in their order.
-    pub last: T,
-    /// A row for each row of the batch, for later stages; `None` if none reads them.
-    pub hidden: Option<T>,
+/// What decides the shapes of a step; each number is padded to the device's bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StepShape {
+    /// Rows.
+    pub rows: usize,
+    /// Rows that are sampled from; 0 for a step that only prefills.
+    pub sampled: usize,
+    /// Rows that the model computes otherwise than the rest; see [`CausalLm::special`].
+    pub special: usize,
+}
+
+impl StepShape {
+    /// Neither the sampled nor the special rows are more than all rows.
+    fn key(self, stage: &'static str) -> StepKey {
+        StepKey { stage, rows: self.rows, variant: self.sampled * (self.rows + 1) + self.special }
+    }
+}
+
+/// Rows of a step, out of which the model fills a row spec.
+pub struct StepInput<'a, R> {
+    /// The rows, those of a slot one under the other.
+    pub rows: &'a [R],
+    /// Slot and position of each.
+    pub at: &'a [(usize, usize)],
+    /// Slots that sample, in the order in which they do.
+    pub samplers: &'a [Sampler<'a>],
+}
+
+/// A step on the device.
+pub struct StepContext<'a, O: StepOps> {
+    /// The uploaded row spec.
+    pub spec: &'a O::Spec,
+    /// The rows.
+    pub batch: &'a O::Batch,
+    /// Those that are sampled from; `None` if none is.
+    pub last: Option<&'a O::Index>,
+    /// [`CausalLm::cache`]
+    pub cache: &'a mut [O::State],
+    /// The repetition penalty's history.
+    pub output_mask: &'a mut O::State,
 }
 
 /// A slot that samples in this step.
 pub struct Sampler<'a> {
     /// The slot.
     pub slot: usize,
+    /// The row that it samples from.
+    pub row: usize,
     /// Parameters of its response.
     pub params: &'a ResponseParams,
     /// Pieces sampled before.
@@ -155,17 +193,16 @@ pub enum Sampled<P> {
     Piece(P),
 }
 
-/// A hidden row of a batch.
-pub type HiddenRow<'a, T> = Option<(&'a Arc<T>, usize)>;
-
 /// A causal language model, as the generic stage drives it.
-pub trait CausalLm<O: Ops>: Send + Sized {
+pub trait CausalLm<O: StepOps>: Send + Sized {
     /// What a position is computed from.
     type Row: Send;
     /// What the model keeps of a slot.
     type Slot: Default + Send;
     /// What is sampled from a row.
     type Piece;
+    /// Where the model's own numbers of a step lie.
+    type Places;
 
     /// Name of the stage.
     fn name(&self) -> &'static str;
@@ -187,48 +224,37 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     }
 
     /// The row of a prompt position; `None` in a stage that does not take prompts.
-    fn prompt_row(&self, element: &Element<O::T>) -> Option<Self::Row>;
+    fn prompt_row(&self, element: &Element) -> Option<Self::Row>;
     /// Most pieces of a response.
     fn limit(&self, params: &ResponseParams) -> usize;
     /// Takes an item other than a prompt.
     fn accept(
         &mut self,
         slot: usize,
-        item: Item<O::T>,
+        item: Item,
         state: &mut SlotState<O, Self>,
         pool: &mut BlockPool,
-        out: &mut Outbox<O::T>,
+        out: &mut Outbox,
     );
-    /// All layers over packed rows. `at` are the rows that are sampled from.
-    fn forward(
-        &mut self,
-        ops: &O,
-        rows: Vec<Self::Row>,
-        cache: &mut [O::State],
-        batch: &O::Batch,
-        at: &[usize],
-    ) -> Forward<O::T>;
-    /// Samples from each of the rows `last`.
-    fn sample(
-        &mut self,
-        ops: &O,
-        last: &O::T,
-        samplers: &[Sampler<'_>],
-        output_mask: &mut O::State,
-    ) -> Vec<Sampled<Self::Piece>>;
-    /// Gives a piece to the next stage, as at most [`CausalLm::max_items`] items. `hidden` is the row that it was sampled from.
-    fn give(&self, slot: usize, piece: &Self::Piece, hidden: HiddenRow<'_, O::T>, out: &mut Outbox<O::T>);
+    /// Rows that are computed otherwise than the rest: the shapes of the step depend on their number.
+    fn special(&self, _rows: &[Self::Row]) -> usize {
+        0
+    }
+    /// Place for the model's own numbers of a step.
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Places;
+    /// Fills the model's own places.
+    fn fill(&mut self, step: &StepInput<'_, Self::Row>, places: &Self::Places, spec: &mut RowSpec);
+    /// The step: all layers, and what is chosen from the rows that are sampled from, each list with one id a row. A device may repeat
+    /// its operations without calling it, so it changes nothing but the device's state.
+    fn forward(&mut self, ops: &O, places: &Self::Places, step: StepContext<'_, O>, outputs: &mut Outputs<O>);
+    /// What was chosen for sampler `at`: one id of each list.
+    fn sampled(&mut self, ids: Vec<u32>, at: usize) -> Sampled<Self::Piece>;
+    /// Gives a piece to the next stage, as at most [`CausalLm::max_items`] items. It was sampled from the row of `position`.
+    fn give(&self, slot: usize, piece: &Self::Piece, position: usize, out: &mut Outbox);
     /// Continues a response after a piece: queues the row after it if it is known.
     fn follow(&mut self, state: &mut SlotState<O, Self>, piece: Self::Piece);
     /// Ends a response that sampled its stop or reached a limit, and says so to the next stage when that is due.
-    fn ended(
-        &mut self,
-        slot: usize,
-        end: End,
-        state: &mut SlotState<O, Self>,
-        pool: &mut BlockPool,
-        out: &mut Outbox<O::T>,
-    );
+    fn ended(&mut self, slot: usize, end: End, state: &mut SlotState<O, Self>, pool: &mut BlockPool, out: &mut Outbox);
     /// Drops what a response left that failed.
     fn failed(&mut self, state: &mut SlotState<O, Self>, pool: &mut BlockPool);
 
@@ -243,7 +269,7 @@ pub trait CausalLm<O: Ops>: Send + Sized {
     }
 
     /// Whether a later stage's state depends on this prompt position.
-    fn reads(&self, _element: &Element<O::T>) -> bool {
+    fn reads(&self, _element: &Element) -> bool {
         false
     }
     /// Sound that the slot's input will become; see [`Stage::ahead`].
@@ -251,5 +277,5 @@ pub trait CausalLm<O: Ops>: Send + Sized {
         Duration::ZERO
     }
     /// See [`Stage::room`].
-    fn room(&self, prompt: &[Element<O::T>], max_tokens: usize) -> Room;
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> Room;
 }

@@ -1,13 +1,15 @@
-//! The stage itself: batches of rows, the reuse of prefixes, and what becomes of samples.
+//! The stage itself: prompts, the reuse of prefixes, and what becomes of samples.
+
+mod launch;
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::{Ops, SequenceRows, StateSpec};
+use repartee_kernels::{ReadBack, RowSpec, StateSpec, StepOps};
 
-use super::{BLOCK, CausalLm, Decoding, Forward, HiddenRow, Sampled, Sampler, SlotState};
+use self::launch::{Fit, Launched};
+use super::{BLOCK, CausalLm, Sampled, SlotState};
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
 use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
@@ -18,7 +20,7 @@ const MAX_ROWS: usize = 256;
 const MAX_RETIRED: usize = 8;
 
 /// A language model with the state of all slots.
-pub struct Autoregressive<O: Ops, L: CausalLm<O>> {
+pub struct Autoregressive<O: StepOps, L: CausalLm<O>> {
     ops: O,
     lm: L,
     cache: Vec<O::State>,
@@ -26,23 +28,39 @@ pub struct Autoregressive<O: Ops, L: CausalLm<O>> {
     pool: BlockPool,
     slots: Vec<SlotState<O, L>>,
     /// Prefixes of slots that were freed, the newest last.
-    retired: VecDeque<Retired<O::T>>,
+    retired: VecDeque<Retired>,
     /// Positions of one slot.
     positions: usize,
+    /// Block of the rows that a step is padded with.
+    scratch: u32,
+    /// For each slot, how often what it computes was given up.
+    epochs: Vec<u64>,
+    launched: Option<Launched<O::Ticket>>,
+    /// Rows of the step that is launched.
+    rows: Vec<L::Row>,
+    spec: RowSpec,
+    back: ReadBack,
 }
 
 /// A cached prefix without a slot.
-struct Retired<T> {
-    elements: Vec<Element<T>>,
+struct Retired {
+    elements: Vec<Element>,
     sequence: Sequence,
 }
 
-impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
+impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
     /// A stage for `slots` slots of `positions` positions each.
     pub fn new(ops: O, lm: L, slots: usize, positions: usize) -> Self {
         let blocks = slots * positions.div_ceil(BLOCK);
         Self {
-            cache: lm.cache(&ops, blocks),
+            // One more block, for the padding.
+            cache: lm.cache(&ops, blocks + 1),
+            scratch: blocks as u32,
+            epochs: vec![0; slots],
+            launched: None,
+            rows: Vec::new(),
+            spec: RowSpec::default(),
+            back: ReadBack::default(),
             output_mask: ops.state(StateSpec::TokenMask { slots, vocabulary: lm.vocabulary() }),
             pool: BlockPool::new(blocks, BLOCK),
             slots: (0..slots).map(|_| SlotState::default()).collect(),
@@ -57,10 +75,10 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
     fn prompt(
         &mut self,
         slot: usize,
-        elements: Vec<Element<O::T>>,
+        elements: Vec<Element>,
         read: &[bool],
         response: Option<ResponseParams>,
-        out: &mut Outbox<O::T>,
+        out: &mut Outbox,
     ) {
         let state = &mut self.slots[slot];
         let cached = state.sequence.len();
@@ -72,6 +90,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         let keep = if response.is_some() { common.min(elements.len().saturating_sub(1)) } else { common };
         if keep < cached {
             let kept = state.sequence.truncate(&mut self.pool, keep);
+            self.keep_launched(slot, kept);
             out.push((slot, Item::Rewind { to: kept }));
         }
         let shareable = read.iter().take_while(|read| !**read).count();
@@ -91,13 +110,13 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
 
     /// Forks the cached prefix of another prompt, of a slot or of one that was freed: instructions that many sessions have in
     /// common.
-    fn share_prefix(&mut self, slot: usize, elements: &[Element<O::T>], shareable: usize) {
+    fn share_prefix(&mut self, slot: usize, elements: &[Element], shareable: usize) {
         // The last position is always computed: the first token is sampled from its row.
         let common = shareable.min(elements.len().saturating_sub(1)) / BLOCK * BLOCK;
         if common <= self.slots[slot].sequence.len() {
             return;
         }
-        let cached = |prompt: &[Element<O::T>], sequence: &Sequence| {
+        let cached = |prompt: &[Element], sequence: &Sequence| {
             let cached = &prompt[..sequence.len().min(common)];
             cached.iter().zip(elements).take_while(|(a, b)| a == b).count() / BLOCK * BLOCK
         };
@@ -116,6 +135,9 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
     /// Makes room for `rows` more positions of a slot; retired prefixes give way.
     fn append(&mut self, slot: usize, rows: usize) -> bool {
         let sequence = &mut self.slots[slot].sequence;
+        if sequence.len() + rows > self.positions {
+            return false;
+        }
         while sequence.append(&mut self.pool, rows).is_err() {
             let Some(mut oldest) = self.retired.pop_front() else { return false };
             oldest.sequence.release(&mut self.pool);
@@ -123,61 +145,8 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
         true
     }
 
-    /// Takes rows out of the queues and makes room for them; a slot without room fails.
-    fn take_rows(&mut self, work: &[Work], out: &mut Outbox<O::T>) -> (Vec<Work>, Vec<L::Row>) {
-        let (mut fits, mut taken) = (Vec::with_capacity(work.len()), Vec::new());
-        for &Work { slot, rows } in work.iter().take(self.lm.max_slots()) {
-            let rows = rows.min(self.slots[slot].queue.len());
-            let fits_in = self.append(slot, rows);
-            let state = &mut self.slots[slot];
-            if fits_in {
-                taken.extend(state.queue.drain(..rows));
-                fits.push(Work { slot, rows });
-            } else {
-                let tokens = (state.sequence.len() + state.queue.len()) as u32;
-                let limit = (self.pool.blocks() * BLOCK) as u32;
-                state.end();
-                self.lm.failed(state, &mut self.pool);
-                out.push((slot, Item::Fail(SessionError::ContextFull { tokens, limit })));
-            }
-        }
-        (fits, taken)
-    }
-
-    /// Passes on the prompt positions that a step prefilled. Returns the hidden rows of the batch.
-    fn pass_context(&self, fits: &[Work], hidden: O::T, out: &mut Outbox<O::T>) -> Arc<O::T> {
-        let hidden = Arc::new(hidden);
-        let mut row = 0;
-        for &Work { slot, rows } in fits {
-            let state = &self.slots[slot];
-            let end = state.sequence.len();
-            if state.decoding.as_ref().is_none_or(|decoding| decoding.steps == 0) {
-                let elements = state.prompt[end - rows..end].to_vec();
-                let mine: Vec<usize> = (row..row + rows).collect();
-                let hidden =
-                    if fits.len() == 1 { Arc::clone(&hidden) } else { Arc::new(self.ops.gather(&hidden, &mine)) };
-                out.push((slot, Item::Context { from: end - rows, elements, hidden }));
-            }
-            row += rows;
-        }
-        hidden
-    }
-
-    /// Clears the penalty's history for a response that began, or a part of one that begins anew.
-    fn refresh(&mut self, slot: usize) {
-        if std::mem::take(&mut self.slots[slot].fresh) {
-            self.ops.reset(&mut self.output_mask, slot);
-        }
-    }
-
     /// Takes what was sampled for a slot.
-    fn sampled(
-        &mut self,
-        slot: usize,
-        sampled: Sampled<L::Piece>,
-        hidden: HiddenRow<'_, O::T>,
-        out: &mut Outbox<O::T>,
-    ) {
+    fn sampled(&mut self, Fit { slot, from, rows, .. }: Fit, sampled: Sampled<L::Piece>, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         let Some(decoding) = &mut state.decoding else { return };
         match sampled {
@@ -193,7 +162,7 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
             Sampled::Piece(piece) => {
                 decoding.steps += 1;
                 let full = decoding.steps >= decoding.limit || state.sequence.len() >= self.positions;
-                self.lm.give(slot, &piece, hidden, out);
+                self.lm.give(slot, &piece, from + rows - 1, out);
                 if full {
                     state.end();
                     self.lm.ended(slot, End::Length, state, &mut self.pool, out);
@@ -202,14 +171,13 @@ impl<O: Ops, L: CausalLm<O>> Autoregressive<O, L> {
                 }
             }
         }
-        self.refresh(slot);
     }
 }
 
-impl<O: Ops + Send, L: CausalLm<O>> Stage<O::T> for Autoregressive<O, L>
+impl<O: StepOps + Send, L: CausalLm<O>> Stage for Autoregressive<O, L>
 where
-    O::T: Send + Sync,
     O::State: Send,
+    O::Ticket: Send,
 {
     fn name(&self) -> &'static str {
         self.lm.name()
@@ -223,12 +191,14 @@ where
         self.lm.gives()
     }
 
-    fn accept(&mut self, slot: usize, item: Item<O::T>, out: &mut Outbox<O::T>) {
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+        if matches!(item, Item::Prompt { .. } | Item::Rewind { .. } | Item::Begin(_) | Item::Abort) {
+            self.epochs[slot] += 1;
+        }
         match item {
             Item::Prompt { elements, read, response } => self.prompt(slot, elements, &read, response, out),
             item => self.lm.accept(slot, item, &mut self.slots[slot], &mut self.pool, out),
         }
-        self.refresh(slot);
     }
 
     fn need(&self, slot: usize) -> Need {
@@ -249,50 +219,17 @@ where
         self.lm.max_items()
     }
 
-    fn step(&mut self, work: &[Work], out: &mut Outbox<O::T>) {
-        let (fits, rows) = self.take_rows(work, out);
-        if fits.is_empty() {
-            return;
-        }
-        let sequences: Vec<_> = fits
-            .iter()
-            .map(|&Work { slot, rows }| {
-                let sequence = &self.slots[slot].sequence;
-                SequenceRows { table: sequence.table(), position: sequence.len() - rows, rows }
-            })
-            .collect();
-        let batch = self.ops.batch(&sequences);
-        // Slots with a response whose rows are all cached sample from their last row.
-        let (mut at, mut samplers) = (Vec::new(), Vec::new());
-        let mut row = 0;
-        for &Work { slot, rows } in &fits {
-            row += rows;
-            let state = &self.slots[slot];
-            if state.queue.is_empty() && state.decoding.is_some() {
-                at.push(row - 1);
-                samplers.push(slot);
-            }
-        }
-        let Forward { last, hidden } = self.lm.forward(&self.ops, rows, &mut self.cache, &batch, &at);
-        let hidden = hidden.map(|hidden| self.pass_context(&fits, hidden, out));
-        if samplers.is_empty() {
-            return;
-        }
-        let sampling = samplers.iter().filter_map(|&slot| {
-            let Decoding { params, steps, .. } = self.slots[slot].decoding.as_ref()?;
-            if *steps == 0 && self.lm.takes() == EdgeKind::Prompt {
-                out.push((slot, Item::Begin(params.clone())));
-            }
-            Some(Sampler { slot, params, step: *steps })
-        });
-        let sampling: Vec<_> = sampling.collect();
-        let sampled = self.lm.sample(&self.ops, &last, &sampling, &mut self.output_mask);
-        for ((slot, row), sampled) in samplers.into_iter().zip(at).zip(sampled) {
-            self.sampled(slot, sampled, hidden.as_ref().map(|hidden| (hidden, row)), out);
-        }
+    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
+        self.launch_rows(work, out);
+    }
+
+    fn collect(&mut self, out: &mut Outbox) {
+        self.collect_launched(out);
     }
 
     fn free(&mut self, slot: usize) {
+        self.epochs[slot] += 1;
+        self.keep_launched(slot, 0);
         let mut state = std::mem::take(&mut self.slots[slot]);
         state.sequence.release(&mut self.pool);
     }
@@ -311,7 +248,7 @@ where
         self.pool.blocks() - self.pool.free() - idle
     }
 
-    fn shares(&self, donor: usize, prompt: &[Element<O::T>]) -> usize {
+    fn shares(&self, donor: usize, prompt: &[Element]) -> usize {
         let donor = &self.slots[donor];
         if self.lm.takes() != EdgeKind::Prompt {
             return self.lm.shares(donor, prompt.len());
@@ -320,7 +257,7 @@ where
         cached.iter().zip(prompt).take_while(|(a, b)| a == b).count()
     }
 
-    fn share(&mut self, slot: usize, donor: usize, prompt: &[Element<O::T>]) -> bool {
+    fn share(&mut self, slot: usize, donor: usize, prompt: &[Element]) -> bool {
         let mut state = SlotState::default();
         let given = &self.slots[donor];
         let rows = if self.lm.takes() == EdgeKind::Prompt {
@@ -357,11 +294,11 @@ where
         }
     }
 
-    fn reads(&self, element: &Element<O::T>) -> bool {
+    fn reads(&self, element: &Element) -> bool {
         self.lm.reads(element)
     }
 
-    fn room(&self, prompt: &[Element<O::T>], max_tokens: usize) -> Option<Room> {
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> Option<Room> {
         Some(self.lm.room(prompt, max_tokens))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::stage::{End, ResponseParams};
 
 /// What the talker keeps of a spoken response.
-pub struct Speaking<T> {
+pub struct Speaking {
     /// Its parameters.
     pub params: ResponseParams,
     /// The utterance that is spoken, and the ones after it; empty before the first token.
@@ -16,8 +16,8 @@ pub struct Speaking<T> {
     pub over: Option<End>,
     /// Whether an earlier utterance ended at a limit.
     cut: bool,
-    /// Sum of the last frame's embeddings, until the text part of the row after it is known.
-    pub last: Option<T>,
+    /// Whether the row after the last frame waits for its text part.
+    pub waits: bool,
 }
 
 /// Text that is spoken in one go: a whole response's, but where a tool call interrupts it.
@@ -28,10 +28,10 @@ pub struct Utterance {
     pub ended: bool,
 }
 
-impl<T> Speaking<T> {
+impl Speaking {
     /// Nothing is said yet.
     pub fn new(params: ResponseParams) -> Self {
-        Self { params, utterances: VecDeque::new(), complete: None, over: None, cut: false, last: None }
+        Self { params, utterances: VecDeque::new(), complete: None, over: None, cut: false, waits: false }
     }
 
     /// Takes the next token; whether an utterance begins with it.

@@ -14,11 +14,16 @@ use std::time::Duration;
 
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::ops::NO_ID;
-use repartee_kernels::{Ops, SampleParams};
+use repartee_kernels::row_spec::{SampleSection, Section};
+use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StateSpec, StepOps};
 
 use super::speaking::{Speaking, Utterance};
 use crate::elements::{Element, Value};
-use crate::models::parts::autoregressive::{BLOCK, CausalLm, Forward, HiddenRow, Sampled, Sampler, SlotState};
+use crate::models::parts::autoregressive::{
+    BLOCK, CausalLm, Sampled, Sampler, SlotState, StepContext, StepInput, StepShape,
+};
+use crate::models::parts::code_predictor::PredictorPlaces;
+use crate::models::parts::slot_rows::SlotRows;
 use crate::models::qwen3_omni_moe::config::Config;
 use crate::models::qwen3_omni_moe::generation::GenerationConfig;
 use crate::models::qwen3_omni_moe::talker::Talker;
@@ -32,7 +37,7 @@ const HEADER_ROWS: usize = 9;
 const MAX_SLOTS: usize = 128;
 
 /// A position: a text part and a codec part, added.
-pub enum Row<T> {
+pub enum Row {
     /// A text token and a codec id ([`NO_ID`] for none).
     Text {
         /// The token.
@@ -42,25 +47,25 @@ pub enum Row<T> {
     },
     /// An audio row, by the thinker's hidden row.
     Audio {
-        /// The thinker's rows.
-        hidden: Arc<T>,
-        /// Which of them.
-        row: usize,
+        /// Its position in the thinker's prompt.
+        position: usize,
     },
     /// A text token and the sum of the last frame's embeddings.
     Frame {
         /// The token.
         id: u32,
-        /// The sum.
-        last: T,
     },
 }
 
 /// The talker with its code predictor, its marks and settings.
-pub struct TalkerLm<O: Ops> {
+pub struct TalkerLm<O: StepOps> {
     thinker: Arc<Thinker<O>>,
     talker: Talker<O>,
     predictor_cache: Vec<O::State>,
+    /// The thinker's hidden rows.
+    hidden: SlotRows<O>,
+    /// The sum of the embeddings of each slot's last frame.
+    last: O::State,
     vocabulary: usize,
     ids: Ids,
     speakers: BTreeMap<String, u32>,
@@ -88,22 +93,26 @@ struct Ids {
 }
 
 /// What the talker keeps of a slot.
-pub struct TalkerSlot<T> {
+#[derive(Default)]
+pub struct TalkerSlot {
     /// For each user row, cached or queued, its position in the thinker's prompt.
     origins: Vec<usize>,
-    speaking: Option<Speaking<T>>,
+    speaking: Option<Speaking>,
 }
 
-impl<T> Default for TalkerSlot<T> {
-    fn default() -> Self {
-        Self { origins: Vec::new(), speaking: None }
-    }
-}
-
-/// A codec frame, and the sum of its embeddings.
-pub struct Frame<T> {
-    codes: Vec<u32>,
-    embedding: T,
+/// Where the talker's numbers of a step lie.
+pub struct TalkerPlaces {
+    text: Section,
+    codec: Section,
+    /// For each row, the slot whose last frame is its codec part.
+    last: Section,
+    /// Audio rows, and the numbers of their hidden rows.
+    audio_at: Section,
+    audio: Section,
+    params: SampleSection,
+    predictor: PredictorPlaces,
+    /// The slot of each frame that is made.
+    made: Section,
 }
 
 type State<O> = SlotState<O, TalkerLm<O>>;
@@ -114,16 +123,15 @@ pub fn positions(config: &Config, generation: &GenerationConfig, context: usize)
     (context + HEADER_ROWS + frames).min(config.talker.text.max_position_embeddings + HEADER_ROWS)
 }
 
-impl<O: Ops + Send> TalkerLm<O>
+impl<O: StepOps + Send> TalkerLm<O>
 where
-    O::T: Send + Sync,
     O::Weight: Send + Sync,
     O::State: Send,
 {
-    /// For `slots` slots of `positions` positions each. `header` is `<|im_start|>assistant\n`.
+    /// For `slots` slots of `positions` positions each. `hidden` are the thinker's rows, `header` is `<|im_start|>assistant\n`.
     pub fn new(
         ops: &O,
-        (thinker, talker): (Arc<Thinker<O>>, Talker<O>),
+        (thinker, talker, hidden): (Arc<Thinker<O>>, Talker<O>, SlotRows<O>),
         (slots, positions): (usize, usize),
         header: [u32; 3],
         (config, generation): (&Config, &GenerationConfig),
@@ -132,6 +140,8 @@ where
         let codec = &config.talker;
         Self {
             predictor_cache: talker.code_predictor.cache(ops, slots.min(MAX_SLOTS)),
+            hidden,
+            last: ops.state(StateSpec::Rows { rows: slots, columns: codec.text.hidden_size }),
             vocabulary: codec.text.vocab_size,
             ids: Ids {
                 header,
@@ -184,8 +194,8 @@ where
             None if frames == tokens.len() => self.ids.tts_eos,
             None => self.ids.tts_pad,
         };
-        if let Some(last) = speaking.last.take() {
-            state.push(Row::Frame { id, last });
+        if std::mem::take(&mut speaking.waits) {
+            state.push(Row::Frame { id });
         }
     }
 
@@ -194,51 +204,17 @@ where
         state.own.speaking = None;
         state.truncate(pool, state.own.origins.len());
     }
-
-    /// Embeddings of packed rows.
-    fn embed(&self, ops: &O, rows: Vec<Row<O::T>>) -> O::T {
-        let (mut text, mut codec) = (Vec::with_capacity(rows.len()), Vec::with_capacity(rows.len()));
-        let (mut audio_at, mut audio): (Vec<usize>, Vec<O::T>) = (Vec::new(), Vec::new());
-        let (mut last_at, mut lasts): (Vec<usize>, Vec<O::T>) = (Vec::new(), Vec::new());
-        for (at, row) in rows.into_iter().enumerate() {
-            let (id, with) = match row {
-                Row::Text { id, codec } => (id, codec),
-                Row::Audio { hidden, row } => {
-                    audio_at.push(at);
-                    audio.push(ops.gather(&hidden, &[row]));
-                    (NO_ID, NO_ID)
-                }
-                Row::Frame { id, last } => {
-                    last_at.push(at);
-                    lasts.push(last);
-                    (id, NO_ID)
-                }
-            };
-            text.push(id);
-            codec.push(with);
-        }
-        let mut x = self.talker.text_rows(ops, &ops.embed(&self.thinker.embed_tokens, &ops.ids(&text)));
-        if !audio.is_empty() {
-            let hidden = ops.concat(&audio.iter().collect::<Vec<_>>());
-            x = ops.scatter(x, &audio_at, &self.talker.audio_rows(ops, &hidden));
-        }
-        let mut with = self.talker.codec_rows(ops, &ops.ids(&codec));
-        if !lasts.is_empty() {
-            with = ops.scatter(with, &last_at, &ops.concat(&lasts.iter().collect::<Vec<_>>()));
-        }
-        ops.add(x, &with)
-    }
 }
 
-impl<O: Ops + Send> CausalLm<O> for TalkerLm<O>
+impl<O: StepOps + Send> CausalLm<O> for TalkerLm<O>
 where
-    O::T: Send + Sync,
     O::Weight: Send + Sync,
     O::State: Send,
 {
-    type Row = Row<O::T>;
-    type Slot = TalkerSlot<O::T>;
-    type Piece = Frame<O::T>;
+    type Row = Row;
+    type Slot = TalkerSlot;
+    type Piece = Vec<u32>;
+    type Places = TalkerPlaces;
 
     fn name(&self) -> &'static str {
         "talker"
@@ -264,7 +240,7 @@ where
         MAX_SLOTS
     }
 
-    fn prompt_row(&self, _: &Element<O::T>) -> Option<Row<O::T>> {
+    fn prompt_row(&self, _: &Element) -> Option<Row> {
         None
     }
 
@@ -272,14 +248,7 @@ where
         self.max_frames
     }
 
-    fn accept(
-        &mut self,
-        slot: usize,
-        item: Item<O::T>,
-        state: &mut State<O>,
-        pool: &mut BlockPool,
-        out: &mut Outbox<O::T>,
-    ) {
+    fn accept(&mut self, slot: usize, item: Item, state: &mut State<O>, pool: &mut BlockPool, out: &mut Outbox) {
         match item {
             Item::Rewind { to } => {
                 // No response is active, so the queue holds user rows only.
@@ -287,11 +256,11 @@ where
                 state.own.origins.truncate(keep);
                 state.truncate(pool, keep);
             }
-            Item::Context { from, elements, hidden } => {
+            Item::Context { from, elements } => {
                 for (i, element) in elements.iter().enumerate().filter(|(_, element)| self.reads(element)) {
                     state.push(match element.value {
                         Value::Token(id) => Row::Text { id, codec: NO_ID },
-                        Value::Audio { .. } | Value::Codes(_) => Row::Audio { hidden: Arc::clone(&hidden), row: i },
+                        Value::Audio { .. } | Value::Codes(_) => Row::Audio { position: from + i },
                     });
                     state.own.origins.push(from + i);
                 }
@@ -342,65 +311,110 @@ where
         }
     }
 
-    fn forward(
-        &mut self,
-        ops: &O,
-        rows: Vec<Row<O::T>>,
-        cache: &mut [O::State],
-        batch: &O::Batch,
-        at: &[usize],
-    ) -> Forward<O::T> {
-        let x = self.embed(ops, rows);
-        Forward { last: self.talker.forward(ops, x, cache, batch, at), hidden: None }
+    fn special(&self, rows: &[Row]) -> usize {
+        rows.iter().filter(|row| matches!(row, Row::Audio { .. })).count()
     }
 
-    fn sample(
-        &mut self,
-        ops: &O,
-        last: &O::T,
-        samplers: &[Sampler<'_>],
-        output_mask: &mut O::State,
-    ) -> Vec<Sampled<Frame<O::T>>> {
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerPlaces {
+        TalkerPlaces {
+            text: layout.list(shape.rows),
+            codec: layout.list(shape.rows),
+            last: layout.list(shape.rows),
+            audio_at: layout.list(shape.special),
+            audio: layout.list(shape.special),
+            params: layout.samples(shape.sampled),
+            predictor: self.talker.code_predictor.layout(layout, shape.sampled),
+            made: layout.list(shape.sampled),
+        }
+    }
+
+    fn fill(&mut self, step: &StepInput<'_, Row>, places: &TalkerPlaces, spec: &mut RowSpec) {
+        let ids = |row: &Row| match *row {
+            Row::Text { id, codec } => (id, codec),
+            Row::Audio { .. } => (NO_ID, NO_ID),
+            Row::Frame { id } => (id, NO_ID),
+        };
+        spec.set_each(places.text, step.rows.iter().map(|row| ids(row).0));
+        spec.set_each(places.codec, step.rows.iter().map(|row| ids(row).1));
+        let rows = || step.rows.iter().zip(step.at);
+        let last = |(row, at): (&Row, &(usize, usize))| match row {
+            Row::Frame { .. } => at.0 as u32,
+            _ => NO_ROW,
+        };
+        spec.set_each(places.last, rows().map(last));
+        let hidden = &self.hidden;
+        let audio = || {
+            rows().enumerate().filter_map(move |(i, (row, at))| match row {
+                Row::Audio { position } => Some((i, hidden.number(at.0, *position))),
+                _ => None,
+            })
+        };
+        spec.set_each(places.audio_at, audio().map(|(i, _)| i as u32));
+        spec.set_each(places.audio, audio().map(|(_, number)| number));
         // The text's random numbers are stream 0, codebook `c` is stream `c + 1`.
-        let params = |sampling: &Sampling, codebook: usize| -> Vec<SampleParams> {
-            samplers.iter().map(|row| row.sample_params(sampling, codebook + 1)).collect()
+        let chosen = |sampling, codebook: usize| {
+            step.samplers.iter().map(move |row: &Sampler<'_>| row.sample_params(sampling, codebook + 1))
         };
-        let logits = self.talker.logits(ops, last);
-        let allowed = Some(&self.talker.allowed_mask);
-        let first = ops.sample(&logits, &params(&self.sampling, 0), allowed, Some(output_mask));
-        let embedded = self.talker.codec_rows(ops, &first);
-        let (predictor, cache) = (&self.talker.code_predictor, &mut self.predictor_cache);
-        let completed = predictor.complete(ops, last, embedded, cache, |c| params(&self.predictor_sampling, c), false);
-        let codes: Vec<Vec<u32>> =
-            std::iter::once(&first).chain(&completed.codes).map(|ids| ops.read_ids(ids)).collect();
-        let sampled = |row: usize| {
-            let codes: Vec<u32> = codes.iter().map(|ids| ids[row]).collect();
-            if codes[0] == self.ids.codec_eos {
-                Sampled::Stop
-            } else if codes.contains(&NO_ID) {
-                Sampled::NotFinite
-            } else {
-                Sampled::Piece(Frame { codes, embedding: ops.gather(&completed.embedding, &[row]) })
-            }
-        };
-        (0..samplers.len()).map(sampled).collect()
+        spec.set_samples(places.params, chosen(&self.sampling, 0));
+        let predictor = &self.talker.code_predictor;
+        predictor.fill(spec, &places.predictor, |codebook| chosen(&self.predictor_sampling, codebook));
+        spec.set_each(places.made, step.samplers.iter().map(|row| row.slot as u32));
     }
 
-    fn give(&self, slot: usize, frame: &Frame<O::T>, _: HiddenRow<'_, O::T>, out: &mut Outbox<O::T>) {
-        out.push((slot, Item::Codes(frame.codes.clone())));
+    fn forward(&mut self, ops: &O, places: &TalkerPlaces, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+        let StepContext { spec, batch, last, cache, output_mask } = step;
+        let talker = &self.talker;
+        let index = |section| ops.index(spec, section);
+        let mut x = talker.text_rows(ops, &ops.embed_at(&self.thinker.embed_tokens, &index(places.text)));
+        if places.audio.capacity() > 0 {
+            let hidden = self.hidden.load(ops, &index(places.audio));
+            x = ops.scatter_at(x, &index(places.audio_at), &talker.audio_rows(ops, &hidden));
+        }
+        let with = ops.overlay(talker.codec_rows(ops, &index(places.codec)), &self.last, &index(places.last));
+        x = ops.add(x, &with);
+        let Some(last) = last else {
+            talker.model.forward(ops, x, cache, batch, None);
+            return;
+        };
+        let hidden = talker.forward(ops, x, cache, batch, last);
+        let logits = talker.logits(ops, &hidden);
+        let params = index(places.params.words());
+        let first = ops.sample_at(&logits, &params, Some(&talker.allowed_mask), Some(output_mask));
+        let embedded = talker.codec_rows(ops, &first);
+        outputs.ids.push(first);
+        let cache = &mut self.predictor_cache;
+        let embedding =
+            talker.code_predictor.complete(ops, (spec, &places.predictor), &hidden, embedded, cache, |ids, _| {
+                outputs.ids.push(ids);
+            });
+        ops.store(&mut self.last, &index(places.made), &embedding);
     }
 
-    fn follow(&mut self, state: &mut State<O>, frame: Frame<O::T>) {
+    fn sampled(&mut self, codes: Vec<u32>, _: usize) -> Sampled<Vec<u32>> {
+        if codes.first() == Some(&self.ids.codec_eos) {
+            Sampled::Stop
+        } else if codes.contains(&NO_ID) {
+            Sampled::NotFinite
+        } else {
+            Sampled::Piece(codes)
+        }
+    }
+
+    fn give(&self, slot: usize, codes: &Vec<u32>, _: usize, out: &mut Outbox) {
+        out.push((slot, Item::Codes(codes.clone())));
+    }
+
+    fn follow(&mut self, state: &mut State<O>, _: Vec<u32>) {
         if let Some(speaking) = &mut state.own.speaking {
-            speaking.last = Some(frame.embedding);
+            speaking.waits = true;
         }
         self.advance(state);
     }
 
     /// The response ends once its text has ended too, and no utterance is left.
-    fn ended(&mut self, slot: usize, end: End, state: &mut State<O>, pool: &mut BlockPool, out: &mut Outbox<O::T>) {
+    fn ended(&mut self, slot: usize, end: End, state: &mut State<O>, pool: &mut BlockPool, out: &mut Outbox) {
         let Some(speaking) = &mut state.own.speaking else { return };
-        speaking.last = None;
+        speaking.waits = false;
         if let Some(first) = speaking.next(end) {
             state.truncate(pool, state.own.origins.len());
             self.begin(state, first);
@@ -428,7 +442,7 @@ where
         rows
     }
 
-    fn reads(&self, element: &Element<O::T>) -> bool {
+    fn reads(&self, element: &Element) -> bool {
         element.role == Role::User
     }
 
@@ -440,7 +454,7 @@ where
     }
 
     /// Frames are reserved, not text tokens: speech takes several times as many positions as its text.
-    fn room(&self, prompt: &[Element<O::T>], _: usize) -> Room {
+    fn room(&self, prompt: &[Element], _: usize) -> Room {
         let used = prompt.iter().filter(|element| self.reads(element)).count();
         let positions = self.positions - HEADER_ROWS;
         Room { used, limit: positions - self.max_frames.min(positions / 2) }

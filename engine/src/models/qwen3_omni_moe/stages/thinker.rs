@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use repartee_engine_api::{Role, Sampling};
-use repartee_kernels::Ops;
 use repartee_kernels::ops::NO_ID;
+use repartee_kernels::row_spec::{SampleSection, Section};
+use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
 
 use crate::elements::{Element, Value};
-use crate::models::parts::autoregressive::{BLOCK, CausalLm, Forward, HiddenRow, Sampled, Sampler, SlotState};
+use crate::models::parts::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
+use crate::models::parts::slot_rows::SlotRows;
 use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::BlockPool;
 use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, Room};
@@ -16,7 +18,7 @@ use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, Room};
 const RESERVED_SHARE: usize = 4;
 
 /// The thinker with its stop tokens and settings.
-pub struct ThinkerLm<O: Ops> {
+pub struct ThinkerLm<O: StepOps> {
     /// The model.
     pub thinker: Arc<Thinker<O>>,
     /// Tokens that end the text.
@@ -27,44 +29,32 @@ pub struct ThinkerLm<O: Ops> {
     pub vocabulary: usize,
     /// Positions of a prompt and its response together.
     pub context: usize,
+    /// Hidden rows for the talker, which reads those of what the user said.
+    pub hidden: SlotRows<O>,
+    /// Width of a row.
+    pub width: usize,
 }
 
-impl<O: Ops> ThinkerLm<O> {
-    /// Embeddings of packed positions.
-    fn embed(&self, ops: &O, rows: &[Element<O::T>]) -> O::T {
-        let mut ids = Vec::with_capacity(rows.len());
-        // Audio rows: their places in the batch, and the rows of each window.
-        let mut at = Vec::new();
-        let mut audio: Vec<(&Arc<_>, Vec<usize>)> = Vec::new();
-        for element in rows {
-            match &element.value {
-                Value::Token(id) => ids.push(*id),
-                Value::Audio { window, row } => {
-                    at.push(ids.len());
-                    ids.push(NO_ID);
-                    match audio.last_mut() {
-                        Some((last, rows)) if Arc::ptr_eq(last, window) => rows.push(*row),
-                        _ => audio.push((window, vec![*row])),
-                    }
-                }
-                // The template writes none.
-                Value::Codes(_) => ids.push(NO_ID),
-            }
-        }
-        let parts: Vec<O::T> = audio.iter().map(|(window, rows)| ops.gather(&window.rows, rows)).collect();
-        let audio = (!parts.is_empty()).then(|| ops.concat(&parts.iter().collect::<Vec<_>>()));
-        self.thinker.embed(ops, &ops.ids(&ids), &at, audio.as_ref())
-    }
+/// Where the thinker's numbers of a step lie.
+pub struct ThinkerPlaces {
+    ids: Section,
+    /// Audio rows, and their numbers.
+    audio_at: Section,
+    audio: Section,
+    /// For each row, where its hidden row goes.
+    hidden: Section,
+    params: SampleSection,
 }
 
-impl<O: Ops + Send> CausalLm<O> for ThinkerLm<O>
+impl<O: StepOps + Send> CausalLm<O> for ThinkerLm<O>
 where
-    O::T: Send + Sync,
     O::Weight: Send + Sync,
+    O::State: Send,
 {
-    type Row = Element<O::T>;
+    type Row = Element;
     type Slot = ();
     type Piece = u32;
+    type Places = ThinkerPlaces;
 
     fn name(&self) -> &'static str {
         "thinker"
@@ -86,7 +76,7 @@ where
         self.thinker.model.cache(ops, blocks, BLOCK)
     }
 
-    fn prompt_row(&self, element: &Element<O::T>) -> Option<Element<O::T>> {
+    fn prompt_row(&self, element: &Element) -> Option<Element> {
         Some(element.clone())
     }
 
@@ -94,14 +84,7 @@ where
         params.max_tokens as usize
     }
 
-    fn accept(
-        &mut self,
-        slot: usize,
-        item: Item<O::T>,
-        state: &mut SlotState<O, Self>,
-        _: &mut BlockPool,
-        out: &mut Outbox<O::T>,
-    ) {
+    fn accept(&mut self, slot: usize, item: Item, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
         if let Item::Abort = item {
             state.end();
             state.drop_queue();
@@ -109,41 +92,65 @@ where
         }
     }
 
-    fn forward(
-        &mut self,
-        ops: &O,
-        rows: Vec<Element<O::T>>,
-        cache: &mut [O::State],
-        batch: &O::Batch,
-        at: &[usize],
-    ) -> Forward<O::T> {
-        let x = self.embed(ops, &rows);
-        let (x, hidden) = self.thinker.forward(ops, x, cache, batch);
-        Forward { last: ops.gather(&x, at), hidden: Some(hidden) }
+    fn special(&self, rows: &[Element]) -> usize {
+        rows.iter().filter(|row| row.is_audio()).count()
     }
 
-    fn sample(
-        &mut self,
-        ops: &O,
-        last: &O::T,
-        samplers: &[Sampler<'_>],
-        output_mask: &mut O::State,
-    ) -> Vec<Sampled<u32>> {
-        let logits = self.thinker.head(ops, last);
-        let params: Vec<_> = samplers
-            .iter()
-            .map(|row| row.sample_params(row.params.sampling.as_ref().unwrap_or(&self.sampling), 0))
-            .collect();
-        let ids = ops.read_ids(&self.thinker.sample(ops, &logits, &params, output_mask));
-        let sampled = |id| match id {
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> ThinkerPlaces {
+        ThinkerPlaces {
+            ids: layout.list(shape.rows),
+            audio_at: layout.list(shape.special),
+            audio: layout.list(shape.special * self.width),
+            hidden: layout.list(shape.rows),
+            params: layout.samples(shape.sampled),
+        }
+    }
+
+    fn fill(&mut self, step: &StepInput<'_, Element>, places: &ThinkerPlaces, spec: &mut RowSpec) {
+        let id = |row: &Element| match row.value {
+            Value::Token(id) => id,
+            // The template writes no codes.
+            Value::Audio { .. } | Value::Codes(_) => NO_ID,
+        };
+        spec.set_each(places.ids, step.rows.iter().map(id));
+        let audio = || step.rows.iter().enumerate().filter(|(_, row)| row.is_audio());
+        spec.set_each(places.audio_at, audio().map(|(i, _)| i as u32));
+        let audio_rows = audio().filter_map(|(_, row)| row.audio());
+        spec.set_floats_each(places.audio, audio_rows.flat_map(|row| row.iter().copied()));
+        let hidden = |(row, at): (&Element, &(usize, usize))| {
+            let read = row.role == Role::User && !matches!(row.value, Value::Token(_));
+            if read { self.hidden.number(at.0, at.1) } else { NO_ROW }
+        };
+        spec.set_each(places.hidden, step.rows.iter().zip(step.at).map(hidden));
+        let sampling = |params: &ResponseParams| params.sampling.unwrap_or(self.sampling);
+        let params = step.samplers.iter().map(|row| row.sample_params(&sampling(row.params), 0));
+        spec.set_samples(places.params, params);
+    }
+
+    fn forward(&mut self, ops: &O, places: &ThinkerPlaces, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+        let StepContext { spec, batch, last, cache, output_mask } = step;
+        let index = |section| ops.index(spec, section);
+        let audio =
+            (places.audio.capacity() > 0).then(|| (index(places.audio_at), ops.floats(spec, places.audio, self.width)));
+        let audio = audio.as_ref().map(|(at, audio)| (at, audio));
+        let x = self.thinker.embed(ops, &index(places.ids), audio);
+        let (x, hidden) = self.thinker.forward(ops, x, cache, batch);
+        self.hidden.store(ops, &index(places.hidden), &hidden);
+        if let Some(last) = last {
+            let logits = self.thinker.logits(ops, &x, last);
+            outputs.ids.push(ops.sample_at(&logits, &index(places.params.words()), None, Some(output_mask)));
+        }
+    }
+
+    fn sampled(&mut self, ids: Vec<u32>, _: usize) -> Sampled<u32> {
+        match ids.first().copied().unwrap_or(NO_ID) {
             NO_ID => Sampled::NotFinite,
             id if self.stop.contains(&id) => Sampled::Stop,
             id => Sampled::Piece(id),
-        };
-        ids.into_iter().map(sampled).collect()
+        }
     }
 
-    fn give(&self, slot: usize, id: &u32, _: HiddenRow<'_, O::T>, out: &mut Outbox<O::T>) {
+    fn give(&self, slot: usize, id: &u32, _: usize, out: &mut Outbox) {
         out.push((slot, Item::Token(*id)));
     }
 
@@ -151,7 +158,7 @@ where
         state.extend(Element::token(Role::Assistant, id), Element::token(Role::Assistant, id));
     }
 
-    fn ended(&mut self, slot: usize, end: End, _: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox<O::T>) {
+    fn ended(&mut self, slot: usize, end: End, _: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
         out.push((slot, Item::End(end)));
     }
 
@@ -159,7 +166,7 @@ where
         state.drop_queue();
     }
 
-    fn room(&self, prompt: &[Element<O::T>], max_tokens: usize) -> Room {
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> Room {
         let reserved = max_tokens.min(self.context / RESERVED_SHARE);
         Room { used: prompt.len(), limit: self.context - reserved }
     }

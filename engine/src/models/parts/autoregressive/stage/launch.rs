@@ -1,0 +1,166 @@
+//! A step of the stage: its launch, and what is made of the results. In between a slot may be freed, its prompt replaced or its response
+//! aborted.
+
+use repartee_engine_api::SessionError;
+use repartee_kernels::{SequenceRows, SpecLayout, StepOps};
+
+use super::super::{BLOCK, CausalLm, Decoding, Sampler, StepContext, StepInput, StepShape};
+use super::Autoregressive;
+use crate::stage::{EdgeKind, Item, Outbox, Work};
+
+/// A step that the device computes.
+pub(super) struct Launched<T> {
+    ticket: T,
+    fits: Vec<Fit>,
+    /// Which of them sample.
+    samplers: Vec<usize>,
+    /// Ids of each list that is read back.
+    sampled: usize,
+}
+
+/// The rows of a slot in a step.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Fit {
+    pub(super) slot: usize,
+    /// The slot's at launch: if it has another one since, nothing is sampled.
+    epoch: u64,
+    /// Position of the first row.
+    pub(super) from: usize,
+    pub(super) rows: usize,
+    /// How many of them are prompt positions that are still cached: later stages must hear of those.
+    context: usize,
+}
+
+impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
+    /// Launches a step.
+    pub(super) fn launch_rows(&mut self, work: &[Work], out: &mut Outbox) {
+        self.launched = None;
+        let fits = self.take_rows(work, out);
+        if !fits.is_empty() {
+            self.launched = Some(self.compute(fits));
+        }
+    }
+
+    /// Gives what the launched step made.
+    pub(super) fn collect_launched(&mut self, out: &mut Outbox) {
+        let Some(Launched { ticket, fits, samplers, sampled }) = self.launched.take() else { return };
+        self.ops.collect(ticket, &mut self.back);
+        if self.lm.takes() == EdgeKind::Prompt {
+            self.pass_context(&fits, out);
+            for fit in samplers.iter().map(|&i| &fits[i]).filter(|fit| self.is_current(fit)) {
+                if let Some(Decoding { params, steps: 0, .. }) = &self.slots[fit.slot].decoding {
+                    out.push((fit.slot, Item::Begin(params.clone())));
+                }
+            }
+        }
+        for (at, fit) in samplers.into_iter().map(|i| fits[i]).enumerate() {
+            if self.is_current(&fit) {
+                let ids = self.back.ids.iter().skip(at).step_by(sampled).copied().collect();
+                let sampled = self.lm.sampled(ids, at);
+                self.sampled(fit, sampled, out);
+            }
+        }
+    }
+
+    /// Takes rows out of the queues and makes room for them; a slot without room fails.
+    fn take_rows(&mut self, work: &[Work], out: &mut Outbox) -> Vec<Fit> {
+        let mut fits = Vec::with_capacity(work.len());
+        // A step that panicked has left its own.
+        self.rows.clear();
+        for &Work { slot, rows } in work.iter().take(self.lm.max_slots()) {
+            let rows = rows.min(self.slots[slot].queue.len());
+            if rows == 0 {
+                continue;
+            }
+            let from = self.slots[slot].sequence.len();
+            let fits_in = self.append(slot, rows);
+            let state = &mut self.slots[slot];
+            if fits_in {
+                self.rows.extend(state.queue.drain(..rows));
+                let of_prompt = state.decoding.as_ref().is_none_or(|decoding| decoding.steps == 0);
+                let context = if of_prompt { rows } else { 0 };
+                fits.push(Fit { slot, epoch: self.epochs[slot], from, rows, context });
+            } else {
+                let tokens = (state.sequence.len() + state.queue.len()) as u32;
+                let limit = (self.pool.blocks() * BLOCK).min(self.positions) as u32;
+                state.end();
+                self.lm.failed(state, &mut self.pool);
+                out.push((slot, Item::Fail(SessionError::ContextFull { tokens, limit })));
+            }
+        }
+        fits
+    }
+
+    /// Passes on the prompt positions that a step prefilled.
+    fn pass_context(&self, fits: &[Fit], out: &mut Outbox) {
+        for &Fit { slot, from, context, .. } in fits.iter().filter(|fit| fit.context > 0) {
+            let elements = self.slots[slot].prompt[from..from + context].to_vec();
+            out.push((slot, Item::Context { from, elements }));
+        }
+    }
+
+    /// Notes that of a slot's positions only the first `len` stay.
+    pub(super) fn keep_launched(&mut self, slot: usize, len: usize) {
+        let fits = self.launched.iter_mut().flat_map(|launched| &mut launched.fits);
+        for fit in fits.filter(|fit| fit.slot == slot) {
+            fit.context = fit.context.min(len.saturating_sub(fit.from));
+        }
+    }
+
+    /// Whether what is sampled for a slot is still wanted.
+    fn is_current(&self, fit: &Fit) -> bool {
+        self.epochs[fit.slot] == fit.epoch
+    }
+
+    /// Launches a step over the rows that were taken of these slots.
+    fn compute(&mut self, fits: Vec<Fit>) -> Launched<O::Ticket> {
+        let Self { ops, lm, cache, output_mask, slots, rows, spec, .. } = self;
+        let mut at = Vec::with_capacity(rows.len());
+        let (mut last, mut fresh, mut sampling) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, &Fit { slot, from, rows, .. }) in fits.iter().enumerate() {
+            let state = &mut slots[slot];
+            at.extend((from..from + rows).map(|position| (slot, position)));
+            // A slot with a response whose rows are all cached samples from its last row.
+            if state.queue.is_empty() && state.decoding.is_some() {
+                last.push((slot, at.len() - 1));
+                sampling.push(i);
+                fresh.extend(std::mem::take(&mut state.fresh).then_some(slot as u32));
+            }
+        }
+        let padded = |rows: usize| if rows == 0 { 0 } else { ops.bucket(rows) };
+        let shape =
+            StepShape { rows: padded(at.len()), sampled: padded(last.len()), special: padded(lm.special(rows)) };
+        let mut layout = SpecLayout::default();
+        let batch = layout.batch(shape.rows, shape.rows.min(slots.len()), self.positions.div_ceil(BLOCK));
+        let (chosen_from, begun) = (layout.list(shape.sampled), layout.list(shape.sampled));
+        let places = lm.layout(shape, &mut layout);
+
+        layout.renew(spec);
+        let sequence = |&Fit { slot, from, rows, .. }: &Fit| {
+            let table = slots[slot].sequence.table();
+            SequenceRows { table, position: from, rows }
+        };
+        spec.set_batch(batch, &fits.iter().map(sequence).collect::<Vec<_>>(), self.scratch);
+        spec.set_each(chosen_from, last.iter().map(|&(_, row)| row as u32));
+        spec.set(begun, &fresh);
+        let sampler = |&(slot, row): &(usize, usize)| {
+            let Decoding { params, steps, .. } = slots[slot].decoding.as_ref()?;
+            Some(Sampler { slot, row, params, step: *steps })
+        };
+        let samplers: Vec<_> = last.iter().filter_map(sampler).collect();
+        lm.fill(&StepInput { rows, at: &at, samplers: &samplers }, &places, spec);
+
+        let ticket = ops.launch(shape.key(lm.name()), spec, &mut |ops, spec, outputs| {
+            let last = (shape.sampled > 0).then(|| ops.index(spec, chosen_from));
+            if last.is_some() {
+                // The penalty's history of a response that begins, or of a part of one that begins anew.
+                ops.reset_at(output_mask, &ops.index(spec, begun));
+            }
+            let batch = &ops.batch_at(spec, batch);
+            let last = last.as_ref();
+            lm.forward(ops, &places, StepContext { spec, batch, last, cache, output_mask }, outputs);
+        });
+        rows.clear();
+        Launched { ticket, fits, samplers: sampling, sampled: shape.sampled }
+    }
+}

@@ -1,0 +1,78 @@
+//! Parts of a model called one by one, outside of a launched step: a processor does not mind.
+
+use repartee_engine::internals::code_predictor::CodePredictor;
+use repartee_engine::internals::qwen3_omni_moe::{AudioTower, Code2Wav, Code2WavState, Window};
+use repartee_kernels::{Ops, ReadBack, RowSpec, SampleParams, SpecLayout, StepKey, StepOps, StreamRows};
+
+/// Ids or numbers of rows on the device.
+pub fn index<O: StepOps>(ops: &O, numbers: &[u32]) -> O::Index {
+    let mut layout = SpecLayout::default();
+    let at = layout.list(numbers.len());
+    let mut spec = layout.spec();
+    spec.set(at, numbers);
+    ops.index(&ops.upload(&spec), at)
+}
+
+/// Rows of one sequence whose cache is one block.
+pub fn batch<O: Ops>(ops: &O, position: usize, rows: usize) -> O::Batch {
+    ops.batch(&[repartee_kernels::SequenceRows { table: &[0], position, rows }])
+}
+
+/// A completed frame of each row: codes and raw logits, codebook 1 first, and the sum of the embeddings of all codes.
+pub type Completed<O> = (Vec<<O as StepOps>::Index>, Vec<<O as Ops>::T>, <O as Ops>::T);
+
+/// Completes one frame for each row.
+pub fn complete<O: StepOps>(
+    ops: &O,
+    predictor: &CodePredictor<O>,
+    hidden: &O::T,
+    first: O::T,
+    cache: &mut [O::State],
+    params: &[SampleParams],
+) -> Completed<O> {
+    let mut layout = SpecLayout::default();
+    let places = predictor.layout(&mut layout, ops.rows(hidden));
+    let mut spec = layout.spec();
+    predictor.fill(&mut spec, &places, |_| params);
+    let (mut codes, mut logits) = (Vec::new(), Vec::new());
+    let spec = ops.upload(&spec);
+    let embedding = predictor.complete(ops, (&spec, &places), hidden, first, cache, |ids, raw| {
+        codes.push(ids);
+        logits.push(raw);
+    });
+    (codes, logits, embedding)
+}
+
+/// Decodes the next frames of several streams: `codes[codebook]` has one id a row. The samples of each chunk that exist.
+pub fn decode<O: StepOps>(
+    ops: &O,
+    code2wav: &Code2Wav<O>,
+    codes: &[Vec<u32>],
+    state: &mut Code2WavState<O>,
+    chunks: &[StreamRows],
+) -> Vec<Vec<f32>> {
+    let mut layout = SpecLayout::default();
+    let rows: usize = chunks.iter().map(|chunk| chunk.rows).sum();
+    let places = code2wav.layout(state, &mut layout, ops.bucket(rows));
+    let mut spec = layout.spec();
+    code2wav.fill(&mut spec, &places, state, codes, chunks);
+    let key = StepKey { stage: "code2wav", rows: ops.bucket(rows), variant: 0 };
+    let ticket = ops.launch(key, &spec, &mut |ops, spec, outputs| {
+        outputs.rows.push(code2wav.forward(ops, (spec, &places), state));
+    });
+    let mut back = ReadBack::default();
+    ops.collect(ticket, &mut back);
+    let frame = back.numbers.len() / ops.bucket(rows);
+    let mut from = 0;
+    let samples = |chunk: &StreamRows| {
+        let mine = &back.numbers[from..from + chunk.rows * frame];
+        from += chunk.rows * frame;
+        mine[code2wav.existing(*chunk)].to_vec()
+    };
+    chunks.iter().map(samples).collect()
+}
+
+/// The rows of several windows, one after the other.
+pub fn encode<O: StepOps>(ops: &O, tower: &AudioTower<O>, windows: &[Window<'_>]) -> Vec<f32> {
+    tower.encode(ops, windows, &mut RowSpec::default(), &mut ReadBack::default()).concat()
+}

@@ -1,0 +1,179 @@
+//! Every stage as a device sees it that records a step once and repeats it: one upload and one read-back a step, the same operations
+//! at the same addresses in every step of a key, no allocation once warm, and the same output where recorded operations are repeated
+//! in place of calls.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use common::driven::{Driven, Response, drive, submit};
+use common::{CONVERSATIONS, Expected, folder};
+use repartee_engine::internals::qwen3_omni_moe::load;
+use repartee_engine::internals::{Checkpoint, Variant};
+use repartee_engine::{EngineConfig, Source};
+use repartee_engine_api::{Command, Respond, SessionHandle};
+use repartee_kernels::StepOps;
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::recording::RecordingOps;
+use repartee_kernels::replay::ReplayOps;
+use repartee_testkit::memory::{CountingAllocator, Scope, counts};
+use tempfile::TempDir;
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+/// What computes in steps: the encoder and every stage.
+const STAGES: [&str; 4] = ["code2wav", "encoder", "talker", "thinker"];
+const CALLERS: usize = 3;
+/// Most codec frames of a response.
+const FRAMES: u32 = 30;
+
+/// Copies of the reference's checkpoints and the demo's whose responses have at most [`FRAMES`] frames, by name.
+fn checkpoints() -> Vec<(&'static str, TempDir)> {
+    let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo");
+    let fixtures = CONVERSATIONS.iter().map(|name| (*name, folder(name).join("checkpoint")));
+    fixtures.chain([("demo", demo)]).map(|(name, from)| (name, brief_copy(&from))).collect()
+}
+
+fn brief_copy(from: &Path) -> TempDir {
+    let copy = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(from).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
+    }
+    let path = copy.path().join("generation_config.json");
+    let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    config["talker_max_new_tokens"] = FRAMES.into();
+    std::fs::write(&path, config.to_string()).unwrap();
+    copy
+}
+
+/// A model over `ops`, on one thread.
+fn engine<O>(ops: O, checkpoint: &Path) -> Driven
+where
+    O: StepOps + Send + 'static,
+    O::Weight: Send + Sync,
+    O::State: Send,
+    O::Ticket: Send,
+{
+    let config = EngineConfig { sessions: CALLERS, session_tokens: 512, threads: Some(1), ..EngineConfig::default() };
+    let checkpoint = Checkpoint::open(Source::Folder(checkpoint.to_owned())).unwrap();
+    drive(load(ops, &checkpoint, Variant("omni"), &config).unwrap(), &config)
+}
+
+/// Two turns of callers who do not begin at once: prompts are prefilled beside responses.
+fn converse(engine: &mut Driven, audio: &[f32]) -> Vec<Response> {
+    let sessions: Vec<SessionHandle> = (0..CALLERS).map(|_| engine.open()).collect();
+    let mut responses = Vec::new();
+    for turn in 0..2 {
+        for (caller, session) in sessions.iter().enumerate() {
+            // The second caller's sound is shorter than a chunk of the encoder.
+            let samples = if caller == 1 { 9_000 } else { audio.len() - 3_000 * caller };
+            for slice in audio[..samples].chunks(7_000) {
+                submit(session, Command::Append(slice.to_vec()));
+                engine.ticks(1);
+            }
+            submit(session, Command::Commit { item: turn });
+            let request = Respond { max_tokens: Some(8 + 2 * caller as u32), ..Respond::new(turn, 100 + turn) };
+            submit(session, Command::Respond(request));
+            engine.ticks(2);
+        }
+        responses.extend(sessions.iter().map(|session| engine.listen(session, turn).unwrap()));
+    }
+    drop(sessions);
+    assert_eq!(engine.left_behind(), (0, 0));
+    responses
+}
+
+fn audio() -> Vec<f32> {
+    Expected::load("dense").tensor("turn1.audio").0
+}
+
+/// The stage of a note about a key.
+fn stage(note: &str) -> &str {
+    note.split('"').nth(1).unwrap()
+}
+
+/// Checks the notes of a step against those of the first one with its key.
+fn check(step: &[String], steps: &mut BTreeMap<String, (Vec<String>, usize)>) {
+    let key = step.first().filter(|note| note.starts_with("launch")).expect("nothing happens between steps");
+    assert!(step.last().unwrap().starts_with("collect"), "{key} is not read back");
+    let from_host = ["launch", "upload", "read", "tensor", "ids", "batch ["];
+    let stray = step[1..].iter().find(|note| from_host.iter().any(|what| note.starts_with(what)));
+    assert_eq!(stray, None, "{key}");
+    let (first, taken) = steps.entry(key.clone()).or_insert_with(|| (step.to_vec(), 0));
+    assert!(first == step, "{key}: other operations, or at other addresses");
+    *taken += 1;
+}
+
+#[test]
+fn steps_repeat_the_same_operations() {
+    for (name, checkpoint) in checkpoints() {
+        let ops = RecordingOps::with_places(Cpu::default()).padded();
+        let mut engine = engine(ops.clone(), checkpoint.path());
+        assert_eq!(ops.take(), [""; 0]);
+        let audio = audio();
+        // By key: the step's notes, and how often it was taken.
+        let mut steps: BTreeMap<String, (Vec<String>, usize)> = BTreeMap::new();
+        for _ in 0..3 {
+            converse(&mut engine, &audio);
+            for step in ops.take().split_inclusive(|note| note.starts_with("collect")) {
+                check(step, &mut steps);
+            }
+        }
+        let mut found: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for (key, (operations, taken)) in &steps {
+            assert!(operations.iter().filter(|note| note.starts_with("at 0x")).count() > 10, "{key}: {operations:?}");
+            let found = found.entry(stage(key)).or_default();
+            *found = (found.0 + 1, found.1 + taken);
+        }
+        println!("{name}: (keys, steps) {found:?}");
+        assert_eq!(found.keys().copied().collect::<Vec<_>>(), STAGES);
+        assert!(found.values().all(|(keys, taken)| taken >= &(2 * keys)), "too few steps repeat: {found:?}");
+    }
+}
+
+#[test]
+fn warm_steps_allocate_nothing() {
+    for (name, checkpoint) in checkpoints() {
+        for padded in [false, true] {
+            let ops = RecordingOps::with_counter(Cpu::default(), || counts(Scope::Thread).allocations);
+            let ops = if padded { ops.padded() } else { ops };
+            let mut engine = engine(ops.clone(), checkpoint.path());
+            let audio = audio();
+            for _ in 0..4 {
+                converse(&mut engine, &audio);
+                ops.take();
+            }
+            converse(&mut engine, &audio);
+            let notes = ops.take();
+            let launches = notes.iter().filter(|note| note.starts_with("launch"));
+            let mut stages: Vec<&str> = launches.map(|note| stage(note)).collect();
+            stages.sort_unstable();
+            stages.dedup();
+            assert_eq!(stages, STAGES);
+            let allocating: Vec<&String> = notes.iter().filter(|note| !note.ends_with(": 0")).collect();
+            assert_eq!(allocating, [""; 0], "{name}, padded: {padded}");
+        }
+    }
+}
+
+#[test]
+fn repeated_stages_equal_called_ones() {
+    for (name, checkpoint) in checkpoints() {
+        let replay = ReplayOps::new(Cpu::default());
+        let (mut called, mut repeated) =
+            (engine(Cpu::default(), checkpoint.path()), engine(replay.clone(), checkpoint.path()));
+        let audio = audio();
+        for round in 0..3 {
+            let expected = converse(&mut called, &audio);
+            assert!(expected.iter().any(|response| !response.samples.is_empty()));
+            assert!(converse(&mut repeated, &audio) == expected, "{name}, round {round}");
+        }
+        let steps: u64 = repeated.scheduler.times().iter().map(|(_, _, steps)| steps).sum();
+        println!("{name}: {} steps recorded, {steps} taken", replay.recorded());
+        assert!(steps > 2 * replay.recorded());
+    }
+}
