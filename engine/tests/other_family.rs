@@ -283,12 +283,12 @@ fn an_engine_of_a_reading_family_answers_text() {
 
 /// An encoder that notes the level of each window that it encodes, batch by batch.
 struct Noting {
-    encoder: Box<dyn Encoder<Tensor>>,
+    encoder: Box<dyn Encoder>,
     batches: Arc<Mutex<Vec<Vec<i32>>>>,
 }
 
-impl Encoder<Tensor> for Noting {
-    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows<Tensor>> {
+impl Encoder for Noting {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         // The first number of a frame is ten times its level: in hundredths.
         let levels = windows.iter().map(|window| (window.data[0] * 10.0).round() as i32).collect();
         self.batches.lock().unwrap().push(levels);
