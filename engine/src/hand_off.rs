@@ -35,17 +35,11 @@ pub struct Edge {
     slots: Vec<Slot>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Slot {
     held: Vec<Item>,
     /// Whether the response's first chunk was passed.
     begun: bool,
-}
-
-impl Default for Slot {
-    fn default() -> Self {
-        Self { held: Vec::new(), begun: false }
-    }
 }
 
 impl Edge {

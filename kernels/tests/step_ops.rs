@@ -365,7 +365,7 @@ fn recording_sees_the_same_step_for_other_values() {
         spec.set(ids, ids_now);
         spec.set(rows, ids_now);
         spec.set_streams(streams, chunks);
-        spec.set_samples(samples, &[]);
+        spec.set_samples(samples, [] as [SampleParams; 0]);
         ops.take();
         let spec = ops.upload(&spec);
         let x = ops.embed_at(&table, &ops.index(&spec, ids));
@@ -405,7 +405,7 @@ fn a_spec_keeps_nothing_of_the_step_before() {
         spec.set_streams(streams, &chunks);
         let row =
             |slot| SampleParams { slot, repetition_penalty: 2.0, temperature: 1.0, top_k: 3, top_p: 0.5, uniform: 0.1 };
-        spec.set_samples(samples, &(0..count).map(row).collect::<Vec<_>>());
+        spec.set_samples(samples, (0..count).map(row));
         spec.set_segments(segments, &vec![5; count]);
     };
     let mut used = layout.spec();

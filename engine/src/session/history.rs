@@ -14,17 +14,11 @@ pub struct Entry {
 }
 
 /// The items of a session.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct History {
     entries: Vec<Entry>,
     /// Whether items were evicted: then an unknown neighbour is taken for one that stood before all others.
     evicted: bool,
-}
-
-impl Default for History {
-    fn default() -> Self {
-        Self { entries: Vec::new(), evicted: false }
-    }
 }
 
 impl History {
