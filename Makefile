@@ -62,7 +62,7 @@ eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of
 
 loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
 	@$(SETUP) build
-	$(CARGO) run --release -p repartee-loadtest -- $(ARGS)
+	$(CARGO) run --release -p repartee-load -- $(ARGS)
 
 graph:  ## Write the crate graph into ARCHITECTURE.md
 	$(CARGO) run --release -p repartee-tests --bin crate_graph ARCHITECTURE.md
