@@ -218,6 +218,7 @@ impl RowSpec {
     fn write(&mut self, at: Section, values: impl IntoIterator<Item = u32>, padding: u32) {
         let mut places = self.words[at.range()].iter_mut();
         for value in values {
+            // A model lays out and fills from the same batch: more would be its own mistake, and written over its neighbour's numbers.
             *places.next().expect("more numbers than the bucket has place for") = value;
         }
         places.for_each(|place| *place = padding);
@@ -261,6 +262,7 @@ impl RowSpec {
     pub fn set_samples(&mut self, at: SampleSection, params: impl IntoIterator<Item: Borrow<SampleParams>>) {
         let mut places = self.words[at.at.range()].chunks_exact_mut(SAMPLE);
         for params in params {
+            // See `write`.
             let place = places.next().expect("more rows than the bucket has place for");
             let params = params.borrow();
             place.copy_from_slice(&[

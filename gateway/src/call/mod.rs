@@ -297,7 +297,7 @@ impl Call {
             Err(error) => self.fail(&error.into()),
         }
         self.inputs = inputs;
-        self.timing.endpointing(self.input_pipeline.endpointing());
+        self.timing.endpointing(self.input_pipeline.endpointing(), now());
     }
 
     fn inputs<T: Transport>(&mut self, inputs: impl IntoIterator<Item = Input>, transport: &mut T) {
