@@ -19,19 +19,17 @@ pub struct Receiver {
     pub skips_ms: u32,
     /// It may add so much, in ms.
     pub adds_ms: u32,
-    /// It may not play so much of the end before the next packet comes, in ms.
-    pub holds_ms: u32,
     /// For so long it may fade from what it played before into a new answer, in ms.
     pub fades_ms: u32,
 }
 
 impl Receiver {
-    /// Plays what comes as it comes, but has four packets in its jitter buffer all the time, and runs in an interpreter that may stall.
-    /// Less than a frame may be missing or added, so that one is noticed.
-    pub const AIORTC: Self = Self { skips_ms: 60, adds_ms: 60, holds_ms: 80, fades_ms: 0 };
+    /// Plays what comes as it comes, four packets later, and runs in an interpreter that may stall. Less than a frame may be missing or
+    /// added, so that one is noticed.
+    pub const AIORTC: Self = Self { skips_ms: 60, adds_ms: 60, fades_ms: 0 };
     /// A browser, which stretches what comes after a silence by 70 to 160 ms while it learns how evenly it comes, and takes some of it
     /// back. Less than a frame may be missing, so that one is noticed.
-    pub const BROWSER: Self = Self { skips_ms: 60, adds_ms: 300, holds_ms: 0, fades_ms: 60 };
+    pub const BROWSER: Self = Self { skips_ms: 60, adds_ms: 300, fades_ms: 60 };
 }
 
 /// Fails unless `sound` (mono 16 bit little endian at the voice's rate) is the voice from its beginning without a gap: `whole` ms of
@@ -47,10 +45,7 @@ pub fn judge(sound: &[u8], whole: Option<u64>, most: u64, receiver: Receiver) ->
         "the beginning is missing: {trace:?}"
     );
     let least = whole.unwrap_or_default() as f64;
-    ensure!(
-        last_ms > least - f64::from(receiver.holds_ms) - EDGE_MS && last_ms < most as f64 + EDGE_MS,
-        "not to the end of {most} ms: {trace:?}"
-    );
+    ensure!(last_ms > least - EDGE_MS && last_ms < most as f64 + EDGE_MS, "not to the end of {most} ms: {trace:?}");
     ensure!(missing_ms <= receiver.skips_ms.into(), "something is missing: {trace:?}");
     ensure!(added_ms <= receiver.adds_ms.into(), "something was added: {trace:?}");
     Ok(())
@@ -62,7 +57,7 @@ mod tests {
 
     use super::*;
 
-    const PLAIN: Receiver = Receiver { skips_ms: 0, adds_ms: 0, holds_ms: 0, fades_ms: 0 };
+    const PLAIN: Receiver = Receiver { skips_ms: 0, adds_ms: 0, fades_ms: 0 };
 
     /// Some frames with silence around them.
     fn sound(frames: impl Iterator<Item = u64>) -> Vec<u8> {

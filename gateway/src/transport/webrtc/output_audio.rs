@@ -10,13 +10,14 @@ use repartee_media::resample::Resampler;
 use repartee_realtime::PlayoutReport;
 use tokio::sync::mpsc;
 
+use super::packet_encoder::Playing;
 use crate::call::{TransportError, TransportEvent};
 
 /// Resampler and playout clock of one call.
 #[derive(Debug)]
 pub(super) struct OutputAudio {
     /// To the encoder. Bounded: more waiting frames mean that the socket is stalled, and late audio is worthless.
-    frames: mpsc::Sender<Frame>,
+    frames: mpsc::Sender<Playing>,
     playout: Playout,
     /// The model's output rate, in Hz.
     output_rate: u32,
@@ -30,7 +31,7 @@ pub(super) struct OutputAudio {
 
 impl OutputAudio {
     /// Takes samples at `output_rate`, and hands `frames` to an encoder at `encode_rate`.
-    pub fn new(output_rate: u32, encode_rate: u32, frames: mpsc::Sender<Frame>) -> Self {
+    pub fn new(output_rate: u32, encode_rate: u32, frames: mpsc::Sender<Playing>) -> Self {
         Self {
             frames,
             playout: Playout::new(encode_rate),
@@ -94,6 +95,7 @@ impl OutputAudio {
             match output {
                 Output::Frame(frame) => self.send(frame, now, events),
                 Output::Drained { generation: response } => {
+                    self.hand_out(Playing::End);
                     events.push_back(TransportEvent::Playout(PlayoutReport::Drained { response }));
                 }
             }
@@ -110,12 +112,16 @@ impl OutputAudio {
             events.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
         }
         let audible = self.audible < Some(response) && is_audible(&frame.samples);
-        if self.frames.try_send(frame).is_err() {
-            tracing::debug!("the socket is stalled: an audio frame was dropped");
-        }
+        self.hand_out(Playing::Frame(frame));
         if audible {
             self.audible = Some(response);
             events.push_back(TransportEvent::FirstAudible { response, at: now });
+        }
+    }
+
+    fn hand_out(&self, playing: Playing) {
+        if self.frames.try_send(playing).is_err() {
+            tracing::debug!("the socket is stalled: audio was dropped");
         }
     }
 }

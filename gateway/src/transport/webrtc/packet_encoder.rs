@@ -8,9 +8,24 @@ use repartee_media::adaptation::{Effort, LinkAdapter, Protection};
 use repartee_media::opus::{FRAME, OpusEncoder, OpusError};
 use repartee_media::playout::Frame;
 use repartee_media::red::RedWriter;
+use tokio::sync::mpsc;
+use tokio::time::timeout_at;
 
 use super::Quality;
 use super::call::PayloadTypes;
+
+/// Packets of silence that follow a response. A receiver learns that a packet is lost, and gets its copy, from those after it; and
+/// one whose jitter buffer counts packets would keep the last of them to itself until the next response.
+pub(super) const TAIL: u32 = 5;
+
+/// What the call's task hands to the task that sends.
+#[derive(Debug)]
+pub(super) enum Playing {
+    /// 20 ms of a response.
+    Frame(Frame),
+    /// The response before has been played to its end.
+    End,
+}
 
 /// One packet of output audio.
 #[derive(Debug)]
@@ -19,6 +34,54 @@ pub(super) struct Packet {
     pub payload: Bytes,
     /// Silence before it, which the RTP timestamp skips.
     pub gap: Duration,
+}
+
+/// The packets of one call, each when it is to leave.
+#[derive(Debug)]
+pub(super) struct Packets {
+    encoder: PacketEncoder,
+    queue: mpsc::Receiver<Playing>,
+    /// When the newest frame is over.
+    until: Option<Instant>,
+    /// Packets of silence that are still to follow.
+    tail: u32,
+}
+
+impl Packets {
+    /// Encodes what comes from `queue`.
+    pub fn new(encoder: PacketEncoder, queue: mpsc::Receiver<Playing>) -> Self {
+        Self { encoder, queue, until: None, tail: 0 }
+    }
+
+    /// The next packet, adapted to what the caller reports; `None` once the queue is closed. Cancel safe.
+    pub async fn next(&mut self, quality: impl Fn() -> Quality) -> Option<Packet> {
+        loop {
+            let playing = match self.until.filter(|_| self.tail > 0) {
+                Some(due) => match timeout_at(due.into(), self.queue.recv()).await {
+                    Ok(playing) => playing?,
+                    Err(_) => {
+                        self.tail -= 1;
+                        self.until = Some(due + FRAME);
+                        match self.encoder.silence(due) {
+                            Some(packet) => return Some(packet),
+                            None => continue,
+                        }
+                    }
+                },
+                None => self.queue.recv().await?,
+            };
+            let Playing::Frame(frame) = playing else {
+                self.tail = TAIL;
+                continue;
+            };
+            self.tail = 0;
+            self.until = Some(frame.due + FRAME);
+            self.encoder.adapt(&quality());
+            if let Some(packet) = self.encoder.encode(&frame, tokio::time::Instant::now().into_std()) {
+                return Some(packet);
+            }
+        }
+    }
 }
 
 /// Encoder of one call's frames.
@@ -84,21 +147,29 @@ impl PacketEncoder {
                 return None;
             }
         };
-        if packet.silent {
-            return None;
-        }
+        (!packet.silent).then(|| self.packet(packet.payload, frame.due))
+    }
+
+    /// A packet of silence that is sent all the same, due at `due`; `None` if it cannot be encoded.
+    fn silence(&mut self, due: Instant) -> Option<Packet> {
+        let packet = self.encoder.encode(&vec![0.0; self.encoder.frame_samples()]);
+        let packet = packet.inspect_err(|error| tracing::error!(%error, "silence could not be encoded")).ok()?;
+        Some(self.packet(packet.payload, due))
+    }
+
+    /// The packet of a payload that is due at `due`.
+    fn packet(&mut self, payload: Bytes, due: Instant) -> Packet {
         // By the playout grid: a frame that leaves late follows the one before all the same; a gap in the timestamps would be a
         // hole in a word.
-        let gap = self.sent_until.map_or(Duration::ZERO, |until| frame.due.saturating_duration_since(until));
+        let gap = self.sent_until.map_or(Duration::ZERO, |until| due.saturating_duration_since(until));
         // After an underrun of less than a frame, audio that is late sounds better than a gap.
         let gap = if gap < FRAME { Duration::ZERO } else { gap };
-        let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(frame.due);
+        let until = self.sent_until.filter(|_| gap.is_zero()).unwrap_or(due);
         self.sent_until = Some(until + FRAME);
         let opus = self.payload_types.opus;
-        let redundant =
-            self.payload_types.red.and_then(|red| Some((red, self.red.write(gap, &packet.payload, self.copies)?)));
-        let (payload_type, payload) = redundant.unwrap_or((opus, packet.payload));
-        Some(Packet { payload_type, payload, gap })
+        let redundant = self.payload_types.red.and_then(|red| Some((red, self.red.write(gap, &payload, self.copies)?)));
+        let (payload_type, payload) = redundant.unwrap_or((opus, payload));
+        Packet { payload_type, payload, gap }
     }
 }
 
@@ -124,6 +195,52 @@ mod tests {
 
     fn bytes(packets: &[Packet]) -> usize {
         packets.iter().map(|packet| packet.payload.len()).sum()
+    }
+
+    /// A quarter of a second of a response, and what follows of it.
+    fn response(number: u64, begin: Instant) -> Vec<Playing> {
+        let frames = (0..12).map(|index| {
+            let samples = sine(440.0, 24_000, 480);
+            Frame { generation: number, item: number, first: index == 0, due: begin + FRAME * index, samples }
+        });
+        frames.map(Playing::Frame).chain([Playing::End]).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn silence_follows_a_response_at_the_pace_of_frames() {
+        let (frames, queue) = mpsc::channel(32);
+        let mut packets = Packets::new(PacketEncoder::new(24_000, TYPES).unwrap(), queue);
+        let begin = tokio::time::Instant::now();
+        for playing in response(1, begin.into_std()) {
+            frames.send(playing).await.unwrap();
+        }
+        for _ in 0..12 {
+            packets.next(Quality::default).await.unwrap();
+        }
+        for number in 12..12 + TAIL {
+            let packet = packets.next(Quality::default).await.unwrap();
+            // Timers fire up to a millisecond late.
+            assert_eq!((packet.gap, begin.elapsed().as_millis() / 10), (Duration::ZERO, u128::from(number) * 2));
+        }
+        // Then nothing is sent.
+        let more = tokio::time::timeout(Duration::from_secs(60), packets.next(Quality::default)).await;
+        assert!(more.is_err(), "{more:?}");
+        // The next response has the packet after the pause, and is not held up by the silence of the one before.
+        let again = tokio::time::Instant::now();
+        for playing in response(2, again.into_std()).into_iter().chain(response(3, (again + 13 * FRAME).into_std())) {
+            frames.send(playing).await.unwrap();
+        }
+        let gap = packets.next(Quality::default).await.unwrap().gap;
+        assert_eq!(gap, again - begin - (12 + TAIL) * FRAME);
+        for _ in 0..11 {
+            packets.next(Quality::default).await.unwrap();
+        }
+        let packet = packets.next(Quality::default).await.unwrap();
+        assert_eq!(
+            (packet.gap, again.elapsed()),
+            (FRAME, Duration::ZERO),
+            "the third began in the silence of the second"
+        );
     }
 
     #[test]

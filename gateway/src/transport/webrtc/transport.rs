@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::ResponseId;
 use repartee_media::opus::{FRAME, OpusError, RATES};
-use repartee_media::playout::Frame;
 use repartee_protocol::session::AudioFormat;
 use repartee_realtime::Delivery;
 use tokio::sync::{mpsc, watch};
@@ -16,7 +15,7 @@ use tokio::time::{sleep_until, timeout};
 use super::call::PayloadTypes;
 use super::input_audio::{InputAudio, RtpPacket};
 use super::output_audio::OutputAudio;
-use super::packet_encoder::{Packet, PacketEncoder};
+use super::packet_encoder::{Packet, PacketEncoder, Packets, Playing};
 use super::{Call, PeerEvent, Quality, SendError};
 use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::Metrics;
@@ -81,7 +80,7 @@ impl WebRtcTransport {
                 tokio::spawn(send_messages(call.clone(), queue, opened, publisher, settings.stalled_after));
             })?;
         // Both tasks end when the transport is dropped, and the call with them.
-        tokio::spawn(send_packets(call.clone(), encoder, queue));
+        tokio::spawn(send_packets(call.clone(), Packets::new(encoder, queue)));
         transport.call = Some(call);
         Ok(transport)
     }
@@ -89,7 +88,7 @@ impl WebRtcTransport {
     /// A transport whose packets and frames come and go through queues; `write` gets the other ends of its events.
     fn over(
         events: mpsc::Receiver<PeerEvent>,
-        frames: mpsc::Sender<Frame>,
+        frames: mpsc::Sender<Playing>,
         payload_types: PayloadTypes,
         settings: TransportSettings,
         metrics: Arc<Metrics>,
@@ -295,11 +294,9 @@ async fn send_messages(
     }
 }
 
-/// Encodes frames and sends the packets.
-async fn send_packets(call: Arc<Call>, mut encoder: PacketEncoder, mut frames: mpsc::Receiver<Frame>) {
-    while let Some(frame) = frames.recv().await {
-        encoder.adapt(&call.quality());
-        let Some(Packet { payload_type, payload, gap }) = encoder.encode(&frame, now()) else { continue };
+/// Sends the packets of a call, each when it is to leave.
+async fn send_packets(call: Arc<Call>, mut packets: Packets) {
+    while let Some(Packet { payload_type, payload, gap }) = packets.next(|| call.quality()).await {
         if !gap.is_zero() {
             call.skip_audio(gap);
         }

@@ -14,6 +14,7 @@ use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine
 use repartee_testkit::signal::{level_db, sine};
 use serde_json::Value;
 
+use super::super::packet_encoder::TAIL;
 use super::*;
 use crate::call::CallLimits;
 
@@ -40,7 +41,7 @@ struct Report {
     turns: Vec<Vec<f32>>,
     /// 20 ms frames of the responses that were audible at the caller.
     heard: usize,
-    /// Frames that were sent to the caller.
+    /// Frames of the responses that were sent to the caller.
     sent: usize,
     lost: u64,
 }
@@ -105,13 +106,11 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
         configuration: None,
     };
     let (to_transport, events) = mpsc::channel(256);
-    let (outgoing, mut from_transport) = mpsc::channel(FRAME_QUEUE);
+    let (outgoing, from_transport) = mpsc::channel(FRAME_QUEUE);
     let types = PayloadTypes { red: red.then_some(63), ..PLAIN };
-    let mut packets = PacketEncoder::new(OUTPUT_RATE, types).unwrap();
-    if red {
-        // As the caller would report after some seconds.
-        packets.adapt(&Quality { loss: Some(network.loss), reports: 1, ..Quality::default() });
-    }
+    let mut packets = Packets::new(PacketEncoder::new(OUTPUT_RATE, types).unwrap(), from_transport);
+    // As the caller would report after some seconds.
+    let reported = red.then_some(Quality { loss: Some(network.loss), reports: 1, ..Quality::default() });
     let (sent_events, mut told) = mpsc::channel(1_024);
     let transport =
         WebRtcTransport::over(events, outgoing, types, SETTINGS, metrics.clone(), |mut queue, _, publisher| {
@@ -171,8 +170,7 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
                 }
                 report.events.push(event);
             }
-            Some(frame) = from_transport.recv() => {
-                let Some(Packet { payload_type, payload, gap }) = packets.encode(&frame, now()) else { continue };
+            Some(Packet { payload_type, payload, gap }) = packets.next(|| reported.clone().unwrap_or_default()) => {
                 down_ticks = down_ticks.wrapping_add((gap.as_micros() * 48 / 1_000) as u32);
                 down.send(Numbered { sequence: down_number, timestamp: down_ticks, payload_type, payload }, now());
                 (down_number, down_ticks) = (down_number.wrapping_add(1), down_ticks.wrapping_add(960));
@@ -228,6 +226,7 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
         }
     }
     report.lost = up.lost + down.lost;
+    report.sent -= report.count("output_audio_buffer.stopped") * TAIL as usize;
     let mut turn = Vec::new();
     for command in engine.commands() {
         match command {
@@ -322,7 +321,7 @@ async fn gaps(samples: &[f32], polled: impl IntoIterator<Item = u64>) -> Vec<u12
     let mut gaps = Vec::new();
     for ms in polled {
         transport.play(begin + Duration::from_millis(ms));
-        while let Ok(frame) = sent.try_recv() {
+        while let Ok(Playing::Frame(frame)) = sent.try_recv() {
             gaps.extend(encoder.encode(&frame, frame.due).map(|packet| packet.gap.as_millis()));
         }
     }
@@ -369,7 +368,9 @@ async fn stalled_encoder_delays_no_event() {
     let kinds: Vec<_> = transport.ready.iter().map(std::mem::discriminant).collect();
     assert_eq!(kinds.len(), 3, "begun, audible, over: {:?}", transport.ready);
     assert!(matches!(transport.ready.back(), Some(TransportEvent::Playout(PlayoutReport::Drained { response: 1 }))));
-    let kept: Vec<_> = std::iter::from_fn(|| waiting.try_recv().ok()).map(|frame| frame.samples[0]).collect();
+    let taken = std::iter::from_fn(|| waiting.try_recv().ok());
+    let kept: Vec<_> =
+        taken.map(|playing| if let Playing::Frame(frame) = playing { frame.samples[0] } else { 0.0 }).collect();
     assert_eq!(
         kept,
         samples.iter().copied().step_by(frame).take(FRAME_QUEUE).collect::<Vec<_>>(),
