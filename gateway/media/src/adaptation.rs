@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use super::red::MAX_COPIES;
 
-/// Loss from which each packet carries one copy, and two.
-const LOSS_FOR_COPIES: [f64; MAX_COPIES] = [0.02, 0.06];
+/// Loss from which each packet carries one copy, two, and three: losses come in bursts, and a copy more covers those of a packet more.
+const LOSS_FOR_COPIES: [f64; MAX_COPIES] = [0.02, 0.05, 0.08];
 /// Loss that more packets only make worse: the link is full.
 const CONGESTED: f64 = 0.35;
 /// What a report counts for when the loss goes down; when it goes up, it counts wholly.
 const RECOVERY: f64 = 0.25;
-/// Bits a second without a copy, with one and with two: copies are paid for in part by what a listener hardly hears.
-const BITRATES: [u32; MAX_COPIES + 1] = [32_000, 28_000, 24_000];
+/// Bits a second without a copy, with one, two and three: copies are paid for in part by what a listener hardly hears.
+const BITRATES: [u32; MAX_COPIES + 1] = [32_000, 28_000, 24_000, 20_000];
 /// Bits a second below which a copy goes rather than quality, and the least at all.
 const FLOOR_WITH_COPIES: u32 = 16_000;
 const FLOOR: u32 = 10_000;
@@ -107,7 +107,7 @@ mod tests {
     fn copies_follow_the_reported_loss() {
         let mut link = LinkAdapter::default();
         let mut copies = |loss: f64| link.report(loss, None, true).copies;
-        assert_eq!([copies(0.0), copies(0.01), copies(0.03), copies(0.1)], [0, 0, 1, 2], "up at once");
+        assert_eq!([copies(0.0), copies(0.01), copies(0.03), copies(0.06), copies(0.1)], [0, 0, 1, 2, 3], "up at once");
         let down: Vec<_> = (0..10).map(|_| copies(0.0)).collect();
         assert_eq!((down[0], down[9]), (2, 0), "down step by step: {down:?}");
         assert!(down.is_sorted_by(|before, after| before >= after), "{down:?}");

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use repartee_testkit::network::{Link, Network};
 use repartee_testkit::signal::level_db;
 
+use super::adaptation::{LinkAdapter, Protection};
 use super::jitter::{Action, JitterBuffer, JitterStats};
 use super::opus::{FRAME, OpusDecoder, OpusEncoder};
 use super::red::{self, PacketCopy, RedWriter, Redundant};
@@ -67,8 +68,13 @@ impl Outcome {
     }
 }
 
-/// `seconds` of sentences with little silence between, as packets.
+/// `seconds` of sentences with little silence between, as packets for a link of which nothing is known.
 fn speech(seconds: usize) -> Vec<Bytes> {
+    speech_for(seconds, Protection::NONE)
+}
+
+/// `seconds` of sentences with little silence between, as packets with this protection.
+fn speech_for(seconds: usize, protection: Protection) -> Vec<Bytes> {
     let mut samples = Vec::new();
     while samples.len() < seconds * RATE as usize {
         for name in ["sentence", "question"] {
@@ -76,6 +82,7 @@ fn speech(seconds: usize) -> Vec<Bytes> {
         }
     }
     let mut encoder = OpusEncoder::new(RATE).unwrap();
+    encoder.set_bitrate(protection.bitrate).unwrap();
     let frames = samples.chunks_exact(encoder.frame_samples()).take(seconds * 50);
     frames.map(|frame| encoder.encode(frame).unwrap().payload).collect()
 }
@@ -203,16 +210,17 @@ fn fec_repairs_more_losses_than_concealment() {
 }
 
 #[test]
-fn copies_repair_bursts_of_losses() {
-    let packets = speech(60);
+fn protection_keeps_gaps_of_bursts_under_five_a_minute() {
     let network = Network { loss: 0.1, burst: 2.0, ..Network::PERFECT };
-    let [fec, one, two] =
-        [Repair::Fec, Repair::Red(1), Repair::Red(2)].map(|repair| receive(&packets, network, repair, 3));
-    assert_eq!((fec.lost, fec.stats.copied), (two.lost, 0));
-    // Over five minutes: 21 gaps a minute without, 12 with one copy and 8 with two.
-    assert!(one.gaps < fec.gaps && two.gaps * 2 < fec.gaps, "{two:?} {one:?} without: {fec:?}");
-    assert!(two.error < one.error && one.error < fec.error, "{two:?} {one:?} {fec:?}");
-    assert!(two.waited.1 <= super::jitter::MAX_GAP_TIMEOUT + Duration::from_millis(1), "{two:?}");
+    let protection = LinkAdapter::default().report(network.loss, None, true);
+    let [fec, copies] = [(Protection::NONE, Repair::Fec), (protection, Repair::Red(protection.copies))]
+        .map(|(protection, repair)| receive(&speech_for(300, protection), network, repair, 3));
+    assert_eq!((fec.lost, fec.stats.copied), (copies.lost, 0));
+    assert!(copies.stats.copied * 2 > copies.lost, "{copies:?}");
+    let rate = copies.gaps as f64 / copies.minutes(15_000);
+    assert!(rate < 5.0, "{rate} gaps a minute: {copies:?} without: {fec:?}");
+    assert!(copies.error < fec.error, "{copies:?} without: {fec:?}");
+    assert!(copies.waited.1 <= super::jitter::MAX_GAP_TIMEOUT + Duration::from_millis(1), "{copies:?}");
 }
 
 #[test]
@@ -248,11 +256,14 @@ fn speech_survives_every_simulated_network() {
 #[test]
 #[ignore = "prints a table"]
 fn table_of_loss_against_audible_gaps() {
-    let packets = speech(300);
+    // At the bit rates that go with so many copies.
+    let protection = [0.0, 0.03, 0.06, 0.1].map(|loss| LinkAdapter::default().report(loss, None, true));
+    assert_eq!(protection.map(|protection| protection.copies), [0, 1, 2, 3]);
+    let speech = protection.map(|protection| speech_for(300, protection));
     println!(
-        "| loss | in bursts of | jitter | gaps a minute, no repair | concealment | with FEC | one copy | two copies | longest gap | added delay, mean / most |"
+        "| loss | in bursts of | jitter | gaps a minute, no repair | concealment | with FEC | one copy | two copies | three copies | longest gap, FEC / three copies | added delay, mean / most |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
     for (loss, burst, jitter) in [
         (0.0, 1.0, 0),
         (0.01, 1.0, 0),
@@ -270,19 +281,21 @@ fn table_of_loss_against_audible_gaps() {
         (0.2, 1.0, 100),
     ] {
         let network = Network { loss, burst, duplicates: 0.01, jitter: Duration::from_millis(jitter) };
-        let repairs = [Repair::None, Repair::Conceal, Repair::Fec, Repair::Red(1), Repair::Red(2)];
-        let [none, conceal, fec, one, two] = repairs.map(|repair| receive(&packets, network, repair, 7));
-        let rate = |outcome: &Outcome| outcome.gaps as f64 / outcome.minutes(packets.len());
+        let [none, conceal, fec] =
+            [Repair::None, Repair::Conceal, Repair::Fec].map(|repair| receive(&speech[0], network, repair, 7));
+        let [one, two, three] = [1, 2, 3].map(|copies| receive(&speech[copies], network, Repair::Red(copies), 7));
+        let rate = |outcome: &Outcome| outcome.gaps as f64 / outcome.minutes(speech[0].len());
         println!(
-            "| {:.0} % | {burst:.0} | {jitter} ms | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {} / {} ms | {:.1} / {} ms |",
+            "| {:.0} % | {burst:.0} | {jitter} ms | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {:.1} | {} / {} ms | {:.1} / {} ms |",
             loss * 100.0,
             rate(&none),
             rate(&conceal),
             rate(&fec),
             rate(&one),
             rate(&two),
+            rate(&three),
             fec.longest.as_millis(),
-            two.longest.as_millis(),
+            three.longest.as_millis(),
             fec.waited.0.as_secs_f64() * 1e3,
             fec.waited.1.as_millis(),
         );

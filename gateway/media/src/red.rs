@@ -1,4 +1,7 @@
-//! Redundant audio data (RFC 2198): an RTP payload that holds a packet and copies of those before it, so that a loss costs no time.
+//! Redundant audio data (RFC 2198): an RTP payload that holds a packet and copies of earlier ones, so that a loss costs no time.
+//!
+//! Every second of the earlier packets is copied, the newest of them first: in-band FEC in each copy has the packet before it, so that
+//! `n` copies cover a burst of `2 n` losses.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -6,14 +9,18 @@ use std::time::Duration;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use thiserror::Error;
 
-use super::opus::FRAME;
+use super::opus::{FRAME, packet_duration};
 
 /// Copies that [`RedWriter`] puts into a payload at most.
-pub const MAX_COPIES: usize = 2;
+pub const MAX_COPIES: usize = 3;
+/// Packets from one copy to the next.
+const STRIDE: usize = 2;
 /// Copies of one payload that [`read`] returns; more than any sender writes.
 const MAX_READ: usize = 8;
 /// No payload that we write is larger; it fits one datagram with all headers.
 const MAX_PAYLOAD: usize = 1_100;
+/// Earlier packets that a writer keeps.
+const KEPT: usize = STRIDE * (MAX_COPIES - 1) + 1;
 /// Bytes of a copy's header: more follow (1 bit), payload type (7), timestamp offset (14), length (10).
 const HEADER: usize = 4;
 /// The furthest that a copy may lie back, in RTP ticks, and the longest that it may be, in bytes.
@@ -39,7 +46,8 @@ pub enum RedError {
 /// A copy of an earlier packet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PacketCopy {
-    /// Packets between its own and the one that it came in, its own included: subtract it from the sequence number.
+    /// Packets from its own to the one that it came in: subtract it from the sequence number. Wrong, and harmless, where a pause lies
+    /// between two copies.
     pub distance: u16,
     /// Subtract it from the RTP timestamp.
     pub offset: u32,
@@ -77,20 +85,23 @@ pub fn read(payload: &Bytes, codec: u8) -> Result<Redundant, RedError> {
         return Err(RedError::WrongType(primary_type));
     }
     let mut copies = Vec::with_capacity(count);
-    for (index, (kind, offset, length)) in headers.into_iter().take(count).enumerate() {
+    for (kind, offset, length) in headers.into_iter().take(count) {
         if at + length > payload.len() {
             return Err(RedError::Truncated);
         }
         if kind == codec && length > 0 {
-            copies.push(PacketCopy {
-                distance: (count - index) as u16,
-                offset,
-                payload: payload.slice(at..at + length),
-            });
+            copies.push(PacketCopy { distance: 0, offset, payload: payload.slice(at..at + length) });
         }
         at += length;
     }
     copies.reverse();
+    // Only time is on the wire, and a pause before the packet counts in it: the newest copy is of the packet right before.
+    let (mut distance, mut later) = (1, copies.first().map_or(0, |newest| newest.offset));
+    for copy in &mut copies {
+        let packets = copy.offset.saturating_sub(later).div_ceil(duration_ticks(&copy.payload));
+        distance += u16::try_from(packets).unwrap_or(u16::MAX / MAX_READ as u16);
+        (copy.distance, later) = (distance, copy.offset);
+    }
     Ok(Redundant { primary: payload.slice(at..), copies })
 }
 
@@ -108,23 +119,23 @@ pub struct RedWriter {
 impl RedWriter {
     /// A writer for packets of the payload type `codec`.
     pub fn new(codec: u8) -> Self {
-        Self { codec, position: 0, sent: VecDeque::with_capacity(MAX_COPIES) }
+        Self { codec, position: 0, sent: VecDeque::with_capacity(KEPT) }
     }
 
-    /// Takes the next packet of 20 ms, which follows a silence of `gap`; returns a payload with up to `copies` of the packets
-    /// before, or `None` if there are none to add: then it is sent as it is.
+    /// Takes the next packet of 20 ms, which follows a silence of `gap`; returns a payload with up to `copies` of every
+    /// second packet before, or `None` if there are none to add: then it is sent as it is.
     pub fn write(&mut self, gap: Duration, packet: &Bytes, copies: usize) -> Option<Bytes> {
         self.position = self.position.wrapping_add(ticks(gap));
         let position = self.position;
         let (mut size, mut taken) = (1 + packet.len(), 0);
-        for (at, copy) in self.sent.iter().rev().take(copies) {
+        for (at, copy) in self.sent.iter().rev().step_by(STRIDE).take(copies) {
             size += HEADER + copy.len();
             if position.wrapping_sub(*at) > MAX_OFFSET || copy.len() > MAX_LENGTH || size > MAX_PAYLOAD {
                 break;
             }
             taken += 1;
         }
-        let copies = self.sent.range(self.sent.len() - taken..);
+        let copies = self.sent.iter().rev().step_by(STRIDE).take(taken).rev();
         let payload = (taken > 0).then(|| {
             let mut payload = BytesMut::with_capacity(MAX_PAYLOAD);
             for (at, copy) in copies.clone() {
@@ -136,13 +147,18 @@ impl RedWriter {
             payload.extend_from_slice(packet);
             payload.freeze()
         });
-        if self.sent.len() == MAX_COPIES {
+        if self.sent.len() == KEPT {
             self.sent.pop_front();
         }
         self.sent.push_back((position, packet.clone()));
         self.position = position.wrapping_add(ticks(FRAME));
         payload
     }
+}
+
+/// How long a packet lasts, in RTP ticks; that of ours for one that is not Opus.
+fn duration_ticks(packet: &[u8]) -> u32 {
+    ticks(packet_duration(packet).unwrap_or(FRAME)).max(1)
 }
 
 fn ticks(duration: Duration) -> u32 {
@@ -169,8 +185,18 @@ mod tests {
         assert_eq!(read(&one, OPUS), Ok(Redundant { primary: packet(1), copies: vec![copy(1, 960, 0)] }));
         assert_eq!(writer.write(Duration::ZERO, &packet(2), 0), None, "none is asked for");
         let two = writer.write(Duration::from_millis(40), &packet(3), 2).unwrap();
-        let expected = vec![copy(1, 960 + 1_920, 2), copy(2, 2 * 960 + 1_920, 1)];
+        let expected = vec![copy(1, 960 + 1_920, 2), copy(3, 3 * 960 + 1_920, 0)];
         assert_eq!(read(&two, OPUS), Ok(Redundant { primary: packet(3), copies: expected }));
+    }
+
+    #[test]
+    fn copies_of_adjacent_packets_are_numbered_by_their_time() {
+        // Two copies of 3 bytes, 40 and 20 ms before.
+        let offset = |ticks: u32| (1 << 31 | u32::from(OPUS) << 24 | ticks << 10 | 3).to_be_bytes();
+        let payload = [&offset(1_920)[..], &offset(960), &[OPUS], &packet(1), &packet(2), &packet(3)].concat();
+        let copies = read(&Bytes::from(payload), OPUS).unwrap().copies;
+        let found: Vec<_> = copies.iter().map(|copy| (copy.distance, copy.payload.clone())).collect();
+        assert_eq!(found, [(1, packet(2)), (2, packet(1))]);
     }
 
     #[test]
@@ -191,8 +217,9 @@ mod tests {
         assert_eq!(writer.write(Duration::from_millis(400), &packet(1), 2), None, "beyond 14 bits of offset");
         let large = Bytes::from(vec![0x08; 600]);
         writer.write(Duration::ZERO, &large, 2);
-        let payload = writer.write(Duration::ZERO, &large, 2);
-        assert_eq!(payload, None, "two of them fit no datagram");
+        for _ in 0..2 {
+            assert_eq!(writer.write(Duration::ZERO, &large, 2), None, "two of them fit no datagram");
+        }
         let mixed = writer.write(Duration::ZERO, &packet(2), 2).unwrap();
         assert_eq!(read(&mixed, OPUS).unwrap().copies.len(), 1);
         assert!(mixed.len() <= MAX_PAYLOAD);
