@@ -145,7 +145,7 @@ fn causal(
             stride: dilation * channels,
         };
         let out = &mut out[span.row * weight.columns..(span.row + span.rows) * weight.columns];
-        gemm::multiply(cpu.level, rows, weight, Some(bias), out);
+        cpu.multiply(rows, weight, Some(bias), out);
     }
     absent.clear_rest(&mut out);
     out
@@ -225,7 +225,7 @@ pub(super) fn conv_transpose1d(
         let row = span.row + skipped;
         absent.clear_before(&mut out, row, count);
         let out = &mut out[row * weight.columns..(row + count) * weight.columns];
-        gemm::multiply(cpu.level, rows, weight, None, out);
+        cpu.multiply(rows, weight, None, out);
         for row in out.chunks_exact_mut(bias.len()) {
             for (v, b) in row.iter_mut().zip(bias) {
                 *v += b;
@@ -254,25 +254,29 @@ pub(super) fn conv2d(
     // A frame of zeros makes every window whole; its rows of taps are then three stretches.
     let padded_width = width + 2;
     let mut padded = cpu.arena.zeros((height + 2) * padded_width * channels);
-    for image in 0..images {
+    let line = out_width * columns;
+    for (image, out) in out.chunks_exact_mut((out_height * line).max(1)).enumerate() {
         for y in 0..height {
             let from = (image * height + y) * width * channels;
             let to = ((y + 1) * padded_width + 1) * channels;
             padded[to..to + width * channels].copy_from_slice(&x[from..from + width * channels]);
         }
-        for y in 0..out_height {
-            let rows = Rows {
-                data: &padded,
-                first: stride * y * padded_width * channels,
-                step: stride * channels,
-                count: out_width,
-                taps: 3,
-                length: 3 * channels,
-                stride: padded_width * channels,
-            };
-            let to = (image * out_height + y) * out_width * columns;
-            gemm::multiply(cpu.level, rows, weight, Some(bias), &mut out[to..to + out_width * columns]);
-        }
+        let padded = &padded;
+        // A line is one product, too small to be split itself.
+        cpu.split(out, line, gemm::LEAST_PART / weight.k.max(1), |first, lines| {
+            for (y, out) in (first..).zip(lines.chunks_exact_mut(line.max(1))) {
+                let rows = Rows {
+                    data: padded,
+                    first: stride * y * padded_width * channels,
+                    step: stride * channels,
+                    count: out_width,
+                    taps: 3,
+                    length: 3 * channels,
+                    stride: padded_width * channels,
+                };
+                gemm::multiply(cpu.level, rows, weight, Some(bias), out);
+            }
+        });
     }
     out
 }
