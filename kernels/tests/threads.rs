@@ -11,7 +11,7 @@ use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor, Weight};
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, Layout, Ops, RawTensor, Router, StateSpec, StreamChunk};
+use repartee_kernels::{DType, Layout, Ops, RawTensor, Router, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
 
@@ -74,8 +74,12 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     const WIDTH: usize = 48;
     let x = || ops.tensor(numbers(ROWS * WIDTH, 3), WIDTH);
     let vector = weight(ops, Layout::Vector, &[WIDTH]);
-    let chunks = [(1, 400, true), (0, 1, true), (2, 299, false)];
-    let chunks = chunks.map(|(slot, rows, first)| StreamChunk { slot, rows, first });
+    let mut layout = SpecLayout::default();
+    let at = layout.streams(ROWS, 3);
+    let mut spec = layout.spec();
+    let chunks = [(1, 0, 400), (0, 0, 1), (2, 7, 299)];
+    spec.set_streams(at, &chunks.map(|(slot, position, rows)| StreamRows { slot, position, rows }));
+    let streams = Streams::new(ops.index(&ops.upload(&spec), at.words()));
     let tail = |rows| ops.state(StateSpec::Tail { slots: 3, rows, columns: WIDTH });
     let linear = weight(ops, Layout::Linear, &[200, WIDTH]);
     let causal = weight(ops, Layout::Conv1d { dilation: 3 }, &[WIDTH, WIDTH, 7]);
@@ -92,8 +96,8 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
         results.push((name, result));
     };
     add("linear", ops.linear(&x(), &linear, None));
-    add("conv1d", ops.conv1d(&x(), &causal, &vector, &mut tail(18), &chunks));
-    add("conv_transpose1d", ops.conv_transpose1d(&x(), &up, &vector, &mut tail(1), &chunks).0);
+    add("conv1d", ops.conv1d_at(&x(), &causal, &vector, &mut tail(18), &streams));
+    add("conv_transpose1d", ops.conv_transpose1d_at(&x(), &up, &vector, &mut tail(1), &streams));
     add("conv2d", ops.conv2d(&pictures, 2, 40, 50, &conv2d, &vector));
     add("experts", ops.experts(&x(), &router, &gate_up, &down, routed));
     add("snake", ops.snake(x(), &vector, &vector));

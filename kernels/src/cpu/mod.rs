@@ -32,7 +32,7 @@ pub use weight::Weight;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ops::{
-    Attention, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
+    Attention, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
 };
 use crate::step_ops::{Outputs, ReadBack};
 use arena::{Arena, Spares, Words};
@@ -204,13 +204,6 @@ impl Ops for Cpu {
         Tensor { rows: at.len(), columns: x.columns, data }
     }
 
-    fn scatter(&self, mut x: Tensor, at: &[usize], rows: &Tensor) -> Tensor {
-        for (&row, from) in at.iter().zip(rows.data.chunks_exact(x.columns)) {
-            x.data[row * x.columns..(row + 1) * x.columns].copy_from_slice(from);
-        }
-        x
-    }
-
     fn concat(&self, parts: &[&Tensor]) -> Tensor {
         let columns = parts.first().map_or(0, |p| p.columns);
         let mut data = self.arena.unset(parts.iter().map(|p| p.data.len()).sum());
@@ -349,11 +342,6 @@ impl Ops for Cpu {
         Tensor { data, ..*q }
     }
 
-    fn segment_attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &[usize], heads: usize) -> Tensor {
-        let segments: Vec<u32> = segments.iter().map(|&n| n as u32).collect();
-        self.attend_segments([q, k, v], &segments, heads)
-    }
-
     fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: Router) -> Tensor {
         let down = down.experts();
         let data = experts::mixture(self, &x.data, router.packed(), gate_up.experts(), down, spec);
@@ -371,38 +359,6 @@ impl Ops for Cpu {
 
     fn reshape(&self, x: Tensor, columns: usize) -> Tensor {
         Tensor::new(x.data, columns)
-    }
-
-    fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, chunks: &[StreamChunk]) -> Tensor {
-        let tail = tail.tail();
-        let spans = tail.spans(chunks);
-        conv::conv1d(self, x, weight, bias, tail, spans.into_iter())
-    }
-
-    fn conv_transpose1d(
-        &self,
-        x: &Tensor,
-        weight: &Weight,
-        bias: &Weight,
-        tail: &mut State,
-        chunks: &[StreamChunk],
-    ) -> (Tensor, Vec<StreamChunk>) {
-        let tail = tail.tail();
-        let spans = tail.spans(chunks);
-        let mut made = Vec::with_capacity(chunks.len());
-        let wide = conv::conv_transpose1d(self, x, weight, bias, tail, spans.into_iter(), |span| made.push(span));
-        let spans = made;
-        let columns = wide.columns;
-        let chunk = |(chunk, span): (&StreamChunk, &conv::Span)| StreamChunk { rows: span.rows, ..*chunk };
-        let made: Vec<StreamChunk> = chunks.iter().zip(&spans).map(chunk).collect();
-        if made.iter().map(|chunk| chunk.rows).sum::<usize>() == wide.rows {
-            return (wide, made);
-        }
-        let mut data = Vec::with_capacity(made.iter().map(|chunk| chunk.rows).sum::<usize>() * columns);
-        for span in &spans {
-            data.extend_from_slice(&wide.data[span.row * columns..(span.row + span.rows) * columns]);
-        }
-        (Tensor::new(data.into(), columns), made)
     }
 
     fn sample(
