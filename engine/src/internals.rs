@@ -11,7 +11,7 @@ pub use crate::model::{
     WindowInput,
 };
 pub use crate::models::parts::{autoregressive, code_predictor, decoder, slot_rows, weights};
-pub use crate::models::{SlotBytes, Variant, load, slots};
+pub use crate::models::{SlotBytes, Variant, load, pool, slots};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
 pub use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};

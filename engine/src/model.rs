@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine_api::{EVENT_QUEUE, Tool};
+use repartee_kernels::cpu::pool::Pool;
 use thiserror::Error;
 
 use crate::elements::{AudioRows, Element, Message};
@@ -206,6 +207,9 @@ pub struct Model {
     pub slots: Slots,
     /// Upper bound of text tokens of a response whose request names none.
     pub max_tokens: u32,
+    /// The threads that its operations are split over; the stages run side by side on the same ones. `None` for one thread, or for a
+    /// device that has its own.
+    pub pool: Option<Arc<Pool>>,
 }
 
 /// Why stages do not make a chain. A defect of a family.

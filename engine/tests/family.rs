@@ -200,6 +200,7 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model) {
         voices: Box::new(vec!["only".to_owned()]),
         slots: Slots { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
+        pool: None,
     };
     (tokenizer, model)
 }

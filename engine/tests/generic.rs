@@ -25,6 +25,10 @@ macro_rules! suite {
                 conversations::every_setting_gives_the_same(&$subject);
             }
             #[test]
+            fn any_thread_count_gives_the_same() {
+                conversations::any_thread_count_gives_the_same(&$subject);
+            }
+            #[test]
             fn any_prefill_chunk_gives_the_same() {
                 conversations::any_prefill_chunk_gives_the_same(&$subject);
             }
@@ -85,6 +89,12 @@ suite!(qwen3_omni, Omni::greedy(), 8);
 suite!(qwen3_omni_replayed, Omni::greedy().replayed(), 4);
 suite!(hearing, Other(Form::Hearing), 12);
 suite!(reading, Other(Form::Reading), 12);
+
+#[test]
+fn the_demo_is_equal_on_any_thread_count() {
+    // Its operations are large enough to be split.
+    conversations::any_thread_count_gives_the_same(&Omni::demo());
+}
 
 #[test]
 fn sampled_speech_equals_serial_runs() {

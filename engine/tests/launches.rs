@@ -44,17 +44,18 @@ fn contexts(out: &Outbox) -> Vec<(usize, usize)> {
     out.iter().filter_map(|(_, item)| context(item)).collect()
 }
 
-/// Launches `rows` rows of slot 0, gives the stage an item (or frees the slot without one), and collects.
-fn meanwhile(model: &mut Model, stage: usize, rows: usize, item: Option<Item>) -> Outbox {
+/// Launches `rows` rows of slot 0, gives the stage items (or frees the slot without any), and collects.
+fn meanwhile(model: &mut Model, stage: usize, rows: usize, items: impl IntoIterator<Item = Item>) -> Outbox {
     let stage = &mut model.stages[stage];
     assert!(stage.need(0).rows >= rows, "{:?}", stage.need(0));
     let mut out = Vec::new();
     stage.launch(&[Work { slot: 0, rows }], &mut out);
     assert!(out.is_empty(), "{out:?}");
-    match item {
-        Some(item) => stage.accept(0, item, &mut out),
-        None => stage.free(0),
+    let mut items = items.into_iter().peekable();
+    if items.peek().is_none() {
+        stage.free(0);
     }
+    items.for_each(|item| stage.accept(0, item, &mut out));
     out.clear();
     stage.collect(&mut out);
     out
@@ -64,20 +65,40 @@ fn accept(model: &mut Model, stage: usize, item: Item) {
     model.stages[stage].accept(0, item, &mut Vec::new());
 }
 
+/// What makes the talker have a frame to make.
+fn spoken() -> [Item; 3] {
+    [Item::Begin(params()), Item::Token(20), Item::Token(21)]
+}
+
 /// A talker that has a frame to make.
 fn speaking() -> Model {
     let mut model = model();
-    for item in [Item::Begin(params()), Item::Token(20), Item::Token(21)] {
-        accept(&mut model, TALKER, item);
-    }
+    spoken().into_iter().for_each(|item| accept(&mut model, TALKER, item));
     model
+}
+
+/// The frame that it makes.
+fn frame(model: &mut Model) -> Vec<u32> {
+    let rows = model.stages[TALKER].need(0).rows;
+    let mut out = Vec::new();
+    model.stages[TALKER].step(&[Work { slot: 0, rows }], &mut out);
+    let Some((0, Item::Codes(codes))) = out.pop() else { panic!("{out:?}") };
+    codes
+}
+
+/// The samples of the frame that code2wav holds.
+fn samples(model: &mut Model) -> Vec<f32> {
+    let mut out = Vec::new();
+    model.stages[CODE2WAV].step(&[Work { slot: 0, rows: 1 }], &mut out);
+    let Some((0, Item::Samples(samples))) = out.pop() else { panic!("{out:?}") };
+    samples
 }
 
 #[test]
 fn a_longer_prompt_keeps_what_is_launched() {
     let mut model = model();
     accept(&mut model, THINKER, prompt(0..10, false));
-    let out = meanwhile(&mut model, THINKER, 10, Some(prompt(0..14, false)));
+    let out = meanwhile(&mut model, THINKER, 10, [prompt(0..14, false)]);
     assert_eq!(contexts(&out), [(0, 10)]);
     let mut out = Vec::new();
     model.stages[THINKER].step(&[Work { slot: 0, rows: 4 }], &mut out);
@@ -88,11 +109,11 @@ fn a_longer_prompt_keeps_what_is_launched() {
 fn a_changed_prompt_passes_on_what_stays() {
     let mut model = model();
     accept(&mut model, THINKER, prompt(0..6, false));
-    meanwhile(&mut model, THINKER, 4, Some(prompt(0..8, false)));
+    meanwhile(&mut model, THINKER, 4, [prompt(0..8, false)]);
     let elements: Vec<u32> = (0..6).chain(100..103).collect();
     let elements: Vec<Element> = elements.into_iter().map(|id| Element::token(Role::User, id)).collect();
     let changed = Item::Prompt { read: vec![true; elements.len()], elements, response: None };
-    let out = meanwhile(&mut model, THINKER, 4, Some(changed));
+    let out = meanwhile(&mut model, THINKER, 4, [changed]);
     assert_eq!(contexts(&out), [(4, 2)], "positions 6 and 7 are others now");
     assert_eq!((model.stages[THINKER].held(0), model.stages[THINKER].need(0).rows), (6, 3));
 }
@@ -101,68 +122,61 @@ fn a_changed_prompt_passes_on_what_stays() {
 fn an_aborted_response_samples_nothing() {
     let mut model = model();
     accept(&mut model, THINKER, prompt(0..10, true));
-    let out = meanwhile(&mut model, THINKER, 10, Some(Item::Abort));
+    let out = meanwhile(&mut model, THINKER, 10, [Item::Abort]);
     assert_eq!(contexts(&out), [(0, 10)], "the prompt is cached all the same");
     assert_eq!(out.len(), 1, "{out:?}");
 }
 
 #[test]
+fn a_response_begun_meanwhile_samples_nothing_yet() {
+    let mut model = model();
+    accept(&mut model, THINKER, prompt(0..10, true));
+    let out = meanwhile(&mut model, THINKER, 10, [prompt(0..12, true)]);
+    assert_eq!((contexts(&out), out.len()), (vec![(0, 10)], 1), "{out:?}");
+    assert_eq!(model.stages[THINKER].need(0).rows, 2);
+}
+
+#[test]
 fn another_response_gets_no_frame_of_the_last() {
-    let mut model = speaking();
-    let rows = model.stages[TALKER].need(0).rows;
-    let out = meanwhile(&mut model, TALKER, rows, Some(Item::Abort));
-    assert!(out.is_empty(), "{out:?}");
-    // The same response again is what it would have been.
-    let frame = |model: &mut Model| {
-        let mut out = Vec::new();
-        model.stages[TALKER].step(&[Work { slot: 0, rows }], &mut out);
-        let Some((0, Item::Codes(codes))) = out.pop() else { panic!("{out:?}") };
-        codes
-    };
-    for item in [Item::Begin(params()), Item::Token(20), Item::Token(21)] {
-        accept(&mut model, TALKER, item);
+    let again = || [Item::Abort].into_iter().chain(spoken());
+    let expected = frame(&mut speaking());
+    // It begins before what was launched is collected, or after that.
+    for before in [again().count(), 1] {
+        let mut model = speaking();
+        let rows = model.stages[TALKER].need(0).rows;
+        let out = meanwhile(&mut model, TALKER, rows, again().take(before));
+        assert!(out.is_empty(), "{out:?}");
+        again().skip(before).for_each(|item| accept(&mut model, TALKER, item));
+        assert_eq!(frame(&mut model), expected);
     }
-    assert_eq!(frame(&mut model), frame(&mut speaking()));
 }
 
 #[test]
 fn a_freed_slot_gives_nothing() {
     let mut model = model();
     accept(&mut model, THINKER, prompt(0..10, true));
-    assert!(meanwhile(&mut model, THINKER, 10, None).is_empty());
+    assert!(meanwhile(&mut model, THINKER, 10, []).is_empty());
     let mut model = speaking();
     let rows = model.stages[TALKER].need(0).rows;
-    assert!(meanwhile(&mut model, TALKER, rows, None).is_empty());
-    let mut model = speaking();
-    let mut out = Vec::new();
-    model.stages[TALKER].step(&[Work { slot: 0, rows }], &mut out);
-    let Some((_, codes)) = out.pop() else { panic!("no frame") };
-    accept(&mut model, CODE2WAV, Item::Begin(params()));
-    accept(&mut model, CODE2WAV, codes);
-    assert!(meanwhile(&mut model, CODE2WAV, 1, None).is_empty());
+    assert!(meanwhile(&mut model, TALKER, rows, []).is_empty());
+    let codes = Item::Codes(frame(&mut speaking()));
+    [Item::Begin(params()), codes].into_iter().for_each(|item| accept(&mut model, CODE2WAV, item));
+    assert!(meanwhile(&mut model, CODE2WAV, 1, []).is_empty());
 }
 
 #[test]
-fn samples_of_an_aborted_response_are_dropped() {
-    let mut model = speaking();
-    let rows = model.stages[TALKER].need(0).rows;
-    let mut out = Vec::new();
-    model.stages[TALKER].step(&[Work { slot: 0, rows }], &mut out);
-    let Some((_, Item::Codes(codes))) = out.pop() else { panic!("no frame") };
-    let begin = |model: &mut Model| {
-        accept(model, CODE2WAV, Item::Begin(params()));
-        accept(model, CODE2WAV, Item::Codes(codes.clone()));
-    };
-    let samples = |model: &mut Model| {
-        let mut out = Vec::new();
-        model.stages[CODE2WAV].step(&[Work { slot: 0, rows: 1 }], &mut out);
-        let Some((0, Item::Samples(samples))) = out.pop() else { panic!("{out:?}") };
-        samples
-    };
-    begin(&mut model);
+fn another_response_gets_no_samples_of_the_last() {
+    let mut model = model();
+    let codes = frame(&mut speaking());
+    let begin = || [Item::Begin(params()), Item::Codes(codes.clone())];
+    begin().into_iter().for_each(|item| accept(&mut model, CODE2WAV, item));
     let first = samples(&mut model);
-    begin(&mut model);
-    assert!(meanwhile(&mut model, CODE2WAV, 1, Some(Item::Abort)).is_empty());
-    begin(&mut model);
-    assert_eq!(samples(&mut model), first, "the next stream begins anew");
+    let again = || [Item::Abort].into_iter().chain(begin());
+    for before in [again().count(), 1] {
+        begin().into_iter().for_each(|item| accept(&mut model, CODE2WAV, item));
+        let out = meanwhile(&mut model, CODE2WAV, 1, again().take(before));
+        assert!(out.is_empty(), "{out:?}");
+        again().skip(before).for_each(|item| accept(&mut model, CODE2WAV, item));
+        assert_eq!(samples(&mut model), first, "the next stream begins anew");
+    }
 }

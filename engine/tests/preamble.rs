@@ -258,6 +258,7 @@ fn engine(slots: usize, config: &EngineConfig) -> Driven {
         voices: Box::new(vec!["only".to_owned()]),
         slots: Slots { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
+        pool: None,
     };
     drive(model, config)
 }

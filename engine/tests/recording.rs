@@ -14,7 +14,7 @@ use common::{CONVERSATIONS, Expected, folder};
 use repartee_engine::internals::qwen3_omni_moe::load;
 use repartee_engine::internals::{Checkpoint, Variant};
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::{Command, Respond, SessionHandle};
+use repartee_engine_api::{Command, Respond, Role, SessionHandle};
 use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::recording::RecordingOps;
@@ -30,6 +30,8 @@ const STAGES: [&str; 4] = ["code2wav", "encoder", "talker", "thinker"];
 const CALLERS: usize = 3;
 /// Most codec frames of a response.
 const FRAMES: u32 = 30;
+/// Conversations differ in the ticks between callers: fewer than this.
+const PACES: usize = 6;
 
 /// Copies of the reference's checkpoints and the demo's whose responses have at most [`FRAMES`] frames, by name.
 fn checkpoints() -> Vec<(&'static str, TempDir)> {
@@ -63,22 +65,29 @@ where
     drive(load(ops, &checkpoint, Variant("omni"), &config).unwrap(), &config)
 }
 
-/// Two turns of callers who do not begin at once: prompts are prefilled beside responses.
-fn converse(engine: &mut Driven, audio: &[f32]) -> Vec<Response> {
+/// Two turns of callers who speak and one of callers who write, who begin `pace` ticks after each other: prompts are prefilled beside
+/// responses.
+fn converse(engine: &mut Driven, audio: &[f32], pace: usize) -> Vec<Response> {
     let sessions: Vec<SessionHandle> = (0..CALLERS).map(|_| engine.open()).collect();
     let mut responses = Vec::new();
-    for turn in 0..2 {
+    for turn in 0..3 {
         for (caller, session) in sessions.iter().enumerate() {
             // The second caller's sound is shorter than a chunk of the encoder.
             let samples = if caller == 1 { 9_000 } else { audio.len() - 3_000 * caller };
-            for slice in audio[..samples].chunks(7_000) {
-                submit(session, Command::Append(slice.to_vec()));
-                engine.ticks(1);
+            if turn < 2 {
+                for slice in audio[..samples].chunks(7_000) {
+                    submit(session, Command::Append(slice.to_vec()));
+                    engine.ticks(1);
+                }
+                submit(session, Command::Commit { item: turn });
+            } else {
+                submit(session, Command::text(turn, Role::User, "a b c d"));
+                // Those after the first one write before they ask.
+                engine.ticks(caller);
             }
-            submit(session, Command::Commit { item: turn });
             let request = Respond { max_tokens: Some(8 + 2 * caller as u32), ..Respond::new(turn, 100 + turn) };
             submit(session, Command::Respond(request));
-            engine.ticks(2);
+            engine.ticks(pace);
         }
         responses.extend(sessions.iter().map(|session| engine.listen(session, turn).unwrap()));
     }
@@ -117,8 +126,9 @@ fn steps_repeat_the_same_operations() {
         let audio = audio();
         // By key: the step's notes, and how often it was taken.
         let mut steps: BTreeMap<String, (Vec<String>, usize)> = BTreeMap::new();
-        for _ in 0..3 {
-            converse(&mut engine, &audio);
+        // At each pace other rows meet in a step of the same key.
+        for pace in 0..PACES {
+            converse(&mut engine, &audio, pace);
             for step in ops.take().split_inclusive(|note| note.starts_with("collect")) {
                 check(step, &mut steps);
             }
@@ -144,10 +154,10 @@ fn warm_steps_allocate_nothing() {
             let mut engine = engine(ops.clone(), checkpoint.path());
             let audio = audio();
             for _ in 0..4 {
-                converse(&mut engine, &audio);
+                converse(&mut engine, &audio, 2);
                 ops.take();
             }
-            converse(&mut engine, &audio);
+            converse(&mut engine, &audio, 2);
             let notes = ops.take();
             let launches = notes.iter().filter(|note| note.starts_with("launch"));
             let mut stages: Vec<&str> = launches.map(|note| stage(note)).collect();
@@ -167,10 +177,10 @@ fn repeated_stages_equal_called_ones() {
         let (mut called, mut repeated) =
             (engine(Cpu::default(), checkpoint.path()), engine(replay.clone(), checkpoint.path()));
         let audio = audio();
-        for round in 0..3 {
-            let expected = converse(&mut called, &audio);
+        for pace in 0..PACES {
+            let expected = converse(&mut called, &audio, pace);
             assert!(expected.iter().any(|response| !response.samples.is_empty()));
-            assert!(converse(&mut repeated, &audio) == expected, "{name}, round {round}");
+            assert!(converse(&mut repeated, &audio, pace) == expected, "{name}, pace {pace}");
         }
         let steps: u64 = repeated.scheduler.times().iter().map(|(_, _, steps)| steps).sum();
         println!("{name}: {} steps recorded, {steps} taken", replay.recorded());

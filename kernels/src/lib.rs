@@ -22,7 +22,7 @@ pub mod step_ops;
 
 pub use ops::{
     Attention, AttentionBatch, DType, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows,
-    StateSpec, StreamChunk,
+    StateSpec,
 };
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};
 pub use step_ops::{Outputs, ReadBack, Step, StepKey, StepOps, Streams};

@@ -157,17 +157,6 @@ pub struct Attention {
     pub window: Option<usize>,
 }
 
-/// Consecutive rows of one slot in a packed stream through stateful convolutions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StreamChunk {
-    /// Whose state.
-    pub slot: usize,
-    /// How many rows.
-    pub rows: usize,
-    /// The slot's stream begins with these rows: its state is taken as empty.
-    pub first: bool,
-}
-
 /// How experts are chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Router {
@@ -244,8 +233,6 @@ pub trait Ops {
     fn copy(&self, x: &Self::T) -> Self::T;
     /// The rows `at`, in that order.
     fn gather(&self, x: &Self::T, at: &[usize]) -> Self::T;
-    /// `x` with row `at[i]` replaced by row `i` of `rows`.
-    fn scatter(&self, x: Self::T, at: &[usize], rows: &Self::T) -> Self::T;
     /// Several tensors of one width, one under the other.
     fn concat(&self, parts: &[&Self::T]) -> Self::T;
 
@@ -290,8 +277,6 @@ pub trait Ops {
         batch: &Self::Batch,
         shape: Attention,
     ) -> Self::T;
-    /// Attention in both directions within consecutive segments of rows; nothing is stored.
-    fn segment_attention(&self, q: &Self::T, k: &Self::T, v: &Self::T, segments: &[usize], heads: usize) -> Self::T;
     /// Mixture of experts: softmax router, then `down(silu(gate) * up)` of each chosen expert, weighted.
     fn experts(
         &self,
@@ -315,25 +300,6 @@ pub trait Ops {
     ) -> Self::T;
     /// The same numbers, row-major, in rows of `columns`.
     fn reshape(&self, x: Self::T, columns: usize) -> Self::T;
-    /// Causal convolution ([`Layout::Conv1d`] or [`Layout::Depthwise`]); before a stream's start lie zeros.
-    fn conv1d(
-        &self,
-        x: &Self::T,
-        weight: &Self::Weight,
-        bias: &Self::Weight,
-        tail: &mut Self::State,
-        chunks: &[StreamChunk],
-    ) -> Self::T;
-    /// Transposed convolution. With `kernel = 2 * stride` the first row of a stream yields nothing (the reference cuts
-    /// `stride` rows off both ends); each other row yields `stride` rows. Returns the chunks of the result.
-    fn conv_transpose1d(
-        &self,
-        x: &Self::T,
-        weight: &Self::Weight,
-        bias: &Self::Weight,
-        tail: &mut Self::State,
-        chunks: &[StreamChunk],
-    ) -> (Self::T, Vec<StreamChunk>);
 
     /// Chooses an id for each row of logits. `allowed_mask` masks ids by 0 (never) and 1.
     fn sample(

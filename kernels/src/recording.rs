@@ -6,9 +6,7 @@
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ops::{
-    Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
-};
+use crate::ops::{Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec};
 use crate::row_spec::{BatchSection, RowSpec, Section};
 use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
 
@@ -167,11 +165,6 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.made(self.inner.gather(x, at))
     }
 
-    fn scatter(&self, x: O::T, at: &[usize], rows: &O::T) -> O::T {
-        self.op(format_args!("scatter {}", at.len()), &x);
-        self.made(self.inner.scatter(x, at, rows))
-    }
-
     fn concat(&self, parts: &[&O::T]) -> O::T {
         self.note(|| format!("concat {:?}", parts.iter().map(|part| self.inner.rows(part)).collect::<Vec<_>>()));
         self.made(self.inner.concat(parts))
@@ -265,11 +258,6 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.made(self.inner.attention(q, k, v, cache, batch, shape))
     }
 
-    fn segment_attention(&self, q: &O::T, k: &O::T, v: &O::T, segments: &[usize], heads: usize) -> O::T {
-        self.op(format_args!("segment attention {segments:?}"), q);
-        self.made(self.inner.segment_attention(q, k, v, segments, heads))
-    }
-
     fn experts(&self, x: &O::T, router: &O::Weight, gate_up: &O::Weight, down: &O::Weight, spec: Router) -> O::T {
         self.op("experts", x);
         self.made(self.inner.experts(x, router, gate_up, down, spec))
@@ -291,31 +279,6 @@ impl<O: Ops> Ops for RecordingOps<O> {
     fn reshape(&self, x: O::T, columns: usize) -> O::T {
         self.op(format_args!("reshape {columns}"), &x);
         self.made(self.inner.reshape(x, columns))
-    }
-
-    fn conv1d(
-        &self,
-        x: &O::T,
-        weight: &O::Weight,
-        bias: &O::Weight,
-        tail: &mut O::State,
-        chunks: &[StreamChunk],
-    ) -> O::T {
-        self.op("conv1d", x);
-        self.made(self.inner.conv1d(x, weight, bias, tail, chunks))
-    }
-
-    fn conv_transpose1d(
-        &self,
-        x: &O::T,
-        weight: &O::Weight,
-        bias: &O::Weight,
-        tail: &mut O::State,
-        chunks: &[StreamChunk],
-    ) -> (O::T, Vec<StreamChunk>) {
-        self.op("transposed conv1d", x);
-        let (result, chunks) = self.inner.conv_transpose1d(x, weight, bias, tail, chunks);
-        (self.made(result), chunks)
     }
 
     fn sample(

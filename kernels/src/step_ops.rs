@@ -131,7 +131,8 @@ pub trait StepOps: Ops {
     /// `x` with row `i` replaced by row `at[i]` of a [`StateSpec::Rows`](crate::StateSpec::Rows), or left where that is none.
     fn overlay(&self, x: Self::T, state: &Self::State, at: &Self::Index) -> Self::T;
 
-    /// [`Ops::segment_attention`], by the lengths of a [`SegmentSection`](crate::row_spec::SegmentSection).
+    /// Attention in both directions within consecutive segments of rows, by the lengths of a
+    /// [`SegmentSection`](crate::row_spec::SegmentSection); nothing is stored.
     fn segment_attention_at(
         &self,
         q: &Self::T,
@@ -140,7 +141,8 @@ pub trait StepOps: Ops {
         segments: &Self::Index,
         heads: usize,
     ) -> Self::T;
-    /// [`Ops::conv1d`]; rows of the padding and rows that do not exist give zeros.
+    /// Causal convolution ([`Layout::Conv1d`](crate::Layout::Conv1d) or [`Layout::Depthwise`](crate::Layout::Depthwise)); before a
+    /// stream's start lie zeros. Rows of the padding and rows that do not exist give zeros.
     fn conv1d_at(
         &self,
         x: &Self::T,
@@ -149,7 +151,8 @@ pub trait StepOps: Ops {
         tail: &mut Self::State,
         streams: &Streams<Self::Index>,
     ) -> Self::T;
-    /// [`Ops::conv_transpose1d`], `stride` rows for each row of `x`; `streams` are those of `x`.
+    /// Transposed convolution, `stride` rows for each row of `x`; `streams` are those of `x`. With `kernel = 2 * stride` the first row of
+    /// a stream gives zeros: the reference cuts `stride` rows off both ends.
     fn conv_transpose1d_at(
         &self,
         x: &Self::T,

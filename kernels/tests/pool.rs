@@ -3,46 +3,19 @@
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
 
-use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
 use repartee_kernels::cpu::pool::Pool;
-use repartee_kernels::cpu::simd::Level;
-use repartee_kernels::random::uniform;
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
-
-fn numbers(count: usize, seed: u64) -> Vec<f32> {
-    (0..count).map(|i| uniform(seed, i as u64, 0, 0) - 0.5).collect()
-}
-
-#[test]
-fn products_are_equal_for_any_thread_count() {
-    const ROWS: usize = 23;
-    const K: usize = 70;
-    const COLUMNS: usize = 50;
-    let (x, w) = (numbers(ROWS * K, 1), numbers(COLUMNS * K, 2));
-    let weight = Packed::new(COLUMNS, K, |column, k| w[column * K + k]);
-    let level = Level::detect();
-    let mut alone = vec![0.0; ROWS * COLUMNS];
-    multiply(level, Rows::dense(&x, K), &weight, None, &mut alone);
-    for threads in THREADS {
-        let pool = Pool::new(threads).unwrap();
-        assert_eq!(pool.threads(), threads);
-        for rows in [1, 5, ROWS] {
-            let mut split = vec![0.0; ROWS * COLUMNS];
-            let mut parts: Vec<_> = x.chunks(rows * K).zip(split.chunks_mut(rows * COLUMNS)).collect();
-            pool.each(&mut parts, |_, (x, out)| multiply(level, Rows::dense(x, K), &weight, None, out));
-            assert!(split == alone, "{threads} threads, {rows} rows each");
-        }
-    }
-}
 
 #[test]
 fn each_task_runs_exactly_once() {
     for threads in THREADS {
         let pool = Pool::new(threads).unwrap();
+        assert_eq!(pool.threads(), threads);
         for count in [0, 1, 2, 100] {
             let ran: Vec<AtomicUsize> = (0..count).map(|_| AtomicUsize::new(0)).collect();
             pool.run(count, |number| {
@@ -125,6 +98,65 @@ fn tasks_may_use_the_pool() {
             });
         });
         assert_eq!(ran.load(Ordering::Relaxed), 2 * 40 * 30);
+    }
+}
+
+#[test]
+fn waiting_callers_help_deeper_regions() {
+    let pool = Pool::new(2).unwrap();
+    let caller = std::thread::current().id();
+    // Later the caller of the outer region sleeps.
+    for later in [Duration::ZERO, Duration::from_millis(3)] {
+        for _ in 0..20 {
+            let (outer, inner) = (Barrier::new(2), Barrier::new(2));
+            pool.run(2, |_| {
+                outer.wait();
+                if std::thread::current().id() != caller {
+                    spin_for(later);
+                    // Only the caller of the outer region is free for the other task.
+                    pool.run(2, |_| {
+                        inner.wait();
+                    });
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn waiting_callers_take_no_other_region() {
+    let pool = Pool::new(2).unwrap();
+    let caller = std::thread::current().id();
+    let (begun, offered) = (Barrier::new(3), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            begun.wait();
+            let ran_by_caller = AtomicBool::new(false);
+            pool.run(2, |_| {
+                offered.store(true, Ordering::Release);
+                ran_by_caller.fetch_or(std::thread::current().id() == caller, Ordering::Relaxed);
+                spin_for(Duration::from_millis(40));
+            });
+            ran_by_caller.into_inner()
+        });
+        pool.run(2, |_| {
+            begun.wait();
+            while !offered.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            // The worker stays, so that the caller waits for it.
+            if std::thread::current().id() != caller {
+                spin_for(Duration::from_millis(20));
+            }
+        });
+        assert!(!other.join().unwrap(), "what the caller waited for would have been late");
+    });
+}
+
+fn spin_for(time: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < time {
+        std::hint::spin_loop();
     }
 }
 

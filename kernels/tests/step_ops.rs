@@ -9,7 +9,7 @@ use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::row_spec::Section;
 use repartee_kernels::{
     Attention, DType, Layout, NO_ROW, Ops, RawTensor, RowSpec, SampleParams, SequenceRows, SpecLayout, StateSpec,
-    StepOps, StreamChunk, StreamRows, Streams,
+    StepOps, StreamRows, Streams,
 };
 
 fn numbers(count: usize, seed: u64) -> Vec<f32> {
@@ -48,12 +48,15 @@ fn lists_choose_the_same_rows() {
     let expected = ops.read(&ops.embed(&table, &ops.ids(&[6, 0, 3, 3, NO_ID, NO_ID])));
     assert_eq!(ops.read(&ops.embed_at(&table, &index)), expected);
 
-    let rows = ops.tensor(numbers(4 * 5, 3), 5);
-    let (spec, at) = list(&[6, 1, 0], 1);
+    let rows = numbers(4 * 5, 3);
+    let to = [6, 1, 0];
+    let (spec, at) = list(&to, 1);
     let index = ops.index(&ops.upload(&spec), at);
-    let first_three = ops.gather(&rows, &[0, 1, 2]);
-    let expected = ops.read(&ops.scatter(ops.copy(&x), &[6, 1, 0], &first_three));
-    assert_eq!(ops.read(&ops.scatter_at(ops.copy(&x), &index, &rows)), expected);
+    let mut expected = ops.read(&x);
+    for (row, from) in to.into_iter().zip(rows.chunks(5)) {
+        expected[row as usize * 5..][..5].copy_from_slice(from);
+    }
+    assert_eq!(ops.read(&ops.scatter_at(x, &index, &ops.tensor(rows, 5))), expected);
 }
 
 #[test]
@@ -155,57 +158,58 @@ proptest! {
     fn padded_segments_change_no_row(lengths in prop::collection::vec(1usize..30, 0..4), padding in 0usize..20) {
         let ops = Cpu::default();
         let used: usize = lengths.iter().sum();
-        let mut layout = SpecLayout::default();
-        let at = layout.segments(used + padding, 4);
-        let mut spec = layout.spec();
-        spec.set_segments(at, &[used + padding]);
-        spec.set_segments(at, &lengths);
-        let index = ops.index(&ops.upload(&spec), at.words());
+        let segments = |padding: usize| {
+            let mut layout = SpecLayout::default();
+            let at = layout.segments(used + padding, 4);
+            let mut spec = layout.spec();
+            spec.set_segments(at, &[used + padding]);
+            spec.set_segments(at, &lengths);
+            ops.index(&ops.upload(&spec), at.words())
+        };
         let inputs = [1, 2, 3].map(|seed| numbers((used + padding) * 24, seed));
         let [q, k, v] = inputs.each_ref().map(|x| ops.tensor(x.clone(), 24));
-        let ours = ops.read(&ops.segment_attention_at(&q, &k, &v, &index, 2));
+        let ours = ops.read(&ops.segment_attention_at(&q, &k, &v, &segments(padding), 2));
         let [q, k, v] = inputs.each_ref().map(|x| ops.tensor(x[..used * 24].to_vec(), 24));
-        let expected = ops.read(&ops.segment_attention(&q, &k, &v, &lengths, 2));
+        let expected = ops.read(&ops.segment_attention_at(&q, &k, &v, &segments(0), 2));
         prop_assert!(ours[..used * 24] == expected, "the padding changed a row");
     }
 
     #[test]
-    fn streams_equal_the_chunks_they_replace(steps in steps(3, 4), padding in 0usize..3) {
+    fn padded_streams_equal_one_call_each(steps in steps(3, 4), padding in 0usize..3) {
         let ops = Cpu::default();
         let codec = Codec::new(&ops);
-        let (mut plain, mut ours) = (codec.tails(&ops), codec.tails(&ops));
-        let mut layout = SpecLayout::default();
-        layout.list(2);
-        let at = layout.streams(12 + padding, 3);
-        let mut spec = layout.spec();
-        let mut positions = [0; 3];
+        let mut tails = codec.tails(&ops);
+        // What went in and what came out of each stream; the last three are those of the slots.
+        let mut streams: Vec<(Vec<f32>, Vec<f32>)> = Vec::new();
+        let mut slots = [0, 1, 2];
+        streams.resize_with(3, Default::default);
         for (seed, rows) in steps.iter().enumerate() {
-            let slots = (0..3).filter(|&slot| rows[slot] > 0);
-            let used: Vec<_> = slots.map(|slot| StreamRows { slot, position: positions[slot], rows: rows[slot] }).collect();
-            let chunks: Vec<_> =
-                used.iter().map(|c| StreamChunk { slot: c.slot, rows: c.rows, first: c.position == 0 }).collect();
-            let x = numbers(at.rows() * CHANNELS, seed as u64);
-            let count: usize = rows.iter().sum();
-            let (expected, made) = codec.plain(&ops, &x[..count * CHANNELS], &mut plain, &chunks);
-            spec.set_streams(at, &used);
-            let streams = Streams::new(ops.index(&ops.upload(&spec), at.words()));
-            let (wide, level) = codec.stepped(&ops, &x, &mut ours, streams);
-            prop_assert_eq!(wide.len(), at.rows() * level.scale, "the width depends on the state");
-            // The host leaves out the rows that do not exist.
-            let mut kept = Vec::new();
+            let used = (0..3).filter(|&slot| rows[slot] > 0);
+            let position = |slot: usize| streams[slots[slot]].0.len() / CHANNELS;
+            let used: Vec<_> = used.map(|slot| StreamRows { slot, position: position(slot), rows: rows[slot] }).collect();
+            let x = numbers((12 + padding) * CHANNELS, seed as u64);
+            let (wide, level) = codec.run(&ops, &x, &mut tails, &used);
+            prop_assert_eq!(wide.len(), (12 + padding) * level.scale, "the width depends on the state");
             let mut row = 0;
-            for (chunk, made) in used.iter().zip(made) {
+            for chunk in &used {
+                let stream = &mut streams[slots[chunk.slot]];
+                stream.0.extend_from_slice(&x[row * CHANNELS..(row + chunk.rows) * CHANNELS]);
                 let absent = level.skip.saturating_sub(chunk.position * level.scale).min(chunk.rows * level.scale);
                 let all = &wide[row * level.scale..(row + chunk.rows) * level.scale];
-                prop_assert!(all[..absent].iter().all(|&v| v == 0.0), "a row that does not exist is not zero");
-                prop_assert_eq!(all.len() - absent, made.rows);
-                kept.extend_from_slice(&all[absent..]);
+                stream.1.extend_from_slice(&all[absent..]);
                 row += chunk.rows;
             }
-            prop_assert!(kept == expected, "other samples");
             prop_assert!(wide[row * level.scale..].iter().all(|&v| v == 0.0), "the padding is not zero");
             // Now and then a slot's stream begins anew.
-            (0..3).for_each(|s| positions[s] = if rows[s] == 3 { 0 } else { positions[s] + rows[s] });
+            for slot in (0..3).filter(|&slot| rows[slot] == 3) {
+                slots[slot] = streams.len();
+                streams.push(Default::default());
+            }
+        }
+        for (x, samples) in streams {
+            let whole = StreamRows { slot: 1, position: 0, rows: x.len() / CHANNELS };
+            let (wide, level) = codec.run(&ops, &x, &mut codec.tails(&ops), &[whole]);
+            prop_assert!(wide[level.skip.min(wide.len())..] == samples, "other samples");
         }
     }
 
@@ -292,12 +296,13 @@ impl<O: Ops> Codec<O> {
             up: None,
         };
         let layers = vec![
-            up(CHANNELS, 4, 2, 2, 10),
+            // A stream's first row yields nothing, and of the next layer's rows all of its first chunk may be missing.
+            up(CHANNELS, 4, 4, 2, 10),
             depthwise,
             up(4, 6, 6, 3, 40),
             conv(6, 6, 3, 4, 50),
             conv(6, 6, 1, 1, 60),
-            up(6, 3, 4, 2, 70),
+            up(6, 3, 2, 2, 70),
             conv(3, 1, 7, 1, 80),
         ];
         Self { layers }
@@ -308,33 +313,17 @@ impl<O: Ops> Codec<O> {
             |layer: &Layer<O>| ops.state(StateSpec::Tail { slots: 3, rows: layer.tail.0, columns: layer.tail.1 });
         self.layers.iter().map(tail).collect()
     }
-
-    fn plain(
-        &self,
-        ops: &O,
-        x: &[f32],
-        tails: &mut [O::State],
-        chunks: &[StreamChunk],
-    ) -> (Vec<f32>, Vec<StreamChunk>) {
-        let (mut x, mut chunks) = (ops.tensor(x.to_vec(), CHANNELS), chunks.to_vec());
-        for (layer, tail) in self.layers.iter().zip(tails) {
-            (x, chunks) = match layer.up {
-                Some(_) => ops.conv_transpose1d(&x, &layer.weight, &layer.bias, tail, &chunks),
-                None => (ops.conv1d(&x, &layer.weight, &layer.bias, tail, &chunks), chunks),
-            };
-        }
-        (ops.read(&x), chunks)
-    }
 }
 
 impl<O: StepOps> Codec<O> {
-    fn stepped(
-        &self,
-        ops: &O,
-        x: &[f32],
-        tails: &mut [O::State],
-        mut streams: Streams<O::Index>,
-    ) -> (Vec<f32>, Streams<O::Index>) {
+    /// Takes the rows of `chunks` and those that they are padded with through all layers; what comes out, and its level.
+    fn run(&self, ops: &O, x: &[f32], tails: &mut [O::State], chunks: &[StreamRows]) -> (Vec<f32>, Streams<O::Index>) {
+        let mut layout = SpecLayout::default();
+        layout.list(2);
+        let at = layout.streams(x.len() / CHANNELS, 3);
+        let mut spec = layout.spec();
+        spec.set_streams(at, chunks);
+        let mut streams = Streams::new(ops.index(&ops.upload(&spec), at.words()));
         let mut x = ops.tensor(x.to_vec(), CHANNELS);
         for (layer, tail) in self.layers.iter().zip(tails) {
             match layer.up {
@@ -343,6 +332,15 @@ impl<O: StepOps> Codec<O> {
                     streams = streams.upsampled(stride, cut);
                 }
                 None => x = ops.conv1d_at(&x, &layer.weight, &layer.bias, tail, &streams),
+            }
+            let (made, scale) = (ops.read(&x), streams.scale);
+            let width = made.len() / ops.rows(&x).max(1);
+            let mut row = 0;
+            for chunk in chunks {
+                let absent = streams.skip.saturating_sub(chunk.position * scale).min(chunk.rows * scale);
+                let before = &made[row * scale * width..][..absent * width];
+                assert!(before.iter().all(|&v| v == 0.0), "a row that does not exist is not zero");
+                row += chunk.rows;
             }
         }
         (ops.read(&x), streams)
@@ -374,7 +372,7 @@ fn recording_sees_the_same_step_for_other_values() {
         let mut streams = Streams::new(ops.index(&spec, streams.words()));
         let (layer, tail) = (&codec.layers[0], &mut tails[0]);
         let wide = ops.conv_transpose1d_at(&x, &layer.weight, &layer.bias, tail, &streams);
-        streams = streams.upsampled(2, false);
+        streams = streams.upsampled(2, true);
         ops.conv1d_at(&wide, &codec.layers[1].weight, &codec.layers[1].bias, &mut tails[1], &streams);
         ops.sample_at(&x, &ops.index(&spec, samples.words()), None, Some(&mut mask));
         ops.take()

@@ -13,8 +13,11 @@
 pub mod parts;
 pub mod qwen3_omni_moe;
 
+use std::sync::Arc;
+
 use repartee_kernels::KernelError;
 use repartee_kernels::cpu::Cpu;
+use repartee_kernels::cpu::pool::Pool;
 use thiserror::Error;
 
 use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
@@ -104,9 +107,21 @@ pub enum LoadError {
 /// Loads a checkpoint on the CPU, by the family that claims it.
 pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
     let (family, variant) = claimed(FAMILIES, checkpoint)?;
-    let model = (family.load_cpu)(Cpu::default(), checkpoint, variant, config)?;
+    let pool = pool(config.threads());
+    let mut model = (family.load_cpu)(Cpu::default().on(pool.clone()), checkpoint, variant, config)?;
+    model.pool = pool;
     model.check()?;
     Ok(model)
+}
+
+/// So many threads, if they are more than one.
+pub fn pool(threads: usize) -> Option<Arc<Pool>> {
+    if threads < 2 {
+        return None;
+    }
+    let pool = Pool::new(threads);
+    let pool = pool.inspect_err(|error| tracing::warn!(%error, "no threads for the engine: it computes on one"));
+    pool.ok().map(Arc::new)
 }
 
 /// The one family that claims a checkpoint.

@@ -32,6 +32,7 @@ use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
 use crate::hand_off::Edge;
 use crate::model::{EnrolError, Model, Slots};
+use crate::models::pool;
 use crate::session::intake::{EncodedTexts, Intake};
 use crate::session::{ModelContext, Session};
 use crate::stage::Item;
@@ -62,14 +63,6 @@ pub enum Tick {
 /// Time and number of steps of the encoder and each stage, by name.
 pub type Times = Vec<(&'static str, Duration, u64)>;
 
-/// So many threads, if they are more than one.
-fn pool(threads: usize) -> Option<Pool> {
-    if threads < 2 {
-        return None;
-    }
-    Pool::new(threads).inspect_err(|error| tracing::warn!(%error, "no threads for the engine: it computes on one")).ok()
-}
-
 /// The tick loop's state.
 pub struct Scheduler {
     model: Model,
@@ -82,7 +75,7 @@ pub struct Scheduler {
     batch: bool,
     planner: Planner,
     /// Threads for the stages' steps; `None` for one thread, on which they run one after the other.
-    pool: Option<Pool>,
+    pool: Option<Arc<Pool>>,
     /// The edge before each stage but the first.
     edges: Vec<Edge>,
     /// By owner.
@@ -113,7 +106,7 @@ impl Scheduler {
 
     /// The same with another clock.
     pub fn with_clock(
-        model: Model,
+        mut model: Model,
         config: &EngineConfig,
         arrivals: flume::Receiver<Peer>,
         gauges: Arc<Gauges>,
@@ -138,7 +131,7 @@ impl Scheduler {
             voices: model.voices.names(),
             batch: config.batch,
             planner: Planner::new(config.order(), std::iter::once(encoder).chain(stages).collect()),
-            pool: pool(config.threads()),
+            pool: model.pool.take().or_else(|| pool(config.threads())),
             edges: edges.collect(),
             sessions: BTreeMap::new(),
             free_slots: (0..sessions).rev().collect(),

@@ -1,7 +1,7 @@
 //! A tick on several threads: the steps of all stages run side by side.
 //!
 //! Each works on what its stage held when the tick began: code2wav makes the samples of one frame while the talker makes the
-//! next. What a step computes depends on its own stage alone, and results are routed in a fixed order, so the output is that of
+//! next. A thread whose step is done helps with the large operations of the others. What a step computes depends on its own stage alone, and results are routed in a fixed order, so the output is that of
 //! one thread. Samples are sent as soon as they are there; everything else waits for the slowest step of the tick.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -165,6 +165,7 @@ pub fn engine(slots: usize, config: &EngineConfig) -> (Driven, Arc<Broken>, Arc<
         voices: Box::new(vec!["only".to_owned()]),
         slots: Slots { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
+        pool: None,
     };
     (drive_with(model, config, Arc::clone(&gauges)), broken, gauges)
 }

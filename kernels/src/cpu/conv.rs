@@ -7,7 +7,6 @@ use super::arena::Buffer;
 use super::gemm::{self, Packed, Rows};
 use super::simd::{dispatch, multiply_add};
 use super::{Cpu, Tensor, Weight};
-use crate::ops::StreamChunk;
 
 /// The last rows of each slot's stream.
 #[derive(Debug)]
@@ -18,14 +17,12 @@ pub struct Tail {
     pub columns: usize,
     /// `[slot][rows][columns]`.
     pub data: Vec<f32>,
-    /// Whether a slot's stream has had a row yet.
-    pub started: Vec<bool>,
 }
 
 impl Tail {
     /// Empty tails.
     pub(super) fn new(slots: usize, rows: usize, columns: usize) -> Self {
-        Self { rows, columns, data: vec![0.0; slots * rows * columns], started: vec![false; slots] }
+        Self { rows, columns, data: vec![0.0; slots * rows * columns] }
     }
 
     /// The slot's tail followed by the new rows; afterwards the tail is the end of that. A stream's first rows follow
@@ -40,19 +37,6 @@ impl Tail {
         joined.extend_from_slice(tail);
         joined.extend_from_slice(new);
         tail.copy_from_slice(&joined[joined.len() - size..]);
-    }
-
-    /// The rows of chunks that stand one under the other.
-    pub(super) fn spans(&mut self, chunks: &[StreamChunk]) -> Vec<Span> {
-        let mut row = 0;
-        let span = |chunk: &StreamChunk| {
-            // Not `chunk.first` alone: a stream's first chunk may be empty, cut off by a convolution before this one.
-            let started = self.started[chunk.slot] && !chunk.first;
-            self.started[chunk.slot] = started || chunk.rows > 0;
-            row += chunk.rows;
-            Span { slot: chunk.slot, row: row - chunk.rows, rows: chunk.rows, first: !started }
-        };
-        chunks.iter().map(span).collect()
     }
 }
 
@@ -145,7 +129,7 @@ fn causal(
             stride: dilation * channels,
         };
         let out = &mut out[span.row * weight.columns..(span.row + span.rows) * weight.columns];
-        gemm::multiply(cpu.level, rows, weight, Some(bias), out);
+        cpu.multiply(rows, weight, Some(bias), out);
     }
     absent.clear_rest(&mut out);
     out
@@ -192,7 +176,7 @@ dispatch!(fn depthwise_run = depthwise_loop(x: &[f32], weight: &[f32], bias: &[f
 
 /// Transposed convolution as a causal one that makes `stride` rows of each input row: with a kernel of twice the stride
 /// each block of output needs this input row and the one before. A stream's first row has none before it; the reference
-/// cuts that block off, so it is zeros here. `made` gets the spans of the other rows.
+/// cuts that block off, so it is zeros here.
 pub(super) fn conv_transpose1d(
     cpu: &Cpu,
     x: &Tensor,
@@ -200,9 +184,8 @@ pub(super) fn conv_transpose1d(
     bias: &Weight,
     tail: &mut Tail,
     spans: impl Iterator<Item = Span>,
-    mut made: impl FnMut(Span),
 ) -> Tensor {
-    let Weight::ConvTranspose1d { packed: weight, stride } = weight else {
+    let Weight::ConvTranspose1d { packed: weight, .. } = weight else {
         panic!("not a transposed convolution: {}", weight.kind())
     };
     let (bias, channels) = (bias.vector(), x.columns);
@@ -225,13 +208,12 @@ pub(super) fn conv_transpose1d(
         let row = span.row + skipped;
         absent.clear_before(&mut out, row, count);
         let out = &mut out[row * weight.columns..(row + count) * weight.columns];
-        gemm::multiply(cpu.level, rows, weight, None, out);
+        cpu.multiply(rows, weight, None, out);
         for row in out.chunks_exact_mut(bias.len()) {
             for (v, b) in row.iter_mut().zip(bias) {
                 *v += b;
             }
         }
-        made(Span { row: row * stride, rows: count * stride, ..span });
     }
     absent.clear_rest(&mut out);
     Tensor::new(out, bias.len())
@@ -254,25 +236,29 @@ pub(super) fn conv2d(
     // A frame of zeros makes every window whole; its rows of taps are then three stretches.
     let padded_width = width + 2;
     let mut padded = cpu.arena.zeros((height + 2) * padded_width * channels);
-    for image in 0..images {
+    let line = out_width * columns;
+    for (image, out) in out.chunks_exact_mut((out_height * line).max(1)).enumerate() {
         for y in 0..height {
             let from = (image * height + y) * width * channels;
             let to = ((y + 1) * padded_width + 1) * channels;
             padded[to..to + width * channels].copy_from_slice(&x[from..from + width * channels]);
         }
-        for y in 0..out_height {
-            let rows = Rows {
-                data: &padded,
-                first: stride * y * padded_width * channels,
-                step: stride * channels,
-                count: out_width,
-                taps: 3,
-                length: 3 * channels,
-                stride: padded_width * channels,
-            };
-            let to = (image * out_height + y) * out_width * columns;
-            gemm::multiply(cpu.level, rows, weight, Some(bias), &mut out[to..to + out_width * columns]);
-        }
+        let padded = &padded;
+        // A line is one product, too small to be split itself.
+        cpu.split(out, line, gemm::LEAST_PART / weight.k.max(1), |first, lines| {
+            for (y, out) in (first..).zip(lines.chunks_exact_mut(line.max(1))) {
+                let rows = Rows {
+                    data: padded,
+                    first: stride * y * padded_width * channels,
+                    step: stride * channels,
+                    count: out_width,
+                    taps: 3,
+                    length: 3 * channels,
+                    stride: padded_width * channels,
+                };
+                gemm::multiply(cpu.level, rows, weight, Some(bias), out);
+            }
+        });
     }
     out
 }

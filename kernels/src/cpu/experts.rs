@@ -1,7 +1,7 @@
 //! Mixture of experts: each row goes through the experts that its router chose.
 
 use super::arena::Buffer;
-use super::gemm::{self, Packed, Rows};
+use super::gemm::{Packed, Rows};
 use super::{Cpu, math};
 use crate::ops::Router;
 
@@ -38,7 +38,7 @@ pub(super) fn mixture(
     let mut scratch = cpu.scratch.take();
     let Scratch { logits, order, chosen, gathered, wide, narrow, result } = &mut scratch.experts;
     logits.resize(count * experts, 0.0);
-    gemm::multiply(level, Rows::dense(x, hidden), router, None, logits);
+    cpu.multiply(Rows::dense(x, hidden), router, None, logits);
 
     chosen.resize_with(experts, Vec::new);
     for rows in &mut *chosen {
@@ -73,11 +73,11 @@ pub(super) fn mixture(
         }
         let (gate_up, down) = (&gate_up[expert], &down[expert]);
         wide.resize(rows.len() * gate_up.columns, 0.0);
-        gemm::multiply(level, Rows::dense(gathered, hidden), gate_up, None, wide);
+        cpu.multiply(Rows::dense(gathered, hidden), gate_up, None, wide);
         narrow.resize(rows.len() * down.k, 0.0);
         math::silu_mul(level, wide, narrow, down.k);
         result.resize(rows.len() * columns, 0.0);
-        gemm::multiply(level, Rows::dense(narrow, down.k), down, None, result);
+        cpu.multiply(Rows::dense(narrow, down.k), down, None, result);
         for (&(row, weight), result) in rows.iter().zip(result.chunks_exact(columns)) {
             for (o, v) in out[row * columns..(row + 1) * columns].iter_mut().zip(result) {
                 *o += v * weight;

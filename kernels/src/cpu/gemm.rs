@@ -4,9 +4,14 @@
 //! in ascending order in a single accumulator, whatever the number of rows beside it: the tile that computes it
 //! decides only how many such sums run side by side. That is what makes a row's result independent of its batch.
 //!
+//! A large product is split over the threads of a pool, by rows or by panels: which thread computes an output does not matter either.
+//!
 //! A row need not be contiguous: it is `taps` stretches of `length` numbers that lie `stride` apart. With one tap this
 //! is a linear layer; with several, over a stream `[time, channels]`, a (dilated) convolution without any copying.
 
+use std::ops::Range;
+
+use super::pool::Pool;
 use super::simd::{Kind, Lanes, Level, Plain};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{Pair, Wide};
@@ -121,6 +126,18 @@ impl<'a> Rows<'a> {
 
 /// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`; `out` is `[x.count, weight.columns]`.
 pub fn multiply(level: Level, x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>, out: &mut [f32]) {
+    multiply_on(None, level, x, weight, bias, out);
+}
+
+/// As [`multiply`], on the threads of a pool if the product is large. The bits are the same.
+pub fn multiply_on(
+    pool: Option<&Pool>,
+    level: Level,
+    x: Rows<'_>,
+    weight: &Packed,
+    bias: Option<&[f32]>,
+    out: &mut [f32],
+) {
     if x.count == 0 {
         return;
     }
@@ -129,10 +146,86 @@ pub fn multiply(level: Level, x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>
     assert!(x.end().is_some_and(|end| end <= x.data.len()), "rows reach beyond their data");
     assert_eq!(Some(out.len()), x.count.checked_mul(weight.columns), "output has the wrong size");
     assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
-    let task = Task { x, columns: weight.columns, k: weight.k, panels: weight.panel_count(), bias };
-    match &weight.panels {
-        Panels::F32(numbers) => dispatch(level, task, numbers, out),
-        Panels::Bf16(numbers) => dispatch(level, task, numbers, out),
+    let panels = weight.panel_count();
+    let task = Task { x, columns: weight.columns, k: weight.k, panels, bias, out: Out(out.as_mut_ptr()) };
+    let compute = |part: Part| match &weight.panels {
+        // SAFETY: the bounds hold, and parts of one cut have no output in common.
+        Panels::F32(numbers) => unsafe { dispatch(level, task, numbers, part) },
+        // SAFETY: as above.
+        Panels::Bf16(numbers) => unsafe { dispatch(level, task, numbers, part) },
+    };
+    let cut = Cut::new(level, pool.map_or(1, Pool::threads), x.count, panels, weight.k);
+    match pool {
+        Some(pool) if cut.parts > 1 => pool.run(cut.parts, |number| compute(cut.part(number))),
+        _ => compute(cut.whole()),
+    }
+}
+
+/// Multiply-adds for which a part of a product pays: over a microsecond, which is what a region of the pool costs.
+pub(super) const LEAST_PART: usize = 1 << 16;
+/// Parts for each thread: one that comes late or is taken away leaves the rest to the others.
+const PARTS_PER_THREAD: usize = 4;
+
+/// Some rows by some panels of a product.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Part {
+    rows: Range<usize>,
+    panels: Range<usize>,
+}
+
+/// How a product is cut into parts: along one axis, into ranges of equal length but for the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Cut {
+    rows: usize,
+    panels: usize,
+    by_rows: bool,
+    /// Rows or panels of a part.
+    length: usize,
+    parts: usize,
+}
+
+impl Cut {
+    fn new(level: Level, threads: usize, rows: usize, panels: usize, k: usize) -> Self {
+        let multiplies = rows.saturating_mul(panels).saturating_mul(k).saturating_mul(LANES);
+        let most = (multiplies / LEAST_PART).min(threads * PARTS_PER_THREAD);
+        if threads < 2 || most < 2 {
+            return Self { rows, panels, by_rows: true, length: rows, parts: 1 };
+        }
+        // No part ends within a tile.
+        let (tile_rows, tile_panels) = tile_size(level, rows);
+        let (row_tiles, panel_tiles) = (rows.div_ceil(tile_rows), panels.div_ceil(tile_panels));
+        let by_rows = row_tiles > panel_tiles;
+        let (all, tiles, tile) =
+            if by_rows { (rows, row_tiles, tile_rows) } else { (panels, panel_tiles, tile_panels) };
+        let length = tiles.div_ceil(most) * tile;
+        Self { rows, panels, by_rows, length, parts: all.div_ceil(length) }
+    }
+
+    fn whole(&self) -> Part {
+        Part { rows: 0..self.rows, panels: 0..self.panels }
+    }
+
+    fn part(&self, number: usize) -> Part {
+        let all = if self.by_rows { self.rows } else { self.panels };
+        let range = number * self.length..all.min((number + 1) * self.length);
+        if self.by_rows { Part { rows: range, ..self.whole() } } else { Part { panels: range, ..self.whole() } }
+    }
+}
+
+/// Rows and panels that [`dispatch`] computes together where there are so many rows.
+fn tile_size(level: Level, rows: usize) -> (usize, usize) {
+    match (level.kind(), rows) {
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        (Kind::Avx512, 1 | 2) => (1, 8),
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        (Kind::Avx512, 3..8) => (4, 4),
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        (Kind::Avx512, _) => (8, 2),
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        (Kind::Avx2, 1) => (1, 6),
+        (_, 1 | 2) => (1, 4),
+        // Whole tiles of four rows and of six.
+        _ => (12, 2),
     }
 }
 
@@ -144,36 +237,50 @@ struct Task<'a> {
     k: usize,
     panels: usize,
     bias: Option<&'a [f32]>,
+    out: Out,
 }
 
-fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[N], out: &mut [f32]) {
+/// Where the output lies: `[x.count, columns]`.
+#[derive(Clone, Copy)]
+struct Out(*mut f32);
+
+// SAFETY: threads write to it at different places alone, as `dispatch` demands.
+unsafe impl Send for Out {}
+// SAFETY: as above.
+unsafe impl Sync for Out {}
+
+/// Computes a part of a product.
+///
+/// # Safety
+/// The bounds that [`multiply_on`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
+unsafe fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[N], part: Part) {
     /// # Safety
-    /// The processor has AVX-512; the bounds that [`multiply`] asserts hold.
+    /// The processor has AVX-512; the caller's promises.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-    unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[N], out: &mut [f32]) {
+    unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[N], part: Part) {
         // 32 registers: 16 sums, and numbers of the weight.
         // SAFETY: the caller answers for it.
-        unsafe { tiles::<Wide, N, 2, 4, 4, 8, 8, 8>(task, weight, out) }
+        unsafe { tiles::<Wide, N, 2, 4, 4, 8, 8, 8>(task, weight, part) }
     }
     /// # Safety
-    /// The processor has AVX2 and fused multiply-add; the bounds that [`multiply`] asserts hold.
+    /// The processor has AVX2 and fused multiply-add; the caller's promises.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[N], out: &mut [f32]) {
+    unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[N], part: Part) {
         // 16 registers, two for each sum.
         // SAFETY: the caller answers for it.
-        unsafe { tiles::<Pair, N, 0, 1, 1, 2, 4, 6>(task, weight, out) }
+        unsafe { tiles::<Pair, N, 0, 1, 1, 2, 4, 6>(task, weight, part) }
     }
     match level.kind() {
-        // SAFETY: no special instruction; `multiply` checked the bounds.
-        Kind::Baseline => unsafe { tiles::<Plain, N, 0, 1, 1, 2, 4, 2>(task, weight, out) },
-        // SAFETY: a `Level` of this kind exists only where the processor has these instructions; `multiply` checked the bounds.
+        // SAFETY: no special instruction; the caller answers for the rest.
+        Kind::Baseline => unsafe { tiles::<Plain, N, 0, 1, 1, 2, 4, 2>(task, weight, part) },
+        // SAFETY: a `Level` of this kind exists only where the processor has these instructions; the caller answers for the rest.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        Kind::Avx2 => unsafe { avx2(task, weight, out) },
+        Kind::Avx2 => unsafe { avx2(task, weight, part) },
         // SAFETY: as above.
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-        Kind::Avx512 => unsafe { avx512(task, weight, out) },
+        Kind::Avx512 => unsafe { avx512(task, weight, part) },
     }
 }
 
@@ -187,7 +294,7 @@ const ROW_BLOCK: usize = 64;
 /// Panels are outermost, so that each is read once for a whole block of rows.
 ///
 /// # Safety
-/// The processor has `L`'s instructions; the bounds that [`multiply`] asserts hold.
+/// The processor has `L`'s instructions; the promises of [`dispatch`].
 #[inline(always)]
 unsafe fn tiles<
     L: Lanes,
@@ -201,48 +308,43 @@ unsafe fn tiles<
 >(
     task: Task<'_>,
     weight: &[N],
-    out: &mut [f32],
+    part: Part,
 ) {
-    let count = task.x.count;
-    let mut first = 0;
-    while first < count {
-        let end = count.min(first + ROW_BLOCK);
-        // SAFETY: the caller's promises, and `end <= count`.
+    let mut first = part.rows.start;
+    while first < part.rows.end {
+        let end = part.rows.end.min(first + ROW_BLOCK);
+        let block = Part { rows: first..end, panels: part.panels.clone() };
+        // SAFETY: the caller's promises, and the block lies within the part.
         unsafe {
             match end - first {
-                1 => panels::<L, N, 1, P1>(task, weight, out, first, end),
-                2 => panels::<L, N, 2, P2>(task, weight, out, first, end),
-                3 => panels::<L, N, 3, P3>(task, weight, out, first, end),
-                8.. if P8 > 0 && task.panels >= P8 => panels::<L, N, 8, P8>(task, weight, out, first, end),
-                _ if task.panels < P4 => panels::<L, N, TALL, 1>(task, weight, out, first, end),
-                _ => panels::<L, N, 4, P4>(task, weight, out, first, end),
+                1 => panels::<L, N, 1, P1>(task, weight, block),
+                2 => panels::<L, N, 2, P2>(task, weight, block),
+                3 => panels::<L, N, 3, P3>(task, weight, block),
+                8.. if P8 > 0 && task.panels >= P8 => panels::<L, N, 8, P8>(task, weight, block),
+                _ if task.panels < P4 => panels::<L, N, TALL, 1>(task, weight, block),
+                _ => panels::<L, N, 4, P4>(task, weight, block),
             }
         }
         first = end;
     }
 }
 
-/// Rows `first .. end` by all panels, `P` panels at a time, `R` rows at a time, and what is left four by four and one by one.
+/// The rows of a part by its panels, `P` panels at a time, `R` rows at a time, and what is left four by four and one by one.
 ///
 /// # Safety
-/// As [`tiles`], and `end <= task.x.count`.
+/// As [`tiles`].
 #[inline(always)]
-unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize>(
-    task: Task<'_>,
-    weight: &[N],
-    out: &mut [f32],
-    first: usize,
-    end: usize,
-) {
-    let mut panel = 0;
+unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize>(task: Task<'_>, weight: &[N], part: Part) {
+    let (first, end) = (part.rows.start, part.rows.end);
+    let mut panel = part.panels.start;
     // SAFETY: the caller's promises, and as many panels are left as each call takes.
     unsafe {
-        while task.panels - panel >= P {
-            rows::<L, N, R, P>(task, weight, out, (first, end), panel);
+        while part.panels.end - panel >= P {
+            rows::<L, N, R, P>(task, weight, (first, end), panel);
             panel += P;
         }
-        while panel < task.panels {
-            rows::<L, N, R, 1>(task, weight, out, (first, end), panel);
+        while panel < part.panels.end {
+            rows::<L, N, R, 1>(task, weight, (first, end), panel);
             panel += 1;
         }
     }
@@ -251,12 +353,11 @@ unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize>(
 /// Rows `first .. end` by `P` panels.
 ///
 /// # Safety
-/// As [`panels`], and `panel + P <= task.panels`.
+/// As [`panels`]: the rows and the panels from `panel` to `panel + P` are of a part.
 #[inline(always)]
 unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize>(
     task: Task<'_>,
     weight: &[N],
-    out: &mut [f32],
     (first, end): (usize, usize),
     panel: usize,
 ) {
@@ -264,15 +365,15 @@ unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize>(
     // SAFETY: the caller's promises, and as many rows are left as each call takes.
     unsafe {
         while end - row >= R {
-            tile::<L, N, R, P>(task, weight, out, row, panel);
+            tile::<L, N, R, P>(task, weight, row, panel);
             row += R;
         }
         while R > 4 && end - row >= 4 {
-            tile::<L, N, 4, P>(task, weight, out, row, panel);
+            tile::<L, N, 4, P>(task, weight, row, panel);
             row += 4;
         }
         while row < end {
-            tile::<L, N, 1, P>(task, weight, out, row, panel);
+            tile::<L, N, 1, P>(task, weight, row, panel);
             row += 1;
         }
     }
@@ -281,45 +382,45 @@ unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize>(
 /// `R` rows by `P` panels.
 ///
 /// # Safety
-/// As [`rows`], and `row + R <= task.x.count`.
+/// As [`rows`], and the rows up to `row + R` are of the part.
 #[inline(always)]
 unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize>(
     task: Task<'_>,
     weight: &[N],
-    out: &mut [f32],
     row: usize,
     panel: usize,
 ) {
-    let Task { x, columns, k, bias, .. } = task;
+    let Task { x, columns, k, bias, out, .. } = task;
     // SAFETY: `panel + P` panels of `k * LANES` numbers lie in `weight`, which is how `Packed` was made, and the loops read
     // `taps * length = k` times `LANES` of each. Row `row + R - 1` is one of `x`, whose last number lies in `x.data`. Its columns lie
     // in `out`, which has `columns` for each row; a whole panel is stored only where so many columns are left. `bias` has `columns`.
     unsafe {
         let mut sums = [[L::zero(); P]; R];
-        let panel_size = k * LANES;
-        let mut w = weight.as_ptr().add(panel * panel_size);
-        let base = x.data.as_ptr().add(x.first + row * x.step);
-        for tap in 0..x.taps {
-            let from = base.add(tap * x.stride);
+        // Checked arithmetic in the inner loop would halve its speed: it has none.
+        let mut weights: [*const N; P] = std::array::from_fn(|p| weight.as_ptr().add((panel + p) * k * LANES));
+        let mut rows: [*const f32; R] = std::array::from_fn(|r| x.data.as_ptr().add(x.first + (row + r) * x.step));
+        for _ in 0..x.taps {
             for i in 0..x.length {
                 let mut numbers = [L::zero(); P];
-                for (p, numbers) in numbers.iter_mut().enumerate() {
-                    *numbers = N::load(w.add(p * panel_size));
+                for (numbers, weight) in numbers.iter_mut().zip(&weights) {
+                    *numbers = N::load(weight.add(i.wrapping_mul(LANES)));
                 }
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    let value = L::splat(*from.add(r * x.step + i));
+                for (sums, row) in sums.iter_mut().zip(&rows) {
+                    let value = L::splat(*row.add(i));
                     for (sum, &number) in sums.iter_mut().zip(&numbers) {
                         *sum = sum.multiply_add(value, number);
                     }
                 }
-                w = w.add(LANES);
             }
+            weights = weights.map(|weight| weight.add(x.length * LANES));
+            // Past the last tap this may lie outside of the numbers, where nothing is read.
+            rows = rows.map(|row| row.wrapping_add(x.stride));
         }
         for (r, sums) in sums.iter().enumerate() {
             for (p, &sum) in sums.iter().enumerate() {
                 let column = (panel + p) * LANES;
                 let width = LANES.min(columns - column);
-                let to = out.as_mut_ptr().add((row + r) * columns + column);
+                let to = out.0.add((row + r) * columns + column);
                 if width == LANES && bias.is_none() {
                     sum.store(to);
                     continue;
@@ -331,5 +432,45 @@ unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize>(
                 }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_cover_each_output_once() {
+        for level in Level::available() {
+            for (threads, rows, panels, k) in [
+                (2, 1920, 1, 84),
+                (2, 16, 6, 1344),
+                (3, 1, 2000, 900),
+                (7, 2, 90, 800),
+                (7, 63, 37, 500),
+                (64, 5, 99, 999),
+            ] {
+                let cut = Cut::new(level, threads, rows, panels, k);
+                assert!(cut.parts > 1 && cut.parts <= threads * PARTS_PER_THREAD, "{cut:?}");
+                let mut covered = vec![0; rows * panels];
+                for part in (0..cut.parts).map(|number| cut.part(number)) {
+                    assert!(!part.rows.is_empty() && !part.panels.is_empty(), "{part:?} of {cut:?}");
+                    for row in part.rows {
+                        part.panels.clone().for_each(|panel| covered[row * panels + panel] += 1);
+                    }
+                }
+                assert!(covered.iter().all(|&times| times == 1), "{cut:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn small_products_stay_whole() {
+        let level = Level::detect();
+        let parts = |threads, rows, panels, k| Cut::new(level, threads, rows, panels, k).parts;
+        // A step of one row of the demo's talker; the same of a large model; one thread.
+        assert_eq!([parts(2, 1, 16, 256), parts(1, 1000, 100, 1000)], [1, 1]);
+        assert!(parts(2, 1, 128, 2048) > 1);
+        assert_eq!(parts(2, usize::MAX, 1, 0), 1);
     }
 }

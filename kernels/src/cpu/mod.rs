@@ -1,4 +1,4 @@
-//! [`Ops`] on the processor, one thread, single precision.
+//! [`Ops`] on the processor, in single precision.
 //!
 //! - [`gemm`]: the matrix product behind linear layers and convolutions
 //! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`]: one concept each
@@ -7,6 +7,9 @@
 //!
 //! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices of
 //! bfloat16 as they are used, all others when they load.
+//!
+//! A device may have a pool of threads. Large products, convolutions and activations are then split over it, such that each number is
+//! computed in the same order as on one thread.
 
 mod arena;
 pub mod attention;
@@ -26,12 +29,15 @@ pub use step::Index;
 pub use tensor::{State, Tensor};
 pub use weight::Weight;
 
+use std::sync::{Arc, Mutex, PoisonError};
+
 use crate::ops::{
-    Attention, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
+    Attention, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
 };
 use crate::step_ops::{Outputs, ReadBack};
 use arena::{Arena, Spares, Words};
 use gemm::Rows;
+use pool::Pool;
 use simd::Level;
 
 /// The processor as a device.
@@ -41,6 +47,8 @@ use simd::Level;
 #[derive(Debug, Clone)]
 pub struct Cpu {
     level: Level,
+    /// `None` for one thread.
+    pool: Option<Arc<Pool>>,
     arena: Arena,
     batches: Spares<rotary::Parts>,
     words: Words,
@@ -60,14 +68,49 @@ impl Cpu {
     pub fn with_level(level: Level) -> Self {
         let (arena, batches) = (Arena::default(), Spares::default());
         let (words, scratch) = (Words::default(), Spares::default());
-        Self { level, arena, batches, words, scratch, outputs: Spares::default(), read_back: Spares::default() }
+        let (outputs, read_back) = (Spares::default(), Spares::default());
+        Self { level, pool: None, arena, batches, words, scratch, outputs, read_back }
+    }
+
+    /// The same device with large operations split over a pool; `None` for one thread.
+    #[must_use]
+    pub fn on(self, pool: Option<Arc<Pool>>) -> Self {
+        Self { pool, ..self }
     }
 
     /// The vector instructions in use.
     pub fn level(&self) -> Level {
         self.level
     }
+
+    /// A product on as many threads as it pays for.
+    fn multiply(&self, x: Rows<'_>, weight: &gemm::Packed, bias: Option<&[f32]>, out: &mut [f32]) {
+        gemm::multiply_on(self.pool.as_deref(), self.level, x, weight, bias, out);
+    }
+
+    /// Calls `compute` with consecutive parts of `numbers`, each of so many whole rows and with the index of its first row, on as many
+    /// threads as it pays for. A part of `least` numbers takes a few microseconds.
+    fn split(&self, numbers: &mut [f32], width: usize, least: usize, compute: impl Fn(usize, &mut [f32]) + Sync) {
+        let rows = numbers.len() / width.max(1);
+        let most = self.pool.as_ref().map_or(1, |pool| 2 * pool.threads()).min(numbers.len() / least.max(1));
+        match &self.pool {
+            Some(pool) if most > 1 => {
+                let rows_each = rows.div_ceil(most);
+                let parts = Mutex::new(numbers.chunks_mut(rows_each * width).enumerate());
+                pool.run(rows.div_ceil(rows_each), |_| {
+                    let next = parts.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    if let Some((part, numbers)) = next {
+                        compute(part * rows_each, numbers);
+                    }
+                });
+            }
+            _ => compute(0, numbers),
+        }
+    }
 }
+
+/// Numbers of an activation for which a part pays.
+const LEAST_ACTIVATION: usize = 1 << 13;
 
 /// What operations work with, kept between calls.
 #[derive(Default)]
@@ -93,7 +136,7 @@ impl Ops for Cpu {
     }
 
     fn with_own_buffers(&self) -> Self {
-        Self::with_level(self.level)
+        Self::with_level(self.level).on(self.pool.clone())
     }
 
     fn state(&self, spec: StateSpec) -> State {
@@ -161,13 +204,6 @@ impl Ops for Cpu {
         Tensor { rows: at.len(), columns: x.columns, data }
     }
 
-    fn scatter(&self, mut x: Tensor, at: &[usize], rows: &Tensor) -> Tensor {
-        for (&row, from) in at.iter().zip(rows.data.chunks_exact(x.columns)) {
-            x.data[row * x.columns..(row + 1) * x.columns].copy_from_slice(from);
-        }
-        x
-    }
-
     fn concat(&self, parts: &[&Tensor]) -> Tensor {
         let columns = parts.first().map_or(0, |p| p.columns);
         let mut data = self.arena.unset(parts.iter().map(|p| p.data.len()).sum());
@@ -195,7 +231,7 @@ impl Ops for Cpu {
         let weight = weight.packed();
         let mut data = self.arena.unset(x.rows * weight.columns);
         let rows = Rows::dense(&x.data, weight.k);
-        gemm::multiply(self.level, rows, weight, bias.map(Weight::vector), &mut data);
+        self.multiply(rows, weight, bias.map(Weight::vector), &mut data);
         Tensor { rows: x.rows, columns: weight.columns, data }
     }
 
@@ -257,7 +293,7 @@ impl Ops for Cpu {
     }
 
     fn gelu(&self, mut x: Tensor) -> Tensor {
-        math::gelu(self.level, &mut x.data);
+        self.split(&mut x.data, x.columns, LEAST_ACTIVATION, |_, part| math::gelu(self.level, part));
         x
     }
 
@@ -267,7 +303,8 @@ impl Ops for Cpu {
         parameters.extend(alpha.vector().iter().map(|a| a.exp()));
         parameters.extend(beta.vector().iter().map(|b| 1.0 / (b.exp() + 1e-9)));
         let (frequency, magnitude) = parameters.split_at(x.columns);
-        math::snake(self.level, &mut x.data, frequency, magnitude);
+        let snake = |_, part: &mut [f32]| math::snake(self.level, part, frequency, magnitude);
+        self.split(&mut x.data, x.columns, LEAST_ACTIVATION, snake);
         x
     }
 
@@ -305,11 +342,6 @@ impl Ops for Cpu {
         Tensor { data, ..*q }
     }
 
-    fn segment_attention(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &[usize], heads: usize) -> Tensor {
-        let segments: Vec<u32> = segments.iter().map(|&n| n as u32).collect();
-        self.attend_segments([q, k, v], &segments, heads)
-    }
-
     fn experts(&self, x: &Tensor, router: &Weight, gate_up: &Weight, down: &Weight, spec: Router) -> Tensor {
         let down = down.experts();
         let data = experts::mixture(self, &x.data, router.packed(), gate_up.experts(), down, spec);
@@ -327,38 +359,6 @@ impl Ops for Cpu {
 
     fn reshape(&self, x: Tensor, columns: usize) -> Tensor {
         Tensor::new(x.data, columns)
-    }
-
-    fn conv1d(&self, x: &Tensor, weight: &Weight, bias: &Weight, tail: &mut State, chunks: &[StreamChunk]) -> Tensor {
-        let tail = tail.tail();
-        let spans = tail.spans(chunks);
-        conv::conv1d(self, x, weight, bias, tail, spans.into_iter())
-    }
-
-    fn conv_transpose1d(
-        &self,
-        x: &Tensor,
-        weight: &Weight,
-        bias: &Weight,
-        tail: &mut State,
-        chunks: &[StreamChunk],
-    ) -> (Tensor, Vec<StreamChunk>) {
-        let tail = tail.tail();
-        let spans = tail.spans(chunks);
-        let mut made = Vec::with_capacity(chunks.len());
-        let wide = conv::conv_transpose1d(self, x, weight, bias, tail, spans.into_iter(), |span| made.push(span));
-        let spans = made;
-        let columns = wide.columns;
-        let chunk = |(chunk, span): (&StreamChunk, &conv::Span)| StreamChunk { rows: span.rows, ..*chunk };
-        let made: Vec<StreamChunk> = chunks.iter().zip(&spans).map(chunk).collect();
-        if made.iter().map(|chunk| chunk.rows).sum::<usize>() == wide.rows {
-            return (wide, made);
-        }
-        let mut data = Vec::with_capacity(made.iter().map(|chunk| chunk.rows).sum::<usize>() * columns);
-        for span in &spans {
-            data.extend_from_slice(&wide.data[span.row * columns..(span.row + span.rows) * columns]);
-        }
-        (Tensor::new(data.into(), columns), made)
     }
 
     fn sample(

@@ -1,23 +1,33 @@
 //! A fixed number of threads that run closures side by side, over data that the caller lends them.
 //!
 //! A region is a call of [`Pool::run`]: its tasks go to whichever thread is free, the caller's own among them. Where no other thread is
-//! free in time, the caller does everything itself, so a region never waits for a thread to wake. A worker without work spins for a
-//! few microseconds and then sleeps. What a task computes must not depend on the thread that it runs on: then results do
+//! free in time, the caller does everything itself, so a region never waits for a thread to wake. A worker without work spins for
+//! a tenth of a millisecond and then sleeps. What a task computes must not depend on the thread that it runs on: then results do
 //! not depend on how many there are.
+//!
+//! Regions nest: a task may open one. A caller that waits for the last tasks of its region helps with deeper regions, and takes nothing
+//! else: calls nest no deeper than regions do.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle, Thread};
+use std::thread::{self, JoinHandle};
 
 /// Tickets that wait at most; a region that finds no room for more does with fewer threads.
 const QUEUE: usize = 64;
-/// Looks at the queue before a worker sleeps, and at a region before its caller does: some ten microseconds.
-const SPINS: usize = 500;
+/// Looks at the queue before a worker sleeps, and at a region before its caller does: a tenth of a millisecond. Waking a thread takes
+/// half of that, and the next region of a step is seldom further away.
+const SPINS: usize = 4000;
+
+thread_local! {
+    /// How many regions there are around what this thread does.
+    static DEPTH: Cell<usize> = const { Cell::new(0) };
+}
 
 /// Threads that run closures side by side; dropping it ends them.
 pub struct Pool {
@@ -44,6 +54,11 @@ impl Pool {
         self.workers.len() + 1
     }
 
+    /// Regions so far that were offered to other threads.
+    pub fn regions(&self) -> u64 {
+        lock(&self.shared.queue).regions
+    }
+
     /// Calls `task` once with each number below `count`, on several threads, and returns when all calls have returned.
     ///
     /// Tasks may use the pool themselves. They must not wait for each other: one thread may run them all. A panic does not
@@ -52,9 +67,9 @@ impl Pool {
         let region = Region {
             task: &task,
             count,
+            depth: DEPTH.get() + 1,
             next: AtomicUsize::new(0),
             panics: Mutex::default(),
-            caller: thread::current(),
             left: AtomicUsize::new(0),
         };
         let published = self.shared.publish(&region, self.workers.len().min(count.saturating_sub(1)));
@@ -137,55 +152,60 @@ impl<F: FnOnce() -> R, R> Once<F, R> {
 struct Region<'a> {
     task: &'a (dyn Fn(usize) + Sync),
     count: usize,
+    /// How many regions it lies in, itself included.
+    depth: usize,
     /// The lowest number that no thread has taken.
     next: AtomicUsize,
     /// Of the tasks that panicked. Kept to the end: dropping one may panic again.
     panics: Mutex<Vec<(usize, Box<dyn Any + Send>)>>,
-    /// Who waits for the workers to leave.
-    caller: Thread,
-    /// Workers that took a ticket and have left; with [`WAITING`] once the caller sleeps until the last of them.
+    /// Threads that took a ticket and have left; with [`WAITING`] once the caller sleeps until the last of them.
     left: AtomicUsize,
 }
 
-/// Far above the number of workers.
+/// Far above the number of threads.
 const WAITING: usize = 1 << (usize::BITS - 1);
 
 impl Region<'_> {
     /// Runs tasks until none is left.
     fn work(&self) {
+        let around = DEPTH.replace(self.depth);
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.count {
-                return;
+                break;
             }
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (self.task)(number))) {
                 lock(&self.panics).push((number, panic));
             }
         }
+        DEPTH.set(around);
     }
 }
 
-/// A place in a region for one worker.
+/// A place in a region for one thread.
 ///
-/// Invariant: while a ticket is in the queue, or a worker that took it has not counted itself in `left`, its region is alive.
+/// Invariant: while a ticket is in the queue, or a thread that took it has not counted itself in `left`, its region is alive.
 /// [`Pool::run`] keeps it: between [`Shared::publish`] and the end of [`Shared::withdraw`] it neither returns nor unwinds.
-struct Ticket(*const Region<'static>);
+struct Ticket {
+    region: *const Region<'static>,
+    /// The region's.
+    depth: usize,
+}
 
 // SAFETY: a region is used from several threads through `&` alone, and everything in it is `Sync`.
 unsafe impl Send for Ticket {}
 
 impl Ticket {
     /// Works in the region and leaves it.
-    fn work(self) {
-        // SAFETY: the region is alive until this worker counts itself in `left`.
-        let caller = unsafe {
-            (*self.0).work();
-            (*self.0).caller.clone()
-        };
+    fn work(self, shared: &Shared) {
+        // SAFETY: the region is alive until this thread counts itself in `left`.
+        unsafe { (*self.region).work() };
         // SAFETY: as above. The region may be gone as soon as this has happened: nothing touches it after.
-        let before = unsafe { (*self.0).left.fetch_add(1, Ordering::AcqRel) };
+        let before = unsafe { (*self.region).left.fetch_add(1, Ordering::AcqRel) };
         if before & WAITING != 0 {
-            caller.unpark();
+            // Its caller looks at `left` for the last time with this lock held: it sleeps by now, or sees the number.
+            drop(lock(&shared.queue));
+            shared.left.notify_all();
         }
     }
 }
@@ -193,82 +213,131 @@ impl Ticket {
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Tickets in the queue, to look at without its lock.
-    waiting: AtomicUsize,
+    /// Depth of the deepest ticket in the queue, to look at without its lock; 0 while there is none.
+    deepest: AtomicUsize,
+    /// What sleeping workers wait for.
     published: Condvar,
+    /// What sleeping callers wait for: the last thread has left their region, or there is a deeper one to help with.
+    left: Condvar,
 }
 
 #[derive(Default)]
 struct Queue {
     tickets: VecDeque<Ticket>,
+    regions: u64,
     /// Workers that wait for `published`.
     sleeping: usize,
+    /// Callers that wait for `left`.
+    callers: usize,
     closed: bool,
 }
 
+impl Queue {
+    /// The oldest ticket of a region that is deeper than `depth`.
+    fn take(&mut self, depth: usize) -> Option<Ticket> {
+        let at = self.tickets.iter().position(|ticket| ticket.depth > depth)?;
+        self.tickets.remove(at)
+    }
+}
+
 impl Shared {
-    /// Offers places in `region` to so many workers; returns how many there was room for.
+    /// Notes what is in the queue; to be called after each change of the tickets, with the lock held.
+    fn changed(&self, queue: &Queue) {
+        let deepest = queue.tickets.iter().map(|ticket| ticket.depth).max();
+        self.deepest.store(deepest.unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// Offers places in `region` to so many threads; returns how many there was room for.
     fn publish(&self, region: &Region<'_>, places: usize) -> usize {
         if places == 0 {
             return 0;
         }
         let mut queue = lock(&self.queue);
+        queue.regions += 1;
         let places = places.min(QUEUE - queue.tickets.len());
         for _ in 0..places {
-            queue.tickets.push_back(Ticket(std::ptr::from_ref(region).cast()));
+            let ticket = Ticket { region: std::ptr::from_ref(region).cast(), depth: region.depth };
+            queue.tickets.push_back(ticket);
         }
-        self.waiting.store(queue.tickets.len(), Ordering::Relaxed);
+        self.changed(&queue);
         let asleep = queue.sleeping.min(places);
+        let callers = queue.callers > 0 && asleep < places;
         drop(queue);
         for _ in 0..asleep {
             self.published.notify_one();
         }
+        if callers {
+            self.left.notify_all();
+        }
         places
     }
 
-    /// Takes back the places of `region` that no worker has taken, and waits for those that did to leave it.
+    /// Takes back the places of `region` that no thread has taken, and waits for those that did to leave it.
     fn withdraw(&self, region: &Region<'_>, places: usize) {
         if places == 0 {
             return;
         }
         let mut queue = lock(&self.queue);
         let before = queue.tickets.len();
-        queue.tickets.retain(|ticket| !std::ptr::addr_eq(ticket.0, region));
+        queue.tickets.retain(|ticket| !std::ptr::addr_eq(ticket.region, region));
         let entered = places - (before - queue.tickets.len());
-        self.waiting.store(queue.tickets.len(), Ordering::Relaxed);
+        self.changed(&queue);
         drop(queue);
         for _ in 0..SPINS {
             if region.left.load(Ordering::Acquire) == entered {
                 return;
             }
+            if self.deepest.load(Ordering::Relaxed) > region.depth {
+                self.help(region.depth);
+            }
             std::hint::spin_loop();
         }
-        let mut left = region.left.fetch_or(WAITING, Ordering::AcqRel) | WAITING;
-        while left != WAITING | entered {
-            thread::park();
-            left = region.left.load(Ordering::Acquire);
+        region.left.fetch_or(WAITING, Ordering::AcqRel);
+        let mut queue = lock(&self.queue);
+        while region.left.load(Ordering::Acquire) != WAITING | entered {
+            if let Some(ticket) = queue.take(region.depth) {
+                self.changed(&queue);
+                drop(queue);
+                ticket.work(self);
+                queue = lock(&self.queue);
+            } else {
+                queue.callers += 1;
+                queue = self.left.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                queue.callers -= 1;
+            }
+        }
+    }
+
+    /// Works in a region that is deeper than `depth`, if there still is one.
+    fn help(&self, depth: usize) {
+        let mut queue = lock(&self.queue);
+        let ticket = queue.take(depth);
+        self.changed(&queue);
+        drop(queue);
+        if let Some(ticket) = ticket {
+            ticket.work(self);
         }
     }
 
     /// What a worker does until the pool is dropped.
     fn work(&self) {
         while let Some(ticket) = self.next() {
-            ticket.work();
+            ticket.work(self);
         }
     }
 
     /// The next ticket; `None` when the pool is dropped.
     fn next(&self) -> Option<Ticket> {
         for _ in 0..SPINS {
-            if self.waiting.load(Ordering::Relaxed) > 0 {
+            if self.deepest.load(Ordering::Relaxed) > 0 {
                 break;
             }
             std::hint::spin_loop();
         }
         let mut queue = lock(&self.queue);
         loop {
-            if let Some(ticket) = queue.tickets.pop_front() {
-                self.waiting.store(queue.tickets.len(), Ordering::Relaxed);
+            if let Some(ticket) = queue.take(0) {
+                self.changed(&queue);
                 return Some(ticket);
             }
             if queue.closed {

@@ -55,16 +55,6 @@ fn spread_rows(to: &mut [f32], from: &[f32], columns: usize, at: &Index) {
     }
 }
 
-impl Cpu {
-    /// Attention within segments of the rows of queries, keys and values.
-    pub(super) fn attend_segments(&self, [q, k, v]: [&Tensor; 3], segments: &[u32], heads: usize) -> Tensor {
-        let mut data = self.arena.zeros(q.data.len());
-        let scratch = &mut self.scratch.take().attention;
-        attention::segments(self.level, &q.data, &k.data, &v.data, segments, heads, scratch, &mut data);
-        Tensor { data, ..*q }
-    }
-}
-
 impl StepOps for Cpu {
     type Spec = Arc<Vec<u32>>;
     type Index = Index;
@@ -143,7 +133,10 @@ impl StepOps for Cpu {
     }
 
     fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Index, heads: usize) -> Tensor {
-        self.attend_segments([q, k, v], segments.words(), heads)
+        let mut data = self.arena.zeros(q.data.len());
+        let scratch = &mut self.scratch.take().attention;
+        attention::segments(self.level, &q.data, &k.data, &v.data, segments.words(), heads, scratch, &mut data);
+        Tensor { data, ..*q }
     }
 
     fn conv1d_at(
@@ -165,7 +158,7 @@ impl StepOps for Cpu {
         tail: &mut State,
         streams: &Streams<Index>,
     ) -> Tensor {
-        conv::conv_transpose1d(self, x, weight, bias, tail.tail(), streams.spans(), |_| {})
+        conv::conv_transpose1d(self, x, weight, bias, tail.tail(), streams.spans())
     }
 
     fn sample_at(

@@ -3,9 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use super::{Numbered, ReplayOps, Replayable, Value, lock, outside};
-use crate::ops::{
-    Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec, StreamChunk,
-};
+use crate::ops::{Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec};
 
 impl<O: Replayable> Ops for ReplayOps<O> {
     type T = Value<O>;
@@ -231,38 +229,8 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         outside("gathering by numbers of the host")
     }
 
-    fn scatter(&self, _: Value<O>, _: &[usize], _: &Value<O>) -> Value<O> {
-        outside("scattering by numbers of the host")
-    }
-
     fn embed(&self, _: &Self::Weight, _: &Numbered) -> Value<O> {
         outside("embedding ids of the host")
-    }
-
-    fn segment_attention(&self, _: &Value<O>, _: &Value<O>, _: &Value<O>, _: &[usize], _: usize) -> Value<O> {
-        outside("attention over segments of the host")
-    }
-
-    fn conv1d(
-        &self,
-        _: &Value<O>,
-        _: &Self::Weight,
-        _: &Self::Weight,
-        _: &mut Self::State,
-        _: &[StreamChunk],
-    ) -> Value<O> {
-        outside("a convolution over chunks of the host")
-    }
-
-    fn conv_transpose1d(
-        &self,
-        _: &Value<O>,
-        _: &Self::Weight,
-        _: &Self::Weight,
-        _: &mut Self::State,
-        _: &[StreamChunk],
-    ) -> (Value<O>, Vec<StreamChunk>) {
-        outside("a convolution over chunks of the host")
     }
 
     fn sample(

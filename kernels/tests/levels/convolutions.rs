@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, State, Weight};
-use repartee_kernels::{DType, Layout, Ops, RawTensor, StateSpec, StreamChunk};
+use repartee_kernels::{DType, Layout, Ops, RawTensor, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
 
 use crate::{check, numbers};
 
@@ -89,6 +89,7 @@ fn weight(ops: &Cpu, layout: Layout, values: &[f32], shape: &[usize]) -> Weight 
 /// The results of `calls`, each a list of (slot, rows), by slot.
 fn run(
     ops: &Cpu,
+    kind: Kind,
     (weight, bias): (&Weight, &Weight),
     tail: &mut State,
     streams: &[Vec<f32>; 2],
@@ -100,19 +101,31 @@ fn run(
         let (mut x, mut chunks) = (Vec::new(), Vec::new());
         for &(slot, rows) in call {
             x.extend_from_slice(&streams[slot][at[slot] * input..(at[slot] + rows) * input]);
-            chunks.push(StreamChunk { slot, rows, first: at[slot] == 0 });
+            chunks.push(StreamRows { slot, position: at[slot], rows });
             at[slot] += rows;
         }
+        let mut layout = SpecLayout::default();
+        let places = layout.streams(x.len() / input, chunks.len());
+        let mut spec = layout.spec();
+        spec.set_streams(places, &chunks);
+        let now = Streams::new(ops.index(&ops.upload(&spec), places.words()));
         let x = ops.tensor(x, input);
-        let (out, made) = match weight {
-            Weight::ConvTranspose1d { .. } => ops.conv_transpose1d(&x, weight, bias, tail, &chunks),
-            _ => (ops.conv1d(&x, weight, bias, tail, &chunks), chunks),
+        let (out, level) = match kind.layout {
+            Layout::ConvTranspose1d { stride } => {
+                let out = ops.conv_transpose1d_at(&x, weight, bias, tail, &now);
+                (out, now.upsampled(stride, kind.taps > stride))
+            }
+            _ => (ops.conv1d_at(&x, weight, bias, tail, &now), now),
         };
-        let (rows, out) = (ops.rows(&out), ops.read(&out));
+        let width = ops.read(&out).len() / ops.rows(&out).max(1);
+        let out = ops.read(&out);
         let mut rest = &out[..];
-        for chunk in made {
-            let (mine, after) = rest.split_at(chunk.rows * out.len() / rows.max(1));
-            results[chunk.slot].extend_from_slice(mine);
+        for StreamRows { slot, position, rows } in chunks {
+            let (mine, after) = rest.split_at(rows * level.scale * width);
+            let absent = level.skip.saturating_sub(position * level.scale).min(rows * level.scale);
+            let (before, mine) = mine.split_at(absent * width);
+            assert!(before.iter().all(|&v| v == 0.0), "a row that does not exist is not zero");
+            results[slot].extend_from_slice(mine);
             rest = after;
         }
     }
@@ -134,7 +147,7 @@ pub fn any_split_equals_the_formula(level: Level) {
         // One state for all: a stream's first rows forget what its slot held.
         let mut tail = ops.state(spec);
         let mut results =
-            |calls: &[Vec<(usize, usize)>]| run(&ops, (&weight, &bias), &mut tail, &streams, input, calls);
+            |calls: &[Vec<(usize, usize)>]| run(&ops, kind, (&weight, &bias), &mut tail, &streams, input, calls);
         let alone = [results(&[vec![(0, lengths[0])]])[0].clone(), results(&[vec![(1, lengths[1])]])[1].clone()];
         prop_assert!(results(&[vec![(0, lengths[0]), (1, lengths[1])]]) == alone, "a neighbour changed a result");
         let mut cuts = cuts.iter().cycle();

@@ -163,5 +163,6 @@ where
         voices: Box::new(voices),
         slots,
         max_tokens: generation.thinker_max_new_tokens,
+        pool: None,
     })
 }

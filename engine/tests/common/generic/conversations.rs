@@ -73,6 +73,15 @@ fn stages<S: Subject>(subject: &S, setting: impl Fn(usize) -> StageConfig) -> BT
     subject.stages().iter().enumerate().map(|(at, stage)| ((*stage).to_owned(), setting(at))).collect()
 }
 
+/// Any number of threads gives the same.
+pub fn any_thread_count_gives_the_same<S: Subject>(subject: &S) {
+    let plain = converse(subject, &config(), &mut whole());
+    for threads in [1, 2, 3, 7] {
+        let other = converse(subject, &EngineConfig { threads: Some(threads), ..config() }, &mut whole());
+        assert_all_same(&plain, &other, &format!("{threads} threads"));
+    }
+}
+
 /// Every hand-off, chunk and batch setting gives the same.
 pub fn every_setting_gives_the_same<S: Subject>(subject: &S) {
     let plain = converse(subject, &config(), &mut whole());
@@ -89,9 +98,6 @@ pub fn every_setting_gives_the_same<S: Subject>(subject: &S) {
     };
     check(&EngineConfig { hand_off: HandOff::FullPayload, ..config() });
     check(&EngineConfig { batch: false, deadlines: false, ..config() });
-    for threads in [1, 2, 3, 7] {
-        check(&EngineConfig { threads: Some(threads), ..config() });
-    }
     for (initial, steady) in [(1, 2), (2, 1), (4, 25), (9, 9)] {
         check(&chunk(initial, steady));
     }

@@ -1,9 +1,9 @@
 //! The families under test.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use repartee_engine::internals::{Checkpoint, Model, Variant, load, qwen3_omni_moe};
+use repartee_engine::internals::{Checkpoint, Model, Variant, load, pool, qwen3_omni_moe};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Respond, Role, Usage};
 use repartee_kernels::cpu::Cpu;
@@ -33,6 +33,11 @@ impl Omni {
         Self { folder: folder("dense").join("checkpoint"), replayed: false }
     }
 
+    /// The demo model.
+    pub fn demo() -> Self {
+        Self { folder: Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo"), replayed: false }
+    }
+
     /// The same on a device that repeats recorded steps.
     pub fn replayed(self) -> Self {
         Self { replayed: true, ..self }
@@ -45,7 +50,9 @@ impl Subject for Omni {
         if !self.replayed {
             return load(&checkpoint, config).unwrap();
         }
-        qwen3_omni_moe::load(ReplayOps::new(Cpu::default()), &checkpoint, Variant("omni"), config).unwrap()
+        let pool = pool(config.threads());
+        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+        Model { pool, ..qwen3_omni_moe::load(ops, &checkpoint, Variant("omni"), config).unwrap() }
     }
 
     fn stages(&self) -> &'static [&'static str] {

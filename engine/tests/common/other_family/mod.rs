@@ -22,7 +22,7 @@ use repartee_engine::internals::autoregressive::Autoregressive;
 use repartee_engine::internals::decoder::{Decoder, FeedForward, Shape};
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{Codec, Ears, Model, SlotBytes, Tokenizer, slots};
+use repartee_engine::internals::{Codec, Ears, Model, SlotBytes, Tokenizer, pool, slots};
 use repartee_kernels::Attention;
 use repartee_kernels::cpu::Cpu;
 
@@ -89,7 +89,8 @@ fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
 
 /// The model under these settings.
 pub fn model(form: Form, config: &EngineConfig) -> Model {
-    let (ops, checkpoint, tokenizer) = (Cpu::default(), checkpoint::open(), tokenizer());
+    let pool = pool(config.threads());
+    let (ops, checkpoint, tokenizer) = (Cpu::default().on(pool.clone()), checkpoint::open(), tokenizer());
     assert_eq!(tokenizer.vocab_size(), TEXT_IDS);
     config.check_stages(&[("writer", &[]), ("speaker", &[]), ("refiner", &[]), ("vocoder", &[])]).unwrap();
     let weights = Weights::new(&ops, &checkpoint);
@@ -115,6 +116,7 @@ pub fn model(form: Form, config: &EngineConfig) -> Model {
         voices: Box::new(recorded),
         slots,
         max_tokens: 24,
+        pool,
     };
     model.check().unwrap();
     model

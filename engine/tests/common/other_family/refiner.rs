@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
-use repartee_kernels::Ops;
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
+use repartee_kernels::{Ops, SpecLayout, StepOps};
 
 use super::{BOOK, CODES, FRAMES, HIDDEN, LATENT};
 
@@ -106,7 +106,12 @@ impl Refiner {
         }
         let qkv = ops.linear(&x, &self.qkv, None);
         let part = |at: usize| ops.narrow(&qkv, at * HIDDEN, HIDDEN);
-        let seen = ops.segment_attention(&part(0), &part(1), &part(2), &segments, HEADS);
+        let mut layout = SpecLayout::default();
+        let at = layout.segments(segments.iter().sum(), segments.len());
+        let mut spec = layout.spec();
+        spec.set_segments(at, &segments);
+        let lengths = ops.index(&ops.upload(&spec), at.words());
+        let seen = ops.segment_attention_at(&part(0), &part(1), &part(2), &lengths, HEADS);
         let slopes = ops.read(&ops.linear(&ops.silu(ops.add(seen, &x)), &self.out, None));
         let mut first = 0;
         for (&slot, rows) in slots.iter().zip(segments) {

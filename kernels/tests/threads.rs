@@ -1,0 +1,137 @@
+//! Operations split over threads: the bits do not depend on how many there are.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use proptest::test_runner::TestRunner;
+use repartee_kernels::cpu::gemm::{Packed, Rows, multiply, multiply_on};
+use repartee_kernels::cpu::pool::Pool;
+use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+use repartee_kernels::random::uniform;
+use repartee_kernels::{DType, Layout, Ops, RawTensor, Router, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
+
+const THREADS: [usize; 4] = [1, 2, 3, 7];
+
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    (0..count).map(|i| uniform(seed, i as u64, 0, 0) - 0.5).collect()
+}
+
+fn pools() -> [Arc<Pool>; 4] {
+    THREADS.map(|threads| Arc::new(Pool::new(threads).unwrap()))
+}
+
+/// Rows, numbers of a row and columns of products that are large enough to be split.
+fn sizes() -> impl Strategy<Value = (usize, usize, usize)> {
+    prop_oneof![
+        (1usize..9, 300usize..1500, 300usize..900),
+        (9usize..70, 100usize..600, 20usize..300),
+        (100usize..900, 20usize..150, 1usize..60),
+    ]
+}
+
+#[test]
+fn products_are_equal_for_any_thread_count() {
+    let pools = pools();
+    let mut runner =
+        TestRunner::new(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() });
+    let inputs = (sizes(), any::<bool>(), any::<bool>(), 0u64..1000);
+    let check = |((rows, k, columns), narrow, biased, seed): ((usize, usize, usize), bool, bool, u64)| {
+        let (x, w) = (numbers(rows * k, seed), numbers(columns * k, seed + 1));
+        let bias = biased.then(|| numbers(columns, seed + 2));
+        let weight = if narrow {
+            Packed::new_bf16(columns, k, |column, i| (w[column * k + i].to_bits() >> 16) as u16)
+        } else {
+            Packed::new(columns, k, |column, i| w[column * k + i])
+        };
+        for level in Level::available() {
+            let mut alone = vec![0.0; rows * columns];
+            multiply(level, Rows::dense(&x, k), &weight, bias.as_deref(), &mut alone);
+            for pool in &pools {
+                let mut split = vec![f32::NAN; rows * columns];
+                multiply_on(Some(pool), level, Rows::dense(&x, k), &weight, bias.as_deref(), &mut split);
+                prop_assert!(split == alone, "{} threads", pool.threads());
+            }
+        }
+        Ok(())
+    };
+    runner.run(&inputs, check).unwrap();
+}
+
+fn weight(ops: &Cpu, layout: Layout, shape: &[usize]) -> Weight {
+    let experts = if let Layout::Experts { per_expert } = layout { 3 * per_expert } else { 1 };
+    let values = numbers(shape.iter().product(), shape.len() as u64);
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    let part = RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape };
+    ops.weight(layout, &vec![part; experts]).unwrap()
+}
+
+/// The results of every operation that is split, over sizes at which it is. `split` is asked after each.
+fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
+    const ROWS: usize = 700;
+    const WIDTH: usize = 48;
+    let x = || ops.tensor(numbers(ROWS * WIDTH, 3), WIDTH);
+    let vector = weight(ops, Layout::Vector, &[WIDTH]);
+    let mut layout = SpecLayout::default();
+    let at = layout.streams(ROWS, 3);
+    let mut spec = layout.spec();
+    let chunks = [(1, 0, 400), (0, 0, 1), (2, 7, 299)];
+    spec.set_streams(at, &chunks.map(|(slot, position, rows)| StreamRows { slot, position, rows }));
+    let streams = Streams::new(ops.index(&ops.upload(&spec), at.words()));
+    let tail = |rows| ops.state(StateSpec::Tail { slots: 3, rows, columns: WIDTH });
+    let linear = weight(ops, Layout::Linear, &[200, WIDTH]);
+    let causal = weight(ops, Layout::Conv1d { dilation: 3 }, &[WIDTH, WIDTH, 7]);
+    let up = weight(ops, Layout::ConvTranspose1d { stride: 4 }, &[WIDTH, WIDTH, 8]);
+    let pictures = ops.tensor(numbers(2 * 40 * 50 * 3, 4), 3);
+    let conv2d = weight(ops, Layout::Conv2d { stride: 2 }, &[WIDTH, 3, 3, 3]);
+    let router = weight(ops, Layout::Linear, &[3, WIDTH]);
+    let gate_up = weight(ops, Layout::Experts { per_expert: 2 }, &[80, WIDTH]);
+    let down = weight(ops, Layout::Experts { per_expert: 1 }, &[WIDTH, 80]);
+    let routed = Router { top_k: 2, normalise: true };
+    let mut results = Vec::new();
+    let mut add = |name, result| {
+        assert!(split(), "{name} is not split");
+        results.push((name, result));
+    };
+    add("linear", ops.linear(&x(), &linear, None));
+    add("conv1d", ops.conv1d_at(&x(), &causal, &vector, &mut tail(18), &streams));
+    add("conv_transpose1d", ops.conv_transpose1d_at(&x(), &up, &vector, &mut tail(1), &streams));
+    add("conv2d", ops.conv2d(&pictures, 2, 40, 50, &conv2d, &vector));
+    add("experts", ops.experts(&x(), &router, &gate_up, &down, routed));
+    add("snake", ops.snake(x(), &vector, &vector));
+    add("gelu", ops.gelu(x()));
+    results
+}
+
+#[test]
+fn operations_are_equal_for_any_thread_count() {
+    for level in Level::available() {
+        let alone = results(&Cpu::with_level(level), || true);
+        for pool in pools() {
+            let (threads, regions) = (pool.threads(), Cell::new(0));
+            let ops = Cpu::with_level(level).on(Some(Arc::clone(&pool)));
+            let split = || threads == 1 || pool.regions() > regions.replace(pool.regions());
+            for ((name, expected), (_, found)) in alone.iter().zip(results(&ops, split)) {
+                assert!(*expected == found, "{name} on {threads} threads at {level:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn devices_share_a_pool() {
+    // Stages on threads of their own, whose operations are split over the same threads.
+    let pool = Arc::new(Pool::new(3).unwrap());
+    let ops = Cpu::default().on(Some(Arc::clone(&pool)));
+    let alone = results(&Cpu::default(), || true);
+    let mut devices = [(); 3].map(|()| ops.with_own_buffers());
+    for _ in 0..5 {
+        pool.each(&mut devices, |_, ops| {
+            for ((name, expected), (_, found)) in alone.iter().zip(results(ops, || true)) {
+                assert!(*expected == found, "{name}");
+            }
+        });
+    }
+}
