@@ -38,6 +38,7 @@ mod session;
 mod stage;
 mod text;
 
+pub use audio::log_mel::{LogMel, LogMelConfig};
 pub use checkpoint::{BadValue, CheckpointError, Source};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};
 pub use engine::{Engine, StartError};

@@ -3,6 +3,7 @@
 //! - [`transport`]: websocket and WebRTC
 //! - [`call`]: the task of one call, between a transport, the realtime session and the engine
 //! - [`server`]: HTTP routes, admission, health, shutdown
+//! - [`turn_judge`]: the turn-detection model, off the calls' tasks
 //! - [`auth`], [`admission`]: keys, and limits of each caller
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`cli`]: what the binary does besides serving
@@ -22,6 +23,7 @@ pub mod server;
 #[cfg(test)]
 mod testdata;
 pub mod transport;
+pub mod turn_judge;
 
 #[cfg(test)]
 #[global_allocator]

@@ -179,7 +179,9 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
         );
     }
     let server = Server::bind(config, model.engine).await.map_err(|error| match error {
-        BindError::Config(_) | BindError::Listen { .. } | BindError::Tls(_) => UserError(error.into()).into(),
+        BindError::Config(_) | BindError::Listen { .. } | BindError::Tls(_) | BindError::Turns(_) => {
+            UserError(error.into()).into()
+        }
         other => anyhow::Error::from(other),
     })?;
     // Handlers first, for signals that come while the URL is printed.

@@ -57,6 +57,8 @@ pub struct Metrics {
     pub turns: IntCounterVec,
     /// Speculations by outcome: `committed` or `aborted`.
     pub speculations: IntCounterVec,
+    /// Answers of the turn-detection model: the turn `ended` or `continued`; or `failed`, `busy` where there is none.
+    pub turn_judgements: IntCounterVec,
     /// Errors sent to clients, by code.
     pub errors: IntCounterVec,
     /// Times that the playout clock found nothing to play within a response.
@@ -238,6 +240,10 @@ impl Metrics {
                 Opts::new("repartee_speculations_total", "Speculations by outcome: committed or aborted"),
                 &["outcome"],
             )?,
+            turn_judgements: IntCounterVec::new(
+                Opts::new("repartee_turn_judgements_total", "Questions to the turn-detection model, by the answer"),
+                &["outcome"],
+            )?,
             errors: IntCounterVec::new(Opts::new("repartee_errors_total", "Errors sent to clients"), &["code"])?,
             underruns: IntCounter::new(
                 "repartee_underruns_total",
@@ -263,6 +269,7 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.stages.clone()))?;
         metrics.registry.register(Box::new(metrics.turns.clone()))?;
         metrics.registry.register(Box::new(metrics.speculations.clone()))?;
+        metrics.registry.register(Box::new(metrics.turn_judgements.clone()))?;
         metrics.registry.register(Box::new(metrics.errors.clone()))?;
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
         metrics.registry.register(Box::new(metrics.refused.clone()))?;
@@ -283,6 +290,9 @@ impl Metrics {
         }
         for outcome in ["committed", "aborted"] {
             self.speculations.with_label_values(&[outcome]);
+        }
+        for outcome in ["ended", "continued", "failed", "busy"] {
+            self.turn_judgements.with_label_values(&[outcome]);
         }
         for reason in ["full", "key", "address", "rate", "unauthorized", "not_local", "draining", "connections"] {
             self.refused.with_label_values(&[reason]);

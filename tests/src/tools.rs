@@ -13,6 +13,15 @@ pub fn root() -> &'static Path {
     crate_folder.parent().unwrap_or(crate_folder)
 }
 
+/// The turn-detection model that the package of a stock client has in it: smart-turn v3, of `scripts/setup.sh tests`.
+pub fn turn_model() -> Result<PathBuf> {
+    let file = "site-packages/pipecat/audio/turn/smart_turn/data/smart-turn-v3.2-cpu.onnx";
+    let pythons =
+        std::fs::read_dir(root().join("target/tools/clients/lib")).context("the stock clients are not installed")?;
+    let mut models = pythons.flatten().map(|python| python.path().join(file));
+    models.find(|path| path.exists()).context("the stock clients have no smart-turn v3 with them")
+}
+
 /// An empty folder `target/recordings/NAME`; what a test leaves there can be listened to after it.
 pub fn recordings(name: &str) -> Result<PathBuf> {
     let folder = root().join("target/recordings").join(name);

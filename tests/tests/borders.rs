@@ -12,11 +12,19 @@ use repartee_tests::workspace::{Workspace, everything_needed_by, graph_in};
 const MAY_NEED: &[(&str, &[&str])] = &[
     (
         "repartee",
-        &["repartee-engine", "repartee-engine-api", "repartee-media", "repartee-protocol", "repartee-realtime"],
+        &[
+            "repartee-engine",
+            "repartee-engine-api",
+            "repartee-media",
+            "repartee-protocol",
+            "repartee-realtime",
+            "repartee-turn",
+        ],
     ),
     ("repartee-protocol", &[]),
     ("repartee-media", &[]),
     ("repartee-realtime", &["repartee-engine-api", "repartee-media", "repartee-protocol"]),
+    ("repartee-turn", &["repartee-engine", "repartee-kernels"]),
     ("repartee-engine-api", &[]),
     ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
     ("repartee-kernels", &[]),
@@ -35,6 +43,7 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-media",
     "repartee-protocol",
     "repartee-realtime",
+    "repartee-turn",
 ];
 
 const RUNTIMES_AND_NETWORKS: &[&str] =
@@ -44,14 +53,15 @@ const RUNTIMES_AND_NETWORKS: &[&str] =
 const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("admission", &["auth", "config"]),
     ("auth", &["ids"]),
-    ("call", &["metrics"]),
+    ("call", &["metrics", "turn_judge"]),
     ("cli", &["auth", "ids"]),
     ("config", &["auth"]),
     ("ids", &[]),
     ("metrics", &[]),
     ("model", &["config"]),
-    ("server", &["admission", "auth", "call", "cli", "config", "ids", "metrics", "transport"]),
+    ("server", &["admission", "auth", "call", "cli", "config", "ids", "metrics", "transport", "turn_judge"]),
     ("transport", &["call", "metrics"]),
+    ("turn_judge", &[]),
 ];
 
 /// Sources that take time and packets as parameters.
@@ -79,6 +89,7 @@ const SHIPPED: &[&str] = &[
     "gateway/protocol/src",
     "gateway/realtime/src",
     "gateway/src",
+    "gateway/turn/src",
     "kernels/src",
     "loadtest/src",
 ];

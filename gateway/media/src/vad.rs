@@ -1,7 +1,8 @@
 //! Voice activity and turn detection with the semantics of `server_vad`.
 //!
 //! Every offset counts the audio received since the session began, never a wall clock, so that the same audio gives the
-//! same turns however fast it arrives.
+//! same turns however fast it arrives. A model that judges pauses is asked from outside ([`TurnDetector::question`],
+//! [`TurnDetector::judged`]): then a turn also depends on how much audio comes before the answer.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use earshot::Detector;
 
 use super::echo_guard::is_echo;
-use super::endpointing::{Eagerness, Endpointer, FixedSilence, MIN_SILENCE_MS};
+use super::endpointing::{CONTEXT_MS, Eagerness, Judgement, NEXT_QUESTION_MS, Question};
 
 /// Samples a second that [`TurnDetector`] takes.
 pub const RATE: u32 = 16_000;
@@ -72,7 +73,7 @@ pub struct TurnSettings {
     pub prefix_padding_ms: u64,
     /// How much silence ends a turn without `eagerness`.
     pub silence_duration_ms: u64,
-    /// Ask the [`Endpointer`] in each pause; `None` for `silence_duration_ms`.
+    /// End turns by eagerness; `None` for `silence_duration_ms`.
     pub eagerness: Option<Eagerness>,
     /// Silence after which [`TurnEvent::Paused`] is reported; `None` for never.
     pub pause_ms: Option<u64>,
@@ -134,9 +135,12 @@ pub struct TurnDetector<D = Earshot> {
     /// Where the last turn ended; the next one cannot begin earlier.
     floor: u64,
     state: State,
-    endpointer: Box<dyn Endpointer>,
-    /// The latest audio, as much as `endpointer` is given.
+    /// Whether a model judges the pauses of turns that end by eagerness.
+    judged: bool,
+    /// The latest audio, as much as the model is given.
     recent: VecDeque<f32>,
+    /// Questions asked so far.
+    questions: u64,
     /// Level up to which input may be an echo of our playback; `None` while no response plays.
     echo_level: Option<f32>,
 }
@@ -146,9 +150,9 @@ enum State {
     /// No turn is open. Since `since` there were `voiced` samples more of voice than of silence, and `peak` was the highest
     /// probability.
     Quiet { since: u64, voiced: u64, peak: f32 },
-    /// A turn is open; its last voice ended at `voice_end`. Of the pause since then: whether it was reported, and how much
-    /// silence ends the turn as the endpointer decided, in ms.
-    Speaking { voice_end: u64, paused: bool, required_ms: Option<u64> },
+    /// A turn is open since `begin`; its last voice ended at `voice_end`. Of the pause since then: whether it was reported, and
+    /// what a model has said of it.
+    Speaking { begin: u64, voice_end: u64, paused: bool, judgement: Judgement },
 }
 
 impl State {
@@ -171,16 +175,58 @@ impl<D: VoiceDetector> TurnDetector<D> {
             position: 0,
             floor: 0,
             state: State::QUIET,
-            endpointer: Box::new(FixedSilence),
+            judged: false,
             recent: VecDeque::new(),
+            questions: 0,
             echo_level: None,
         }
     }
 
-    /// Sets the endpointer; [`FixedSilence`] by default.
-    pub fn with_endpointer(mut self, endpointer: Box<dyn Endpointer>) -> Self {
-        self.endpointer = endpointer;
+    /// A model judges the pauses of turns that end by eagerness: [`Self::question`] has what to ask it, [`Self::judged`] takes
+    /// the answers. Until one comes the fixed silence holds.
+    pub fn with_judge(mut self) -> Self {
+        self.judged = true;
         self
+    }
+
+    /// What to ask the model now, if there is anything. Each question is returned once, and counts as asked.
+    pub fn question(&mut self) -> Option<Question> {
+        let (judged, position) = (self.is_judged(), self.position);
+        let State::Speaking { begin, voice_end, judgement, .. } = &mut self.state else { return None };
+        let silence_ms = (position - *voice_end) / PER_MS;
+        if !judged || judgement.asked.is_some() || silence_ms < judgement.due_ms {
+            return None;
+        }
+        self.questions += 1;
+        *judgement = Judgement { asked: Some(self.questions), due_ms: silence_ms + NEXT_QUESTION_MS, ..*judgement };
+        let length = usize::try_from(position - *begin).unwrap_or(usize::MAX).min(self.recent.len());
+        let turn = self.recent.range(self.recent.len() - length..).copied().collect();
+        Some(Question { id: self.questions, turn })
+    }
+
+    /// Takes the answer to a question: the probability that the turn has ended, `None` if there is no answer. Returns the end of
+    /// the turn if that is what it means; an answer to a pause that is over means nothing.
+    pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Option<TurnEvent> {
+        let eagerness = self.settings.eagerness.filter(|_| self.judged)?;
+        let State::Speaking { judgement, .. } = &mut self.state else { return None };
+        judgement.asked.take_if(|asked| *asked == id)?;
+        let probability = probability.filter(|probability| probability.is_finite())?;
+        if probability >= eagerness.threshold() {
+            return Some(self.stop());
+        }
+        judgement.unfinished = true;
+        None
+    }
+
+    fn is_judged(&self) -> bool {
+        self.judged && self.settings.eagerness.is_some()
+    }
+
+    /// Ends the open turn here.
+    fn stop(&mut self) -> TurnEvent {
+        self.floor = self.position;
+        self.state = State::QUIET;
+        TurnEvent::SpeechStopped { audio_end_ms: self.position / PER_MS }
     }
 
     /// Sets the level up to which the audio that comes next may be an echo of our playback, as a root mean square; `None` while no
@@ -254,27 +300,24 @@ impl<D: VoiceDetector> TurnDetector<D> {
                     return None;
                 }
                 let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
-                self.state = State::Speaking { voice_end: self.position, paused: false, required_ms: None };
+                let (voice_end, judgement) = (self.position, Judgement::NONE);
+                self.state = State::Speaking { begin, voice_end, paused: false, judgement };
                 // Rounded up at the floor, which may lie inside of a millisecond: never into the turn before.
                 Some(TurnEvent::SpeechStarted { audio_start_ms: begin.div_ceil(PER_MS) })
             }
-            State::Speaking { voice_end, paused, required_ms } => {
+            State::Speaking { voice_end, paused, judgement, .. } => {
                 if probability >= threshold - HYSTERESIS.min(threshold / 2.0) {
                     *voice_end = self.position;
-                    *required_ms = None;
+                    *judgement = Judgement::NONE;
                     return std::mem::take(paused).then_some(TurnEvent::Resumed { audio_ms: start / PER_MS });
                 }
                 let silence = self.position - *voice_end;
                 let required = match self.settings.eagerness {
                     None => self.settings.silence_duration_ms,
-                    Some(_) if silence < MIN_SILENCE_MS * PER_MS => return None,
-                    Some(eagerness) => *required_ms
-                        .get_or_insert_with(|| self.endpointer.silence_ms(eagerness, self.recent.make_contiguous())),
+                    Some(eagerness) => judgement.required_ms(eagerness),
                 };
                 if silence >= required * PER_MS {
-                    self.floor = self.position;
-                    self.state = State::QUIET;
-                    return Some(TurnEvent::SpeechStopped { audio_end_ms: self.position / PER_MS });
+                    return Some(self.stop());
                 }
                 let begins = !*paused && self.settings.pause_ms.is_some_and(|pause| silence >= pause * PER_MS);
                 *paused |= begins;
@@ -284,11 +327,12 @@ impl<D: VoiceDetector> TurnDetector<D> {
     }
 
     fn keep_recent(&mut self, frame: &[f32]) {
-        let limit = usize::try_from(self.endpointer.context_ms() * PER_MS).unwrap_or(usize::MAX);
-        if limit > 0 {
+        if self.is_judged() {
             self.recent.extend(frame);
-            let excess = self.recent.len().saturating_sub(limit);
+            let excess = self.recent.len().saturating_sub((CONTEXT_MS * PER_MS) as usize);
             self.recent.drain(..excess);
+        } else {
+            self.recent.clear();
         }
     }
 }

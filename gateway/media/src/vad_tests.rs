@@ -105,32 +105,139 @@ fn each_pause_is_reported_once() {
     assert_eq!(turns.push(&silence(1_000)).len(), 2);
 }
 
-#[test]
-fn endpointer_is_asked_once_a_pause() {
-    /// Asks for a longer silence the quieter the turn's last 100 ms were; counts questions.
-    #[derive(Debug)]
-    struct Judge(std::sync::Arc<std::sync::atomic::AtomicUsize>);
+/// A detector whose pauses a model judges, for which the given ranges of frames are voice.
+fn judged<const N: usize>(eagerness: Eagerness, voice: [std::ops::Range<usize>; N]) -> TurnDetector<Scripted> {
+    let mut turns = scripted(voice).with_judge();
+    turns.configure(TurnSettings { eagerness: Some(eagerness), ..TurnSettings::default() });
+    turns
+}
 
-    impl Endpointer for Judge {
-        fn context_ms(&self) -> u64 {
-            100
-        }
-
-        fn silence_ms(&mut self, eagerness: Eagerness, turn: &[f32]) -> u64 {
-            assert_eq!((eagerness, turn.len()), (Eagerness::High, 1_600));
-            self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-            if turn.iter().all(|sample| *sample == 0.0) { 800 } else { 300 }
+/// Pushes `frames` frames one by one; `answer` is given each question and the frames so far, and its answers are passed on at once.
+/// Returns the boundaries.
+fn ask(
+    turns: &mut TurnDetector<Scripted>,
+    frames: usize,
+    mut answer: impl FnMut(&Question, usize) -> Option<Option<f32>>,
+) -> Vec<TurnEvent> {
+    let mut events = Vec::new();
+    for frame in 1..=frames {
+        events.extend(turns.push(&[0.0; 256]));
+        if let Some(question) = turns.question()
+            && let Some(probability) = answer(&question, frame)
+        {
+            events.extend(turns.judged(question.id, probability));
         }
     }
+    events
+}
 
-    let asked = std::sync::Arc::default();
-    let mut turns = scripted([10..40, 60..80]).with_endpointer(Box::new(Judge(std::sync::Arc::clone(&asked))));
-    turns.configure(TurnSettings { eagerness: Some(Eagerness::High), ..TurnSettings::default() });
-    let mut events = turns.push(&silence(80 * 16));
-    assert_eq!(events.len(), 1, "800 ms are more than the first pause lasts");
-    events.extend(turns.push(&vec![0.1; 16_000]));
-    assert_eq!(events[1..], [TurnEvent::SpeechStopped { audio_end_ms: 80 * 16 + 304 }]);
-    assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 2);
+const EAGERNESS: [(Eagerness, u64, u64, f32); 3] =
+    [(Eagerness::Low, 1_200, 8_000, 0.7), (Eagerness::Medium, 700, 4_000, 0.5), (Eagerness::High, 400, 2_000, 0.3)];
+
+/// The first frame boundary at or after `ms`.
+fn frames_of(ms: u64) -> u64 {
+    ms.next_multiple_of(16)
+}
+
+#[test]
+fn finished_turn_ends_at_the_first_question() {
+    let mut turns = judged(Eagerness::Low, [10..40]);
+    let events = ask(&mut turns, 400, |_, _| Some(Some(0.9)));
+    assert_eq!(events[1..], [TurnEvent::SpeechStopped { audio_end_ms: 40 * 16 + 208 }]);
+}
+
+#[test]
+fn eagerness_sets_threshold_and_longest_wait() {
+    for (eagerness, _, longest_ms, threshold) in EAGERNESS {
+        let end = |probability: f32| {
+            let events = ask(&mut judged(eagerness, [10..40]), 600, |_, _| Some(Some(probability)));
+            stopped(events[1]) - 40 * 16
+        };
+        assert_eq!(end(threshold), 208, "{eagerness:?}");
+        assert_eq!(end(threshold - 0.01), frames_of(longest_ms), "{eagerness:?}");
+    }
+}
+
+#[test]
+fn unanswered_question_leaves_the_fixed_silence() {
+    for (eagerness, fixed_ms, ..) in EAGERNESS {
+        for answer in [None, Some(None), Some(Some(f32::NAN))] {
+            let events = ask(&mut judged(eagerness, [10..40]), 600, |_, _| answer);
+            assert_eq!(stopped(events[1]), 40 * 16 + frames_of(fixed_ms), "{eagerness:?} {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn questions_repeat_as_silence_goes_on() {
+    let mut asked = Vec::new();
+    let events = ask(&mut judged(Eagerness::Medium, [10..40]), 600, |question, frame| {
+        asked.push((frame as u64 - 40) * 16);
+        Some(Some(if question.id == 4 { 0.5 } else { 0.0 }))
+    });
+    assert_eq!(asked, [208, 720, 1_232, 1_744]);
+    assert_eq!(stopped(events[1]), 40 * 16 + 1_744);
+}
+
+#[test]
+fn open_question_is_not_asked_again() {
+    let mut count = 0;
+    ask(&mut judged(Eagerness::Low, [10..40]), 110, |_, _| {
+        count += 1;
+        None
+    });
+    assert_eq!(count, 1);
+}
+
+#[test]
+fn voice_after_a_question_voids_its_answer() {
+    let mut turns = judged(Eagerness::Medium, [10..40, 60..80]);
+    let mut questions = Vec::new();
+    ask(&mut turns, 70, |question, _| {
+        questions.push(question.id);
+        None
+    });
+    assert_eq!(questions.len(), 1);
+    assert_eq!(turns.judged(questions[0], Some(1.0)), None);
+    assert!(turns.voice_end().is_some(), "the turn goes on");
+    // The next pause is judged by its own question, and the old answer leaves it alone.
+    let mut second = Vec::new();
+    ask(&mut turns, 30, |question, _| {
+        second.push(question.id);
+        None
+    });
+    assert_eq!((second.len(), second[0]), (1, questions[0] + 1));
+    assert_eq!(turns.judged(questions[0], Some(1.0)), None);
+    assert!(matches!(turns.judged(second[0], Some(1.0)), Some(TurnEvent::SpeechStopped { .. })));
+    assert_eq!(turns.judged(second[0], Some(1.0)), None);
+}
+
+#[test]
+fn question_holds_the_turn_and_at_most_8_s() {
+    for (voice, samples) in [(50..100, (50 * 16 + 208 + 300) * 16), (50..900, 8_000 * 16)] {
+        let last = voice.end;
+        let mut turns = judged(Eagerness::Medium, [voice]);
+        let audio: Vec<f32> = (0..(last + 13) * 256).map(|sample| sample as f32).collect();
+        turns.push(&audio);
+        let turn = turns.question().unwrap().turn;
+        assert_eq!(turn, audio[audio.len() - samples..]);
+    }
+}
+
+#[test]
+fn silence_ends_turns_without_a_judge() {
+    for (eagerness, fixed_ms, ..) in EAGERNESS {
+        let mut turns = scripted([10..40]);
+        turns.configure(TurnSettings { eagerness: Some(eagerness), ..TurnSettings::default() });
+        let events = ask(&mut turns, 200, |question, _| panic!("{question:?}"));
+        assert_eq!(stopped(events[1]), 40 * 16 + frames_of(fixed_ms));
+    }
+}
+
+#[test]
+fn fixed_silence_asks_no_judge() {
+    let events = ask(&mut scripted([10..40]).with_judge(), 200, |question, _| panic!("{question:?}"));
+    assert_eq!(stopped(events[1]), 40 * 16 + 512);
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use repartee_media::endpointing::Question;
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
 use repartee_realtime::{Input, PIECE_MS};
@@ -40,14 +41,16 @@ impl Resamplers {
 }
 
 impl InputPipeline {
-    pub fn new(model_rate: u32) -> Self {
+    /// A pipeline at the call's beginning; `judged` where a model judges pauses.
+    pub fn new(model_rate: u32, judged: bool) -> Self {
+        let detector = TurnDetector::default();
         Self {
             model_rate,
             pending: Vec::new(),
             at: 0,
             rate: model_rate,
             resamplers: None,
-            detector: TurnDetector::default(),
+            detector: if judged { detector.with_judge() } else { detector },
             detecting: false,
             voice_end: None,
             endpointing: None,
@@ -136,19 +139,37 @@ impl InputPipeline {
         self.endpointing.take()
     }
 
+    /// What to ask the model that judges pauses, if there is anything; see [`TurnDetector::question`].
+    pub fn question(&mut self) -> Option<Question> {
+        self.detecting.then(|| self.detector.question()).flatten()
+    }
+
+    /// The model's answer to a question; see [`TurnDetector::judged`]. Returns the end of the turn if that is what it means.
+    pub fn judged(&mut self, id: u64, probability: Option<f32>) -> Option<Input> {
+        let event = self.detector.judged(id, probability)?;
+        let mut inputs = Vec::new();
+        self.report(event, &mut inputs);
+        self.voice_end = self.detector.voice_end();
+        inputs.pop()
+    }
+
     fn detect(&mut self, for_model: Vec<f32>, for_detector: Option<Vec<f32>>, inputs: &mut Vec<Input>) {
         let events = self.detector.push(for_detector.as_deref().unwrap_or(&for_model));
         inputs.push(Input::Audio(for_model));
         for event in events {
-            if let (TurnEvent::SpeechStopped { .. }, Some(voice_end)) = (event, self.voice_end) {
-                let waited = event.sample().saturating_sub(voice_end);
-                self.endpointing = Some(Duration::from_secs_f64(waited as f64 / f64::from(vad::RATE)));
-            }
-            if self.detecting {
-                inputs.push(Input::Turn(event));
-            }
+            self.report(event, inputs);
         }
         self.voice_end = self.detector.voice_end();
+    }
+
+    fn report(&mut self, event: TurnEvent, inputs: &mut Vec<Input>) {
+        if let (TurnEvent::SpeechStopped { .. }, Some(voice_end)) = (event, self.voice_end) {
+            let waited = event.sample().saturating_sub(voice_end);
+            self.endpointing = Some(Duration::from_secs_f64(waited as f64 / f64::from(vad::RATE)));
+        }
+        if self.detecting {
+            inputs.push(Input::Turn(event));
+        }
     }
 }
 
@@ -164,7 +185,7 @@ mod tests {
     fn any_input_rate_and_split_keeps_all_samples() {
         for (rate, model_rate) in [(24_000, 16_000), (8_000, 16_000), (48_000, 24_000), (16_000, 16_000)] {
             for piece in [1, 37, 480, 24_000] {
-                let mut pipeline = InputPipeline::new(model_rate);
+                let mut pipeline = InputPipeline::new(model_rate, false);
                 let mut count = 0;
                 for chunk in vec![0.1; rate as usize].chunks(piece) {
                     count += samples(&pipeline.push(chunk.to_vec(), rate).unwrap());
@@ -182,7 +203,7 @@ mod tests {
 
     #[test]
     fn changing_the_input_rate_loses_no_samples() {
-        let mut pipeline = InputPipeline::new(16_000);
+        let mut pipeline = InputPipeline::new(16_000, false);
         let mut count = samples(&pipeline.push(vec![0.1; 24_000], 24_000).unwrap());
         count += samples(&pipeline.push(vec![0.1; 8_000], 8_000).unwrap());
         count += samples(&pipeline.flush().unwrap());

@@ -6,6 +6,7 @@
 //!
 //! - `transport`: the connection to the caller
 //! - `limits`: how long a call may last
+//! - `services`: what a call shares with the others
 //! - `input_pipeline`: the caller's audio: resampling and turn detection
 //! - `packet_decoder`: Opus packets of a websocket
 //! - `response_timing`: time to first packet and its parts
@@ -13,9 +14,12 @@
 #[cfg(test)]
 mod allocation_tests;
 mod input_pipeline;
+#[cfg(test)]
+mod judge_tests;
 mod limits;
 mod packet_decoder;
 mod response_timing;
+mod services;
 mod transport;
 
 use std::collections::VecDeque;
@@ -35,13 +39,16 @@ use repartee_protocol::response::{Delta, PartRef};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, audio};
+use tokio::sync::oneshot;
 
 use crate::metrics::Metrics;
+use crate::turn_judge::TurnJudge;
 use input_pipeline::InputPipeline;
 use packet_decoder::PacketDecoder;
 use response_timing::ResponseTiming;
 
 pub use limits::CallLimits;
+pub use services::CallServices;
 pub use transport::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 
 /// Events that may wait for the transport's queue before the engine is no longer read.
@@ -86,8 +93,7 @@ pub async fn run<T: Transport>(
     mut transport: T,
     session: SessionHandle,
     setup: Setup,
-    limits: CallLimits,
-    metrics: Arc<Metrics>,
+    services: CallServices,
     drain: impl Future<Output = ()> + Send,
     stop: impl Future<Output = ()> + Send,
 ) -> CallEnd {
@@ -95,7 +101,8 @@ pub async fn run<T: Transport>(
     let mut stop = pin!(stop);
     let outbound = transport.outbound();
     let begun = now();
-    let (mut call, effects) = Call::new(setup, metrics);
+    let limits = services.limits;
+    let (mut call, effects) = Call::new(setup, services.metrics, services.judge);
     call.apply(effects, &mut transport);
     let expiry = limits.longest.and_then(|longest| now().checked_add(longest));
     // When something last went on besides the caller's silence, and whether it does not now.
@@ -155,6 +162,7 @@ pub async fn run<T: Transport>(
             () = tokio::task::yield_now(), if input_pending && call.outbound.is_empty() && submitting.is_terminated() => {
                 call.process_input(&mut transport);
             }
+            answer = judged(&mut call.judging), if open => call.judged(answer, &mut transport),
             () = &mut drain, if !drain.is_terminated() => {}
             () = &mut stop => break CallEnd::Shutdown,
         }
@@ -177,9 +185,16 @@ pub async fn run<T: Transport>(
     ended
 }
 
+/// A question to the turn-detection model that is not answered yet: its number, and where the answer comes.
+type Judging = (u64, oneshot::Receiver<Option<f32>>);
+
 struct Call {
     core: Core,
     input_pipeline: InputPipeline,
+    /// The turn-detection model, where there is one.
+    judge: Option<TurnJudge>,
+    /// At most one question at a time, also where its pause is over.
+    judging: Option<Judging>,
     /// Decodes Opus packets that come over a websocket.
     packet_decoder: PacketDecoder,
     /// Recent levels of our playback, and how it comes back.
@@ -201,8 +216,8 @@ struct Call {
 
 impl Call {
     /// A call and its first effects.
-    fn new(setup: Setup, metrics: Arc<Metrics>) -> (Self, Vec<Effect>) {
-        let input_pipeline = InputPipeline::new(setup.model.input_rate);
+    fn new(setup: Setup, metrics: Arc<Metrics>, judge: Option<TurnJudge>) -> (Self, Vec<Effect>) {
+        let input_pipeline = InputPipeline::new(setup.model.input_rate, judge.is_some());
         let timing = ResponseTiming::new(metrics.clone());
         let echo_guard = EchoGuard::new(setup.model.output_rate);
         let packet_decoder = PacketDecoder::new(setup.model.input_rate);
@@ -210,6 +225,8 @@ impl Call {
         let call = Self {
             core,
             input_pipeline,
+            judge,
+            judging: None,
             packet_decoder,
             echo_guard,
             timing,
@@ -297,6 +314,35 @@ impl Call {
             Err(error) => self.fail(&error.into()),
         }
         self.inputs = inputs;
+        self.timing.endpointing(self.input_pipeline.endpointing(), now());
+        self.ask(transport);
+    }
+
+    /// Asks the turn-detection model what there is to ask, unless it has a question of this call.
+    fn ask<T: Transport>(&mut self, transport: &mut T) {
+        let (Some(judge), None) = (&self.judge, &self.judging) else { return };
+        let Some(question) = self.input_pipeline.question() else { return };
+        match judge.judge(question.turn) {
+            Some(answer) => self.judging = Some((question.id, answer)),
+            None => self.answer(question.id, None, "busy", transport),
+        }
+    }
+
+    /// Takes the model's answer.
+    fn judged<T: Transport>(&mut self, answer: Option<f32>, transport: &mut T) {
+        if let Some((id, _)) = self.judging.take() {
+            let outcome = if answer.is_some() { "continued" } else { "failed" };
+            self.answer(id, answer, outcome, transport);
+            // A pause that began meanwhile.
+            self.ask(transport);
+        }
+    }
+
+    fn answer<T: Transport>(&mut self, id: u64, answer: Option<f32>, outcome: &str, transport: &mut T) {
+        let ended = self.input_pipeline.judged(id, answer);
+        let outcome = if ended.is_some() { "ended" } else { outcome };
+        self.metrics.turn_judgements.with_label_values(&[outcome]).inc();
+        self.inputs(ended, transport);
         self.timing.endpointing(self.input_pipeline.endpointing(), now());
     }
 
@@ -427,6 +473,14 @@ impl Call {
 
     fn close(&mut self) {
         self.closing.get_or_insert(CallEnd::Failed);
+    }
+}
+
+/// The answer to the question that is open; never without one.
+async fn judged(judging: &mut Option<Judging>) -> Option<f32> {
+    match judging {
+        Some((_, answer)) => answer.await.ok().flatten(),
+        None => std::future::pending().await,
     }
 }
 

@@ -56,6 +56,8 @@ pub struct Config {
     pub browser: Browser,
     /// Limits of one caller.
     pub limits: Limits,
+    /// When a caller's turn has ended.
+    pub turns: Turns,
     /// HTTPS.
     pub tls: Tls,
     /// The reverse proxy in front.
@@ -119,6 +121,16 @@ pub struct Limits {
     /// How long the body of a request may take to arrive.
     #[serde(rename = "request_s", with = "seconds")]
     pub request: Duration,
+}
+
+/// When a caller's turn has ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Turns {
+    /// A turn-detection model, smart-turn v3 as its ONNX file; `None` to judge pauses by the eagerness alone.
+    pub model: Option<PathBuf>,
+    /// Threads that run it.
+    pub threads: usize,
 }
 
 /// HTTPS. Without a certificate the server speaks plain HTTP.
@@ -187,6 +199,7 @@ impl Default for Config {
             keys: Keys::default(),
             browser: Browser::default(),
             limits: Limits::default(),
+            turns: Turns::default(),
             tls: Tls::default(),
             proxy: Proxy::default(),
             webrtc: WebRtc::default(),
@@ -216,6 +229,12 @@ impl Default for Limits {
             head: Duration::from_secs(5),
             request: Duration::from_secs(15),
         }
+    }
+}
+
+impl Default for Turns {
+    fn default() -> Self {
+        Self { model: None, threads: 1 }
     }
 }
 
@@ -288,6 +307,9 @@ impl Config {
         }
         if self.limits.connections == 0 {
             return refuse("limits.connections", "has to be at least 1");
+        }
+        if !(1..=64).contains(&self.turns.threads) {
+            return refuse("turns.threads", "goes from 1 to 64");
         }
         self.engine.check()?;
         if !(1_024..=262_144).contains(&self.webrtc.max_message_bytes) {

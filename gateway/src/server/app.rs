@@ -17,11 +17,12 @@ use super::origin::Origins;
 use super::uploads::Uploads;
 use crate::admission::{Admission, Denied, Permit};
 use crate::auth::{EphemeralKeys, KeySet};
-use crate::call::CallLimits;
+use crate::call::{CallLimits, CallServices};
 use crate::config::Config;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::transport::webrtc::UdpMux;
+use crate::turn_judge::TurnJudge;
 
 /// `Retry-After` of a full or draining server.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
@@ -42,6 +43,8 @@ pub(crate) struct App {
     pub(super) config: Config,
     pub(super) engine: Arc<dyn SpeechEngine>,
     pub(super) metrics: Arc<Metrics>,
+    /// The turn-detection model, where one is configured.
+    pub(super) judge: Option<TurnJudge>,
     pub(super) ids: Ids,
     pub(super) origins: Origins,
     pub(super) admission: Arc<Admission>,
@@ -135,9 +138,14 @@ impl App {
     }
 
     /// How long a call may last.
-    pub(super) fn call_limits(&self) -> CallLimits {
+    fn call_limits(&self) -> CallLimits {
         let limit = |duration: Duration| Some(duration).filter(|duration| !duration.is_zero());
         CallLimits { longest: limit(self.config.limits.call), idle: limit(self.config.limits.idle) }
+    }
+
+    /// What a call shares with the others.
+    pub(super) fn call_services(&self) -> CallServices {
+        CallServices { limits: self.call_limits(), metrics: self.metrics.clone(), judge: self.judge.clone() }
     }
 
     /// Returns when the server begins to drain.

@@ -142,14 +142,14 @@ pub(super) async fn create(
     app.calls.registry().running.insert(id.clone(), running);
     let registration = Registration { app: app.clone(), id };
     tokio::spawn(async move {
-        let (drain, stopped, limits) = (app.draining(), app.stopped(), app.call_limits());
+        let (drain, stopped, services) = (app.draining(), app.stopped(), app.call_services());
         let stop = async {
             tokio::select! {
                 () = stopped => {}
                 () = hang_up.notified() => {}
             }
         };
-        call::run(transport, session, setup, limits, app.metrics.clone(), drain, stop).await;
+        call::run(transport, session, setup, services, drain, stop).await;
         drop(registration);
         // The last events may still be in flight.
         freed.await;

@@ -53,6 +53,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use repartee_engine_api::SpeechEngine;
 use repartee_protocol::{ErrorBody, ErrorKind};
+use repartee_turn::{ModelError, TurnModel};
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -62,10 +63,11 @@ use tokio_rustls::TlsAcceptor;
 use crate::admission::Admission;
 use crate::auth::EphemeralKeys;
 use crate::cli::lan;
-use crate::config::{Config, ConfigError, Limits, WebRtc};
+use crate::config::{Config, ConfigError, Limits, Turns, WebRtc};
 use crate::ids::Ids;
 use crate::metrics::Metrics;
 use crate::transport::webrtc::{Dropped, UdpMux, WebRtcSettings};
+use crate::turn_judge::TurnJudge;
 use api_error::ApiError;
 pub(crate) use app::App;
 use app::Phase;
@@ -99,6 +101,12 @@ pub enum BindError {
     /// The TLS settings cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The turn-detection model cannot be loaded.
+    #[error("turns.model: {0}")]
+    Turns(#[from] ModelError),
+    /// The threads of the turn-detection model cannot be started.
+    #[error("the turn-detection model's threads cannot be started: {0}")]
+    Threads(io::Error),
     /// The UDP port of the calls cannot be used.
     #[error("cannot use the UDP address {address} for calls: {error}")]
     Udp {
@@ -147,6 +155,7 @@ impl Server {
         let fingerprint =
             certificate.as_ref().filter(|_| config.tls.development).and_then(|made| tls::fingerprint(made));
         let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
+        let judge = turn_judge(&config.turns)?;
         let metrics = Arc::new(Metrics::new(engine.info().frame)?);
         metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
         let address = config.listen;
@@ -167,6 +176,7 @@ impl Server {
             config,
             engine,
             metrics,
+            judge,
             ids,
             phase: watch::Sender::new(Phase::Serving),
             ready: watch::Sender::new(false),
@@ -280,6 +290,14 @@ fn reserve_router(app: Arc<App>) -> Router {
 /// Liveness and readiness.
 fn health() -> Router<Arc<App>> {
     Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readiness))
+}
+
+/// The turn-detection model behind its threads, where one is configured.
+fn turn_judge(settings: &Turns) -> Result<Option<TurnJudge>, BindError> {
+    let Some(path) = &settings.model else { return Ok(None) };
+    let model = TurnModel::load(path)?;
+    let judge = TurnJudge::start(Arc::new(move |turn: &[f32]| model.probability(turn)), settings.threads);
+    judge.map(Some).map_err(BindError::Threads)
 }
 
 /// The settings of calls for a server that listens for HTTP at `address`: the default UDP address is the same one.

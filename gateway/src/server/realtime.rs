@@ -53,8 +53,7 @@ pub(super) async fn websocket(
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
         let mut writer = tokio::spawn(writer);
-        let limits = app.call_limits();
-        call::run(transport, session, setup, limits, app.metrics.clone(), app.draining(), app.stopped()).await;
+        call::run(transport, session, setup, app.call_services(), app.draining(), app.stopped()).await;
         // The writer sends the closing message and ends, unless the socket is stalled.
         if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {
             writer.abort();

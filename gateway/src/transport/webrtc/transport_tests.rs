@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::super::packet_encoder::TAIL;
 use super::*;
-use crate::call::CallLimits;
+use crate::call::{CallLimits, CallServices};
 
 /// Longer, in virtual time, than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -128,8 +128,7 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
         transport,
         session,
         setup,
-        CallLimits::default(),
-        metrics,
+        CallServices { limits: CallLimits::default(), metrics, judge: None },
         never,
         std::future::pending(),
     ));

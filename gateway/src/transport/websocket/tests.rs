@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{advance, interval, interval_at};
 
 use super::*;
-use crate::call::{self, CallEnd, CallLimits};
+use crate::call::{self, CallEnd, CallLimits, CallServices};
 use crate::metrics::Metrics;
 
 /// A socket whose peer reads so many messages and then stops, and what it has read.
@@ -148,7 +148,8 @@ fn dial(
         configuration: None,
     };
     let session = engine.open().unwrap();
-    let ended = call::run(transport, session, setup, limits, metrics.clone(), pending(), pending());
+    let services = CallServices { limits, metrics: metrics.clone(), judge: None };
+    let ended = call::run(transport, session, setup, services, pending(), pending());
     (client, tokio::spawn(ended))
 }
 

@@ -1,0 +1,306 @@
+//! smart-turn v3: the encoder of Whisper tiny over 8 s of sound, attention that pools its rows into one, and a classifier.
+
+use std::fmt;
+use std::path::Path;
+
+use repartee_kernels::cpu::{Cpu, Weight};
+use repartee_kernels::{DType, Layout, Ops as _, RawTensor};
+
+use super::features::Features;
+use super::graph::{Graph, ModelError, Tensor};
+
+/// Width of an attention head, as in every Whisper.
+const HEAD: usize = 64;
+/// Layer norms use torch's default.
+const NORM_EPS: f32 = 1e-5;
+/// Taps of both convolutions, which are padded by one row on each side. The second has stride 2.
+const TAPS: usize = 3;
+
+/// A linear layer, or a convolution as one.
+struct Linear {
+    weight: Weight,
+    bias: Weight,
+}
+
+struct Norm {
+    weight: Weight,
+    bias: Weight,
+}
+
+struct Layer {
+    attention_norm: Norm,
+    qkv: Linear,
+    out: Linear,
+    final_norm: Norm,
+    fc1: Linear,
+    fc2: Linear,
+}
+
+/// The model. Loaded once, shared by any number of threads.
+pub struct TurnModel {
+    features: Features,
+    bins: usize,
+    width: usize,
+    conv1: Linear,
+    conv2: Linear,
+    /// `[rows, width]`
+    positions: Vec<f32>,
+    layers: Vec<Layer>,
+    norm: Norm,
+    pool: Linear,
+    /// Weights of the pool's hidden row, and their bias.
+    pool_score: (Vec<f32>, f32),
+    classify: Linear,
+    classify_norm: Norm,
+    classify_hidden: Linear,
+    classify_out: Linear,
+}
+
+impl fmt::Debug for TurnModel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TurnModel").field("layers", &self.layers.len()).finish_non_exhaustive()
+    }
+}
+
+/// Prepares weights for the device.
+struct Loader<'a> {
+    ops: Cpu,
+    graph: Graph<'a>,
+}
+
+impl Loader<'_> {
+    fn weight(&self, name: &str, layout: Layout, shape: &[usize], parts: &[&[f32]]) -> Result<Weight, ModelError> {
+        let bytes: Vec<Vec<u8>> =
+            parts.iter().map(|part| part.iter().flat_map(|value| value.to_le_bytes()).collect()).collect();
+        let tensor = |bytes| RawTensor { name, bytes, dtype: DType::F32, shape };
+        let parts: Vec<RawTensor<'_>> = bytes.iter().map(|bytes| tensor(bytes)).collect();
+        Ok(self.ops.weight(layout, &parts)?)
+    }
+
+    fn vector(&self, name: &str, width: usize) -> Result<Weight, ModelError> {
+        let vector = shaped(name, self.graph.weight(name)?, &[width])?;
+        self.weight(name, Layout::Vector, &[width], &[&vector])
+    }
+
+    fn norm(&self, name: &str, width: usize) -> Result<Norm, ModelError> {
+        let part = |part| self.vector(&format!("{name}.{part}"), width);
+        Ok(Norm { weight: part("weight")?, bias: part("bias")? })
+    }
+
+    /// Outputs of a layer, at least one.
+    fn outputs(&self, name: &str) -> Result<usize, ModelError> {
+        let (name, count) = (format!("{name}.bias"), self.graph.weight(&format!("{name}.bias"))?.values.len());
+        if count > 0 { Ok(count) } else { Err(ModelError::Missing(name)) }
+    }
+
+    /// A linear layer whose matrix `[in, out]` was found by its bias.
+    fn linear(&self, name: &str, input: usize, output: usize) -> Result<Linear, ModelError> {
+        let bias = format!("{name}.bias");
+        let matrix = shaped(name, self.graph.product_with(&bias)?, &[input, output])?;
+        let weight = self.weight(name, Layout::Linear, &[output, input], &[&transposed(&matrix, output)])?;
+        Ok(Linear { weight, bias: self.vector(&bias, output)? })
+    }
+
+    /// A linear layer whose matrix is stored `[out, in]`.
+    fn stored(&self, name: &str, input: usize, output: usize) -> Result<Linear, ModelError> {
+        let bias = format!("{name}.bias");
+        let matrix = shaped(name, self.graph.layer_with(&bias)?, &[output, input])?;
+        let weight = self.weight(name, Layout::Linear, &[output, input], &[&matrix])?;
+        Ok(Linear { weight, bias: self.vector(&bias, output)? })
+    }
+
+    /// Queries, keys and values as one layer. Keys have no bias.
+    fn attention(&self, name: &str, width: usize) -> Result<Linear, ModelError> {
+        let [q, v] = ["q", "v"].map(|part| format!("{name}.{part}_proj.bias"));
+        let shape = [width, width];
+        let matrices = [
+            shaped(&q, self.graph.product_with(&q)?, &shape)?,
+            shaped(name, self.graph.product_beside([&q, &v])?, &shape)?,
+            shaped(&v, self.graph.product_with(&v)?, &shape)?,
+        ]
+        .map(|matrix| transposed(&matrix, width));
+        let biases = [
+            shaped(&q, self.graph.weight(&q)?, &[width])?,
+            vec![0.0; width],
+            shaped(&v, self.graph.weight(&v)?, &[width])?,
+        ];
+        let weight = self.weight(name, Layout::Linear, &shape, &matrices.each_ref().map(|part| &part[..]))?;
+        let bias = self.weight(name, Layout::Vector, &[width], &biases.each_ref().map(|part| &part[..]))?;
+        Ok(Linear { weight, bias })
+    }
+
+    /// A convolution `[out, in, taps]` over rows that lie side by side: `[out, taps * in]`.
+    fn convolution(&self, name: &str, input: usize, output: usize) -> Result<Linear, ModelError> {
+        let bias = format!("{name}.bias");
+        let taps = shaped(name, self.graph.layer_with(&bias)?, &[output, input, TAPS])?;
+        let side_by_side: Vec<f32> =
+            taps.chunks_exact(input * TAPS).flat_map(|filter| transposed(filter, TAPS)).collect();
+        let weight = self.weight(name, Layout::Linear, &[output, TAPS * input], &[&side_by_side])?;
+        Ok(Linear { weight, bias: self.vector(&bias, output)? })
+    }
+}
+
+/// The numbers of a tensor of this shape.
+fn shaped(name: &str, tensor: Tensor, shape: &[usize]) -> Result<Vec<f32>, ModelError> {
+    if tensor.shape == shape {
+        return Ok(tensor.values);
+    }
+    Err(ModelError::Shape { name: name.to_owned(), shape: tensor.shape, expected: format!("{shape:?}") })
+}
+
+/// A matrix of `columns` columns, turned over.
+fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
+    (0..columns).flat_map(|column| matrix.iter().skip(column).step_by(columns).copied()).collect()
+}
+
+impl TurnModel {
+    /// Loads the published ONNX file. Takes some tenths of a second.
+    pub fn load(path: &Path) -> Result<Self, ModelError> {
+        let read = std::fs::read(path).map_err(|error| ModelError::Read { path: path.to_owned(), error })?;
+        Self::parse(&read)
+    }
+
+    fn parse(file: &[u8]) -> Result<Self, ModelError> {
+        let loader = Loader { ops: Cpu::default(), graph: Graph::read(file)? };
+        let graph = &loader.graph;
+        let name = "inner.encoder.embed_positions.weight";
+        let positions = graph.weight(name)?;
+        let wrong = |name: &str, shape: &[usize], expected: &str| ModelError::Shape {
+            name: name.to_owned(),
+            shape: shape.to_vec(),
+            expected: expected.to_owned(),
+        };
+        let &[rows, width] = &positions.shape[..] else { return Err(wrong(name, &positions.shape, "two axes")) };
+        if rows == 0 || width == 0 || width % HEAD > 0 {
+            return Err(wrong(name, &positions.shape, "rows of whole attention heads"));
+        }
+        let first = graph.layer_with("inner.encoder.conv1.bias")?.shape;
+        let &[_, bins, TAPS] = &first[..] else { return Err(wrong("conv1", &first, "three taps")) };
+        // One number for each layer until there is none.
+        let mut layers = Vec::new();
+        while let name = format!("inner.encoder.layers.{}", layers.len())
+            && graph.weight(&format!("{name}.self_attn_layer_norm.weight")).is_ok()
+        {
+            let inner = loader.outputs(&format!("{name}.fc1"))?;
+            layers.push(Layer {
+                attention_norm: loader.norm(&format!("{name}.self_attn_layer_norm"), width)?,
+                qkv: loader.attention(&format!("{name}.self_attn"), width)?,
+                out: loader.linear(&format!("{name}.self_attn.out_proj"), width, width)?,
+                final_norm: loader.norm(&format!("{name}.final_layer_norm"), width)?,
+                fc1: loader.linear(&format!("{name}.fc1"), width, inner)?,
+                fc2: loader.linear(&format!("{name}.fc2"), inner, width)?,
+            });
+        }
+        if layers.is_empty() {
+            return Err(ModelError::Missing("inner.encoder.layers.0".to_owned()));
+        }
+        let [pooled, classes, hidden] =
+            ["inner.pool_attention.0", "inner.classifier.0", "inner.classifier.4"].map(|name| loader.outputs(name));
+        let (pooled, classes, hidden) = (pooled?, classes?, hidden?);
+        let score = "inner.pool_attention.2.bias";
+        Ok(Self {
+            features: Features::new(2 * rows, bins)?,
+            bins,
+            width,
+            conv1: loader.convolution("inner.encoder.conv1", bins, width)?,
+            conv2: loader.convolution("inner.encoder.conv2", width, width)?,
+            positions: positions.values,
+            layers,
+            norm: loader.norm("inner.encoder.layer_norm", width)?,
+            pool: loader.linear("inner.pool_attention.0", width, pooled)?,
+            pool_score: (
+                shaped(score, graph.product_with(score)?, &[pooled, 1])?,
+                shaped(score, graph.weight(score)?, &[1])?[0],
+            ),
+            classify: loader.stored("inner.classifier.0", width, classes)?,
+            classify_norm: loader.norm("inner.classifier.1", classes)?,
+            classify_hidden: loader.stored("inner.classifier.4", classes, hidden)?,
+            classify_out: loader.stored("inner.classifier.6", hidden, 1)?,
+        })
+    }
+
+    /// How likely it is that whoever speaks in `turn` (16 kHz, -1..1) has finished, 0 to 1. The last 8 s count, the pause at their end
+    /// included; a shorter turn is taken as after silence.
+    pub fn probability(&self, turn: &[f32]) -> f32 {
+        // With buffers of its own: any number of threads may run this.
+        let ops = Cpu::default();
+        let linear = |x: &_, layer: &Linear| ops.linear(x, &layer.weight, Some(&layer.bias));
+        let norm = |x: &_, norm: &Norm| ops.layer_norm(x, &norm.weight, &norm.bias, NORM_EPS);
+        let width = self.width;
+
+        let x = ops.tensor(taps(&self.features.of(turn), self.bins, 1), TAPS * self.bins);
+        let x = ops.read(&ops.gelu(linear(&x, &self.conv1)));
+        let x = ops.tensor(taps(&x, width, 2), TAPS * width);
+        let x = ops.gelu(linear(&x, &self.conv2));
+        let mut x = ops.add(x, &ops.tensor(self.positions.clone(), width));
+        let rows = ops.rows(&x);
+        for layer in &self.layers {
+            let qkv = linear(&norm(&x, &layer.attention_norm), &layer.qkv);
+            let [q, k, v] = [0, 1, 2].map(|part| ops.narrow(&qkv, part * width, width));
+            let h = ops.segment_attention(&q, &k, &v, &[rows], width / HEAD);
+            x = ops.add(linear(&h, &layer.out), &x);
+            let h = ops.gelu(linear(&norm(&x, &layer.final_norm), &layer.fc1));
+            x = ops.add(linear(&h, &layer.fc2), &x);
+        }
+        let x = norm(&x, &self.norm);
+
+        let pooled = self.pooled(&ops.read(&linear(&x, &self.pool)), &ops.read(&x));
+        let x = linear(&ops.tensor(pooled, width), &self.classify);
+        let x = ops.gelu(norm(&x, &self.classify_norm));
+        let x = ops.gelu(linear(&x, &self.classify_hidden));
+        let logit = ops.read(&linear(&x, &self.classify_out))[0];
+        1.0 / (1.0 + (-logit).exp())
+    }
+
+    /// The mean of `rows`, weighted by the softmax of what `hidden` scores.
+    fn pooled(&self, hidden: &[f32], rows: &[f32]) -> Vec<f32> {
+        let (weights, bias) = &self.pool_score;
+        let score = |row: &[f32]| bias + row.iter().zip(weights).map(|(x, weight)| x.tanh() * weight).sum::<f32>();
+        let scores: Vec<f32> = hidden.chunks_exact(weights.len()).map(score).collect();
+        let highest = scores.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+        let shares: Vec<f32> = scores.iter().map(|score| (score - highest).exp()).collect();
+        let total: f32 = shares.iter().sum();
+        let mut mean = vec![0.0; self.width];
+        for (row, share) in rows.chunks_exact(self.width).zip(&shares) {
+            for (mean, x) in mean.iter_mut().zip(row) {
+                *mean += x * share / total;
+            }
+        }
+        mean
+    }
+}
+
+/// For every `stride`-th row of `columns` numbers: the one before it, itself and the one after, side by side; zeros beyond the ends.
+fn taps(rows: &[f32], columns: usize, stride: usize) -> Vec<f32> {
+    let mut padded = vec![0.0; columns];
+    padded.extend_from_slice(rows);
+    padded.resize(rows.len() + 2 * columns, 0.0);
+    padded.windows(TAPS * columns).step_by(stride * columns).flatten().copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn taps_reach_one_row_to_each_side() {
+        let rows = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
+        assert_eq!(
+            taps(&rows, 2, 2),
+            [0.0, 0.0, 1.0, 2.0, 3.0, 4.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+            "rows 0 and 2 with their neighbours"
+        );
+        assert_eq!(taps(&rows, 2, 1).len(), 4 * 6);
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert!(matches!(TurnModel::load(Path::new("/nowhere.onnx")), Err(ModelError::Read { .. })));
+        for file in [&b""[..], b"a text", &[0x3a, 0x7f, 1]] {
+            assert!(matches!(TurnModel::parse(file), Err(ModelError::NotOnnx)), "{file:?}");
+        }
+        // A graph without anything in it.
+        let empty = TurnModel::parse(&[0x3a, 0]).unwrap_err().to_string();
+        assert!(empty.contains("smart-turn") && empty.contains("embed_positions"), "{empty}");
+    }
+}
