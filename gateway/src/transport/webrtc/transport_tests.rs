@@ -169,7 +169,7 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
                 }
                 report.events.push(event);
             }
-            Some(Packet { payload_type, payload, gap }) = packets.next(|| reported.clone().unwrap_or_default()) => {
+            Some(Packet { payload_type, payload, gap }) = packets.next(|| reported.unwrap_or_default()) => {
                 down_ticks = down_ticks.wrapping_add((gap.as_micros() * 48 / 1_000) as u32);
                 down.send(Numbered { sequence: down_number, timestamp: down_ticks, payload_type, payload }, now());
                 (down_number, down_ticks) = (down_number.wrapping_add(1), down_ticks.wrapping_add(960));
