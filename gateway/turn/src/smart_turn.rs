@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use repartee_kernels::cpu::{Cpu, Weight};
-use repartee_kernels::{DType, Layout, Ops as _, RawTensor};
+use repartee_kernels::{DType, Layout, Ops as _, RawTensor, SpecLayout, StepOps as _};
 
 use super::features::Features;
 use super::graph::{Graph, ModelError, Tensor};
@@ -234,10 +234,15 @@ impl TurnModel {
         let x = ops.gelu(linear(&x, &self.conv2));
         let mut x = ops.add(x, &ops.tensor(self.positions.clone(), width));
         let rows = ops.rows(&x);
+        let mut layout = SpecLayout::default();
+        let whole = layout.segments(rows, 1);
+        let mut spec = layout.spec();
+        spec.set_segments(whole, &[rows]);
+        let whole = ops.index(&ops.upload(&spec), whole.words());
         for layer in &self.layers {
             let qkv = linear(&norm(&x, &layer.attention_norm), &layer.qkv);
             let [q, k, v] = [0, 1, 2].map(|part| ops.narrow(&qkv, part * width, width));
-            let h = ops.segment_attention(&q, &k, &v, &[rows], width / HEAD);
+            let h = ops.segment_attention_at(&q, &k, &v, &whole, width / HEAD);
             x = ops.add(linear(&h, &layer.out), &x);
             let h = ops.gelu(linear(&norm(&x, &layer.final_norm), &layer.fc1));
             x = ops.add(linear(&h, &layer.fc2), &x);
