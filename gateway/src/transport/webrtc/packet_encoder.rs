@@ -252,7 +252,8 @@ mod tests {
         let lossy = second(&mut encoder, Duration::ZERO);
         for packet in &lossy {
             assert_eq!(packet.payload_type, 63);
-            assert_eq!(red::read(&packet.payload, 111).unwrap().copies.len(), 2);
+            let copies = red::read(&packet.payload, 111).unwrap().copies;
+            assert_eq!(copies.iter().map(|copy| copy.distance).collect::<Vec<_>>(), [1, 3, 5]);
         }
         for reports in 2..12 {
             encoder.adapt(&Quality { loss: Some(0.0), reports, ..Quality::default() });
