@@ -71,6 +71,7 @@ impl Engine {
             hears: model.ears.is_some(),
             tools: model.script.tools().is_some(),
             transcribes: config.transcribes && model.ears.is_some(),
+            reads_aloud: model.script.streamed(&[]).is_some(),
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);

@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee_engine_api::Command as EngineCommand;
+use repartee_media::pcm;
+use repartee_testkit::scripted::voice;
 use repartee_tests::conformance::events;
 use repartee_tests::conformance::scenario::{Report, Scenario};
 use repartee_tests::conformance::tap::Tap;
@@ -249,6 +251,36 @@ async fn pypi_openai_in_one_upload() -> Result<()> {
         ensure!(answer.finish == "stop", "{}", answer.finish);
         ensure!(STANDARD.decode(&answer.sound)? == turn.answer.sound(), "another sound than what was made");
     }
+    Ok(())
+}
+
+/// What `pypi_openai_speech.py` reports; sound in base64.
+#[derive(Debug, Deserialize)]
+struct Speech {
+    client: String,
+    wav: String,
+    pcm: String,
+    opus: String,
+    events: String,
+    refused: String,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
+    let client = Client::named("pypi_openai_speech");
+    let scenario = Scenario::call(client.name)?;
+    let server = Running::start(scenario.config()?, scenario.engine()).await?;
+    let speech: Speech = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
+    println!("{}", speech.client);
+    // A frame a word of "The weather in a city."
+    let said = pcm::encode_i16le(&(0..5).flat_map(voice).collect::<Vec<_>>());
+    let [wav, pcm, opus, events] =
+        [speech.wav, speech.pcm, speech.opus, speech.events].map(|sound| STANDARD.decode(sound));
+    ensure!(wav?.get(44..) == Some(&said[..]), "another sound in the wav file");
+    ensure!(pcm? == said && events? == said, "another sound than what was made");
+    let opus = opus?;
+    ensure!(opus.starts_with(b"OggS") && opus.windows(8).any(|window| window == b"OpusHead"), "no Opus in Ogg");
+    ensure!(speech.refused.starts_with("response_format: "), "{}", speech.refused);
     Ok(())
 }
 

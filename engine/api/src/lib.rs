@@ -55,6 +55,8 @@ pub struct ModelInfo {
     pub tools: bool,
     /// Whether the model writes down what it hears when it is asked to.
     pub transcribes: bool,
+    /// Whether the model reads a given text aloud ([`Respond::streamed`]).
+    pub reads_aloud: bool,
 }
 
 /// An engine as its callers see it. Tests use a scripted one.

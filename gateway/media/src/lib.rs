@@ -15,6 +15,7 @@
 //! | [`pcm`] | 16-bit PCM and G.711 |
 //! | [`level`] | the threshold of audible sound |
 //! | [`wav`] | wav files |
+//! | [`ogg`] | Opus files |
 //!
 //! Samples are mono `f32` in -1..1 everywhere.
 //!
@@ -59,6 +60,7 @@ pub mod jitter;
 pub mod level;
 #[cfg(test)]
 mod network_tests;
+pub mod ogg;
 pub mod opus;
 pub mod pcm;
 pub mod playout;

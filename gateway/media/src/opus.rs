@@ -104,6 +104,11 @@ impl OpusEncoder {
         Ok(self.encoder.set_complexity(complexity.clamp(0, 10))?)
     }
 
+    /// Samples that a decoder gets before the first one that was encoded.
+    pub fn lookahead(&mut self) -> Result<u32, OpusError> {
+        Ok(u32::try_from(self.encoder.get_lookahead()?).unwrap_or(0))
+    }
+
     /// Samples of one frame.
     pub fn frame_samples(&self) -> usize {
         self.frame_samples

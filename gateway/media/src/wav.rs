@@ -94,6 +94,37 @@ pub fn encode(samples: &[f32], rate: u32) -> Result<Vec<u8>, hound::Error> {
     Ok(bytes.into_inner())
 }
 
+/// The header of a wav file of 16 bits, mono, that is sent while it is made: its lengths are the largest there are, which readers
+/// take for "to the end".
+pub fn stream_header(rate: u32) -> [u8; 44] {
+    const CHANNELS: u16 = 1;
+    const BYTES: u16 = 2;
+    let unknown = u32::MAX.to_le_bytes();
+    let mut header = [0; 44];
+    let mut at = 0;
+    let fields: [&[u8]; 13] = [
+        b"RIFF",
+        &unknown,
+        b"WAVE",
+        b"fmt ",
+        &16u32.to_le_bytes(),
+        // PCM.
+        &1u16.to_le_bytes(),
+        &CHANNELS.to_le_bytes(),
+        &rate.to_le_bytes(),
+        &(rate * u32::from(BYTES)).to_le_bytes(),
+        &BYTES.to_le_bytes(),
+        &(8 * BYTES).to_le_bytes(),
+        b"data",
+        &unknown,
+    ];
+    for field in fields {
+        header[at..at + field.len()].copy_from_slice(field);
+        at += field.len();
+    }
+    header
+}
+
 #[cfg(test)]
 mod tests {
     use repartee_testkit::random::Random;
@@ -106,6 +137,15 @@ mod tests {
         let bytes = encode(&samples, 24_000).unwrap();
         let read = read(&bytes[..], 24_000, Duration::from_secs(1)).unwrap();
         assert!(samples.iter().zip(&read).all(|(a, b)| (a - b).abs() < 1e-4) && read.len() == samples.len());
+    }
+
+    #[test]
+    fn streamed_header_equals_a_file_s_but_for_the_lengths() {
+        let mut file = encode(&[0.5; 300], 24_000).unwrap();
+        for length in [4..8, 40..44] {
+            file[length].fill(0xff);
+        }
+        assert_eq!(stream_header(24_000), file[..44]);
     }
 
     /// Mutated wav files: each is read or refused.

@@ -90,6 +90,7 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 ///     hears: true,
 ///     tools: false,
 ///     transcribes: false,
+///     reads_aloud: false,
 /// };
 /// let (mut core, effects) = Core::new(Setup {
 ///     session_id: "sess_1".into(),

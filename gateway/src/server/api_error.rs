@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::Json;
+use axum::extract::rejection::BytesRejection;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -29,6 +30,11 @@ impl ApiError {
 
     pub fn not_found(message: &str) -> Self {
         Self::new(StatusCode::NOT_FOUND, ErrorBody::invalid(ErrorKind::NotFound, message))
+    }
+
+    /// A body that was not read whole.
+    pub fn unreadable(rejection: &BytesRejection) -> Self {
+        Self::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
     }
 
     /// An internal error; `message` goes to the log alone.

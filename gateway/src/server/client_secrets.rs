@@ -59,9 +59,7 @@ pub(super) async fn create(
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
     app.check_rate(&caller)?;
-    let body = body.map_err(|rejection| {
-        ApiError::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
-    })?;
+    let body = body.map_err(|rejection| ApiError::unreadable(&rejection))?;
     let wanted = read(&body).map_err(ApiError::bad_request)?;
     let lifetime = Duration::from_secs(wanted.expires_after.seconds);
     let patch = wanted.session.unwrap_or_else(|| json!({}));

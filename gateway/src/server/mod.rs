@@ -9,6 +9,8 @@
 //! - `realtime`: `GET /v1/realtime`, the websocket
 //! - `calls`: `POST /v1/realtime/calls`, WebRTC
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
+//! - `speech`: `POST /v1/audio/speech`, a text read aloud
+//! - `generation`, `engine_session`: responses of the engine for one HTTP request
 //! - `client_secrets`: ephemeral keys
 //! - `models`: the served model
 //! - `offer`: the body of `POST /v1/realtime/calls`
@@ -26,6 +28,8 @@ mod client_addr;
 mod client_secrets;
 mod connections;
 mod development_certificate;
+mod engine_session;
+mod generation;
 mod ice_servers;
 mod keyless;
 mod listen;
@@ -35,6 +39,7 @@ mod origin;
 mod page;
 mod realtime;
 mod reload;
+mod speech;
 mod tls;
 mod uploads;
 
@@ -259,6 +264,8 @@ fn router(app: Arc<App>) -> Router {
             post(client_secrets::create).layer(DefaultBodyLimit::max(client_secrets::MAX_BODY)),
         )
         .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))
+        .route("/v1/audio/speech", post(speech::create).layer(DefaultBodyLimit::max(speech::MAX_BODY)))
+        .route("/v1/audio/voices", get(speech::voices))
         .route("/v1/realtime/ice_servers", get(ice_servers::list))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::show))

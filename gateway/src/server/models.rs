@@ -46,6 +46,8 @@ struct Facts {
     tool_choice: [&'static str; 2],
     /// Whether the caller's sound is transcribed.
     transcription: bool,
+    /// Whether it reads a given text aloud.
+    speech: bool,
     /// Whether it sees images.
     images: bool,
 }
@@ -63,6 +65,7 @@ impl Facts {
             tools: info.tools,
             tool_choice: ["auto", "none"],
             transcription: info.transcribes,
+            speech: info.reads_aloud,
             images: false,
         }
     }

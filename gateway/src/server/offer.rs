@@ -32,9 +32,7 @@ pub(super) struct Offer {
 /// Reads the body of a call.
 pub(super) async fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Offer, ApiError> {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
-    let body = body.map_err(|rejection| {
-        ApiError::new(rejection.status(), ErrorBody::invalid(ErrorKind::TooLarge, rejection.body_text()))
-    })?;
+    let body = body.map_err(|rejection| ApiError::unreadable(&rejection))?;
     let is = |wanted: &str| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(wanted));
     if is(MEDIA_TYPE) {
         Ok(Offer { sdp: read_sdp(body)?, session: None })

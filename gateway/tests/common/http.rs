@@ -14,7 +14,11 @@ use super::PATIENCE;
 pub struct Reply {
     pub status: u16,
     pub head: String,
+    /// The body as text.
     pub body: String,
+    pub bytes: Vec<u8>,
+    /// Whether the body came to its end.
+    pub complete: bool,
 }
 
 impl Reply {
@@ -67,19 +71,24 @@ pub async fn read(mut socket: impl AsyncRead + Unpin) -> Reply {
     let mut bytes = Vec::new();
     // A reset after the answer is an end too.
     let _ = timeout(PATIENCE, socket.read_to_end(&mut bytes)).await.expect("an answer in time");
-    let text = String::from_utf8(bytes).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("an answer, not {text:?}"));
+    let end = bytes.windows(4).position(|window| window == b"\r\n\r\n").expect("an answer");
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
     let status = head.split(' ').nth(1).unwrap().parse().unwrap();
     let chunked = head.to_ascii_lowercase().contains("transfer-encoding: chunked");
-    Reply { status, head: head.to_owned(), body: if chunked { unchunked(body) } else { body.to_owned() } }
+    let (bytes, complete) = if chunked { unchunked(&bytes[end + 4..]) } else { (bytes[end + 4..].to_vec(), true) };
+    Reply { status, head, body: String::from_utf8_lossy(&bytes).into_owned(), bytes, complete }
 }
 
-fn unchunked(mut body: &str) -> String {
-    let mut text = String::new();
-    while let Some((size, rest)) = body.split_once("\r\n") {
-        let size = usize::from_str_radix(size, 16).unwrap();
-        text += &rest[..size];
-        body = &rest[size + 2.min(rest.len() - size)..];
+/// The bytes of a body in chunks, and whether its last chunk came.
+fn unchunked(mut body: &[u8]) -> (Vec<u8>, bool) {
+    let mut bytes = Vec::new();
+    while let Some(end) = body.windows(2).position(|window| window == b"\r\n") {
+        let size = usize::from_str_radix(std::str::from_utf8(&body[..end]).unwrap(), 16).unwrap();
+        if size == 0 {
+            return (bytes, true);
+        }
+        bytes.extend_from_slice(&body[end + 2..end + 2 + size]);
+        body = &body[end + 4 + size..];
     }
-    text
+    (bytes, false)
 }

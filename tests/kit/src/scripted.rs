@@ -86,6 +86,7 @@ impl ScriptedEngine {
             hears: true,
             tools: true,
             transcribes: script.transcribes,
+            reads_aloud: true,
         };
         Arc::new(Self {
             info,
@@ -167,6 +168,7 @@ impl SpeechEngine for ScriptedEngine {
             out_of_band: VecDeque::new(),
             responses: 0,
             turns: BTreeMap::new(),
+            texts: BTreeMap::new(),
         };
         tokio::spawn(async move {
             actor.run().await;
@@ -204,6 +206,16 @@ struct Actor {
     responses: usize,
     /// How long each turn was, in ms.
     turns: BTreeMap<ItemId, usize>,
+    /// Texts to read aloud, by response.
+    texts: BTreeMap<ResponseId, StreamedText>,
+}
+
+/// A text that streams in.
+#[derive(Debug, Default)]
+struct StreamedText {
+    /// What was not said yet.
+    words: VecDeque<String>,
+    ended: bool,
 }
 
 impl Actor {
@@ -245,6 +257,11 @@ impl Actor {
             }
             Command::Insert { content, .. } => self.reply = self.reply_to(content),
             Command::SetTools(tools) => self.tools = tools,
+            Command::StreamText { response, text } => {
+                let words = text.split_inclusive(' ').map(str::to_owned);
+                self.texts.entry(response).or_default().words.extend(words);
+            }
+            Command::EndText { response } => self.texts.entry(response).or_default().ended = true,
             Command::Respond(respond) if respond.out_of_band => self.out_of_band.push_back(respond),
             Command::Respond(respond) => self.pending.push_back(respond),
             _ => {}
@@ -331,6 +348,9 @@ impl Actor {
         if let Some(error) = self.script.failure.clone() {
             return self.send(Event::Failed { response: Some(response), error }).await;
         }
+        if respond.streamed {
+            return self.read_aloud(response).await;
+        }
         let scripted = self.script.responses.get(self.responses).cloned();
         let scripted = scripted.unwrap_or(ScriptedResponse { text: None, frames: self.script.frames, hold: None });
         self.responses += 1;
@@ -347,12 +367,10 @@ impl Actor {
         while frame < frames && !cancelled {
             let gate = self.script.gate.clone();
             let permit = async {
-                match &gate {
-                    _ if scripted.hold == Some(frame) => std::future::pending().await,
-                    // A closed gate lets everything through.
-                    Some(gate) => drop(gate.acquire().await.map(tokio::sync::SemaphorePermit::forget)),
-                    None => tokio::task::yield_now().await,
+                if scripted.hold == Some(frame) {
+                    std::future::pending::<()>().await;
                 }
+                passed(gate.as_deref()).await;
             };
             tokio::select! {
                 biased;
@@ -388,7 +406,47 @@ impl Actor {
         self.send(Event::SegmentFinished { response, reason, usage }).await
     }
 
+    /// Reads text aloud as it comes, a frame a word.
+    async fn read_aloud(&mut self, response: ResponseId) -> Option<()> {
+        let (mut frame, mut cancelled) = (0, false);
+        while !cancelled {
+            let StreamedText { words, ended } = self.texts.entry(response).or_default();
+            let waits = words.is_empty();
+            if waits && *ended {
+                break;
+            }
+            let gate = self.script.gate.clone();
+            tokio::select! {
+                biased;
+                command = self.receive() => {
+                    let command = command?;
+                    cancelled = matches!(command, Command::Cancel { response: named } if named == response);
+                    self.handle(command);
+                }
+                () = passed(gate.as_deref()), if !waits => {
+                    let text = self.texts.get_mut(&response)?.words.pop_front()?;
+                    self.send(Event::Text { response, text }).await?;
+                    self.send(Event::Audio { response, frame, samples: voice(frame), stamps: None }).await?;
+                    self.frames.send_modify(|frames| *frames += 1);
+                    frame += 1;
+                }
+            }
+        }
+        let said = u32::try_from(frame).unwrap_or(u32::MAX);
+        let usage = Usage { output_text_tokens: said, output_audio_frames: said, ..Usage::default() };
+        let reason = if cancelled { FinishReason::Cancelled } else { FinishReason::Stop };
+        self.send(Event::SegmentFinished { response, reason, usage }).await
+    }
+
     async fn send(&self, event: Event) -> Option<()> {
         self.peer.events.send_async(event).await.ok()
+    }
+}
+
+/// Returns once the gate lets a frame through. A closed one lets everything through.
+async fn passed(gate: Option<&Semaphore>) {
+    match gate {
+        Some(gate) => drop(gate.acquire().await.map(tokio::sync::SemaphorePermit::forget)),
+        None => tokio::task::yield_now().await,
     }
 }

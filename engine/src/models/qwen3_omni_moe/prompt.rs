@@ -153,6 +153,11 @@ impl Script for ChatTemplate {
         writer.elements
     }
 
+    /// Text to read aloud is the assistant's.
+    fn streamed(&self, ids: &[u32]) -> Option<Vec<Element>> {
+        Some(ids.iter().map(|&id| Element::token(Role::Assistant, id)).collect())
+    }
+
     fn tools(&self) -> Option<&dyn ToolTemplate> {
         self.tools.as_ref().map(|tools| tools as &dyn ToolTemplate)
     }

@@ -257,7 +257,7 @@ impl CausalLm<Cpu> for SpeakerLm {
         }
     }
 
-    fn sampled(&mut self, ids: Vec<u32>, at: usize) -> Sampled<[u32; PIECE_CODES]> {
+    fn sampled(&mut self, ids: Vec<u32>, at: usize, _: &mut State) -> Sampled<[u32; PIECE_CODES]> {
         match <[u32; PIECE_CODES]>::try_from(ids) {
             _ if self.ending[at] => Sampled::Stop,
             Ok(piece) if !piece.contains(&NO_ID) => Sampled::Piece(piece),

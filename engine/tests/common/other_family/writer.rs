@@ -252,7 +252,7 @@ impl CausalLm<Cpu> for WriterLm {
         outputs.ids.push(ops.sample_at(&logits, &params, Some(&self.allowed), Some(step.output_mask)));
     }
 
-    fn sampled(&mut self, ids: Vec<u32>, at: usize) -> Sampled<u32> {
+    fn sampled(&mut self, ids: Vec<u32>, at: usize, _: &mut SlotState<Cpu, Self>) -> Sampled<u32> {
         match ids[0] {
             NO_ID => Sampled::NotFinite,
             END => Sampled::Stop,

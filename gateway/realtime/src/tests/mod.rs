@@ -44,6 +44,7 @@ fn model() -> ModelInfo {
         hears: true,
         tools: true,
         transcribes: true,
+        reads_aloud: true,
     }
 }
 

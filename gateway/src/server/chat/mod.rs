@@ -1,38 +1,31 @@
 //! `POST /v1/chat/completions`: one question in one upload, with audio in and out. The baseline of a realtime call.
 //!
 //! - `request`: parsing, and what of it cannot be served
-//! - `engine_session`: commands in, events out
 //! - `completion`: the response body, whole or as a stream
 
 mod completion;
-mod engine_session;
 mod request;
 
 use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use futures_util::stream;
-use repartee_engine_api::{Event, SessionError};
+use repartee_engine_api::Event;
 use repartee_protocol::error::ErrorEvent;
-use repartee_protocol::{ErrorBody, ErrorKind};
-use repartee_realtime::engine_error;
 
 use super::App;
 use super::api_error::ApiError;
-use super::app::CallGuard;
 use super::auth_middleware::Caller;
+use super::generation::Generation;
 use super::uploads::UploadError;
 use completion::{ChatCompletionChunk, ChunkBuilder, CompletionBuilder, Metadata};
-use engine_session::EngineSession;
 use request::Plan;
 
 /// The largest request, in bytes: some minutes of audio.
@@ -65,8 +58,7 @@ pub(super) async fn create(
     let plan = plan.await.map_err(|error| ApiError::internal(&error.to_string()))?.map_err(ApiError::bad_request)?;
     let (session, guard) = app.admit(&caller)?;
     let metadata = metadata(&app, &plan)?;
-    let engine_session = EngineSession::new(session, plan.commands);
-    let mut generation = Generation { engine_session, stop: Box::pin(app.stopped()), _guard: guard };
+    let mut generation = Generation::new(&app, session, guard, plan.commands);
     let rate = app.engine.info().output_rate;
     if plan.stream {
         let chunks = ChunkBuilder::new(metadata, rate, plan.audio.is_some(), plan.include_usage)
@@ -90,38 +82,6 @@ fn metadata(app: &App, plan: &Plan) -> Result<Metadata, ApiError> {
     let id = app.ids.completion().map_err(|error| ApiError::internal(&error.to_string()))?;
     let created = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     Ok(Metadata { id, created, model: app.engine.info().name.clone(), warnings: plan.warnings.clone() })
-}
-
-/// A response while it is generated. Dropping it frees the session.
-struct Generation {
-    engine_session: EngineSession,
-    /// Completes when every call has to end.
-    stop: Pin<Box<dyn Future<Output = ()> + Send>>,
-    _guard: CallGuard,
-}
-
-impl Generation {
-    /// The next event, or the error that ends the response.
-    async fn next(&mut self) -> Result<Event, ApiError> {
-        let event = tokio::select! {
-            event = self.engine_session.next() => event,
-            () = &mut self.stop => {
-                let error = ErrorBody::server(ErrorKind::ShuttingDown, "the server is shutting down");
-                return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error));
-            }
-        };
-        match event {
-            Some(Event::Failed { error, .. }) => Err(failed(&error)),
-            Some(event) => Ok(event),
-            None => Err(ApiError::internal("the engine has ended a session")),
-        }
-    }
-}
-
-fn failed(error: &SessionError) -> ApiError {
-    let body = engine_error(error);
-    let ours = body.code.as_deref() == Some(ErrorKind::Internal.code());
-    ApiError::new(if ours { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::BAD_REQUEST }, body)
 }
 
 /// The response as server-sent events. Nothing is generated ahead of the reader, and a reader who disconnects frees everything.

@@ -191,6 +191,8 @@ pub enum Sampled<P> {
     Stop,
     /// More of the response.
     Piece(P),
+    /// Nothing: the response waits for its caller; see [`CausalLm::resumed`].
+    Waits,
 }
 
 /// A causal language model, as the generic stage drives it.
@@ -247,8 +249,12 @@ pub trait CausalLm<O: StepOps>: Send + Sized {
     /// The step: all layers, and what is chosen from the rows that are sampled from, each list with one id a row. A device may repeat
     /// its operations without calling it, so it changes nothing but the device's state.
     fn forward(&mut self, ops: &O, places: &Self::Places, step: StepContext<'_, O>, outputs: &mut Outputs<O>);
-    /// What was chosen for sampler `at`: one id of each list.
-    fn sampled(&mut self, ids: Vec<u32>, at: usize) -> Sampled<Self::Piece>;
+    /// What was chosen for sampler `at`, a slot with the state `state`: one id of each list.
+    fn sampled(&mut self, ids: Vec<u32>, at: usize, state: &mut SlotState<O, Self>) -> Sampled<Self::Piece>;
+    /// How a response goes on that waited, after an item was taken; `None` if it waits on, or did not wait.
+    fn resumed(&mut self, _state: &mut SlotState<O, Self>) -> Option<Sampled<Self::Piece>> {
+        None
+    }
     /// Gives a piece to the next stage, as at most [`CausalLm::max_items`] items. It was sampled from the row of `position`.
     fn give(&self, slot: usize, piece: &Self::Piece, position: usize, out: &mut Outbox);
     /// Continues a response after a piece: queues the row after it if it is known.

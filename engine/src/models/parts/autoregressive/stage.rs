@@ -8,7 +8,7 @@ use std::time::Duration;
 use repartee_engine_api::SessionError;
 use repartee_kernels::{ReadBack, RowSpec, StateSpec, StepOps};
 
-use self::launch::{Fit, Launched};
+use self::launch::Launched;
 use super::{BLOCK, CausalLm, Sampled, SlotState};
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
@@ -145,8 +145,8 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         true
     }
 
-    /// Takes what was sampled for a slot.
-    fn sampled(&mut self, Fit { slot, from, rows, .. }: Fit, sampled: Sampled<L::Piece>, out: &mut Outbox) {
+    /// Takes what was sampled for a slot, from the row of its last position.
+    fn sampled(&mut self, slot: usize, sampled: Sampled<L::Piece>, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         let Some(decoding) = &mut state.decoding else { return };
         match sampled {
@@ -162,7 +162,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
             Sampled::Piece(piece) => {
                 decoding.steps += 1;
                 let full = decoding.steps >= decoding.limit || state.sequence.len() >= self.positions;
-                self.lm.give(slot, &piece, from + rows - 1, out);
+                self.lm.give(slot, &piece, state.sequence.len().saturating_sub(1), out);
                 if full {
                     state.end();
                     self.lm.ended(slot, End::Length, state, &mut self.pool, out);
@@ -170,6 +170,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
                     self.lm.follow(state, piece);
                 }
             }
+            Sampled::Waits => {}
         }
     }
 }
@@ -197,7 +198,13 @@ where
         }
         match item {
             Item::Prompt { elements, read, response } => self.prompt(slot, elements, &read, response, out),
-            item => self.lm.accept(slot, item, &mut self.slots[slot], &mut self.pool, out),
+            item => {
+                let state = &mut self.slots[slot];
+                self.lm.accept(slot, item, state, &mut self.pool, out);
+                if let Some(sampled) = self.lm.resumed(state) {
+                    self.sampled(slot, sampled, out);
+                }
+            }
         }
     }
 

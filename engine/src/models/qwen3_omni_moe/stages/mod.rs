@@ -1,5 +1,6 @@
 //! The family's language models as [`Autoregressive`](crate::models::parts::autoregressive::Autoregressive) stages drive them.
 
+mod dictation;
 mod speaking;
 pub mod talker;
 pub mod thinker;

@@ -1,4 +1,5 @@
-//! The thinker as a language model of the generic stage: reads the prompt, writes text.
+//! The thinker as a language model of the generic stage: reads the prompt, writes text. For a response whose text streams in it writes
+//! that text: its tokens take the place of those that were sampled.
 
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, Section};
 use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
 
+use super::dictation::Dictation;
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
 use crate::models::parts::slot_rows::SlotRows;
@@ -52,7 +54,7 @@ where
     O::State: Send,
 {
     type Row = Element;
-    type Slot = ();
+    type Slot = Dictation;
     type Piece = u32;
     type Places = ThinkerPlaces;
 
@@ -85,10 +87,16 @@ where
     }
 
     fn accept(&mut self, slot: usize, item: Item, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
-        if let Item::Abort = item {
-            state.end();
-            state.drop_queue();
-            out.push((slot, Item::Abort));
+        match item {
+            Item::Streamed(elements) => state.own.push(&elements),
+            Item::StreamedEnd => state.own.end(),
+            Item::Abort => {
+                state.end();
+                state.drop_queue();
+                state.own = Dictation::default();
+                out.push((slot, Item::Abort));
+            }
+            _ => {}
         }
     }
 
@@ -142,12 +150,17 @@ where
         }
     }
 
-    fn sampled(&mut self, ids: Vec<u32>, _: usize) -> Sampled<u32> {
+    fn sampled(&mut self, ids: Vec<u32>, _: usize, state: &mut SlotState<O, Self>) -> Sampled<u32> {
         match ids.first().copied().unwrap_or(NO_ID) {
             NO_ID => Sampled::NotFinite,
+            _ if state.decoding().is_some_and(|decoding| decoding.params.streamed) => state.own.next(),
             id if self.stop.contains(&id) => Sampled::Stop,
             id => Sampled::Piece(id),
         }
+    }
+
+    fn resumed(&mut self, state: &mut SlotState<O, Self>) -> Option<Sampled<u32>> {
+        state.own.resumed()
     }
 
     fn give(&self, slot: usize, id: &u32, _: usize, out: &mut Outbox) {
@@ -158,12 +171,19 @@ where
         state.extend(Element::token(Role::Assistant, id), Element::token(Role::Assistant, id));
     }
 
-    fn ended(&mut self, slot: usize, end: End, _: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
+    fn ended(&mut self, slot: usize, end: End, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
+        state.own = Dictation::default();
         out.push((slot, Item::End(end)));
     }
 
     fn failed(&mut self, state: &mut SlotState<O, Self>, _: &mut BlockPool) {
+        state.own = Dictation::default();
         state.drop_queue();
+    }
+
+    /// A token is given when it is sampled, and one that streamed in when the response waited for it.
+    fn max_items(&self) -> usize {
+        2
     }
 
     fn room(&self, prompt: &[Element], max_tokens: usize) -> Room {

@@ -56,8 +56,8 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         for (at, fit) in samplers.into_iter().map(|i| fits[i]).enumerate() {
             if self.is_current(&fit) {
                 let ids = self.back.ids.iter().skip(at).step_by(sampled).copied().collect();
-                let sampled = self.lm.sampled(ids, at);
-                self.sampled(fit, sampled, out);
+                let sampled = self.lm.sampled(ids, at, &mut self.slots[fit.slot]);
+                self.sampled(fit.slot, sampled, out);
             }
         }
     }

@@ -1,10 +1,10 @@
-//! The engine session of a completion: commands are submitted in order while events are read.
+//! The engine session of an HTTP request: commands are submitted in order while events are read.
 
 use std::collections::VecDeque;
 
 use repartee_engine_api::{Command, Event, SessionHandle, SubmitError};
 
-/// A session for one response. Dropping it frees it.
+/// A session for one request. Dropping it frees it.
 #[derive(Debug)]
 pub(super) struct EngineSession {
     session: SessionHandle,
@@ -15,6 +15,11 @@ pub(super) struct EngineSession {
 impl EngineSession {
     pub fn new(session: SessionHandle, commands: Vec<Command>) -> Self {
         Self { session, commands: commands.into() }
+    }
+
+    /// Submits more commands, after those before.
+    pub fn submit(&mut self, commands: impl IntoIterator<Item = Command>) {
+        self.commands.extend(commands);
     }
 
     /// The next event; `None` once the session has ended. Cancel safe.

@@ -1,0 +1,205 @@
+//! `POST /v1/audio/speech`: a given text, read aloud.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod common;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use repartee_engine_api::{Command, SessionError};
+use repartee_media::pcm;
+use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice};
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use common::http::{Reply, send};
+use common::{PATIENCE, Running};
+
+const PATH: &str = "/v1/audio/speech";
+const TEXT: &str = "One two three. Four five!";
+
+async fn speak(server: &Running, request: &Value) -> Reply {
+    let headers = [("content-type", "application/json")];
+    send(server.address, "POST", PATH, &headers, request.to_string().as_bytes()).await
+}
+
+fn request(format: &str) -> Value {
+    json!({"model": "tts-1", "voice": "bob", "input": TEXT, "response_format": format})
+}
+
+/// What the scripted voice says of [`TEXT`]: a frame a word, each sentence from its first frame.
+fn said() -> Vec<f32> {
+    [3, 2].into_iter().flat_map(|words| (0..words).flat_map(voice)).collect()
+}
+
+fn assert_said(samples: &[f32]) {
+    let said = said();
+    assert_eq!(samples.len(), said.len());
+    assert!(said.iter().zip(samples).all(|(a, b)| (a - b).abs() < 1e-3));
+}
+
+/// The samples of a wav file whose header does not know its length.
+fn wav_samples(file: &[u8]) -> Vec<f32> {
+    assert!(file.starts_with(b"RIFF") && &file[36..40] == b"data", "{:?}", &file[..44]);
+    assert_eq!(file[24..28], 24_000u32.to_le_bytes());
+    pcm::decode_i16le(&file[44..]).unwrap()
+}
+
+/// The events of a stream.
+fn events(reply: &Reply) -> Vec<Value> {
+    assert_eq!(reply.header("content-type"), Some("text/event-stream"));
+    let data = reply.body.split("\n\n").filter_map(|event| event.strip_prefix("data: "));
+    data.map(|data| serde_json::from_str(data).unwrap()).collect()
+}
+
+#[tokio::test]
+async fn text_is_read_in_each_format() {
+    let server = Running::start(Script::default()).await;
+    let wav = speak(&server, &request("wav")).await;
+    assert_eq!((wav.status, wav.header("content-type")), (200, Some("audio/wav")), "{:?}", wav.head);
+    assert!(wav.complete);
+    assert_said(&wav_samples(&wav.bytes));
+    let pcm = speak(&server, &request("pcm")).await;
+    assert_eq!((pcm.status, pcm.header("content-type")), (200, Some("audio/pcm")));
+    assert_said(&pcm::decode_i16le(&pcm.bytes).unwrap());
+    let opus = speak(&server, &request("opus")).await;
+    assert_eq!((opus.status, opus.header("content-type")), (200, Some("audio/ogg")));
+    assert!(opus.bytes.starts_with(b"OggS") && opus.bytes.len() < pcm.bytes.len() / 4, "{} bytes", opus.bytes.len());
+    // The position of the last page counts samples at 48 kHz, and those that a player skips.
+    let last = opus.bytes.windows(4).rposition(|window| window == b"OggS").unwrap();
+    let position = u64::from_le_bytes(opus.bytes[last + 6..last + 14].try_into().unwrap());
+    assert_eq!(position, 2 * (said().len() as u64 + 156));
+}
+
+#[tokio::test]
+async fn events_carry_the_same_sound_and_the_usage() {
+    let server = Running::start(Script::default()).await;
+    let mut asked = request("wav");
+    asked["stream_format"] = json!("sse");
+    let reply = speak(&server, &asked).await;
+    let mut events = events(&reply);
+    let usage = json!({"input_tokens": 5, "output_tokens": 5, "total_tokens": 10});
+    assert_eq!(events.pop(), Some(json!({"type": "speech.audio.done", "usage": usage})));
+    assert!(events.len() >= 5, "sound is sent as it comes: {} events", events.len());
+    assert!(events.iter().all(|event| event["type"] == "speech.audio.delta"), "{events:?}");
+    let file: Vec<u8> =
+        events.iter().flat_map(|event| STANDARD.decode(event["audio"].as_str().unwrap()).unwrap()).collect();
+    assert_said(&wav_samples(&file));
+}
+
+#[tokio::test]
+async fn sentences_are_responses_of_one_session() {
+    let server = Running::start(Script::default()).await;
+    let mut asked = request("pcm");
+    asked["instructions"] = json!("Speak slowly.");
+    let text: String = (0..100).map(|n| format!("Sentence number {n}. ")).collect();
+    asked["input"] = json!(text);
+    let reply = speak(&server, &asked).await;
+    assert_eq!(reply.bytes.len(), 100 * 3 * FRAME_SAMPLES * 2);
+    let commands = server.engine.commands();
+    let responds: Vec<_> = commands
+        .iter()
+        .filter_map(|command| match command {
+            Command::Respond(respond) => Some(respond),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(responds.len(), 100);
+    assert!(responds.iter().all(|respond| respond.streamed && respond.voice.as_deref() == Some("bob")));
+    assert!(responds.iter().all(|respond| respond.instructions.as_deref() == Some("Speak slowly.")));
+    let texts = commands.iter().filter_map(|command| match command {
+        Command::StreamText { text, .. } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(texts.collect::<Vec<_>>().join(" "), text.trim());
+}
+
+#[tokio::test]
+async fn what_is_served_otherwise_is_said() {
+    let server = Running::start(Script::default()).await;
+    let asked = json!({"model": "tts-1", "voice": "alloy", "input": "Hello.", "response_format": "pcm", "new": 1});
+    let reply = speak(&server, &asked).await;
+    assert_eq!(reply.status, 200);
+    let expected = "model: `tts-1` is served as `scripted`; voice: `alloy` is served as `ada`; new is not known here and was ignored";
+    assert_eq!(reply.header("repartee-warnings"), Some(expected));
+    let asked = json!({"model": "scripted", "voice": {"id": "bob"}, "input": "Hello.", "response_format": "pcm"});
+    assert_eq!(speak(&server, &asked).await.header("repartee-warnings"), None);
+}
+
+#[tokio::test]
+async fn what_cannot_be_served_is_a_typed_error() {
+    let server = Running::start(Script::default()).await;
+    for (field, value, says) in [
+        ("response_format", json!("mp3"), "`wav`, `pcm` or `opus`"),
+        ("response_format", Value::Null, "`mp3` is not served"),
+        ("input", json!(" ... "), "no text"),
+        ("input", json!("a".repeat(4_097)), "at most 4096"),
+        ("speed", json!(2.0), "own speed"),
+        ("speed", json!(9.0), "0.25 to 4.0"),
+        ("stream_format", json!("xml"), "`audio` or `sse`"),
+    ] {
+        let mut asked = request("wav");
+        asked[field] = value;
+        let reply = speak(&server, &asked).await;
+        let error = &reply.json()["error"];
+        assert_eq!((reply.status, &error["param"]), (400, &json!(field)), "{reply:?}");
+        assert!(error["message"].as_str().unwrap().contains(says), "{error}");
+    }
+    let mut long = request("wav");
+    long["input"] = json!("a".repeat(70_000));
+    assert_eq!(speak(&server, &long).await.status, 413);
+    assert!(server.engine.commands().is_empty(), "nothing of it reached the engine");
+}
+
+#[tokio::test]
+async fn engine_failures_have_a_status() {
+    let failure = Some(SessionError::TooManyResponses { limit: 1 });
+    let server = Running::start(Script { failure, ..Script::default() }).await;
+    let reply = speak(&server, &request("wav")).await;
+    assert_eq!(reply.status, 400, "{reply:?}");
+    assert!(reply.json()["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
+}
+
+/// A server that speaks two frames and waits, and a request to it.
+async fn held() -> (Running, TcpStream) {
+    let gate = Arc::new(Semaphore::new(2));
+    let script = Script { gate: Some(gate), ..Script::default() };
+    let server = Running::start_with(script, |config| config.drain = Duration::ZERO).await;
+    let body = request("pcm").to_string();
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let head = format!("POST {PATH} HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n\r\n", server.address, body.len());
+    socket.write_all((head + &body).as_bytes()).await.unwrap();
+    let mut frames = server.engine.frames();
+    timeout(PATIENCE, frames.wait_for(|frames| *frames == 2)).await.unwrap().unwrap();
+    (server, socket)
+}
+
+#[tokio::test]
+async fn a_disconnect_frees_the_session() {
+    let (server, socket) = held().await;
+    drop(socket);
+    server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn a_stopped_server_cuts_the_body() {
+    let (mut server, socket) = held().await;
+    server.stop();
+    let reply = common::http::read(socket).await;
+    assert_eq!((reply.status, reply.bytes.len()), (200, 2 * FRAME_SAMPLES * 2));
+    assert!(!reply.complete, "what was cut has no end");
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn the_list_of_voices_begins_with_the_default() {
+    let server = Running::start(Script::default()).await;
+    let list = send(server.address, "GET", "/v1/audio/voices", &[], b"").await.json();
+    let voice = |name: &str| json!({"id": name, "object": "audio.voice", "name": name});
+    assert_eq!(list, json!({"object": "list", "data": [voice("ada"), voice("bob")]}));
+}
