@@ -76,7 +76,7 @@ sound-sample:  ## Ask the demo model some questions over WebRTC and keep its Opu
 
 loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
 	@$(SETUP) build
-	$(CARGO) run --release -p repartee-loadtest -- $(ARGS)
+	$(CARGO) run --release -p repartee-load -- $(ARGS)
 
 graph:  ## Write the crate graph into ARCHITECTURE.md
 	$(CARGO) run --release -p repartee-tests --bin crate_graph ARCHITECTURE.md

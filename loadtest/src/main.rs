@@ -1,14 +1,14 @@
-//! The `repartee-loadtest` command.
+//! The `repartee-load` command.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use repartee_loadtest::{Load, report, run};
+use repartee_load::{Load, report, run};
 
 /// Synthetic callers over WebRTC and websocket.
 #[derive(Debug, Parser)]
-#[command(name = "repartee-loadtest", version)]
+#[command(name = "repartee-load", version)]
 struct Arguments {
     #[command(flatten)]
     load: Load,
@@ -29,7 +29,7 @@ async fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("repartee-loadtest: {error:#}");
+            eprintln!("repartee-load: {error:#}");
             ExitCode::from(2)
         }
     }

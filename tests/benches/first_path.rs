@@ -18,8 +18,8 @@ use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
-use repartee_loadtest::report::{Report, Row, percentile};
-use repartee_loadtest::{Load, Transport};
+use repartee_load::report::{Report, Row, percentile};
+use repartee_load::{Load, Transport};
 use repartee_media::wav;
 use repartee_tests::{demo, questions, tools};
 use serde::Deserialize;
@@ -257,7 +257,7 @@ async fn first_packets(question: &Path) -> Result<Vec<Row>> {
         timeout_s: 30,
         key: None,
     };
-    let log = repartee_loadtest::run(&load).await?;
+    let log = repartee_load::run(&load).await?;
     ensure!(load.is_answered_by(&log), "{:?}", log.errors);
     let mut times: Vec<Duration> = log.turns.iter().map(|turn| turn.from_commit).collect();
     times.sort();

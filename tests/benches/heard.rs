@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
-use repartee_loadtest::report::{Report, Row};
+use repartee_load::report::{Report, Row};
 use repartee_media::wav;
 use repartee_realtime::estimate::{SpokenPace, WordEstimator};
 use repartee_tests::word_errors::{Errors, STEP_MS, TimedWords, plain};

@@ -8,7 +8,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use repartee_loadtest::{Load, Transport};
+use repartee_load::{Load, Transport};
 use repartee_tests::{demo, tools};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -145,7 +145,7 @@ async fn call(url: &str, transport: Transport, callers: usize) -> Result<()> {
         timeout_s: 60,
         key: None,
     };
-    let log = repartee_loadtest::run(&load).await?;
+    let log = repartee_load::run(&load).await?;
     ensure!(load.is_answered_by(&log), "{:?}", log.errors);
     Ok(())
 }
