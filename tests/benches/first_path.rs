@@ -18,8 +18,14 @@ use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
+use repartee_load::live::Live;
+use repartee_load::questions::Question;
 use repartee_load::report::{Report, Row, percentile};
-use repartee_load::{Load, Transport};
+use repartee_load::run::Bench;
+use repartee_load::scenario::arrivals::Arrivals;
+use repartee_load::scenario::{EndOfTurn, Scenario, Transport};
+use repartee_load::speech::Utterance;
+use repartee_load::target::{Target, TargetArguments};
 use repartee_media::wav;
 use repartee_tests::{demo, questions, tools};
 use serde::Deserialize;
@@ -245,22 +251,34 @@ fn reference(model: &Path, question: &Path, threads: usize) -> Result<Reference>
 #[tokio::main]
 async fn first_packets(question: &Path) -> Result<Vec<Row>> {
     let server = demo::serve().await?;
-    let load = Load {
-        url: server.page().trim_end_matches('/').to_owned(),
+    let scenario = Scenario {
+        name: "first packets".to_owned(),
+        duration_s: 1_000.0,
         transport: Transport::Websocket,
-        callers: 1,
+        end_of_turn: EndOfTurn::Client,
+        arrivals: Arrivals::Poisson { per_s: 0.0 },
         turns: TURNS,
-        wav: vec![question.to_owned()],
-        arrival_ms: 1,
-        pause_ms: 0,
-        interrupt_ms: None,
-        timeout_s: 30,
-        key: None,
+        think_s: 0.0,
+        ..Scenario::of_command("soak")?
     };
-    let log = repartee_load::run(&load).await?;
-    ensure!(load.is_answered_by(&log), "{:?}", log.errors);
-    let mut times: Vec<Duration> = log.turns.iter().map(|turn| turn.from_commit).collect();
-    times.sort();
+    let arguments = TargetArguments {
+        target: None,
+        allow_remote: false,
+        key: None,
+        model: None,
+        ca: PathBuf::new(),
+        source: Vec::new(),
+    };
+    let bench = Bench {
+        target: Target::find(&server.page(), &arguments).await?,
+        pid: None,
+        questions: PathBuf::new(),
+        seed: 1,
+        live: Live::new(true),
+    };
+    let log = bench.run_one(&scenario, Question::of(Utterance::load(question)?)).await?;
+    ensure!(log.errors.is_empty() && log.turns.len() == TURNS, "{:?}", log.errors);
+    let times = log.sorted(|turn| turn.ttfp);
     let row = |percent| {
         let time = percentile(&times, percent).context("no turn was timed")?;
         let note = format!("{TURNS} turns of one session; commit to the first packet above -45 dBFS");

@@ -179,7 +179,7 @@ fn compared(title: &str, answers: &[&Measured], note: &str, made: impl Fn(u64, u
         peer: Some(of(&peer)),
         // An error of no words has no ratio.
         ratio: None,
-        unit: "words",
+        unit: "words".to_owned(),
         note: note.to_owned(),
     };
     vec![
