@@ -65,7 +65,7 @@ impl Row {
 
 impl Report {
     /// A report of today on this machine.
-    pub fn new(name: &'static str, rows: Vec<Row>) -> Self {
+    pub fn new(name: &str, rows: Vec<Row>) -> Self {
         Self { name: name.to_owned(), date: today(), machine: machine(), rows }
     }
 
