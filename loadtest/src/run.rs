@@ -1,6 +1,7 @@
 //! Runs a scenario: callers come as its arrivals say, while the server and the generator are watched.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::questions::{self, Question};
 use crate::random::Random;
 use crate::scenario::Scenario;
 use crate::speech::silence;
-use crate::target::Target;
+use crate::target::{Target, TargetArguments};
 
 /// One sample so often.
 const SAMPLING: Duration = Duration::from_secs(1);
@@ -31,7 +32,7 @@ pub struct Bench {
     /// Its process, if it is one of this machine.
     pub pid: Option<u32>,
     /// Folder of the questions.
-    pub questions: std::path::PathBuf,
+    pub questions: PathBuf,
     /// Repeats the load.
     pub seed: u64,
     /// Prints what goes on.
@@ -39,6 +40,12 @@ pub struct Bench {
 }
 
 impl Bench {
+    /// For load on a server of this machine, over http and without a key; prints nothing.
+    pub async fn local(url: &str, questions: impl Into<PathBuf>) -> Result<Self> {
+        let target = Target::find(url, &TargetArguments::default()).await?;
+        Ok(Self { target, pid: None, questions: questions.into(), seed: 1, live: Live::new(false) })
+    }
+
     /// Runs one scenario to its end.
     pub async fn run(&self, scenario: &Scenario) -> Result<ScenarioLog> {
         let mut asked = questions::load(&self.questions)?;

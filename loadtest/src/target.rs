@@ -29,7 +29,7 @@ const MAX_BODY: usize = 4 << 20;
 const CONNECT: Duration = Duration::from_secs(10);
 
 /// Which server, and who we are.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub struct TargetArguments {
     /// The server, http:// or https://; without it one is started. A path in it replaces /v1
     #[arg(long, value_name = "URL")]
@@ -267,17 +267,6 @@ impl Parts {
 mod tests {
     use super::*;
 
-    fn arguments() -> TargetArguments {
-        TargetArguments {
-            target: None,
-            allow_remote: false,
-            key: None,
-            model: None,
-            ca: "/etc/ssl/certs/ca-certificates.crt".into(),
-            source: Vec::new(),
-        }
-    }
-
     #[test]
     fn urls_are_read() {
         let parts = |url: &str| Parts::of(url).map(|parts| (parts.secure, parts.authority(), parts.base));
@@ -293,11 +282,11 @@ mod tests {
 
     #[tokio::test]
     async fn other_machines_need_the_flag() {
-        let error = Target::find("http://192.0.2.1:80", &arguments()).await.unwrap_err();
+        let error = Target::find("http://192.0.2.1:80", &TargetArguments::default()).await.unwrap_err();
         assert!(error.to_string().contains("--allow-remote"), "{error}");
-        let allowed = TargetArguments { allow_remote: true, ..arguments() };
+        let allowed = TargetArguments { allow_remote: true, ..TargetArguments::default() };
         assert!(Target::find("http://192.0.2.1:80", &allowed).await.is_ok());
-        assert!(Target::find("http://127.0.0.1:1", &arguments()).await.is_ok());
+        assert!(Target::find("http://127.0.0.1:1", &TargetArguments::default()).await.is_ok());
     }
 
     #[test]

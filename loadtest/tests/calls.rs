@@ -7,12 +7,10 @@ use std::time::Duration;
 
 use repartee::config::Config;
 use repartee::server::Server;
-use repartee_load::live::Live;
 use repartee_load::measure::log::{ScenarioLog, TurnLog};
 use repartee_load::measure::playback::Cause;
 use repartee_load::run::Bench;
 use repartee_load::scenario::Scenario;
-use repartee_load::target::{Target, TargetArguments};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -38,21 +36,9 @@ async fn start(script: Script) -> Running {
     tokio::spawn(server.run(async {
         let _ = stopped.await;
     }));
-    let arguments = TargetArguments {
-        target: None,
-        allow_remote: false,
-        key: None,
-        model: None,
-        ca: PathBuf::new(),
-        source: Vec::new(),
-    };
-    let bench = Bench {
-        target: Target::find(&url, &arguments).await.unwrap(),
-        pid: Some(std::process::id()),
-        questions: PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/questions"),
-        seed: 7,
-        live: Live::new(false),
-    };
+    let questions = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/questions");
+    let local = Bench::local(&url, questions).await.unwrap();
+    let bench = Bench { pid: Some(std::process::id()), seed: 7, ..local };
     Running { bench, engine, _stop: stop }
 }
 

@@ -18,14 +18,12 @@ use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
-use repartee_load::live::Live;
 use repartee_load::questions::Question;
 use repartee_load::report::{Report, Row, percentile};
 use repartee_load::run::Bench;
 use repartee_load::scenario::arrivals::Arrivals;
 use repartee_load::scenario::{EndOfTurn, Scenario, Transport};
 use repartee_load::speech::Utterance;
-use repartee_load::target::{Target, TargetArguments};
 use repartee_media::wav;
 use repartee_tests::{demo, questions, tools};
 use serde::Deserialize;
@@ -261,21 +259,7 @@ async fn first_packets(question: &Path) -> Result<Vec<Row>> {
         think_s: 0.0,
         ..Scenario::of_command("soak")?
     };
-    let arguments = TargetArguments {
-        target: None,
-        allow_remote: false,
-        key: None,
-        model: None,
-        ca: PathBuf::new(),
-        source: Vec::new(),
-    };
-    let bench = Bench {
-        target: Target::find(&server.page(), &arguments).await?,
-        pid: None,
-        questions: PathBuf::new(),
-        seed: 1,
-        live: Live::new(true),
-    };
+    let bench = Bench::local(&server.page(), PathBuf::new()).await?;
     let log = bench.run_one(&scenario, Question::of(Utterance::load(question)?)).await?;
     ensure!(log.errors.is_empty() && log.turns.len() == TURNS, "{:?}", log.errors);
     let times = log.sorted(|turn| turn.ttfp);
