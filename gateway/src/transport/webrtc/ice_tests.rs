@@ -169,6 +169,33 @@ fn the_librarys_check_succeeds_and_is_nominated() {
 }
 
 #[test]
+fn early_dtls_waits_for_the_librarys_pair() {
+    let mut scene = Scene::new();
+    scene.checks(1, true, false, 0);
+    let flight = |piece| vec![22, 254, 253, piece];
+    let now = scene.at(1);
+    for piece in 0..2 {
+        assert!(!is_delivered(&scene.agent.media(address(1), &flight(piece), Packet::Other, now)));
+    }
+    let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
+    assert_eq!(scene.agent.on_library_stun(&check)[2..], [flight(0), flight(1)]);
+    assert!(is_delivered(&scene.agent.media(address(1), &flight(2), Packet::Other, now)));
+    assert_eq!(scene.agent.on_library_stun(&check).len(), 2);
+}
+
+#[test]
+fn early_dtls_is_bounded() {
+    let mut scene = Scene::new();
+    scene.checks(1, true, false, 0);
+    let now = scene.at(1);
+    for _ in 0..50 {
+        scene.agent.media(address(1), &[22, 254, 253], Packet::Other, now);
+    }
+    let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
+    assert_eq!(scene.agent.on_library_stun(&check).len(), 2 + 8);
+}
+
+#[test]
 fn unsigned_messages_have_no_effect() {
     let mut scene = Scene::new();
     let now = scene.at(0);
