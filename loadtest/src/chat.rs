@@ -56,7 +56,7 @@ pub async fn compare(bench: &Bench, seconds: &[u32]) -> Result<Vec<Row>> {
 
 /// One utterance of about this length.
 fn speech(bench: &Bench, seconds: u32) -> Result<Question> {
-    let all = questions::load(&bench.questions)?;
+    let all = questions::load(&bench.questions, &[])?;
     let mean = all.iter().map(|question| question.utterance.samples.len()).sum::<usize>() / all.len();
     let count = (seconds as usize * RATE as usize).div_ceil(mean.max(1));
     questions::long(&all, count)?.into_iter().next().context("there are no questions")

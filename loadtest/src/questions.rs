@@ -57,8 +57,8 @@ impl Question {
     }
 }
 
-/// All questions of a folder: those of its `questions.json`, or all its wav files.
-pub fn load(folder: &Path) -> Result<Vec<Question>> {
+/// The questions of a folder about `topics`, or all if none is named: those of its `questions.json`, or its wav files.
+pub fn load(folder: &Path, topics: &[String]) -> Result<Vec<Question>> {
     let list = folder.join("questions.json");
     let named = || list.display().to_string();
     let entries: Vec<Entry> = if list.exists() {
@@ -71,10 +71,12 @@ pub fn load(folder: &Path) -> Result<Vec<Question>> {
         names.into_iter().map(|file| Entry { file, topic: String::new(), key: Vec::new() }).collect()
     };
     ensure!(!entries.is_empty(), "{} holds no questions", folder.display());
+    // Reading and encoding one takes a while.
+    let wanted = entries.into_iter().filter(|entry| topics.is_empty() || topics.contains(&entry.topic));
     let question = |entry: Entry| -> Result<Question> {
         Ok(Question { utterance: Utterance::load(&folder.join(entry.file))?, topic: entry.topic, key: entry.key })
     };
-    entries.into_iter().map(question).collect()
+    wanted.map(question).collect()
 }
 
 /// Long questions: `count` of `questions` each, in one breath.

@@ -48,8 +48,7 @@ impl Bench {
 
     /// Runs one scenario to its end.
     pub async fn run(&self, scenario: &Scenario) -> Result<ScenarioLog> {
-        let mut asked = questions::load(&self.questions)?;
-        asked.retain(|question| scenario.topics.is_empty() || scenario.topics.contains(&question.topic));
+        let mut asked = questions::load(&self.questions, &scenario.topics)?;
         ensure!(!asked.is_empty(), "scenario {}: no question has one of its topics", scenario.name);
         if scenario.questions_per_turn > 1 {
             asked = questions::long(&asked, scenario.questions_per_turn)?;
@@ -151,15 +150,20 @@ fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, nam
     Some(after.get(name)? - before.get(name).copied().unwrap_or(0.0))
 }
 
+/// Stages of the server, in the order in which a turn passes them; others come behind.
+const STAGES: [&str; 6] = ["endpointing", "prefill", "first_token", "first_frame", "codec", "wire"];
+
 /// Mean of each stage between two readings, in seconds.
-fn stages(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
-    let sums = after.keys().filter_map(|name| {
+fn stages(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> Vec<(String, f64)> {
+    let means = after.keys().filter_map(|name| {
         let stage = name.strip_prefix("repartee_stage_seconds_sum{stage=\"")?.strip_suffix("\"}")?;
         let count = format!("repartee_stage_seconds_count{{stage=\"{stage}\"}}");
         let count = difference(before, after, &count).filter(|count| *count > 0.0)?;
         Some((stage.to_owned(), difference(before, after, name)? / count))
     });
-    sums.collect()
+    let mut means: Vec<_> = means.collect();
+    means.sort_by_key(|(name, _)| STAGES.iter().position(|stage| stage == name).unwrap_or(STAGES.len()));
+    means
 }
 
 #[cfg(test)]
@@ -171,12 +175,16 @@ mod tests {
         let read = |sum: f64, count: u32| {
             let text = format!(
                 "# HELP x\nrepartee_stage_seconds_sum{{stage=\"codec\"}} {sum}\n\
-                 repartee_stage_seconds_count{{stage=\"codec\"}} {count}\nrepartee_underruns_total {count}\n"
+                 repartee_stage_seconds_count{{stage=\"codec\"}} {count}\n\
+                 repartee_stage_seconds_sum{{stage=\"prefill\"}} {sum}\n\
+                 repartee_stage_seconds_count{{stage=\"prefill\"}} {count}\nrepartee_underruns_total {count}\n"
             );
             metrics(&text)
         };
         let (before, after) = (read(1.0, 10), read(1.6, 13));
-        assert!((stages(&before, &after)["codec"] - 0.2).abs() < 1e-9);
+        let found = stages(&before, &after);
+        assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["prefill", "codec"]);
+        assert!(found.iter().all(|(_, mean)| (mean - 0.2).abs() < 1e-9), "{found:?}");
         assert_eq!(difference(&before, &after, "repartee_underruns_total"), Some(3.0));
         assert!(stages(&after, &after).is_empty());
     }

@@ -58,6 +58,7 @@ impl WebSocketLine {
 
     /// The next event that is no sound, or `None` at `until`.
     pub async fn next(&mut self, until: Instant) -> Result<Option<Incoming>> {
+        let entered = Instant::now();
         loop {
             if !self.read_delay.is_zero() {
                 sleep_until(self.next_read.min(until).into()).await;
@@ -66,8 +67,9 @@ impl WebSocketLine {
                 return Ok(None);
             }
             let Ok(message) = timeout_at(until.into(), self.socket.next()).await else { return Ok(None) };
-            let at = Instant::now();
-            self.next_read = at + self.read_delay;
+            let now = Instant::now();
+            self.next_read = now + self.read_delay;
+            let at = arrival(entered, until, now);
             match message {
                 Some(Ok(Message::Text(text))) => match Event::read(&text)? {
                     Event::Audio(delta) => {
@@ -104,5 +106,27 @@ impl WebSocketLine {
     pub async fn close(&mut self) {
         // A server that does not answer is left all the same.
         let _ = tokio::time::timeout(Duration::from_secs(1), self.socket.close(None)).await;
+    }
+}
+
+/// When something arrived that was read at `now` by a caller who waited from `entered` on, and not beyond `until`. TCP has no time stamps: what
+/// a caller finds who wakes up late counts as arrived when it should have woken up.
+fn arrival(entered: Instant, until: Instant, now: Instant) -> Instant {
+    now.min(until.max(entered))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_lateness_is_not_the_servers() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        assert_eq!(arrival(at(0), at(20), at(7)), at(7));
+        // Asleep for 200 ms in place of 20.
+        assert_eq!(arrival(at(0), at(20), at(200)), at(20));
+        // It began to wait late: nothing is known of the time before.
+        assert_eq!(arrival(at(50), at(20), at(51)), at(50));
     }
 }

@@ -76,8 +76,8 @@ pub struct ScenarioLog {
     pub samples: Vec<Sample>,
     /// Underruns by the server's own count, if it has one.
     pub server_underruns: Option<f64>,
-    /// Mean of each stage by the server's own count, in seconds.
-    pub server_stages: BTreeMap<String, f64>,
+    /// Mean of each stage by the server's own count, in seconds, in the order in which a turn passes them.
+    pub server_stages: Vec<(String, f64)>,
 }
 
 impl ScenarioLog {

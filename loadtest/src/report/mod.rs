@@ -92,8 +92,9 @@ impl Report {
 /// Prints rows as a table.
 pub fn print(rows: &[Row]) {
     for row in rows {
+        let peer = row.peer.map_or(String::new(), |peer| format!("{peer:.2}"));
         let ratio = row.ratio.map_or(String::new(), |ratio| format!("{ratio:.2} x"));
-        println!("  {:<50} {:>10.2} {:<8} {ratio:>8} {}", row.measure, row.ours, row.unit, row.note);
+        println!("  {:<50} {:>10.2} {peer:>10} {:<8} {ratio:>8} {}", row.measure, row.ours, row.unit, row.note);
     }
 }
 

@@ -65,10 +65,24 @@ pub fn of(scenario: &Scenario, log: &ScenarioLog) -> Vec<Row> {
     rtp(log, &mut add);
     resources(log, &mut add);
     add("errors", log.error_count() as f64, "times");
+    rows.extend(server_wait(log, note));
     for (error, count) in &log.errors {
         rows.push(Row::alone("error", *count as f64, "times", format!("{note}: {error}")));
     }
     rows
+}
+
+/// What a turn waits for by the server's own stages, beside what its caller waits for: means, because stages of which medians are taken do not add up.
+fn server_wait(log: &ScenarioLog, note: &str) -> Option<Row> {
+    let heard = log.sorted(|turn| Some(turn.to_sound));
+    let mean = heard.iter().sum::<Duration>().as_secs_f64() / heard.len() as f64;
+    let server: f64 = log.server_stages.iter().map(|(_, mean)| mean).sum();
+    let known = !heard.is_empty() && server > 0.0;
+    known.then(|| Row {
+        peer: Some(mean * 1e3),
+        ratio: Some(server / mean),
+        ..Row::alone("wait by the server's stages, mean; peer: as heard", server * 1e3, "ms", note)
+    })
 }
 
 fn rtp(log: &ScenarioLog, add: &mut impl FnMut(&str, f64, &'static str)) {
@@ -152,6 +166,7 @@ pub(crate) mod tests {
             server_memory: Some(3 << 20),
             own_cores: 0.1,
         });
+        log.server_stages = vec![("endpointing".to_owned(), 0.15), ("wire".to_owned(), 0.05)];
         log.error("refused <b>");
         (Scenario::of_command("knee").unwrap(), log)
     }
@@ -171,6 +186,8 @@ pub(crate) mod tests {
         assert_eq!(value("server's memory, end over beginning"), Some(2.0));
         assert!((value("server's processor, mean").unwrap() - 0.6).abs() < 1e-9);
         assert_eq!((value("errors"), value("error")), (Some(1.0), Some(1.0)));
+        let wait = rows.iter().find(|row| row.measure.starts_with("wait by the server's stages")).unwrap();
+        assert_eq!((wait.ours, wait.peer, wait.ratio), (200.0, Some(250.0), Some(0.8)));
         assert_eq!(value("barge-in to silence, p50"), None);
         assert!(rows.iter().all(|row| row.note.starts_with("knee")));
     }
