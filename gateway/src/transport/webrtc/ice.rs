@@ -224,14 +224,18 @@ impl LiteAgent {
     /// Handles a datagram that is not STUN, which `packet` says more of.
     pub fn media(&mut self, route: Route, datagram: &[u8], packet: Packet, now: Instant) -> Vec<Output> {
         let mut outputs = Vec::new();
+        let known = self.paths.iter().any(|path| path.route == route && (path.signed || path.validated));
         if self.active.is_none() {
+            // Some callers begin DTLS on a path that works, before they nominate it.
+            if known && packet == Packet::Other {
+                self.hold(datagram);
+            }
             return outputs;
         }
         if let Some(ssrc) = self.srtp.ssrc().filter(|ssrc| self.ssrcs.authentic(*ssrc)) {
             outputs.push(Output::AddSsrc(ssrc));
         }
         let known_ssrc = packet.rtp().is_some_and(|ssrc| self.ssrcs.known().contains(&ssrc));
-        let known = self.paths.iter().any(|path| path.route == route && (path.signed || path.validated));
         if !known && !known_ssrc {
             return outputs;
         }
@@ -244,15 +248,19 @@ impl LiteAgent {
         path.media = Some(now);
         self.validate(route, now, &mut outputs);
         self.maybe_migrate(route, now);
-        match &mut self.early {
-            Some(early) if packet == Packet::Other => {
-                if early.len() < MAX_EARLY {
-                    early.push(datagram.to_vec());
-                }
-            }
-            _ => outputs.push(Output::Deliver(datagram.to_vec())),
+        if packet == Packet::Other && self.early.is_some() {
+            self.hold(datagram);
+        } else {
+            outputs.push(Output::Deliver(datagram.to_vec()));
         }
         outputs
+    }
+
+    /// Keeps a datagram until the library's agent has its pair.
+    fn hold(&mut self, datagram: &[u8]) {
+        if let Some(early) = self.early.as_mut().filter(|early| early.len() < MAX_EARLY) {
+            early.push(datagram.to_vec());
+        }
     }
 
     /// Handles a STUN datagram that the library's agent sends; returns what it gets in reply, which completes its pair, and then what

@@ -184,6 +184,19 @@ fn early_dtls_waits_for_the_librarys_pair() {
 }
 
 #[test]
+fn dtls_before_the_nomination_waits_for_it() {
+    let mut scene = Scene::new();
+    scene.checks(1, false, false, 0);
+    let now = scene.at(1);
+    assert_eq!(scene.agent.media(address(1), &[22, 254, 253, 1], Packet::Other, now), []);
+    // Nobody has signed a request from there.
+    assert_eq!(scene.agent.media(address(2), &[22, 254, 253, 2], Packet::Other, now), []);
+    scene.checks(1, true, false, 50);
+    let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
+    assert_eq!(scene.agent.on_library_stun(&check)[2..], [vec![22, 254, 253, 1]]);
+}
+
+#[test]
 fn early_dtls_is_bounded() {
     let mut scene = Scene::new();
     scene.checks(1, true, false, 0);
