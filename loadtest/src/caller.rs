@@ -206,8 +206,7 @@ impl Caller<'_> {
             }
             match self.line()?.next(tick).await? {
                 Some(incoming) => {
-                    let error = turn.event(incoming, self.line()?.playback());
-                    if let Some(code) = error {
+                    if let Some(code) = turn.event(incoming) {
                         plan.log(|log| log.error(format!("error event: {code}")));
                     }
                 }
@@ -247,7 +246,7 @@ impl Caller<'_> {
             return Ok(false);
         };
         let sent = self.send(frame).await?;
-        turn.spoke(spoken, index, sent);
+        turn.spoke(spoken, index, sent, self.line()?.playback());
         if index + 1 == spoken.frames.len() && self.plan.scenario.end_of_turn == EndOfTurn::Client {
             let line = self.line()?;
             line.send_event(&json!({"type": "input_audio_buffer.commit"})).await?;

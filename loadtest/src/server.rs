@@ -25,7 +25,7 @@ impl OwnServer {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
         // What the server logs of each call is not wanted here.
-        command.env("RUST_LOG", "warn");
+        command.env("REPARTEE_LOG", "warn");
         let mut child = command.spawn().with_context(|| program.display().to_string())?;
         let stdout = child.stdout.take().context("the server has no standard output")?;
         let mut lines = BufReader::new(stdout).lines();

@@ -68,6 +68,8 @@ pub struct Turn {
     cut_off: bool,
     /// When the server noticed the barge-in; over a websocket the client falls silent then.
     noticed: Option<Instant>,
+    /// The last audible packet of the answer that was interrupted.
+    silent: Option<Instant>,
     barge_in: Option<Duration>,
     done: Option<Instant>,
     stopped: bool,
@@ -88,6 +90,7 @@ impl Turn {
             committed: None,
             cut_off: false,
             noticed: None,
+            silent: None,
             barge_in: None,
             done: None,
             stopped: false,
@@ -96,8 +99,9 @@ impl Turn {
         }
     }
 
-    /// Frame `index` of `utterance` left at `sent`. A microphone sends a frame at its end.
-    pub fn spoke(&mut self, utterance: &Utterance, index: usize, sent: Instant) {
+    /// Frame `index` of `utterance` left at `sent`. A microphone sends a frame at its end. What is heard after an interruption's last frame
+    /// is the next answer.
+    pub fn spoke(&mut self, utterance: &Utterance, index: usize, sent: Instant, playback: &mut Playback) {
         let end = FRAME * (index as u32 + 1);
         self.latest = sent;
         if self.voiced.is_none() && end > utterance.first_audible {
@@ -105,6 +109,10 @@ impl Turn {
         }
         if index + 1 == utterance.frames.len() {
             self.speech_end = sent.checked_sub(end.saturating_sub(utterance.speech_end));
+            if self.phase == Phase::Interrupting {
+                // Not at the commit: the next answer's first packet may overtake its event.
+                self.silent = playback.take_answer().last_packet;
+            }
         }
     }
 
@@ -115,12 +123,12 @@ impl Turn {
     }
 
     /// Takes an event; the code of an error that it reports.
-    pub fn event(&mut self, incoming: Incoming, playback: &mut Playback) -> Option<String> {
+    pub fn event(&mut self, incoming: Incoming) -> Option<String> {
         let Incoming { event, at } = incoming;
         self.latest = self.latest.max(at);
         match event {
             Event::Error(code) => return Some(code),
-            Event::Committed if self.phase == Phase::Interrupting => self.interrupted(at, playback),
+            Event::Committed if self.phase == Phase::Interrupting => self.interrupted(at),
             Event::Committed => self.committed(at),
             Event::SpeechStarted | Event::Cleared if self.phase == Phase::Interrupting => {
                 self.noticed.get_or_insert(at);
@@ -140,11 +148,13 @@ impl Turn {
         None
     }
 
-    /// The barge-in is a turn like any other; what was heard until now was the answer before it.
-    fn interrupted(&mut self, at: Instant, playback: &mut Playback) {
-        let answer = playback.take_answer();
+    /// The barge-in is a turn like any other.
+    fn interrupted(&mut self, at: Instant) {
+        if self.noticed.is_none() {
+            self.failed = Some("the server did not notice the barge-in");
+        }
         let silent = match self.transport {
-            Transport::Webrtc => answer.last_packet,
+            Transport::Webrtc => self.silent,
             Transport::Websocket => self.noticed,
         };
         self.barge_in = silent.zip(self.voiced).and_then(|(silent, voiced)| silent.checked_duration_since(voiced));
@@ -172,7 +182,7 @@ impl Turn {
         {
             self.interrupt_after = None;
             self.phase = Phase::Interrupting;
-            (self.voiced, self.speech_end, self.noticed) = (None, None, None);
+            (self.voiced, self.speech_end, self.noticed, self.silent) = (None, None, None, None);
             return Progress::BargeIn;
         }
         let Some(done) = self.done else { return Progress::Wait };
@@ -230,9 +240,10 @@ mod tests {
     }
 
     /// Speaks a whole question whose first frame leaves at `start`.
-    fn speak(turn: &mut Turn, start: Instant) {
+    fn speak(turn: &mut Turn, start: Instant, playback: &mut Playback) {
         let question = question();
-        (0..question.frames.len()).for_each(|index| turn.spoke(&question, index, start + FRAME * index as u32));
+        let frames = 0..question.frames.len();
+        frames.for_each(|index| turn.spoke(&question, index, start + FRAME * index as u32, playback));
     }
 
     fn sound(playback: &mut Playback, position: u64, arrival: Instant) {
@@ -244,14 +255,14 @@ mod tests {
         let start = Instant::now();
         let mut playback = Playback::new(Duration::ZERO);
         let mut turn = Turn::new(Transport::Webrtc, None);
-        speak(&mut turn, start);
+        speak(&mut turn, start, &mut playback);
         // The first frame was spoken in the 20 ms before it left.
         let speech_end = start + 380 * MS;
-        turn.event(at(Event::Committed, speech_end + 500 * MS), &mut playback);
+        turn.event(at(Event::Committed, speech_end + 500 * MS));
         sound(&mut playback, 0, speech_end + 620 * MS);
-        turn.event(at(Event::Done("completed".into()), speech_end + 630 * MS), &mut playback);
+        turn.event(at(Event::Done("completed".into()), speech_end + 630 * MS));
         assert_eq!(turn.progress(speech_end + 640 * MS, &playback, PATIENCE), Progress::Wait);
-        turn.event(at(Event::Stopped, speech_end + 650 * MS), &mut playback);
+        turn.event(at(Event::Stopped, speech_end + 650 * MS));
         assert_eq!(turn.progress(speech_end + 660 * MS, &playback, PATIENCE), Progress::Over);
         let times = turn.finish(&playback.take_answer()).unwrap();
         assert_eq!(times.speech_end, speech_end);
@@ -264,7 +275,7 @@ mod tests {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
         let turn = || {
             let mut turn = Turn::new(Transport::Webrtc, None);
-            speak(&mut turn, start);
+            speak(&mut turn, start, &mut Playback::new(Duration::ZERO));
             turn
         };
         assert!(
@@ -280,7 +291,7 @@ mod tests {
         assert!(early.finish(playback.answer()).unwrap_err().contains("before the end"));
         let mut cut = Turn::new(Transport::Webrtc, None);
         cut.committed(start);
-        speak(&mut cut, start);
+        speak(&mut cut, start, &mut playback);
         cut.committed(start + 550 * MS);
         assert!(cut.finish(playback.answer()).unwrap_err().contains("cut off"));
     }
@@ -289,7 +300,7 @@ mod tests {
     fn late_commit_event_leaves_ttfp_unknown() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
         let mut turn = Turn::new(Transport::Webrtc, None);
-        speak(&mut turn, start);
+        speak(&mut turn, start, &mut playback);
         sound(&mut playback, 0, start + 900 * MS);
         turn.committed(start + 1_900 * MS);
         let times = turn.finish(playback.answer()).unwrap();
@@ -300,35 +311,52 @@ mod tests {
     fn barge_in_is_timed_from_its_voice() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
         let mut turn = Turn::new(Transport::Webrtc, Some(200 * MS));
-        speak(&mut turn, start);
-        turn.event(at(Event::Committed, start + 900 * MS), &mut playback);
+        speak(&mut turn, start, &mut playback);
+        turn.event(at(Event::Committed, start + 900 * MS));
         let answered = start + 1_000 * MS;
         for n in 0..40 {
             sound(&mut playback, n * 480, answered + FRAME * n as u32);
         }
         assert_eq!(turn.progress(answered + 199 * MS, &playback, PATIENCE), Progress::Wait);
         assert_eq!(turn.progress(answered + 200 * MS, &playback, PATIENCE), Progress::BargeIn);
-        speak(&mut turn, answered + 200 * MS);
+        speak(&mut turn, answered + 200 * MS, &mut playback);
         // Neither the end of what was interrupted nor its transcript count.
-        turn.event(at(Event::Done("cancelled".into()), answered + 800 * MS), &mut playback);
-        turn.event(at(Event::Transcript("what was interrupted".into()), answered + 800 * MS), &mut playback);
-        turn.event(at(Event::Committed, answered + 1_100 * MS), &mut playback);
-        sound(&mut playback, 60 * 480, answered + 1_200 * MS);
-        turn.event(at(Event::Stopped, answered + 1_300 * MS), &mut playback);
-        turn.event(at(Event::Done("completed".into()), answered + 1_300 * MS), &mut playback);
+        turn.event(at(Event::SpeechStarted, answered + 400 * MS));
+        turn.event(at(Event::Done("cancelled".into()), answered + 800 * MS));
+        turn.event(at(Event::Transcript("what was interrupted".into()), answered + 800 * MS));
+        // The next answer's sound overtakes the event of the commit.
+        sound(&mut playback, 60 * 480, answered + 1_090 * MS);
+        turn.event(at(Event::Committed, answered + 1_100 * MS));
+        turn.event(at(Event::Stopped, answered + 1_300 * MS));
+        turn.event(at(Event::Done("completed".into()), answered + 1_300 * MS));
         assert_eq!(turn.progress(answered + 1_400 * MS, &playback, PATIENCE), Progress::Over);
         let times = turn.finish(&playback.take_answer()).unwrap();
         // The voice began 100 ms into what left from 200 ms on, 20 ms before; the last sound came at 780 ms.
         assert_eq!(times.barge_in, Some(780 * MS - (200 + 100 - 20) * MS));
-        assert_eq!((times.ttfp, times.transcript), (Some(100 * MS), None));
+        assert_eq!((times.ttfp, times.to_sound), (Some(Duration::ZERO), 510 * MS));
+        assert_eq!(times.transcript, None);
+    }
+
+    #[test]
+    fn unnoticed_barge_in_fails_the_turn() {
+        let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
+        let mut turn = Turn::new(Transport::Webrtc, Some(Duration::ZERO));
+        speak(&mut turn, start, &mut playback);
+        turn.event(at(Event::Committed, start + 900 * MS));
+        sound(&mut playback, 0, start + 1_000 * MS);
+        assert_eq!(turn.progress(start + 1_000 * MS, &playback, PATIENCE), Progress::BargeIn);
+        speak(&mut turn, start + 1_000 * MS, &mut playback);
+        turn.event(at(Event::Committed, start + 2_000 * MS));
+        let why = turn.progress(start + 2_000 * MS, &playback, PATIENCE);
+        assert_eq!(why, Progress::Failed("the server did not notice the barge-in"));
     }
 
     #[test]
     fn silent_server_fails_the_turn() {
         let start = Instant::now();
-        let playback = Playback::new(Duration::ZERO);
+        let mut playback = Playback::new(Duration::ZERO);
         let mut turn = Turn::new(Transport::Webrtc, None);
-        speak(&mut turn, start);
+        speak(&mut turn, start, &mut playback);
         assert_eq!(turn.progress(start + 5_000 * MS, &playback, PATIENCE), Progress::Wait);
         let late = turn.progress(start + 11_000 * MS, &playback, PATIENCE);
         assert_eq!(late, Progress::Failed("no answer in time"));

@@ -65,24 +65,35 @@ pub fn of(scenario: &Scenario, log: &ScenarioLog) -> Vec<Row> {
     rtp(log, &mut add);
     resources(log, &mut add);
     add("errors", log.error_count() as f64, "times");
-    rows.extend(server_wait(log, note));
+    rows.extend(server_stages(log, note));
     for (error, count) in &log.errors {
         rows.push(Row::alone("error", *count as f64, "times", format!("{note}: {error}")));
     }
     rows
 }
 
-/// What a turn waits for by the server's own stages, beside what its caller waits for: means, because stages of which medians are taken do not add up.
-fn server_wait(log: &ScenarioLog, note: &str) -> Option<Row> {
-    let heard = log.sorted(|turn| Some(turn.to_sound));
-    let mean = heard.iter().sum::<Duration>().as_secs_f64() / heard.len() as f64;
-    let server: f64 = log.server_stages.iter().map(|(_, mean)| mean).sum();
-    let known = !heard.is_empty() && server > 0.0;
-    known.then(|| Row {
-        peer: Some(mean * 1e3),
-        ratio: Some(server / mean),
-        ..Row::alone("wait by the server's stages, mean; peer: as heard", server * 1e3, "ms", note)
-    })
+/// The server's own stages beside what callers measure of the same: means, because medians of stages do not add up.
+fn server_stages(log: &ScenarioLog, note: &str) -> Vec<Row> {
+    let row = |measure: &str, server: f64, heard: Vec<Duration>| {
+        let mean = heard.iter().sum::<Duration>().as_secs_f64() / heard.len() as f64;
+        let known = !heard.is_empty() && server > 0.0;
+        known.then(|| Row {
+            peer: Some(mean * 1e3),
+            ratio: Some(server / mean),
+            ..Row::alone(measure, server * 1e3, "ms", note)
+        })
+    };
+    let (before, after): (Vec<_>, Vec<_>) = log.server_stages.iter().partition(|(name, _)| name == "endpointing");
+    let sum = |stages: Vec<&(String, f64)>| stages.into_iter().map(|(_, mean)| mean).sum::<f64>();
+    let endpointing = log.sorted(|turn| turn.endpointing);
+    let ttfp = log.sorted(|turn| turn.ttfp);
+    [
+        row("endpointing by the server, mean; peer: as heard", sum(before), endpointing),
+        row("TTFP by the server's stages, mean; peer: as heard", sum(after), ttfp),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }
 
 fn rtp(log: &ScenarioLog, add: &mut impl FnMut(&str, f64, &'static str)) {
@@ -186,8 +197,10 @@ pub(crate) mod tests {
         assert_eq!(value("server's memory, end over beginning"), Some(2.0));
         assert!((value("server's processor, mean").unwrap() - 0.6).abs() < 1e-9);
         assert_eq!((value("errors"), value("error")), (Some(1.0), Some(1.0)));
-        let wait = rows.iter().find(|row| row.measure.starts_with("wait by the server's stages")).unwrap();
-        assert_eq!((wait.ours, wait.peer, wait.ratio), (200.0, Some(250.0), Some(0.8)));
+        let stages: Vec<_> = rows.iter().filter(|row| row.measure.contains("by the server")).collect();
+        let of = |part: &str| stages.iter().find(|row| row.measure.starts_with(part)).map(|row| (row.ours, row.peer));
+        assert_eq!(of("endpointing"), Some((150.0, Some(210.0))));
+        assert_eq!(of("TTFP"), Some((50.0, Some(25.0))));
         assert_eq!(value("barge-in to silence, p50"), None);
         assert!(rows.iter().all(|row| row.note.starts_with("knee")));
     }
