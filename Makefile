@@ -10,7 +10,7 @@ REPORT := target/report
 .PHONY: help run release test test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-heard bench-turns eval-model sound-sample
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run:  ## Serve the demo model on http://127.0.0.1:8080
 	@$(SETUP) build

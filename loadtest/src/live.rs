@@ -25,7 +25,7 @@ impl Live {
 
     /// Shows how a scenario goes.
     pub fn show(&self, scenario: &Scenario, at: Duration, log: &ScenarioLog) {
-        if !self.shown || !(self.terminal || at.as_secs() % EVERY == 0) {
+        if !self.shown || !(self.terminal || at.as_secs().is_multiple_of(EVERY)) {
             return;
         }
         let line = line(scenario, at, log);
