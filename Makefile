@@ -30,7 +30,7 @@ test-long:  ## The long tests too; writes target/report/test-long.txt
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 screenshots:  ## Make the pictures of docs/page.md anew, in Chromium with the demo model
-	@$(SETUP) build tests
+	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --test browser -- --ignored --exact pictures_of_the_pages
 
 conformance:  ## Stock clients alone, one line each; `make test` runs them too
@@ -58,7 +58,7 @@ bench-heard:  ## Measure the kept transcript of interrupted answers against a re
 	$(CARGO) bench -p repartee-tests --bench heard
 
 bench-turns:  ## Measure false ends and delay of turns on recordings of people; writes target/report/turns.json
-	@$(SETUP) build tests speech
+	@$(SETUP) build load tests speech
 	$(CARGO) bench -p repartee-tests --bench turns
 
 eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of each kind, and judge the answers; writes target/report/model.json
@@ -95,6 +95,7 @@ realtime-vs-chat:  ## 20 s and 200 s of speech, sent while spoken and in one upl
 	$(LOAD) realtime-vs-chat $(ARGS)
 
 graph:  ## Write the crate graph into ARCHITECTURE.md
+	@$(SETUP) build load
 	$(CARGO) run --release -p repartee-tests --bin crate_graph ARCHITECTURE.md
 
 setup-test:  ## Only install what the tests need
