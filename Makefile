@@ -7,10 +7,10 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-long screenshots conformance lint bench loadtest graph setup-test bench-engine bench-heard bench-turns eval-model sound-sample
+.PHONY: help run release test test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-heard bench-turns eval-model sound-sample
 
 help:  ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run:  ## Serve the demo model on http://127.0.0.1:8080
 	@$(SETUP) build
@@ -22,43 +22,43 @@ release:  ## Build the binary that ships, stripped and with link-time optimisati
 	@du -h --apparent-size $${CARGO_TARGET_DIR:-target}/dist/repartee
 
 test:  ## Every test that a change must pass (at most 45 minutes on two cores, from nothing)
-	@$(SETUP) build tests
+	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --no-fail-fast
 
 test-long:  ## The long tests too; writes target/report/test-long.txt
-	@$(SETUP) build tests prometheus recipe
+	@$(SETUP) build load tests prometheus recipe
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 screenshots:  ## Make the pictures of docs/page.md anew, in Chromium with the demo model
-	@$(SETUP) build tests
+	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --test browser -- --ignored --exact pictures_of_the_pages
 
 conformance:  ## Stock clients alone, one line each; `make test` runs them too
-	@$(SETUP) build tests
+	@$(SETUP) build load tests
 	$(CARGO) test --release -p repartee-tests --test conformance -- --test-threads=1
 
 lint:  ## Format, clippy, documentation, and what deny.toml says of dependencies; warnings denied
-	@$(SETUP) build lint
+	@$(SETUP) build load lint
 	scripts/check-deps
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
 
 bench: bench-engine bench-heard bench-turns  ## Measure everything, also against the reference; writes target/report/{engine,heard,turns,first_path}.json
-	@$(SETUP) build tests reference
+	@$(SETUP) build load tests reference
 	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
 	  $(CARGO) bench -p repartee-tests --bench first_path
 
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
-	@$(SETUP) build
+	@$(SETUP) build load
 	$(CARGO) bench -p repartee-tests --bench engine
 
 bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
-	@$(SETUP) build recogniser
+	@$(SETUP) build load recogniser
 	$(CARGO) bench -p repartee-tests --bench heard
 
 bench-turns:  ## Measure false ends and delay of turns on recordings of people; writes target/report/turns.json
-	@$(SETUP) build tests speech
+	@$(SETUP) build load tests speech
 	$(CARGO) bench -p repartee-tests --bench turns
 
 eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of each kind, and judge the answers; writes target/report/model.json
@@ -74,12 +74,29 @@ sound-sample:  ## Ask the demo model some questions over WebRTC and keep its Opu
 	PYTHONPATH=models/demo/recipe target/tools/clients/bin/python -m demo_recipe.evaluate.sample docs/sample.opus \
 	  --gateway $${CARGO_TARGET_DIR:-target}/release/repartee $(ARGS)
 
-loadtest:  ## Synthetic callers: make loadtest ARGS="--help"
-	@$(SETUP) build
-	$(CARGO) run --release -p repartee-loadtest -- $(ARGS)
+LOAD := $(CARGO) run --release -p repartee-load --
+
+loadtest:  ## Synthetic callers against a server of today's code, or TARGET, in under five minutes; writes target/report/load.{json,html}
+	@$(SETUP) build load
+	$(LOAD) run $(if $(TARGET),--target $(TARGET)) $(ARGS)
+
+knee:  ## Search the most callers that are answered within limits, with the demo model and a canned voice, and a call's cost against aiortc's; adds to target/report/load.json
+	@$(SETUP) build load clients
+	$(LOAD) knee --voice demo $(ARGS)
+	$(LOAD) knee --voice canned $(ARGS)
+	$(LOAD) peer
+
+soak:  ## Eight callers for MINUTES (60): memory and delays have to stay flat; writes target/report/soak.{json,html}
+	@$(SETUP) build load
+	$(LOAD) soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+realtime-vs-chat:  ## 20 s and 200 s of speech, sent while spoken and in one upload; writes target/report/realtime_vs_chat.json
+	@$(SETUP) build load
+	$(LOAD) realtime-vs-chat $(ARGS)
 
 graph:  ## Write the crate graph into ARCHITECTURE.md
+	@$(SETUP) build load
 	$(CARGO) run --release -p repartee-tests --bin crate_graph ARCHITECTURE.md
 
 setup-test:  ## Only install what the tests need
-	@$(SETUP) build tests
+	@$(SETUP) build load tests

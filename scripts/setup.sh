@@ -3,6 +3,8 @@
 #
 # Usage: setup.sh PART...
 #   build      a C compiler and cmake, for libopus
+#   load       OpenSSL's headers, for the load generator and all that is built with it
+#   clients    Python with tests/requirements-clients.txt alone, of which `tests` is more
 #   lint       rustfmt and clippy, Python
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
@@ -94,6 +96,11 @@ build() {
   [ ${#missing[@]} -eq 0 ] || need_packages "libopus, which is built from source" "${missing[@]}"
 }
 
+load() {
+  command -v pkg-config >/dev/null && pkg-config --exists openssl && return
+  need_packages "the load generator's WebRTC" pkg-config libssl-dev
+}
+
 lint() {
   have_python || need_packages "scripts/check-deps" python3
   cargo fmt --version >/dev/null 2>&1 && cargo clippy --version >/dev/null 2>&1 && return
@@ -102,9 +109,13 @@ lint() {
   rustup component add rustfmt clippy >&2
 }
 
+clients() {
+  python_tools clients tests/requirements-clients.txt
+}
+
 tests() {
   python_tools python tests/requirements.txt
-  python_tools clients tests/requirements-clients.txt
+  clients
   node_packages tests/browser
   node_packages tests/clients/node
   command -v "${REPARTEE_CHROMIUM:-chromium}" >/dev/null || need_packages "the browser tests" chromium
@@ -189,10 +200,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, lint, tests, prometheus, reference, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, lint, tests, prometheus, reference, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | lint | tests | prometheus | reference | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | lint | tests | prometheus | reference | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every test there is, also those that take long: the workspace's, then each step of the demo model's recipe on seconds of data.
 #
-# Usage: test-long.sh    Needs the parts build, tests and recipe of setup.sh. Runs all of them, also when some fail.
+# Usage: test-long.sh    Needs the parts build, load, tests and recipe of setup.sh. Runs all of them, also when some fail.
 
 set -uo pipefail
 cd "$(dirname "$0")/.."

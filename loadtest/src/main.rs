@@ -1,35 +1,18 @@
-//! The `repartee-loadtest` command.
+//! The `repartee-load` command.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::Parser;
-use repartee_loadtest::{Load, report, run};
+use clap::Parser as _;
+use repartee_load::command::Command;
 
-/// Synthetic callers over WebRTC and websocket.
-#[derive(Debug, Parser)]
-#[command(name = "repartee-loadtest", version)]
-struct Arguments {
-    #[command(flatten)]
-    load: Load,
-    /// Where the report goes.
-    #[arg(long, default_value = "target/report/loadtest.json")]
-    report: PathBuf,
-}
-
-#[tokio::main]
+// One thread makes all calls: what it cannot do in time, its own lateness shows.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
-    let Arguments { load, report } = Arguments::parse();
-    let published = async {
-        let log = run(&load).await?;
-        report::publish(&load.title(), &log, &report)?;
-        anyhow::Ok(load.is_answered_by(&log))
-    };
-    match published.await {
+    match Command::parse().run().await {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("repartee-loadtest: {error:#}");
+            eprintln!("repartee-load: {error:#}");
             ExitCode::from(2)
         }
     }

@@ -1,59 +1,201 @@
-//! What callers say: wav files, cut into the 20 ms frames in which a microphone would deliver them.
+//! What callers say: wav files as 20 ms frames, encoded once for all callers.
 
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::Context as _;
-use repartee_media::wav;
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use opus::{Application, Bitrate, Channels, Encoder};
 
-/// Samples a second in which callers speak and hear: what the websocket carries, and Opus takes.
+use crate::measure::level::{audible_end, first_audible};
+use crate::measure::playback::duration_of;
+
+/// Samples a second of callers: what the websocket carries by default, and Opus takes.
 pub const RATE: u32 = 24_000;
-/// Samples of one frame.
+/// How often a frame is sent.
+pub const FRAME: Duration = Duration::from_millis(20);
+/// Samples of a frame.
 pub const FRAME_SAMPLES: usize = RATE as usize / 50;
-/// The longest sentence.
-const MAX_DURATION: Duration = Duration::from_secs(600);
+/// Room for an Opus packet.
+const MAX_PACKET: usize = 1_000;
+/// No file holds more seconds.
+const MAX_SECONDS: usize = 600;
+/// Half the width of the resampler's kernel, in samples of the lower rate.
+const KERNEL: f64 = 12.0;
 
-/// One sentence.
+/// 20 ms of a microphone, in each form in which it is sent.
+#[derive(Debug, Clone)]
+pub struct Frame {
+    /// An Opus packet.
+    pub opus: Bytes,
+    /// 16-bit PCM in base64.
+    pub pcm: String,
+}
+
+/// Something to say.
 #[derive(Debug)]
 pub struct Utterance {
-    /// Frames of [`FRAME_SAMPLES`]; the last one is filled up with silence.
-    pub frames: Vec<Vec<f32>>,
+    /// The sound, up to the end of the frame in which the speech ends.
+    pub frames: Vec<Frame>,
+    /// From the beginning to the first audible sample.
+    pub first_audible: Duration,
+    /// From the beginning to the end of the last audible sample.
+    pub speech_end: Duration,
+    /// The sound itself.
+    pub samples: Vec<f32>,
 }
 
 impl Utterance {
-    /// Reads a wav file of any format.
-    pub fn load(path: &Path) -> anyhow::Result<Self> {
-        let named = || path.display().to_string();
-        let file = std::fs::read(path).with_context(named)?;
-        Ok(Self::new(&wav::read(&file[..], RATE, MAX_DURATION).with_context(named)?))
+    /// From samples at [`RATE`]. What follows the speech is cut off: the microphone goes on with silence anyhow.
+    pub fn new(samples: &[f32]) -> Result<Self> {
+        let (first, end) = first_audible(samples).zip(audible_end(samples)).context("nothing in it is audible")?;
+        let samples = samples[..end].to_vec();
+        let mut microphone = Microphone::new()?;
+        let frames = samples.chunks(FRAME_SAMPLES).map(|frame| microphone.encode(frame)).collect::<Result<_>>()?;
+        let (first_audible, speech_end) = (duration_of(first as u64), duration_of(end as u64));
+        Ok(Self { frames, first_audible, speech_end, samples })
     }
 
-    fn new(samples: &[f32]) -> Self {
-        let frames = samples
-            .chunks(FRAME_SAMPLES)
-            .map(|chunk| {
-                let mut frame = chunk.to_vec();
-                frame.resize(FRAME_SAMPLES, 0.0);
-                frame
-            })
-            .collect();
-        Self { frames }
+    /// Reads a wav file.
+    pub fn load(path: &Path) -> Result<Self> {
+        read_wav(path).and_then(|samples| Self::new(&samples)).with_context(|| path.display().to_string())
     }
+}
+
+/// 20 ms of silence, as an encoder sends it after a while.
+pub fn silence() -> Result<Frame> {
+    let mut microphone = Microphone::new()?;
+    microphone.encode(&[])?;
+    microphone.encode(&[])
+}
+
+/// A caller's encoder.
+struct Microphone(Encoder);
+
+impl Microphone {
+    fn new() -> Result<Self> {
+        let mut encoder = Encoder::new(RATE, Channels::Mono, Application::Voip)?;
+        encoder.set_bitrate(Bitrate::Bits(32_000))?;
+        encoder.set_inband_fec(true)?;
+        encoder.set_packet_loss_perc(10)?;
+        Ok(Self(encoder))
+    }
+
+    /// Encodes a frame, filled up with silence.
+    fn encode(&mut self, samples: &[f32]) -> Result<Frame> {
+        let mut frame = samples.to_vec();
+        frame.resize(FRAME_SAMPLES, 0.0);
+        let opus = self.0.encode_vec_float(&frame, MAX_PACKET)?.into();
+        Ok(Frame { opus, pcm: STANDARD.encode(pcm16(&frame)) })
+    }
+}
+
+/// 16-bit little-endian PCM.
+pub fn pcm16(samples: &[f32]) -> Vec<u8> {
+    samples.iter().flat_map(|sample| ((sample.clamp(-1.0, 1.0) * 32_767.0) as i16).to_le_bytes()).collect()
+}
+
+/// Samples of 16-bit little-endian PCM.
+pub fn from_pcm16(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(2).map(|pair| f32::from(i16::from_le_bytes([pair[0], pair[1]])) / 32_768.0).collect()
+}
+
+/// The first channel of a wav file, at [`RATE`].
+fn read_wav(path: &Path) -> Result<Vec<f32>> {
+    let mut wav = hound::WavReader::open(path)?;
+    let spec = wav.spec();
+    ensure!((8_000..=192_000).contains(&spec.sample_rate), "{} samples a second", spec.sample_rate);
+    let most = MAX_SECONDS * spec.sample_rate as usize * usize::from(spec.channels);
+    ensure!(wav.len() as usize <= most, "more than {MAX_SECONDS} s");
+    let channels = usize::from(spec.channels.max(1));
+    let samples: Vec<f32> = match spec.sample_format {
+        hound::SampleFormat::Float => wav.samples::<f32>().step_by(channels).collect::<Result<_, _>>()?,
+        hound::SampleFormat::Int => {
+            let scale = 1.0 / (1_i64 << (spec.bits_per_sample - 1)) as f32;
+            wav.samples::<i32>()
+                .step_by(channels)
+                .map(|sample| sample.map(|s| s as f32 * scale))
+                .collect::<Result<_, _>>()?
+        }
+    };
+    Ok(resample(&samples, spec.sample_rate))
+}
+
+/// Resamples to [`RATE`] with a windowed sinc.
+fn resample(samples: &[f32], rate: u32) -> Vec<f32> {
+    if rate == RATE {
+        return samples.to_vec();
+    }
+    let step = f64::from(rate) / f64::from(RATE);
+    // Cycles that both rates can hold, for each sample of the input.
+    let cutoff = (1.0 / step).min(1.0);
+    let half = KERNEL / cutoff;
+    let kernel = |distance: f64| {
+        let window = 0.5 + 0.5 * (std::f64::consts::PI * distance / half).cos();
+        let x = std::f64::consts::PI * distance * cutoff;
+        cutoff * window * if x.abs() < 1e-9 { 1.0 } else { x.sin() / x }
+    };
+    let length = (samples.len() as f64 / step) as usize;
+    (0..length)
+        .map(|n| {
+            let at = n as f64 * step;
+            let from = (at - half).ceil().max(0.0) as usize;
+            let until = ((at + half).floor() as usize + 1).min(samples.len());
+            (from..until).map(|i| f64::from(samples[i]) * kernel(at - i as f64)).sum::<f64>() as f32
+        })
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn the_last_frame_is_filled_up() {
-        let utterance = Utterance::new(&[0.5; FRAME_SAMPLES + 1]);
-        assert_eq!(utterance.frames.iter().map(Vec::len).collect::<Vec<_>>(), [FRAME_SAMPLES; 2]);
-        assert_eq!(utterance.frames[1][..2], [0.5, 0.0]);
+    fn sine(hz: f32, rate: u32, count: usize) -> Vec<f32> {
+        (0..count).map(|i| 0.5 * (i as f32 * hz / rate as f32 * std::f32::consts::TAU).sin()).collect()
     }
 
     #[test]
-    fn a_bad_wav_is_named_in_the_error() {
+    fn speech_end_is_end_of_sound() {
+        let sound = [vec![0.0; 2_400], vec![0.2; 4_800], vec![0.0; 12_000]].concat();
+        let utterance = Utterance::new(&sound).unwrap();
+        assert_eq!(utterance.first_audible, Duration::from_millis(100));
+        assert_eq!(utterance.speech_end, Duration::from_millis(300));
+        assert_eq!(utterance.frames.len(), 15);
+        assert!(Utterance::new(&[0.0; 4_800]).is_err());
+    }
+
+    #[test]
+    fn resampling_keeps_pitch_and_level() {
+        for rate in [8_000, 16_000, 44_100, 48_000] {
+            let found = resample(&sine(440.0, rate, rate as usize), rate);
+            let expected = sine(440.0, RATE, RATE as usize);
+            assert!(found.len().abs_diff(RATE as usize) <= 1);
+            let middle = 2_000..22_000;
+            let error = middle.map(|i| (found[i] - expected[i]).abs()).fold(0.0, f32::max);
+            assert!(error < 0.01, "{rate}: {error}");
+        }
+    }
+
+    #[test]
+    fn wav_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("stereo.wav");
+        let spec = hound::WavSpec {
+            channels: 2,
+            sample_rate: 16_000,
+            bits_per_sample: 16,
+            sample_format: hound::SampleFormat::Int,
+        };
+        let mut wav = hound::WavWriter::create(&path, spec).unwrap();
+        for sample in sine(300.0, 16_000, 8_000) {
+            wav.write_sample((sample * 32_767.0) as i16).unwrap();
+            wav.write_sample(0_i16).unwrap();
+        }
+        wav.finalize().unwrap();
+        let utterance = Utterance::load(&path).unwrap();
+        assert!(utterance.speech_end.abs_diff(Duration::from_millis(500)) <= Duration::from_millis(10));
         let error = Utterance::load(Path::new("Cargo.toml")).unwrap_err();
         assert!(format!("{error:#}").starts_with("Cargo.toml: "), "{error:#}");
     }

@@ -1,98 +1,225 @@
-//! One turn's times, and the log of a call.
+//! One turn: a question and its answer, or a question whose answer the caller interrupts with another one. It is told what happens
+//! and when, and has no clock.
 
-use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::playback_meter::PlaybackMeter;
+use crate::measure::playback::{Answer, Playback};
+use crate::scenario::Transport;
+use crate::speech::{FRAME, Utterance};
+use crate::wire::{Event, Incoming};
 
-/// Audio and events take different paths: the first packet of a speculation may arrive this long before the commit event.
+/// Sound and events take different ways: the first packet may arrive this long before the event of the commit.
 const MAX_OVERTAKING: Duration = Duration::from_millis(40);
+/// An answer is over when it is done and no sound has come for so long, where the server does not report its end.
+const SILENT_END: Duration = Duration::from_secs(2);
 
-/// What is known of the turn in progress.
+/// What a caller does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Progress {
+    /// Listens.
+    Wait,
+    /// Begins to speak into the answer.
+    BargeIn,
+    /// The turn is over.
+    Over,
+    /// It will never be.
+    Failed(&'static str),
+}
+
+/// How far a turn has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The question is asked, or its answer awaited or heard.
+    Asking,
+    /// The caller speaks into the answer.
+    Interrupting,
+}
+
+/// The times of a turn that was answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TurnTimes {
+    /// The true end of the caller's speech.
+    pub speech_end: Instant,
+    /// From there to the commit; unknown where its event came late.
+    pub endpointing: Option<Duration>,
+    /// Commit to the first audible packet; unknown where the commit's event came late.
+    pub ttfp: Option<Duration>,
+    /// True end of speech to the first audible sound.
+    pub to_sound: Duration,
+    /// First voiced sample of the barge-in to silence.
+    pub barge_in: Option<Duration>,
+    /// What the answer says.
+    pub transcript: Option<String>,
+}
+
+/// A turn in progress.
 #[derive(Debug)]
 pub struct Turn {
-    /// When the last frame of the caller's speech left.
-    pub speech_end: Option<Instant>,
-    /// When the turn was committed: by us over the websocket, as the server tells over WebRTC.
-    pub committed: Option<Instant>,
-    /// Playback of the response.
-    pub playback: PlaybackMeter,
+    transport: Transport,
+    /// After the first sound of the answer, until the caller has barged in.
+    interrupt_after: Option<Duration>,
+    phase: Phase,
+    /// The last time that anything went on.
+    latest: Instant,
+    /// The first voiced sample of what is spoken now.
+    voiced: Option<Instant>,
+    speech_end: Option<Instant>,
+    committed: Option<Instant>,
+    cut_off: bool,
+    /// When the server noticed the barge-in; over a websocket the client falls silent then.
+    noticed: Option<Instant>,
+    /// The last audible packet of the answer that was interrupted.
+    silent: Option<Instant>,
+    barge_in: Option<Duration>,
+    done: Option<Instant>,
+    stopped: bool,
+    failed: Option<&'static str>,
+    transcript: Option<String>,
 }
 
 impl Turn {
-    /// A turn that has not begun.
-    pub fn new(buffer: Duration) -> Self {
-        Self { speech_end: None, committed: None, playback: PlaybackMeter::new(buffer) }
+    /// A turn that begins now.
+    pub fn new(transport: Transport, interrupt_after: Option<Duration>) -> Self {
+        Self {
+            transport,
+            interrupt_after,
+            phase: Phase::Asking,
+            latest: Instant::now(),
+            voiced: None,
+            speech_end: None,
+            committed: None,
+            cut_off: false,
+            noticed: None,
+            silent: None,
+            barge_in: None,
+            done: None,
+            stopped: false,
+            failed: None,
+            transcript: None,
+        }
     }
 
-    /// The turn's times, or why it does not count.
-    pub fn finish(&self) -> Result<TurnTimes, &'static str> {
+    /// Frame `index` of `utterance` left at `sent`. A microphone sends a frame at its end. What is heard after an interruption's last frame
+    /// is the next answer.
+    pub fn spoke(&mut self, utterance: &Utterance, index: usize, sent: Instant, playback: &mut Playback) {
+        let end = FRAME * (index as u32 + 1);
+        self.latest = sent;
+        if self.voiced.is_none() && end > utterance.first_audible {
+            self.voiced = sent.checked_sub(end - utterance.first_audible);
+        }
+        if index + 1 == utterance.frames.len() {
+            self.speech_end = sent.checked_sub(end.saturating_sub(utterance.speech_end));
+            if self.phase == Phase::Interrupting {
+                // Not at the commit: the next answer's first packet may overtake its event.
+                self.silent = playback.take_answer().last_packet;
+            }
+        }
+    }
+
+    /// The turn was committed.
+    pub fn committed(&mut self, at: Instant) {
+        self.cut_off |= self.speech_end.is_none();
+        self.committed = Some(at);
+    }
+
+    /// Takes an event; the code of an error that it reports.
+    pub fn event(&mut self, incoming: Incoming) -> Option<String> {
+        let Incoming { event, at } = incoming;
+        self.latest = self.latest.max(at);
+        match event {
+            Event::Error(code) => return Some(code),
+            Event::Committed if self.phase == Phase::Interrupting => self.interrupted(at),
+            Event::Committed => self.committed(at),
+            Event::SpeechStarted | Event::Cleared if self.phase == Phase::Interrupting => {
+                self.noticed.get_or_insert(at);
+            }
+            // What ends of the interrupted answer is not the end of the turn.
+            _ if self.phase == Phase::Interrupting => {}
+            Event::Transcript(text) => self.transcript = Some(text),
+            Event::Done(status) => {
+                self.done = Some(at);
+                if status == "failed" {
+                    self.failed = Some("the answer failed");
+                }
+            }
+            Event::Stopped => self.stopped = true,
+            _ => {}
+        }
+        None
+    }
+
+    /// The barge-in is a turn like any other.
+    fn interrupted(&mut self, at: Instant) {
+        if self.noticed.is_none() {
+            self.failed = Some("the server did not notice the barge-in");
+        }
+        let silent = match self.transport {
+            Transport::Webrtc => self.silent,
+            Transport::Websocket => self.noticed,
+        };
+        self.barge_in = silent.zip(self.voiced).and_then(|(silent, voiced)| silent.checked_duration_since(voiced));
+        (self.phase, self.done, self.stopped, self.transcript) = (Phase::Asking, None, false, None);
+        self.committed(at);
+    }
+
+    /// What the caller does at `now`, who waits for anything to happen as long as `patience`.
+    pub fn progress(&mut self, now: Instant, playback: &Playback, patience: Duration) -> Progress {
+        if let Some(why) = self.failed {
+            return Progress::Failed(why);
+        }
+        let heard = playback.answer();
+        if let Some(until) = playback.played_until() {
+            self.latest = self.latest.max(until.min(now));
+        }
+        if now.saturating_duration_since(self.latest) > patience {
+            return Progress::Failed("no answer in time");
+        }
+        if self.phase == Phase::Interrupting || self.speech_end.is_none() || self.committed.is_none() {
+            return Progress::Wait;
+        }
+        if let (Some(after), Some(first)) = (self.interrupt_after, heard.first_sound)
+            && now >= first + after
+        {
+            self.interrupt_after = None;
+            self.phase = Phase::Interrupting;
+            (self.voiced, self.speech_end, self.noticed, self.silent) = (None, None, None, None);
+            return Progress::BargeIn;
+        }
+        let Some(done) = self.done else { return Progress::Wait };
+        let played = playback.played_until().is_none_or(|until| now >= until);
+        let silent = playback.played_until().is_none_or(|until| now >= until + SILENT_END) && now >= done + SILENT_END;
+        let over = match self.transport {
+            Transport::Websocket => played,
+            Transport::Webrtc => (self.stopped && played) || silent,
+        };
+        if over { Progress::Over } else { Progress::Wait }
+    }
+
+    /// The turn's times, or why it measures nothing.
+    pub fn finish(self, answer: &Answer) -> Result<TurnTimes, &'static str> {
         let speech_end = self.speech_end.ok_or("the answer was over before the question")?;
         let committed = self.committed.ok_or("the turn was never committed")?;
-        if committed < speech_end {
+        if self.cut_off {
             return Err("the turn was cut off within the question");
         }
-        let first_sound = self.playback.first_sound().ok_or("the answer has no sound")?;
-        if first_sound + MAX_OVERTAKING < committed {
-            return Err("the answer began before the turn was committed");
+        let (first_packet, first_sound) =
+            answer.first_packet.zip(answer.first_sound).ok_or("the answer has no sound")?;
+        if first_packet < speech_end {
+            return Err("the answer began before the end of the question");
         }
+        if self.interrupt_after.is_some() {
+            return Err("the answer ended before the barge-in");
+        }
+        // On a bad network the event is sent again until it arrives; the sound does not wait for it.
+        let in_time = (first_packet + MAX_OVERTAKING >= committed).then_some(committed);
         Ok(TurnTimes {
-            from_commit: first_sound.saturating_duration_since(committed),
-            from_speech_end: first_sound - speech_end,
-            underruns: self.playback.underruns(),
+            speech_end,
+            endpointing: in_time.map(|committed| committed.saturating_duration_since(speech_end)),
+            ttfp: in_time.map(|committed| first_packet.saturating_duration_since(committed)),
+            to_sound: first_sound.saturating_duration_since(speech_end),
+            barge_in: self.barge_in,
+            transcript: self.transcript,
         })
-    }
-}
-
-/// The times of an answered turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TurnTimes {
-    /// TTFP: commit to first audible packet.
-    pub from_commit: Duration,
-    /// End of the caller's last sample to first audible packet.
-    pub from_speech_end: Duration,
-    /// Underruns of the response.
-    pub underruns: u64,
-}
-
-/// What happened in a call, or in many.
-#[derive(Debug, Default)]
-pub struct CallLog {
-    /// From dialling to the open data channel, or to the configured session.
-    pub setup: Vec<Duration>,
-    /// Answered turns.
-    pub turns: Vec<TurnTimes>,
-    /// From the first voiced frame of a barge-in to the last audible packet of the response.
-    pub barge_ins: Vec<Duration>,
-    /// What went wrong, and how often.
-    pub errors: BTreeMap<String, u64>,
-    /// How late our own frames left: above some ms this machine is the limit, not the server.
-    pub lateness: Vec<Duration>,
-}
-
-impl CallLog {
-    /// Counts an error.
-    pub fn error(&mut self, error: impl Into<String>) {
-        *self.errors.entry(error.into()).or_default() += 1;
-    }
-
-    /// Adds a finished turn.
-    pub fn turn(&mut self, turn: &Turn) {
-        match turn.finish() {
-            Ok(times) => self.turns.push(times),
-            Err(error) => self.error(error),
-        }
-    }
-
-    /// Adds another log.
-    pub fn merge(&mut self, other: Self) {
-        self.setup.extend(other.setup);
-        self.turns.extend(other.turns);
-        self.barge_ins.extend(other.barge_ins);
-        self.lateness.extend(other.lateness);
-        for (error, count) in other.errors {
-            *self.errors.entry(error).or_default() += count;
-        }
     }
 }
 
@@ -101,42 +228,137 @@ mod tests {
     use super::*;
 
     const MS: Duration = Duration::from_millis(1);
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn at(event: Event, at: Instant) -> Incoming {
+        Incoming { event, at }
+    }
+
+    /// 100 ms of silence and 300 ms of sound.
+    fn question() -> Utterance {
+        Utterance::new(&[vec![0.0; 2_400], vec![0.2; 7_200]].concat()).unwrap()
+    }
+
+    /// Speaks a whole question whose first frame leaves at `start`.
+    fn speak(turn: &mut Turn, start: Instant, playback: &mut Playback) {
+        let question = question();
+        let frames = 0..question.frames.len();
+        frames.for_each(|index| turn.spoke(&question, index, start + FRAME * index as u32, playback));
+    }
+
+    fn sound(playback: &mut Playback, position: u64, arrival: Instant) {
+        playback.push(position, &[0.1; 480], arrival, false);
+    }
 
     #[test]
-    fn times_begin_at_speech_end_and_commit() {
+    fn times_begin_at_true_end_of_speech() {
         let start = Instant::now();
-        let mut turn = Turn::new(Duration::ZERO);
-        (turn.speech_end, turn.committed) = (Some(start), Some(start + 500 * MS));
-        turn.playback.push(&[0.1; 480], start + 620 * MS);
-        let times = turn.finish().unwrap();
-        assert_eq!((times.from_commit, times.from_speech_end, times.underruns), (120 * MS, 620 * MS, 0));
+        let mut playback = Playback::new(Duration::ZERO);
+        let mut turn = Turn::new(Transport::Webrtc, None);
+        speak(&mut turn, start, &mut playback);
+        // The first frame was spoken in the 20 ms before it left.
+        let speech_end = start + 380 * MS;
+        turn.event(at(Event::Committed, speech_end + 500 * MS));
+        sound(&mut playback, 0, speech_end + 620 * MS);
+        turn.event(at(Event::Done("completed".into()), speech_end + 630 * MS));
+        assert_eq!(turn.progress(speech_end + 640 * MS, &playback, PATIENCE), Progress::Wait);
+        turn.event(at(Event::Stopped, speech_end + 650 * MS));
+        assert_eq!(turn.progress(speech_end + 660 * MS, &playback, PATIENCE), Progress::Over);
+        let times = turn.finish(&playback.take_answer()).unwrap();
+        assert_eq!(times.speech_end, speech_end);
+        assert_eq!((times.endpointing, times.ttfp), (Some(500 * MS), Some(120 * MS)));
+        assert_eq!(times.to_sound, 620 * MS);
     }
 
     #[test]
     fn turns_that_measure_nothing_are_errors() {
-        let start = Instant::now();
-        let mut turn = Turn::new(Duration::ZERO);
-        assert!(turn.finish().unwrap_err().contains("before the question"));
-        turn.speech_end = Some(start);
-        assert!(turn.finish().unwrap_err().contains("never committed"));
-        turn.committed = Some(start - 10 * MS);
-        assert!(turn.finish().unwrap_err().contains("cut off"));
-        turn.committed = Some(start + 10 * MS);
-        assert!(turn.finish().unwrap_err().contains("no sound"));
-        turn.playback.push(&[0.1; 480], start);
-        assert_eq!(turn.finish().unwrap().from_commit, Duration::ZERO, "overtaken");
-        turn.committed = Some(start + 50 * MS);
-        assert!(turn.finish().unwrap_err().contains("began before"));
+        let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
+        let turn = || {
+            let mut turn = Turn::new(Transport::Webrtc, None);
+            speak(&mut turn, start, &mut Playback::new(Duration::ZERO));
+            turn
+        };
+        assert!(
+            Turn::new(Transport::Webrtc, None).finish(&Answer::default()).unwrap_err().contains("before the question")
+        );
+        assert!(turn().finish(&Answer::default()).unwrap_err().contains("never committed"));
+        let mut silent = turn();
+        silent.committed(start + 900 * MS);
+        assert!(silent.finish(&Answer::default()).unwrap_err().contains("no sound"));
+        let mut early = turn();
+        early.committed(start + 900 * MS);
+        sound(&mut playback, 0, start + 300 * MS);
+        assert!(early.finish(playback.answer()).unwrap_err().contains("before the end"));
+        let mut cut = Turn::new(Transport::Webrtc, None);
+        cut.committed(start);
+        speak(&mut cut, start, &mut playback);
+        cut.committed(start + 550 * MS);
+        assert!(cut.finish(playback.answer()).unwrap_err().contains("cut off"));
     }
 
     #[test]
-    fn logs_add_up() {
-        let mut total = CallLog::default();
-        for _ in 0..2 {
-            let mut log = CallLog::default();
-            log.error("refused");
-            total.merge(log);
+    fn late_commit_event_leaves_ttfp_unknown() {
+        let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
+        let mut turn = Turn::new(Transport::Webrtc, None);
+        speak(&mut turn, start, &mut playback);
+        sound(&mut playback, 0, start + 900 * MS);
+        turn.committed(start + 1_900 * MS);
+        let times = turn.finish(playback.answer()).unwrap();
+        assert_eq!((times.endpointing, times.ttfp, times.to_sound), (None, None, 520 * MS));
+    }
+
+    #[test]
+    fn barge_in_is_timed_from_its_voice() {
+        let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
+        let mut turn = Turn::new(Transport::Webrtc, Some(200 * MS));
+        speak(&mut turn, start, &mut playback);
+        turn.event(at(Event::Committed, start + 900 * MS));
+        let answered = start + 1_000 * MS;
+        for n in 0..40 {
+            sound(&mut playback, n * 480, answered + FRAME * n as u32);
         }
-        assert_eq!(total.errors["refused"], 2);
+        assert_eq!(turn.progress(answered + 199 * MS, &playback, PATIENCE), Progress::Wait);
+        assert_eq!(turn.progress(answered + 200 * MS, &playback, PATIENCE), Progress::BargeIn);
+        speak(&mut turn, answered + 200 * MS, &mut playback);
+        // Neither the end of what was interrupted nor its transcript count.
+        turn.event(at(Event::SpeechStarted, answered + 400 * MS));
+        turn.event(at(Event::Done("cancelled".into()), answered + 800 * MS));
+        turn.event(at(Event::Transcript("what was interrupted".into()), answered + 800 * MS));
+        // The next answer's sound overtakes the event of the commit.
+        sound(&mut playback, 60 * 480, answered + 1_090 * MS);
+        turn.event(at(Event::Committed, answered + 1_100 * MS));
+        turn.event(at(Event::Stopped, answered + 1_300 * MS));
+        turn.event(at(Event::Done("completed".into()), answered + 1_300 * MS));
+        assert_eq!(turn.progress(answered + 1_400 * MS, &playback, PATIENCE), Progress::Over);
+        let times = turn.finish(&playback.take_answer()).unwrap();
+        // The voice began 100 ms into what left from 200 ms on, 20 ms before; the last sound came at 780 ms.
+        assert_eq!(times.barge_in, Some(780 * MS - (200 + 100 - 20) * MS));
+        assert_eq!((times.ttfp, times.to_sound), (Some(Duration::ZERO), 510 * MS));
+        assert_eq!(times.transcript, None);
+    }
+
+    #[test]
+    fn unnoticed_barge_in_fails_the_turn() {
+        let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
+        let mut turn = Turn::new(Transport::Webrtc, Some(Duration::ZERO));
+        speak(&mut turn, start, &mut playback);
+        turn.event(at(Event::Committed, start + 900 * MS));
+        sound(&mut playback, 0, start + 1_000 * MS);
+        assert_eq!(turn.progress(start + 1_000 * MS, &playback, PATIENCE), Progress::BargeIn);
+        speak(&mut turn, start + 1_000 * MS, &mut playback);
+        turn.event(at(Event::Committed, start + 2_000 * MS));
+        let why = turn.progress(start + 2_000 * MS, &playback, PATIENCE);
+        assert_eq!(why, Progress::Failed("the server did not notice the barge-in"));
+    }
+
+    #[test]
+    fn silent_server_fails_the_turn() {
+        let start = Instant::now();
+        let mut playback = Playback::new(Duration::ZERO);
+        let mut turn = Turn::new(Transport::Webrtc, None);
+        speak(&mut turn, start, &mut playback);
+        assert_eq!(turn.progress(start + 5_000 * MS, &playback, PATIENCE), Progress::Wait);
+        let late = turn.progress(start + 11_000 * MS, &playback, PATIENCE);
+        assert_eq!(late, Progress::Failed("no answer in time"));
     }
 }

@@ -18,8 +18,12 @@ use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
-use repartee_loadtest::report::{Report, Row, percentile};
-use repartee_loadtest::{Load, Transport};
+use repartee_load::questions::Question;
+use repartee_load::report::{Report, Row, percentile};
+use repartee_load::run::Bench;
+use repartee_load::scenario::arrivals::Arrivals;
+use repartee_load::scenario::{EndOfTurn, Scenario, Transport};
+use repartee_load::speech::Utterance;
 use repartee_media::wav;
 use repartee_tests::{demo, questions, tools};
 use serde::Deserialize;
@@ -245,22 +249,20 @@ fn reference(model: &Path, question: &Path, threads: usize) -> Result<Reference>
 #[tokio::main]
 async fn first_packets(question: &Path) -> Result<Vec<Row>> {
     let server = demo::serve().await?;
-    let load = Load {
-        url: server.page().trim_end_matches('/').to_owned(),
+    let scenario = Scenario {
+        name: "first packets".to_owned(),
+        duration_s: 1_000.0,
         transport: Transport::Websocket,
-        callers: 1,
+        end_of_turn: EndOfTurn::Client,
+        arrivals: Arrivals::Poisson { per_s: 0.0 },
         turns: TURNS,
-        wav: vec![question.to_owned()],
-        arrival_ms: 1,
-        pause_ms: 0,
-        interrupt_ms: None,
-        timeout_s: 30,
-        key: None,
+        think_s: 0.0,
+        ..Scenario::of_command("soak")?
     };
-    let log = repartee_loadtest::run(&load).await?;
-    ensure!(load.is_answered_by(&log), "{:?}", log.errors);
-    let mut times: Vec<Duration> = log.turns.iter().map(|turn| turn.from_commit).collect();
-    times.sort();
+    let bench = Bench::local(&server.page(), PathBuf::new()).await?;
+    let log = bench.run_one(&scenario, Question::of(Utterance::load(question)?)).await?;
+    ensure!(log.errors.is_empty() && log.turns.len() == TURNS, "{:?}", log.errors);
+    let times = log.sorted(|turn| turn.ttfp);
     let row = |percent| {
         let time = percentile(&times, percent).context("no turn was timed")?;
         let note = format!("{TURNS} turns of one session; commit to the first packet above -45 dBFS");

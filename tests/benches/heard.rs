@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_engine_api::{Command, Event, Respond, SpeechEngine};
-use repartee_loadtest::report::{Report, Row};
+use repartee_load::report::{Report, Row};
 use repartee_media::wav;
 use repartee_realtime::estimate::{SpokenPace, WordEstimator};
 use repartee_tests::word_errors::{Errors, STEP_MS, TimedWords, plain};
@@ -179,7 +179,7 @@ fn compared(title: &str, answers: &[&Measured], note: &str, made: impl Fn(u64, u
         peer: Some(of(&peer)),
         // An error of no words has no ratio.
         ratio: None,
-        unit: "words",
+        unit: "words".to_owned(),
         note: note.to_owned(),
     };
     vec![

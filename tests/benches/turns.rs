@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
-use repartee_loadtest::report::{Report, Row};
+use repartee_load::report::{Report, Row};
 use repartee_media::endpointing::Eagerness;
 use repartee_media::vad::{RATE, TurnDetector, TurnEvent, TurnSettings};
 use repartee_media::wav;
@@ -247,12 +247,12 @@ impl Measured {
     fn rows(&self, name: &str, peer: &Self) -> Vec<Row> {
         let note = format!("beside {}; {} recordings", POLICIES[PEER].0, self.delays_ms.len());
         // Where one of the two is 0 there is no ratio.
-        let row = |measure: String, ours: f64, peer: f64, unit| Row {
+        let row = |measure: String, ours: f64, peer: f64, unit: &str| Row {
             measure: format!("{name}: {measure}"),
             ours,
             peer: Some(peer),
             ratio: Some(peer / ours).filter(|_| ours > 0.0 && peer > 0.0),
-            unit,
+            unit: unit.to_owned(),
             note: note.clone(),
         };
         let mut rows: Vec<Row> = PAUSES_MS

@@ -28,7 +28,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-engine-api", &[]),
     ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
     ("repartee-kernels", &[]),
-    ("repartee-loadtest", &["repartee", "repartee-media"]),
+    ("repartee-load", &[]),
     ("repartee-testkit", &["repartee-engine-api"]),
 ];
 

@@ -8,7 +8,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use repartee_loadtest::{Load, Transport};
+use repartee_load::run::Bench;
+use repartee_load::scenario::arrivals::Arrivals;
+use repartee_load::scenario::{Scenario, Transport};
 use repartee_tests::{demo, tools};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -130,23 +132,17 @@ async fn has_data(prometheus: SocketAddr, query: &str) -> Result<()> {
     }
 }
 
+/// Callers who ask short questions, and are all answered.
 async fn call(url: &str, transport: Transport, callers: usize) -> Result<()> {
-    let wav =
-        ["three-plus-four.wav", "capital-of-france.wav"].map(|name| tools::root().join("tests/questions").join(name));
-    let load = Load {
-        url: url.to_owned(),
+    let scenario = Scenario {
+        duration_s: 15.0,
         transport,
-        callers,
-        turns: 4,
-        wav: wav.to_vec(),
-        arrival_ms: 300,
-        pause_ms: 200,
-        interrupt_ms: None,
-        timeout_s: 60,
-        key: None,
+        arrivals: Arrivals::Soak { callers, within_s: 1.0 },
+        think_s: 0.2,
+        ..Scenario::of_command("soak")?
     };
-    let log = repartee_loadtest::run(&load).await?;
-    ensure!(load.is_answered_by(&log), "{:?}", log.errors);
+    let log = Bench::local(url, tools::root().join("tests/questions")).await?.run(&scenario).await?;
+    ensure!(log.errors.is_empty() && log.turns.len() >= callers, "{} turns, {:?}", log.turns.len(), log.errors);
     Ok(())
 }
 

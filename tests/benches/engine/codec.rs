@@ -9,7 +9,7 @@ use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_kernels::StreamRows;
 use repartee_kernels::cpu::Cpu;
-use repartee_loadtest::report::Row;
+use repartee_load::report::Row;
 
 use crate::bed::median;
 use crate::eager;

@@ -13,7 +13,7 @@ use repartee_engine::internals::qwen3_omni_moe::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
-use repartee_loadtest::report::Row;
+use repartee_load::report::Row;
 use safetensors::SafeTensors;
 
 use crate::bed::median;

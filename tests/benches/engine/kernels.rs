@@ -10,7 +10,7 @@ use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{math, sample};
 use repartee_kernels::random::uniform;
-use repartee_loadtest::report::Row;
+use repartee_load::report::Row;
 
 use crate::bed::median;
 

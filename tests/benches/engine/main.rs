@@ -20,7 +20,7 @@ mod kernels;
 mod peak;
 
 use anyhow::Result;
-use repartee_loadtest::report::{Report, Row};
+use repartee_load::report::{Report, Row};
 use repartee_tests::tools;
 
 fn main() -> Result<()> {

@@ -32,6 +32,8 @@ const LIVENESS_INTERVAL: Duration = Duration::from_millis(500);
 const RTT_INTERVAL: Duration = Duration::from_secs(2);
 /// Checks of one path that may be unanswered; with [`VALIDATION_INTERVAL`] this gives the longest measurable round trip.
 const MAX_PENDING: usize = 16;
+/// DTLS datagrams that wait for the library's agent: the first flight of a handshake, in pieces.
+const MAX_EARLY: usize = 8;
 /// Silence of the active path after which RTP on another one migrates the call: packets come every 20 ms.
 const MEDIA_SILENCE: Duration = Duration::from_millis(100);
 /// Silence of the active path after which a check on another one migrates the call.
@@ -125,6 +127,8 @@ pub(super) struct LiteAgent {
     srtp: Arc<SrtpState>,
     /// The newest request that nominated the active path: the library's agent gets it again after its own check.
     nomination: Option<Vec<u8>>,
+    /// DTLS that has come before the library's agent had its pair, which drops it until then; `None` from then on.
+    early: Option<Vec<Vec<u8>>>,
     address_changes: u64,
 }
 
@@ -150,6 +154,7 @@ impl LiteAgent {
             ssrcs: Ssrcs::announced(ssrcs),
             srtp: Arc::default(),
             nomination: None,
+            early: Some(Vec::new()),
             address_changes: 0,
         }
     }
@@ -219,14 +224,18 @@ impl LiteAgent {
     /// Handles a datagram that is not STUN, which `packet` says more of.
     pub fn media(&mut self, route: Route, datagram: &[u8], packet: Packet, now: Instant) -> Vec<Output> {
         let mut outputs = Vec::new();
+        let known = self.paths.iter().any(|path| path.route == route && (path.signed || path.validated));
         if self.active.is_none() {
+            // Some callers begin DTLS on a path that works, before they nominate it.
+            if known && packet == Packet::Other {
+                self.hold(datagram);
+            }
             return outputs;
         }
         if let Some(ssrc) = self.srtp.ssrc().filter(|ssrc| self.ssrcs.authentic(*ssrc)) {
             outputs.push(Output::AddSsrc(ssrc));
         }
         let known_ssrc = packet.rtp().is_some_and(|ssrc| self.ssrcs.known().contains(&ssrc));
-        let known = self.paths.iter().any(|path| path.route == route && (path.signed || path.validated));
         if !known && !known_ssrc {
             return outputs;
         }
@@ -239,12 +248,24 @@ impl LiteAgent {
         path.media = Some(now);
         self.validate(route, now, &mut outputs);
         self.maybe_migrate(route, now);
-        outputs.push(Output::Deliver(datagram.to_vec()));
+        if packet == Packet::Other && self.early.is_some() {
+            self.hold(datagram);
+        } else {
+            outputs.push(Output::Deliver(datagram.to_vec()));
+        }
         outputs
     }
 
-    /// Handles a STUN datagram that the library's agent sends; returns the replies to it.
-    pub fn on_library_stun(&self, datagram: &[u8]) -> Vec<Vec<u8>> {
+    /// Keeps a datagram until the library's agent has its pair.
+    fn hold(&mut self, datagram: &[u8]) {
+        if let Some(early) = self.early.as_mut().filter(|early| early.len() < MAX_EARLY) {
+            early.push(datagram.to_vec());
+        }
+    }
+
+    /// Handles a STUN datagram that the library's agent sends; returns what it gets in reply, which completes its pair, and then what
+    /// has waited for that.
+    pub fn on_library_stun(&mut self, datagram: &[u8]) -> Vec<Vec<u8>> {
         let Some(binding) = Binding::parse(datagram) else { return Vec::new() };
         // This agent has given the answers already.
         if binding.kind() != Kind::Request {
@@ -252,7 +273,8 @@ impl LiteAgent {
         }
         let mapped = SocketAddr::from(([127, 0, 0, 1], 9));
         let success = stun::success(binding.id(), mapped, &self.theirs.password, self.crypto.crypto());
-        success.into_iter().chain(self.nomination.clone()).collect()
+        let early = if self.nomination.is_some() { self.early.take().unwrap_or_default() } else { Vec::new() };
+        success.into_iter().chain(self.nomination.clone()).chain(early).collect()
     }
 
     fn on_request(&mut self, route: Route, binding: &mut Binding, datagram: &[u8], now: Instant) -> Vec<Output> {

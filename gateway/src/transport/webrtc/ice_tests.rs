@@ -169,6 +169,46 @@ fn the_librarys_check_succeeds_and_is_nominated() {
 }
 
 #[test]
+fn early_dtls_waits_for_the_librarys_pair() {
+    let mut scene = Scene::new();
+    scene.checks(1, true, false, 0);
+    let flight = |piece| vec![22, 254, 253, piece];
+    let now = scene.at(1);
+    for piece in 0..2 {
+        assert!(!is_delivered(&scene.agent.media(address(1), &flight(piece), Packet::Other, now)));
+    }
+    let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
+    assert_eq!(scene.agent.on_library_stun(&check)[2..], [flight(0), flight(1)]);
+    assert!(is_delivered(&scene.agent.media(address(1), &flight(2), Packet::Other, now)));
+    assert_eq!(scene.agent.on_library_stun(&check).len(), 2);
+}
+
+#[test]
+fn dtls_before_the_nomination_waits_for_it() {
+    let mut scene = Scene::new();
+    scene.checks(1, false, false, 0);
+    let now = scene.at(1);
+    assert_eq!(scene.agent.media(address(1), &[22, 254, 253, 1], Packet::Other, now), []);
+    // Nobody has signed a request from there.
+    assert_eq!(scene.agent.media(address(2), &[22, 254, 253, 2], Packet::Other, now), []);
+    scene.checks(1, true, false, 50);
+    let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
+    assert_eq!(scene.agent.on_library_stun(&check)[2..], [vec![22, 254, 253, 1]]);
+}
+
+#[test]
+fn early_dtls_is_bounded() {
+    let mut scene = Scene::new();
+    scene.checks(1, true, false, 0);
+    let now = scene.at(1);
+    for _ in 0..50 {
+        scene.agent.media(address(1), &[22, 254, 253], Packet::Other, now);
+    }
+    let check = stun::request([9; 12], "theirs:ours".into(), &theirs().password, scene.crypto.crypto()).unwrap();
+    assert_eq!(scene.agent.on_library_stun(&check).len(), 2 + 8);
+}
+
+#[test]
 fn unsigned_messages_have_no_effect() {
     let mut scene = Scene::new();
     let now = scene.at(0);

@@ -1,19 +1,27 @@
-//! Percentiles, the table and the JSON file.
+//! Reports: rows of figures as every benchmark here writes them, and a page with plots.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `rows` | the figures of a scenario |
+//! | `plot` | plots as SVG |
+//! | `page` | one HTML page of everything |
+
+pub mod page;
+pub mod plot;
+pub mod rows;
 
 use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context as _;
-use serde::Serialize;
-
-use crate::turn::CallLog;
+use serde::{Deserialize, Serialize};
 
 /// A report as every benchmark here writes it.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Report {
     /// What was measured; the file's name too.
-    pub name: &'static str,
+    pub name: String,
     date: String,
     machine: String,
     /// The table.
@@ -21,7 +29,7 @@ pub struct Report {
 }
 
 /// One measure.
-#[derive(Debug, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     /// What.
     pub measure: String,
@@ -32,7 +40,7 @@ pub struct Row {
     /// Above 1 means that ours is better.
     pub ratio: Option<f64>,
     /// Of both figures.
-    pub unit: &'static str,
+    pub unit: String,
     /// What a reader has to know.
     pub note: String,
 }
@@ -40,7 +48,7 @@ pub struct Row {
 impl Row {
     /// A figure that stands alone.
     pub fn alone(measure: impl Into<String>, ours: f64, unit: &'static str, note: impl Into<String>) -> Self {
-        Self { measure: measure.into(), ours, peer: None, ratio: None, unit, note: note.into() }
+        Self { measure: measure.into(), ours, peer: None, ratio: None, unit: unit.to_owned(), note: note.into() }
     }
 
     /// A figure of which less is better, beside a peer's.
@@ -57,8 +65,19 @@ impl Row {
 
 impl Report {
     /// A report of today on this machine.
-    pub fn new(name: &'static str, rows: Vec<Row>) -> Self {
-        Self { name, date: today(), machine: machine(), rows }
+    pub fn new(name: &str, rows: Vec<Row>) -> Self {
+        Self { name: name.to_owned(), date: today(), machine: machine(), rows }
+    }
+
+    /// Reads a file.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let named = || path.display().to_string();
+        serde_json::from_str(&fs::read_to_string(path).with_context(named)?).with_context(named)
+    }
+
+    /// Date and machine.
+    pub fn origin(&self) -> String {
+        format!("{}, {}", self.date, self.machine)
     }
 
     /// Writes the file.
@@ -70,49 +89,13 @@ impl Report {
     }
 }
 
-/// Prints a load test's table and writes its file.
-pub fn publish(title: &str, log: &CallLog, path: &Path) -> anyhow::Result<()> {
-    let rows = rows(title, log);
-    println!("{title}");
-    for row in &rows {
-        println!(
-            "  {:<44} {:>10.1} {:<6} {}",
-            row.measure,
-            row.ours,
-            row.unit,
-            if row.note == title { "" } else { &row.note }
-        );
+/// Prints rows as a table.
+pub fn print(rows: &[Row]) {
+    for row in rows {
+        let peer = row.peer.map_or(String::new(), |peer| format!("{peer:.2}"));
+        let ratio = row.ratio.map_or(String::new(), |ratio| format!("{ratio:.2} x"));
+        println!("  {:<50} {:>10.2} {peer:>10} {:<8} {ratio:>8} {}", row.measure, row.ours, row.unit, row.note);
     }
-    Report::new("loadtest", rows).write(path)
-}
-
-fn rows(title: &str, log: &CallLog) -> Vec<Row> {
-    let mut rows = Vec::new();
-    let mut add = |measure: String, ours, unit, note: &str| {
-        rows.push(Row::alone(measure, ours, unit, note));
-    };
-    let series: [(&str, Vec<Duration>); 5] = [
-        ("TTFP, commit to first sound", log.turns.iter().map(|turn| turn.from_commit).collect()),
-        ("end of speech to first sound", log.turns.iter().map(|turn| turn.from_speech_end).collect()),
-        ("barge-in, first voice to silence on the wire", log.barge_ins.clone()),
-        ("call to open line", log.setup.clone()),
-        ("lateness of our own frames", log.lateness.clone()),
-    ];
-    for (name, mut values) in series {
-        values.sort();
-        for percent in [50, 95, 99] {
-            if let Some(value) = percentile(&values, percent) {
-                add(format!("{name}, p{percent}"), value.as_secs_f64() * 1e3, "ms", title);
-            }
-        }
-    }
-    add("turns answered".to_owned(), log.turns.len() as f64, "turns", title);
-    add("underruns".to_owned(), log.turns.iter().map(|turn| turn.underruns).sum::<u64>() as f64, "times", title);
-    add("errors".to_owned(), log.errors.values().sum::<u64>() as f64, "times", title);
-    for (error, &count) in &log.errors {
-        add("error".to_owned(), count as f64, "times", error);
-    }
-    rows
 }
 
 /// The smallest value that `percent` of all do not exceed.
@@ -160,7 +143,6 @@ fn date(days: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::turn::TurnTimes;
 
     const MS: Duration = Duration::from_millis(1);
 
@@ -189,15 +171,16 @@ mod tests {
     }
 
     #[test]
-    fn a_report_lists_errors_and_measures() {
-        let mut log = CallLog::default();
-        log.turns.push(TurnTimes { from_commit: 80 * MS, from_speech_end: 580 * MS, underruns: 2 });
-        log.error("refused");
-        let rows = rows("title", &log);
-        let value = |measure: &str| rows.iter().find(|row| row.measure == measure).map(|row| row.ours);
-        assert_eq!(value("TTFP, commit to first sound, p95"), Some(80.0));
-        assert_eq!(value("end of speech to first sound, p50"), Some(580.0));
-        assert_eq!((value("underruns"), value("errors")), (Some(2.0), Some(1.0)));
-        assert!(rows.iter().any(|row| row.note == "refused"));
+    fn report_has_the_schema_of_all_benchmarks() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/load.json");
+        let rows = vec![Row::alone("a", 1.0, "ms", "b"), Row::less_than("c", 2.0, 4.0, "s", "d")];
+        Report::new("load", rows.clone()).write(&path).unwrap();
+        let value: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&value), ["date", "machine", "name", "rows"]);
+        assert_eq!(keys(&value["rows"][0]), ["measure", "note", "ours", "peer", "ratio", "unit"]);
+        assert_eq!((&value["rows"][0]["peer"], &value["rows"][1]["ratio"]), (&serde_json::Value::Null, &2.0.into()));
+        assert_eq!(Report::read(&path).unwrap().rows, rows);
     }
 }

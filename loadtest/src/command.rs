@@ -1,0 +1,276 @@
+//! The command line.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, ensure};
+use clap::{Args, Parser, Subcommand};
+
+use crate::chat;
+use crate::compare::compare;
+use crate::knee::{self, KneeArguments};
+use crate::live::Live;
+use crate::measure::log::ScenarioLog;
+use crate::peer;
+use crate::report::{Report, Row, page, print, rows};
+use crate::run::Bench;
+use crate::scenario::Scenario;
+use crate::scenario::arrivals::Arrivals;
+use crate::server::{OwnServer, binary};
+use crate::soak;
+use crate::target::{Target, TargetArguments};
+
+/// Sessions of a server that we start: more than any knee has.
+const SESSIONS: &str = "engine.sessions=1024";
+
+/// Callers over WebRTC and websocket, and what they hear.
+#[derive(Debug, Parser)]
+#[command(name = "repartee-load", version)]
+pub struct Command {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Run scenarios: the standard ones, or those of a file
+    Run {
+        #[command(flatten)]
+        common: Common,
+        /// Scenarios, as TOML
+        #[arg(long, value_name = "FILE")]
+        scenarios: Option<PathBuf>,
+        /// Only these
+        #[arg(long, value_name = "NAME", num_args = 1..)]
+        only: Vec<String>,
+    },
+    /// Search the most callers that are answered within limits
+    Knee {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        limits: KneeArguments,
+        /// What the server speaks with, for the row's name: without --target, `canned` starts a server whose voice costs nothing
+        #[arg(long, default_value = "demo")]
+        voice: String,
+    },
+    /// Keep some callers talking for a long time
+    Soak {
+        #[command(flatten)]
+        common: Common,
+        /// How long
+        #[arg(long, default_value_t = 60.0)]
+        minutes: f64,
+        /// Callers at once
+        #[arg(long, default_value_t = 8)]
+        callers: usize,
+    },
+    /// Time speech that is sent while it is spoken against one upload of it
+    RealtimeVsChat {
+        #[command(flatten)]
+        common: Common,
+        /// Lengths of the speech, in seconds
+        #[arg(long, num_args = 1.., default_values_t = [20, 200])]
+        seconds: Vec<u32>,
+    },
+    /// Compare what a call costs the server with a server made with aiortc; a canned voice in both
+    Peer {
+        #[command(flatten)]
+        common: Common,
+        /// Python with the packages of tests/requirements-clients.txt
+        #[arg(long, value_name = "FILE", default_value = "target/tools/clients/bin/python")]
+        python: PathBuf,
+        /// The peer
+        #[arg(long, value_name = "FILE", default_value = "loadtest/aiortc_peer.py")]
+        script: PathBuf,
+        /// Callers at once
+        #[arg(long, default_value_t = 4)]
+        callers: usize,
+        /// How long each server is under load, in seconds
+        #[arg(long, default_value_t = 30.0)]
+        run_s: f64,
+    },
+    /// Print two reports side by side
+    Compare {
+        /// A load.json
+        first: PathBuf,
+        /// Another one
+        second: PathBuf,
+    },
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    #[command(flatten)]
+    target: TargetArguments,
+    /// The server's binary, if none is named with --target; without it today's code is built
+    #[arg(long, value_name = "FILE")]
+    server: Option<PathBuf>,
+    /// The server's process, if it runs on this machine and was not started by this command
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Folder of what is asked: wav files, and a questions.json if there is one
+    #[arg(long, value_name = "DIR", default_value = "tests/questions")]
+    questions: PathBuf,
+    /// Where load.json and load.html go
+    #[arg(long, value_name = "DIR", default_value = "target/report")]
+    report: PathBuf,
+    /// Repeats arrivals, pauses and the bad network
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Show nothing while it runs
+    #[arg(long)]
+    quiet: bool,
+}
+
+/// Scenarios that ran.
+type Runs = Vec<(Scenario, ScenarioLog)>;
+
+impl Command {
+    /// Does what is asked; whether everything was answered without an error.
+    pub async fn run(self) -> Result<bool> {
+        match self.action {
+            Action::Run { common, scenarios, only } => {
+                let mut scenarios = Scenario::load(scenarios.as_deref())?;
+                scenarios.retain(|scenario| only.is_empty() || only.contains(&scenario.name));
+                ensure!(!scenarios.is_empty(), "no scenario of these names");
+                let (bench, server) = common.bench(None).await?;
+                let runs = all(&bench, scenarios).await?;
+                drop(server);
+                common.publish("load", &runs, Vec::new())?;
+                Ok(runs.iter().all(|(_, log)| log.errors.is_empty()))
+            }
+            Action::Knee { common, limits, voice } => {
+                let (bench, server) = common.bench(Some(&voice)).await?;
+                let (row, runs) = knee::search(&bench, &limits, &voice).await?;
+                drop(server);
+                let found = row.ours > 0.0;
+                common.add(&runs, row)?;
+                Ok(found)
+            }
+            Action::Soak { common, minutes, callers } => {
+                let mut scenario = Scenario::of_command("soak")?;
+                scenario.duration_s = minutes * 60.0;
+                scenario.arrivals = Arrivals::Soak { callers, within_s: 10.0 };
+                scenario.check()?;
+                let (bench, server) = common.bench(None).await?;
+                let runs = all(&bench, vec![scenario]).await?;
+                drop(server);
+                let more = runs
+                    .iter()
+                    .flat_map(|(scenario, log)| soak::rows(&scenario.name, scenario.duration(), log))
+                    .collect();
+                common.publish("soak", &runs, more)?;
+                Ok(runs.iter().all(|(_, log)| log.errors.is_empty()))
+            }
+            Action::RealtimeVsChat { common, seconds } => {
+                let (bench, server) = common.bench(None).await?;
+                let rows = chat::compare(&bench, &seconds).await?;
+                drop(server);
+                print(&rows);
+                common.write("realtime_vs_chat", &[], rows)?;
+                Ok(true)
+            }
+            Action::Peer { common, python, script, callers, run_s } => {
+                let (bench, server) = common.bench(Some("canned")).await?;
+                let ours = peer::cost(&bench, callers, run_s).await?;
+                drop(server);
+                let server = OwnServer::start(&python, &[&shown(&script)]).await?;
+                let theirs = peer::cost(&common.bench_of(server.url(), server.pid()).await?, callers, run_s).await?;
+                drop(server);
+                for row in peer::rows(ours, theirs, callers) {
+                    common.add(&[], row)?;
+                }
+                Ok(true)
+            }
+            Action::Compare { first, second } => {
+                println!("{}", compare(&Report::read(&first)?, &Report::read(&second)?));
+                Ok(true)
+            }
+        }
+    }
+}
+
+/// Runs scenarios one after the other.
+async fn all(bench: &Bench, scenarios: Vec<Scenario>) -> Result<Runs> {
+    let mut runs = Vec::new();
+    for scenario in scenarios {
+        let log = bench.run(&scenario).await?;
+        runs.push((scenario, log));
+    }
+    Ok(runs)
+}
+
+impl Common {
+    /// The server under load: the one that is named, or one of our own.
+    async fn bench(&self, voice: Option<&str>) -> Result<(Bench, Option<OwnServer>)> {
+        let own = match (&self.target.target, voice) {
+            (Some(_), _) => None,
+            (None, Some("canned")) => {
+                let given = self.server.as_deref();
+                let program = binary(given, &["-p", "repartee-load", "--example", "canned"], "examples/canned").await?;
+                Some(OwnServer::start(&program, &[]).await?)
+            }
+            (None, _) => {
+                let program = binary(self.server.as_deref(), &["-p", "repartee"], "repartee").await?;
+                Some(OwnServer::start(&program, &["--listen", "127.0.0.1:0", "--set", SESSIONS]).await?)
+            }
+        };
+        let url = own.as_ref().map(OwnServer::url).or(self.target.target.as_deref()).context("no server")?;
+        let bench = self.bench_of(url, own.as_ref().and_then(OwnServer::pid)).await?;
+        Ok((bench, own))
+    }
+
+    /// The server of `url`, which is process `pid` unless the user knows better.
+    async fn bench_of(&self, url: &str, pid: Option<u32>) -> Result<Bench> {
+        Ok(Bench {
+            target: Target::find(url, &self.target).await?,
+            pid: self.pid.or(pid),
+            questions: self.questions.clone(),
+            seed: self.seed,
+            live: Live::new(!self.quiet),
+        })
+    }
+
+    /// Prints the figures of these runs and `more`, and writes NAME.json and NAME.html.
+    fn publish(&self, name: &str, runs: &[(Scenario, ScenarioLog)], more: Vec<Row>) -> Result<()> {
+        let mut all: Vec<Row> = runs.iter().flat_map(|(scenario, log)| rows::of(scenario, log)).collect();
+        all.extend(more);
+        print(&all);
+        self.write(name, runs, all)
+    }
+
+    fn write(&self, name: &str, runs: &[(Scenario, ScenarioLog)], rows: Vec<Row>) -> Result<()> {
+        let report = Report::new(name, rows);
+        let path = self.report.join(format!("{name}.json"));
+        report.write(&path)?;
+        page::write(&path.with_extension("html"), &report, runs)?;
+        println!("{}", shown(&path));
+        println!("{}", shown(&path.with_extension("html")));
+        Ok(())
+    }
+
+    /// Puts `row` into load.json beside what is there, in place of one of the same name; the runs go to a page of their own.
+    fn add(&self, runs: &[(Scenario, ScenarioLog)], row: Row) -> Result<()> {
+        print(std::slice::from_ref(&row));
+        let path = self.report.join("load.json");
+        let mut rows = if path.exists() { Report::read(&path)?.rows } else { Vec::new() };
+        rows.retain(|other| other.measure != row.measure);
+        let name = row.measure.clone();
+        rows.push(row.clone());
+        Report::new("load", rows).write(&path)?;
+        println!("{}", shown(&path));
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let page = self.report.join(format!("{name}.html"));
+        let mut own: Vec<Row> = runs.iter().flat_map(|(scenario, log)| rows::of(scenario, log)).collect();
+        own.push(row);
+        page::write(&page, &Report::new(&name, own), runs)?;
+        println!("{}", shown(&page));
+        Ok(())
+    }
+}
+
+fn shown(path: &Path) -> String {
+    path.display().to_string()
+}

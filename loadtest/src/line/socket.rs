@@ -1,0 +1,102 @@
+//! A UDP socket whose datagrams carry the time at which the kernel received them, so that a generator that is late does not make the
+//! server look late.
+
+use std::io::{self, IoSliceMut};
+use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::AsRawFd as _;
+use std::time::{Duration, Instant, SystemTime};
+
+use nix::sys::socket::sockopt::ReceiveTimestampns;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendto, setsockopt};
+use nix::sys::time::TimeSpec;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// Where a time stamp is older than this, the system's clock was set.
+const OLDEST: Duration = Duration::from_secs(10);
+
+/// A bound socket.
+#[derive(Debug)]
+pub struct StampedSocket(UdpSocket);
+
+/// A datagram's length, sender and arrival.
+pub type Datagram = (usize, SocketAddr, Instant);
+
+impl StampedSocket {
+    /// Binds to any port of `address`.
+    pub async fn bind(address: SocketAddr) -> io::Result<Self> {
+        let socket = UdpSocket::bind(address).await?;
+        setsockopt(&socket, ReceiveTimestampns, &true)?;
+        Ok(Self(socket))
+    }
+
+    /// Its own address.
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.0.local_addr()
+    }
+
+    /// Returns when there is something to receive. Cancel safe.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.0.readable().await
+    }
+
+    /// Sends a datagram, or drops it where the system has no room, as a network does.
+    pub fn send(&self, datagram: &[u8], to: SocketAddr) {
+        // Past the runtime, which holds a new socket for not writable at first. An unreachable peer is noticed by what does not come
+        // back.
+        let _ = sendto(self.0.as_raw_fd(), datagram, &SockaddrStorage::from(to), MsgFlags::MSG_DONTWAIT);
+    }
+
+    /// Receives a datagram; `WouldBlock` when there is none.
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Datagram> {
+        self.0.try_io(Interest::READABLE, || {
+            let mut pieces = [IoSliceMut::new(buffer)];
+            let mut control = nix::cmsg_space!(TimeSpec);
+            let fd = self.0.as_raw_fd();
+            let message = recvmsg::<SockaddrStorage>(fd, &mut pieces, Some(&mut control), MsgFlags::MSG_DONTWAIT)?;
+            let stamp = message.cmsgs()?.find_map(|control| match control {
+                ControlMessageOwned::ScmTimestampns(stamp) => Some(Duration::from(stamp)),
+                _ => None,
+            });
+            let from = message.address.as_ref().and_then(socket_addr);
+            let from = from.ok_or_else(|| io::Error::other("a datagram without a sender"))?;
+            Ok((message.bytes, from, arrival(stamp)))
+        })
+    }
+}
+
+/// When something arrived whose stamp counts from 1970.
+fn arrival(stamp: Option<Duration>) -> Instant {
+    let now = Instant::now();
+    let today = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let age = stamp.and_then(|stamp| today.checked_sub(stamp)).filter(|age| *age < OLDEST);
+    now.checked_sub(age.unwrap_or_default()).unwrap_or(now)
+}
+
+fn socket_addr(address: &SockaddrStorage) -> Option<SocketAddr> {
+    let v4 = address.as_sockaddr_in().map(|address| SocketAddr::V4(SocketAddrV4::from(*address)));
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| SocketAddr::V6(SocketAddrV6::from(*address))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn arrival_is_the_kernels_not_the_readers() {
+        let socket = StampedSocket::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let peer = StampedSocket::bind(([127, 0, 0, 1], 0).into()).await.unwrap();
+        let sent = Instant::now();
+        peer.send(b"hello", socket.local_addr().unwrap());
+        socket.readable().await.unwrap();
+        let noticed = Instant::now();
+        // The reader is late.
+        tokio::time::sleep(Duration::from_millis(60)).await;
+        let mut buffer = [0; 100];
+        let (length, from, arrival) = socket.receive(&mut buffer).unwrap();
+        assert_eq!((&buffer[..length], from), (&b"hello"[..], peer.local_addr().unwrap()));
+        // A clock of the system and one that only goes on are read one after the other.
+        let slack = Duration::from_millis(1);
+        assert!(arrival + slack >= sent && arrival <= noticed + slack, "{:?}", arrival.saturating_duration_since(sent));
+    }
+}

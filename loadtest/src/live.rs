@@ -1,0 +1,67 @@
+//! What goes on, on the terminal: one line that is written over, or one every ten seconds where there is no terminal.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::time::Duration;
+
+use crate::measure::log::ScenarioLog;
+use crate::report::percentile;
+use crate::scenario::Scenario;
+
+/// Lines between which nothing is printed where there is no terminal.
+const EVERY: u64 = 10;
+
+/// Prints to standard error, or nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Live {
+    shown: bool,
+    terminal: bool,
+}
+
+impl Live {
+    /// Prints if `shown`.
+    pub fn new(shown: bool) -> Self {
+        Self { shown, terminal: std::io::stderr().is_terminal() }
+    }
+
+    /// Shows how a scenario goes.
+    pub fn show(&self, scenario: &Scenario, at: Duration, log: &ScenarioLog) {
+        if !self.shown || !(self.terminal || at.as_secs().is_multiple_of(EVERY)) {
+            return;
+        }
+        let line = line(scenario, at, log);
+        // A terminal that is gone stops nothing.
+        let _ = if self.terminal {
+            write!(std::io::stderr(), "\r\x1b[K{line}")
+        } else {
+            writeln!(std::io::stderr(), "{line}")
+        };
+    }
+
+    /// Shows how it went.
+    pub fn done(&self, scenario: &Scenario, log: &ScenarioLog) {
+        if self.shown {
+            let clear = if self.terminal { "\r\x1b[K" } else { "" };
+            let at = log.calls.iter().map(|call| call.ended).max().unwrap_or_default();
+            let _ = writeln!(std::io::stderr(), "{clear}{}", line(scenario, at, log));
+        }
+    }
+}
+
+fn line(scenario: &Scenario, at: Duration, log: &ScenarioLog) -> String {
+    let sounds = log.sorted(|turn| Some(turn.to_sound));
+    let ms = |percent| percentile(&sounds, percent).map_or("-".to_owned(), |time| time.as_millis().to_string());
+    let sample = log.samples.last().copied().unwrap_or_default();
+    let server = sample.server_cores.map_or("-".to_owned(), |cores| format!("{cores:.2}"));
+    format!(
+        "{:<16} {:>4} s  {:>4} calls  {:>5} turns  to sound p50 {} p95 {} ms  gaps {:.1} %  errors {}  cores {server} + {:.2}",
+        scenario.name,
+        at.as_secs(),
+        log.active,
+        log.turns.len(),
+        ms(50),
+        ms(95),
+        log.gap_share() * 100.0,
+        log.error_count(),
+        sample.own_cores,
+    )
+}

@@ -1,0 +1,64 @@
+//! Processor time and memory of a process, out of /proc.
+
+use std::time::{Duration, Instant};
+
+/// Ticks of /proc a second, on every Linux that Rust runs on.
+const TICKS: f64 = 100.0;
+
+/// A process that is watched.
+#[derive(Debug)]
+pub struct Watch {
+    folder: String,
+    /// When it was looked at last, and its processor time then.
+    last: (Instant, Duration),
+}
+
+impl Watch {
+    /// Watches process `pid`; `None` for the own one.
+    pub fn new(pid: Option<u32>) -> Option<Self> {
+        let folder = format!("/proc/{}", pid.map_or("self".to_owned(), |pid| pid.to_string()));
+        let cpu = processor_time(&folder)?;
+        Some(Self { folder, last: (Instant::now(), cpu) })
+    }
+
+    /// Cores used since the last call; `None` once the process has ended.
+    pub fn cores(&mut self) -> Option<f64> {
+        let (now, cpu) = (Instant::now(), processor_time(&self.folder)?);
+        let (before, cpu_before) = std::mem::replace(&mut self.last, (now, cpu));
+        Some(cpu.saturating_sub(cpu_before).as_secs_f64() / (now - before).as_secs_f64().max(1e-3))
+    }
+
+    /// Resident memory in bytes.
+    pub fn memory(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("{}/status", self.folder)).ok()?;
+        let kib = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim().strip_suffix("kB")?;
+        Some(kib.trim().parse::<u64>().ok()? * 1_024)
+    }
+}
+
+/// Processor time of all threads so far.
+fn processor_time(folder: &str) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("{folder}/stat")).ok()?;
+    // The second field is the name, which may hold anything, in brackets.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field)?.parse::<f64>().ok();
+    Some(Duration::from_secs_f64((ticks(11)? + ticks(12)?) / TICKS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_is_measured() {
+        let mut watch = Watch::new(None).unwrap();
+        let begun = Instant::now();
+        let mut sum = 0_u64;
+        while begun.elapsed() < Duration::from_millis(200) {
+            sum = sum.wrapping_mul(31).wrapping_add(7);
+        }
+        assert!(watch.cores().unwrap() > 0.0, "{sum}");
+        assert!(watch.memory().unwrap() > 1 << 20);
+        assert!(Watch::new(Some(u32::MAX)).is_none());
+    }
+}

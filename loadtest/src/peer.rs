@@ -1,0 +1,82 @@
+//! What a WebRTC call costs the server, against a server made with the stock `aiortc`: the same load, a canned voice in both.
+
+use anyhow::{Context as _, Result, ensure};
+
+use crate::measure::log::ScenarioLog;
+use crate::report::Row;
+use crate::run::Bench;
+use crate::scenario::Scenario;
+use crate::scenario::arrivals::Arrivals;
+
+/// Cores that a call takes.
+#[derive(Debug, Clone, Copy)]
+pub struct Cost {
+    /// Cores of the server, for each call.
+    cores: f64,
+    /// Cores of its Opus codec, for each call, if the server says so.
+    codec: Option<f64>,
+}
+
+/// Keeps `callers` talking for `seconds` and says what each costs.
+pub async fn cost(bench: &Bench, callers: usize, seconds: f64) -> Result<Cost> {
+    let mut scenario = Scenario::of_command("knee")?;
+    scenario.name = "cost of a call".to_owned();
+    scenario.duration_s = seconds;
+    scenario.arrivals = Arrivals::Soak { callers, within_s: 2.0 };
+    let before = codec_seconds(bench).await;
+    let log = bench.run(&scenario).await?;
+    let after = codec_seconds(bench).await;
+    ensure!(log.errors.is_empty() && log.turns.len() >= callers, "calls failed: {:?}", log.errors);
+    let cores = cores_per_call(&log, callers).context("the server's process is not known")?;
+    let lasted: f64 = log.calls.iter().map(|call| (call.ended - call.began).as_secs_f64()).sum();
+    let codec = before.zip(after).map(|(before, after)| (after - before) / lasted.max(1.0));
+    Ok(Cost { cores, codec })
+}
+
+/// The mean over the time in which all callers were there.
+fn cores_per_call(log: &ScenarioLog, callers: usize) -> Option<f64> {
+    let full = log.samples.iter().filter(|sample| sample.calls == callers);
+    let cores: Vec<f64> = full.filter_map(|sample| sample.server_cores).collect();
+    (!cores.is_empty()).then(|| cores.iter().sum::<f64>() / cores.len() as f64 / callers as f64)
+}
+
+async fn codec_seconds(bench: &Bench) -> Option<f64> {
+    let (status, text) = bench.target.get("/codec").await.ok()?;
+    let value: serde_json::Value = serde_json::from_str(&text).ok().filter(|_| status.is_success())?;
+    value["seconds"].as_f64()
+}
+
+/// The rows. Both use libopus at the same bit rate and effort, so its time in the peer is taken off both for the second row.
+pub fn rows(ours: Cost, peer: Cost, callers: usize) -> Vec<Row> {
+    let note = format!("{callers} calls over WebRTC, canned voice; peer: aiortc");
+    let mut rows = vec![Row::less_than("cpu_per_call_vs_aiortc", ours.cores, peer.cores, "cores", &note)];
+    if let Some(codec) = peer.codec {
+        let rest = |cost: Cost| (cost.cores - codec).max(1e-6);
+        let note = format!("{note}; {codec:.4} cores of Opus, as the peer measures it, taken off both");
+        rows.push(Row::less_than("cpu_per_call_vs_aiortc_without_codec", rest(ours), rest(peer), "cores", note));
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cost_is_that_of_full_seconds() {
+        let (_, mut log) = crate::report::rows::tests::log();
+        log.samples[0].calls = 2;
+        // 0.5 cores with two calls; the other sample has one.
+        assert_eq!(cores_per_call(&log, 2), Some(0.25));
+        assert_eq!(cores_per_call(&log, 3), None);
+    }
+
+    #[test]
+    fn codec_is_taken_off_both() {
+        let cost = |cores, codec| Cost { cores, codec };
+        let rows = rows(cost(0.02, None), cost(0.06, Some(0.01)), 4);
+        assert!((rows[0].ratio.unwrap() - 3.0).abs() < 1e-9);
+        assert!((rows[1].ratio.unwrap() - 5.0).abs() < 1e-9);
+        assert_eq!(super::rows(cost(0.02, None), cost(0.06, None), 4).len(), 1);
+    }
+}

@@ -1,0 +1,191 @@
+//! Runs a scenario: callers come as its arrivals say, while the server and the generator are watched.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
+
+use crate::caller::{Plan, call};
+use crate::live::Live;
+use crate::measure::log::{Sample, ScenarioLog};
+use crate::measure::process::Watch;
+use crate::questions::{self, Question};
+use crate::random::Random;
+use crate::scenario::Scenario;
+use crate::speech::silence;
+use crate::target::{Target, TargetArguments};
+
+/// One sample so often.
+const SAMPLING: Duration = Duration::from_secs(1);
+/// Beyond the end of a scenario and its patience, calls that still run are given up after so long.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What runs share.
+#[derive(Debug)]
+pub struct Bench {
+    /// The server.
+    pub target: Target,
+    /// Its process, if it is one of this machine.
+    pub pid: Option<u32>,
+    /// Folder of the questions.
+    pub questions: PathBuf,
+    /// Repeats the load.
+    pub seed: u64,
+    /// Prints what goes on.
+    pub live: Live,
+}
+
+impl Bench {
+    /// For load on a server of this machine, over http and without a key; prints nothing.
+    pub async fn local(url: &str, questions: impl Into<PathBuf>) -> Result<Self> {
+        let target = Target::find(url, &TargetArguments::default()).await?;
+        Ok(Self { target, pid: None, questions: questions.into(), seed: 1, live: Live::new(false) })
+    }
+
+    /// Runs one scenario to its end.
+    pub async fn run(&self, scenario: &Scenario) -> Result<ScenarioLog> {
+        let mut asked = questions::load(&self.questions, &scenario.topics)?;
+        ensure!(!asked.is_empty(), "scenario {}: no question has one of its topics", scenario.name);
+        if scenario.questions_per_turn > 1 {
+            asked = questions::long(&asked, scenario.questions_per_turn)?;
+        }
+        let calls = scenario.arrivals.schedule(scenario.duration(), &mut Random::new(self.seed));
+        self.run_calls(scenario, asked, calls).await
+    }
+
+    /// Makes one call at once that asks one question.
+    pub async fn run_one(&self, scenario: &Scenario, question: Question) -> Result<ScenarioLog> {
+        self.run_calls(scenario, vec![question], vec![Duration::ZERO]).await
+    }
+
+    async fn run_calls(&self, scenario: &Scenario, asked: Vec<Question>, calls: Vec<Duration>) -> Result<ScenarioLog> {
+        let before = self.server_metrics().await;
+        let plan = Arc::new(Plan {
+            scenario: scenario.clone(),
+            target: self.target.clone(),
+            questions: asked,
+            silence: silence()?,
+            begun: Instant::now(),
+            seed: self.seed,
+            log: Mutex::default(),
+        });
+        let last = plan.begun + scenario.duration() + scenario.patience() + GRACE;
+        tokio::select! {
+            () = all_calls(&plan, &calls) => {}
+            () = self.watch(&plan) => {}
+            () = sleep_until(last.into()) => plan.log(|log| log.error("calls that did not end in time")),
+        }
+        let mut log = std::mem::take(&mut *plan.log.lock().unwrap_or_else(PoisonError::into_inner));
+        let after = self.server_metrics().await;
+        log.server_underruns = difference(&before, &after, "repartee_underruns_total");
+        log.server_stages = stages(&before, &after);
+        self.live.done(scenario, &log);
+        Ok(log)
+    }
+
+    /// Takes samples for ever.
+    async fn watch(&self, plan: &Plan) {
+        let mut watched = (self.pid.and_then(|pid| Watch::new(Some(pid))), Watch::new(None));
+        let mut ticks = interval(SAMPLING);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        ticks.tick().await;
+        loop {
+            ticks.tick().await;
+            let sample = sample(plan, &mut watched);
+            plan.log(|log| {
+                log.samples.push(Sample { calls: log.active, ..sample });
+                self.live.show(&plan.scenario, plan.begun.elapsed(), log);
+            });
+        }
+    }
+
+    /// The server's own metrics, where it has any: name with labels, value.
+    async fn server_metrics(&self) -> BTreeMap<String, f64> {
+        match self.target.get("/metrics").await {
+            Ok((status, text)) if status.is_success() => metrics(&text),
+            _ => BTreeMap::new(),
+        }
+    }
+}
+
+/// Makes every call of the schedule.
+async fn all_calls(plan: &Arc<Plan>, schedule: &[Duration]) {
+    let mut calls = JoinSet::new();
+    for (number, at) in schedule.iter().enumerate() {
+        sleep_until((plan.begun + *at).into()).await;
+        calls.spawn(call(plan.clone(), number));
+        // Calls that are over are let go.
+        while calls.try_join_next().is_some() {}
+    }
+    while let Some(ended) = calls.join_next().await {
+        if let Err(error) = ended {
+            plan.log(|log| log.error(format!("a caller failed: {error}")));
+        }
+    }
+}
+
+fn sample(plan: &Plan, (server, own): &mut (Option<Watch>, Option<Watch>)) -> Sample {
+    Sample {
+        at: plan.begun.elapsed(),
+        calls: 0,
+        server_memory: server.as_ref().and_then(Watch::memory),
+        server_cores: server.as_mut().and_then(Watch::cores),
+        own_cores: own.as_mut().and_then(Watch::cores).unwrap_or(0.0),
+    }
+}
+
+/// Reads the text format of metrics.
+fn metrics(text: &str) -> BTreeMap<String, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.rsplit_once(' ').and_then(|(name, value)| Some((name.to_owned(), value.parse().ok()?))))
+        .collect()
+}
+
+fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, name: &str) -> Option<f64> {
+    Some(after.get(name)? - before.get(name).copied().unwrap_or(0.0))
+}
+
+/// Stages of the server, in the order in which a turn passes them; others come behind.
+const STAGES: [&str; 6] = ["endpointing", "prefill", "first_token", "first_frame", "codec", "wire"];
+
+/// Mean of each stage between two readings, in seconds.
+fn stages(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> Vec<(String, f64)> {
+    let means = after.keys().filter_map(|name| {
+        let stage = name.strip_prefix("repartee_stage_seconds_sum{stage=\"")?.strip_suffix("\"}")?;
+        let count = format!("repartee_stage_seconds_count{{stage=\"{stage}\"}}");
+        let count = difference(before, after, &count).filter(|count| *count > 0.0)?;
+        Some((stage.to_owned(), difference(before, after, name)? / count))
+    });
+    let mut means: Vec<_> = means.collect();
+    means.sort_by_key(|(name, _)| STAGES.iter().position(|stage| stage == name).unwrap_or(STAGES.len()));
+    means
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn server_stages_are_means_between_readings() {
+        let read = |sum: f64, count: u32| {
+            let text = format!(
+                "# HELP x\nrepartee_stage_seconds_sum{{stage=\"codec\"}} {sum}\n\
+                 repartee_stage_seconds_count{{stage=\"codec\"}} {count}\n\
+                 repartee_stage_seconds_sum{{stage=\"prefill\"}} {sum}\n\
+                 repartee_stage_seconds_count{{stage=\"prefill\"}} {count}\nrepartee_underruns_total {count}\n"
+            );
+            metrics(&text)
+        };
+        let (before, after) = (read(1.0, 10), read(1.6, 13));
+        let found = stages(&before, &after);
+        assert_eq!(found.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["prefill", "codec"]);
+        assert!(found.iter().all(|(_, mean)| (mean - 0.2).abs() < 1e-9), "{found:?}");
+        assert_eq!(difference(&before, &after, "repartee_underruns_total"), Some(3.0));
+        assert!(stages(&after, &after).is_empty());
+    }
+}

@@ -1,0 +1,214 @@
+//! Scenarios: who calls when, what they do, and over which network. They are written in TOML; `standard.toml` has all fields in use.
+
+pub mod arrivals;
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+use crate::line::network::Impairment;
+use arrivals::Arrivals;
+
+/// The scenarios that `make loadtest` runs.
+const STANDARD: &str = include_str!("standard.toml");
+/// The scenarios that other commands vary.
+const COMMANDS: &str = include_str!("commands.toml");
+/// The longest scenario, in seconds.
+const LONGEST_S: f64 = 24.0 * 3_600.0;
+
+/// How callers reach the server.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Sound over UDP, events over the data channel
+    #[default]
+    Webrtc,
+    /// Sound and events over one socket
+    Websocket,
+}
+
+/// Who ends a caller's turn.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EndOfTurn {
+    /// The server, after silence: endpointing is part of the delay.
+    #[default]
+    Server,
+    /// The caller, with an event right after the speech.
+    Client,
+}
+
+/// A scenario.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// Its name in reports.
+    pub name: String,
+    /// What it is for.
+    #[serde(default)]
+    pub about: String,
+    /// For how long calls begin, in seconds. Turns that run then may end.
+    pub duration_s: f64,
+    /// How callers reach the server.
+    #[serde(default)]
+    pub transport: Transport,
+    /// When calls begin.
+    pub arrivals: Arrivals,
+    /// Turns of a call; callers of `soak` go on to the end.
+    #[serde(default = "one")]
+    pub turns: usize,
+    /// Who ends a turn.
+    #[serde(default)]
+    pub end_of_turn: EndOfTurn,
+    /// Mean time between an answer and the next question, in seconds; exponentially distributed, at most four times as long.
+    #[serde(default)]
+    pub think_s: f64,
+    /// Only questions about these topics; empty for all.
+    #[serde(default)]
+    pub topics: Vec<String>,
+    /// Questions that are asked in one breath.
+    #[serde(default = "one")]
+    pub questions_per_turn: usize,
+    /// Speak the next question into each answer, so many seconds after its first sound.
+    #[serde(default)]
+    pub interrupt_after_s: Option<f64>,
+    /// Hang up after so many seconds on average, whatever goes on.
+    #[serde(default)]
+    pub hang_up_after_s: Option<f64>,
+    /// Wait so many ms before each message is read (websocket alone).
+    #[serde(default)]
+    pub read_delay_ms: f64,
+    /// How long an answer may take to begin and to end, in seconds.
+    #[serde(default = "thirty")]
+    pub patience_s: f64,
+    /// The network between callers and server (WebRTC alone).
+    #[serde(default)]
+    pub network: Impairment,
+    /// Fields of the session that callers ask for, as `session.update` has them.
+    #[serde(default)]
+    pub session: Map<String, Value>,
+}
+
+fn one() -> usize {
+    1
+}
+
+fn thirty() -> f64 {
+    30.0
+}
+
+/// A file of scenarios.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    scenario: Vec<Scenario>,
+}
+
+impl Scenario {
+    /// The scenarios of `path`, or the standard ones.
+    pub fn load(path: Option<&Path>) -> Result<Vec<Self>> {
+        match path {
+            None => Self::read(STANDARD).context("standard.toml"),
+            Some(path) => {
+                let named = || path.display().to_string();
+                Self::read(&std::fs::read_to_string(path).with_context(named)?).with_context(named)
+            }
+        }
+    }
+
+    /// The scenario that a command varies.
+    pub fn of_command(name: &str) -> Result<Self> {
+        let all = Self::read(COMMANDS).context("commands.toml")?;
+        all.into_iter().find(|scenario| scenario.name == name).with_context(|| format!("no scenario {name}"))
+    }
+
+    fn read(text: &str) -> Result<Vec<Self>> {
+        let File { scenario } = toml::from_str(text)?;
+        for one in &scenario {
+            one.check().with_context(|| format!("scenario {}", one.name))?;
+        }
+        Ok(scenario)
+    }
+
+    /// Says what is out of bounds.
+    pub fn check(&self) -> Result<()> {
+        let bounded = |name: &str, value: f64, most: f64| {
+            ensure!((0.0..=most).contains(&value), "{name}: 0 to {most}");
+            Ok(())
+        };
+        bounded("duration_s", self.duration_s, LONGEST_S)?;
+        bounded("think_s", self.think_s, 600.0)?;
+        bounded("interrupt_after_s", self.interrupt_after_s.unwrap_or(0.0), 60.0)?;
+        bounded("hang_up_after_s", self.hang_up_after_s.unwrap_or(0.0), LONGEST_S)?;
+        bounded("read_delay_ms", self.read_delay_ms, 60_000.0)?;
+        bounded("patience_s", self.patience_s, 600.0)?;
+        ensure!((1..=1_000).contains(&self.turns), "turns: 1 to 1000");
+        ensure!((1..=100).contains(&self.questions_per_turn), "questions_per_turn: 1 to 100");
+        let websocket = self.transport == Transport::Websocket;
+        ensure!(websocket || self.read_delay_ms == 0.0, "read_delay_ms: over WebRTC nothing waits for a reader");
+        ensure!(!websocket || self.network == Impairment::default(), "network: TCP hides it; use webrtc");
+        let client_ends = self.end_of_turn == EndOfTurn::Client;
+        ensure!(
+            !client_ends || self.interrupt_after_s.is_none(),
+            "interrupt_after_s: only a server that ends turns hears it"
+        );
+        self.network.check()?;
+        self.arrivals.check()
+    }
+
+    /// For how long calls begin.
+    pub fn duration(&self) -> Duration {
+        Duration::from_secs_f64(self.duration_s)
+    }
+
+    /// How long an answer may take.
+    pub fn patience(&self) -> Duration {
+        Duration::from_secs_f64(self.patience_s)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standard_scenarios_take_under_five_minutes() {
+        let scenarios = Scenario::load(None).unwrap();
+        let total: f64 = scenarios.iter().map(|scenario| scenario.duration_s).sum();
+        assert!(total < 220.0, "{total} s, and turns that run out");
+        for wanted in ["chat", "long", "barge-in", "churn", "slow", "loss", "stall", "websocket"] {
+            assert!(scenarios.iter().any(|scenario| scenario.name.contains(wanted)), "{wanted}");
+        }
+    }
+
+    #[test]
+    fn commands_have_their_scenarios() {
+        for name in ["knee", "soak"] {
+            assert!(Scenario::of_command(name).unwrap().arrivals.stay(), "{name}");
+        }
+    }
+
+    #[test]
+    fn errors_name_scenario_and_field() {
+        let read = |more: &str| {
+            let text = format!(
+                "[[scenario]]\nname = \"x\"\nduration_s = 5\narrivals = {{ kind = \"poisson\", per_s = 1 }}\n{more}"
+            );
+            Scenario::read(&text).map_err(|error| format!("{error:#}"))
+        };
+        assert!(read("").is_ok());
+        for (more, part) in [
+            ("turns = 0", "scenario x: turns"),
+            ("read_delay_ms = 5", "read_delay_ms"),
+            ("transport = \"websocket\"\nnetwork = { loss = 0.1 }", "TCP"),
+            ("network = { loss = 2 }", "network.loss"),
+            ("think = 1", "think"),
+        ] {
+            let error = read(more).unwrap_err();
+            assert!(error.contains(part), "{error}");
+        }
+    }
+}
