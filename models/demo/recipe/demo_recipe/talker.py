@@ -35,7 +35,8 @@ NOTHING = -1  # where a row has no text token or no code
 WRONG = (0.1, 0.8, 0.1, 0.5, 0.5, 0.5)
 MOST_OFTEN = 5  # how much more often an answer comes that conversations give all the time, than one sum of thousands
 MOST_BEFORE = 13  # turns of the session before the one that is answered
-RARELY = 16  # the higher the rarer: one batch in seven has a turn before it, one in seventeen has five
+RARELY = 8  # the higher the rarer: one batch in four has a turn before it, one in nine has five
+HEARD = (8, 64)  # rows of a spoken question: half a second to five seconds. Those that are never met in training garble what is said after them
 
 
 @dataclass
@@ -165,7 +166,7 @@ class Talker(nn.Module):
         users: list[int] = []
         for _ in range(1 + int(MOST_BEFORE * torch.rand(()).item() ** RARELY)):
             typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
-            users += self.user(typed, int(torch.randint(2, 50 if torch.rand(()) < 0.25 else 14, ())))
+            users += self.user(typed, int(torch.randint(*HEARD, ())))
         texts, spoken, firsts = [], [], []
         for said in batch:
             text, codes, first = self.sequence(said, data.corrupted(said), users)
