@@ -16,10 +16,11 @@ run:  ## Serve the demo model on http://127.0.0.1:8080
 	@$(SETUP) build
 	$(CARGO) run --release -p repartee -- $(ARGS)
 
-release:  ## Build the binary that ships, stripped and with link-time optimisation: target/dist/repartee; says its size
+release:  ## Build the binary that ships, stripped and with link-time optimisation, and its archive: target/dist; says the sizes
 	@$(SETUP) build
 	$(CARGO) build --profile dist -p repartee
-	@du -h --apparent-size $${CARGO_TARGET_DIR:-target}/dist/repartee
+	@du -h --apparent-size $${CARGO_TARGET_DIR:-target}/dist/repartee \
+	  $$(scripts/archive.sh $${CARGO_TARGET_DIR:-target}/dist/repartee $${CARGO_TARGET_DIR:-target}/dist)
 
 test:  ## Every test that a change must pass (at most 45 minutes on two cores, from nothing)
 	@$(SETUP) build load tests

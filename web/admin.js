@@ -3,7 +3,7 @@
 import { drawChart } from "./chart.js";
 import { remember } from "./key.js";
 import { Reading, increase, mean, quantile } from "./metrics.js";
-import { request } from "./server.js";
+import { refusal, request } from "./server.js";
 import { Settings } from "./settings.js";
 import { followTheme } from "./theme.js";
 import { $, alertText } from "./view.js";
@@ -34,6 +34,7 @@ async function read() {
     const reply = await request("/metrics");
     $("key-form").hidden = reply.status !== 401;
     if (reply.status === 401) return alertText("These figures need the server's key.");
+    if (reply.status === 503) throw await refusal(reply);
     if (!reply.ok) throw new Error(`The server refused (status ${reply.status}).`);
     alertText("");
     readings.push(new Reading(await reply.text(), Date.now()));

@@ -10,6 +10,7 @@ import { NetworkReport } from "./network.js";
 import { CallError, modelCard, modelFacts } from "./server.js";
 import { Settings } from "./settings.js";
 import { SettingsPanel } from "./settings_panel.js";
+import { started } from "./starting.js";
 import { followTheme } from "./theme.js";
 import { Transcript } from "./transcript.js";
 import { Turn } from "./turns.js";
@@ -148,7 +149,7 @@ window.addEventListener("pagehide", () => end());
 for (const turn of transcript.turns) Turn.past($("turns"), turn);
 $("hints").open = transcript.turns.length === 0;
 downloads.offer();
-modelCard().then((card) => {
+started().then(modelCard).then((card) => {
   remembers = card.remembers ?? true;
   showCard(card);
 });

@@ -71,6 +71,7 @@ export async function refusal(reply) {
     case 429:
       return CallError.retryable(`The server takes no more calls from here at the moment${because}`);
     case 503:
+      if (code === "server_starting") return CallError.retryable("The server is loading its model. Try again in a moment.");
       return CallError.retryable("The server is busy: every place is taken. Try again in a moment.");
     default: {
       const error = new CallError(`The server refused the call${said ? because : ` (status ${reply.status}).`}`);

@@ -12,6 +12,7 @@ use thiserror::Error;
 use crate::checkpoint::{Checkpoint, CheckpointError, Source};
 use crate::config::{ConfigError, EngineConfig};
 use crate::models::{self, LoadError};
+use crate::progress::{StartProgress, StartStage};
 use crate::scheduler::{Gauges, Scheduler};
 
 /// [`ModelInfo::input_rate`] of a model without ears, in Hz.
@@ -55,9 +56,23 @@ pub struct Engine {
 impl Engine {
     /// Loads a checkpoint, starts the thread and warms up. The engine is ready when this returns.
     pub fn start(source: Source, config: &EngineConfig) -> Result<Self, StartError> {
+        Self::start_with_progress(source, config, |_| {})
+    }
+
+    /// The same; `progress` is called on this thread whenever the start has come further.
+    pub fn start_with_progress(
+        source: Source,
+        config: &EngineConfig,
+        progress: impl Fn(StartProgress) + Send + Sync + 'static,
+    ) -> Result<Self, StartError> {
         config.check()?;
-        let checkpoint = Checkpoint::open(source)?;
+        progress(StartProgress::BEGIN);
+        let progress = Arc::new(progress);
+        let told = progress.clone();
+        let read = move |fraction| told(StartProgress { stage: StartStage::Weights, fraction });
+        let checkpoint = Checkpoint::open(source)?.on_read(read);
         let model = models::load(&checkpoint, config)?;
+        progress(StartProgress { stage: StartStage::WarmUp, fraction: 1.0 });
         let slots = model.slots.sessions;
         let voices = model.voices.names();
         let info = ModelInfo {

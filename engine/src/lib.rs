@@ -14,6 +14,7 @@
 //! - `stage`: the interface of stages and the items between them
 //! - `elements`: what a history and a prompt are made of
 //! - `sequence`: block pools and tables of cached positions
+//! - `progress`: how far a start has come
 //!
 //! Models:
 //! - `checkpoint`: checkpoints in published formats
@@ -32,6 +33,7 @@ mod hand_off;
 pub mod internals;
 mod model;
 mod models;
+mod progress;
 mod scheduler;
 mod sequence;
 mod session;
@@ -45,3 +47,4 @@ pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;
 pub use model::{EnrolError, TopologyError};
 pub use models::LoadError;
+pub use progress::{StartProgress, StartStage};

@@ -3,6 +3,7 @@
 mod model;
 
 use std::future::Future;
+use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,9 +13,12 @@ use clap::{Args, Parser, Subcommand};
 use repartee::auth::KeySet;
 use repartee::cli::ask::ask;
 use repartee::cli::lan;
+use repartee::cli::loading::LoadingBar;
 use repartee::config::{Config, Loaded, OldName, load};
-use repartee::server::{BindError, Reloader, Server};
+use repartee::server::{BindError, Listening, Reloader};
+use repartee_engine::StartProgress;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
 
 /// Exit code for errors of the user: a checkpoint, an address, a setting, an argument.
@@ -132,7 +136,7 @@ struct UserError(anyhow::Error);
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = EnvFilter::try_from_env("REPARTEE_LOG").unwrap_or_else(|_| EnvFilter::new("warn,repartee=info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
     let done = match cli.command.unwrap_or(Action::Serve(cli.serve)) {
         Action::Serve(serve) => run(serve_calls(&serve)),
         Action::Check(serve) => serve.load().map(|effective| print_settings(&effective)),
@@ -168,25 +172,35 @@ fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
 }
 
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
-    let Effective { mut config, old_names, key } = serve.load()?;
+    let Effective { config, old_names, key } = serve.load()?;
     warn_of(&old_names);
-    let model = start_model(&config)?;
-    config.card = model.card;
     let https = config.is_https();
     if config.is_unencrypted() {
         tracing::warn!(
             "keys and speech cross the network unencrypted: set [tls], or listen for a proxy on this machine"
         );
     }
-    let server = Server::bind(config, model.engine).await.map_err(|error| match error {
-        BindError::Config(_) | BindError::Listen { .. } | BindError::Tls(_) | BindError::Turns(_) => {
-            UserError(error.into()).into()
-        }
+    let loading = config.clone();
+    let mut listening = Listening::bind(config).await.map_err(|error| match error {
+        BindError::Config(_)
+        | BindError::Listen { .. }
+        | BindError::Udp { .. }
+        | BindError::Tls(_)
+        | BindError::Turns(_) => UserError(error.into()).into(),
         other => anyhow::Error::from(other),
     })?;
-    // Handlers first, for signals that come while the URL is printed.
+    tracing::info!(address = %listening.local_addr(), "listening");
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    tokio::spawn(reload(signal(SignalKind::hangup())?, serve.clone(), server.reloader()));
+    // From here on, a hang-up waits for the reload instead of ending the process.
+    let hangup = signal(SignalKind::hangup())?;
+    let model = tokio::select! {
+        model = load_model(loading, &listening) => model?,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
+    listening.set_card(model.card);
+    let server = listening.with_engine(model.engine)?;
+    tokio::spawn(reload(hangup, serve.clone(), server.reloader()));
     print_addresses(server.local_addr(), https, key.as_deref(), server.fingerprint());
     let shutdown = async move {
         tokio::select! {
@@ -235,14 +249,40 @@ fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerpri
     }
 }
 
-fn start_model(config: &Config) -> anyhow::Result<model::Model> {
-    model::start(config.model.as_deref(), &config.engine).map_err(|error| UserError(error.into()).into())
+/// Loads the model on a thread of its own, and shows how far it is. Dropping this leaves the thread to the end of the process.
+async fn load_model(config: Config, listening: &Listening) -> anyhow::Result<model::Model> {
+    let (on_progress, mut progress) = (listening.on_progress(), listening.progress());
+    let (loaded, mut model) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("loader".to_owned())
+        .spawn(move || {
+            // Nobody waits for it if the start was given up.
+            let _ = loaded.send(start_model(&config, on_progress));
+        })
+        .context("cannot start a thread")?;
+    let mut bar = LoadingBar::new(std::io::stderr(), std::io::stderr().is_terminal());
+    loop {
+        tokio::select! {
+            model = &mut model => return model.context("the model could not be loaded")?,
+            Ok(()) = progress.changed() => {
+                let progress = *progress.borrow_and_update();
+                bar.show(progress);
+            }
+        }
+    }
+}
+
+fn start_model(
+    config: &Config,
+    progress: impl Fn(StartProgress) + Send + Sync + 'static,
+) -> anyhow::Result<model::Model> {
+    model::start(config.model.as_deref(), &config.engine, progress).map_err(|error| UserError(error.into()).into())
 }
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
     let Loaded { config, old_names } = arguments.settings.load(None)?;
     warn_of(&old_names);
-    let model = start_model(&config)?;
+    let model = start_model(&config, |_| {})?;
     let mut out = std::io::stdout();
     let answered = ask(&*model.engine, &arguments.question, &arguments.answer, &mut out)
         .await

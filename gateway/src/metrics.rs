@@ -63,10 +63,8 @@ pub struct Metrics {
     pub errors: IntCounterVec,
     /// Times that the playout clock found nothing to play within a response.
     pub underruns: IntCounter,
-    /// Requests for calls that were refused, by reason: `full`, `key`, `address`, `rate`, `unauthorized`, `draining`.
-    pub refused: IntCounterVec,
-    /// Connections that are open, websockets not included.
-    pub connections: IntGauge,
+    /// Connections and requests.
+    pub requests: RequestMetrics,
     /// Sessions that the engine has room for.
     pub slots: IntGauge,
     /// From the end of the caller's voice to the first audible packet of the response, where turns are detected.
@@ -75,6 +73,27 @@ pub struct Metrics {
     engine: Engine,
     /// Network quality of WebRTC calls.
     pub network: Network,
+}
+
+/// What is counted of connections and requests, also before there is a model.
+#[derive(Debug, Clone)]
+pub struct RequestMetrics {
+    /// Connections that are open, websockets not included.
+    pub connections: IntGauge,
+    /// Requests for calls that were refused, by reason: `full`, `key`, `address`, `rate`, `unauthorized`, `not_local`, `draining`,
+    /// `starting`, `connections`.
+    pub refused: IntCounterVec,
+}
+
+impl RequestMetrics {
+    /// Counters at 0.
+    pub fn new() -> Result<Self, prometheus::Error> {
+        let refused = Opts::new("repartee_refused_total", "Requests for calls that were refused");
+        Ok(Self {
+            connections: IntGauge::new("repartee_connections", "Connections that are open, websockets not included")?,
+            refused: IntCounterVec::new(refused, &["reason"])?,
+        })
+    }
 }
 
 /// Network quality of WebRTC calls.
@@ -211,6 +230,11 @@ impl Network {
 impl Metrics {
     /// New metrics; histogram buckets are multiples of the duration of a codec frame.
     pub fn new(frame: Duration) -> Result<Self, prometheus::Error> {
+        Self::with(frame, RequestMetrics::new()?)
+    }
+
+    /// The same, going on with `requests`, which were counted before the frame was known.
+    pub fn with(frame: Duration, requests: RequestMetrics) -> Result<Self, prometheus::Error> {
         let frame = frame.as_secs_f64();
         let buckets: Vec<f64> =
             [0.125, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0].map(|n| n * frame).to_vec();
@@ -249,11 +273,7 @@ impl Metrics {
                 "repartee_underruns_total",
                 "Times that the playout clock found nothing to play within a response",
             )?,
-            refused: IntCounterVec::new(
-                Opts::new("repartee_refused_total", "Requests for calls that were refused"),
-                &["reason"],
-            )?,
-            connections: IntGauge::new("repartee_connections", "Connections that are open, websockets not included")?,
+            requests,
             slots: IntGauge::new("repartee_session_slots", "Sessions that the engine has room for")?,
             network: Network::new()?,
         };
@@ -272,8 +292,8 @@ impl Metrics {
         metrics.registry.register(Box::new(metrics.turn_judgements.clone()))?;
         metrics.registry.register(Box::new(metrics.errors.clone()))?;
         metrics.registry.register(Box::new(metrics.underruns.clone()))?;
-        metrics.registry.register(Box::new(metrics.refused.clone()))?;
-        metrics.registry.register(Box::new(metrics.connections.clone()))?;
+        metrics.registry.register(Box::new(metrics.requests.refused.clone()))?;
+        metrics.registry.register(Box::new(metrics.requests.connections.clone()))?;
         metrics.registry.register(Box::new(metrics.slots.clone()))?;
         metrics.network.register(&metrics.registry)?;
         metrics.show_zeros();
@@ -294,8 +314,10 @@ impl Metrics {
         for outcome in ["ended", "continued", "failed", "busy"] {
             self.turn_judgements.with_label_values(&[outcome]);
         }
-        for reason in ["full", "key", "address", "rate", "unauthorized", "not_local", "draining", "connections"] {
-            self.refused.with_label_values(&[reason]);
+        for reason in
+            ["full", "key", "address", "rate", "unauthorized", "not_local", "draining", "starting", "connections"]
+        {
+            self.requests.refused.with_label_values(&[reason]);
         }
         for transport in ["webrtc", "websocket"] {
             self.calls.with_label_values(&[transport, "hangup"]);

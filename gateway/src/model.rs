@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use repartee_engine::{Engine, EngineConfig, Source, StartError};
+use repartee_engine::{Engine, EngineConfig, Source, StartError, StartProgress};
 use repartee_engine_api::SpeechEngine;
 
 /// File name of a checkpoint's card: JSON with `name`, `ask` (questions), `note`, and `remembers` (whether it was trained on
@@ -35,13 +35,17 @@ pub struct Model {
     pub card: Option<String>,
 }
 
-/// Loads the checkpoint in `folder`, or the demo, and warms it up. Takes seconds and blocks.
-pub fn start(folder: Option<&Path>, config: &EngineConfig) -> Result<Model, StartError> {
+/// Loads the checkpoint in `folder`, or the demo, and warms it up; `progress` is told how far it is. Takes seconds and blocks.
+pub fn start(
+    folder: Option<&Path>,
+    config: &EngineConfig,
+    progress: impl Fn(StartProgress) + Send + Sync + 'static,
+) -> Result<Model, StartError> {
     let (source, card) = match folder {
         Some(folder) => (Source::Folder(folder.to_owned()), read_card(folder)),
         None => (Source::Embedded { name: "demo", files: DEMO }, Some(DEMO_CARD.to_owned())),
     };
-    let engine = Engine::start(source, config)?;
+    let engine = Engine::start_with_progress(source, config, progress)?;
     Ok(Model { engine: Arc::new(engine), card })
 }
 

@@ -27,7 +27,7 @@ const TORN: f64 = 0.02;
 const STRETCHED_MS: f64 = 150.0;
 
 /// Files of the pages' own tests in `tests/browser`.
-const PAGE_TESTS: [&str; 5] = ["page", "said", "controls", "network", "admin"];
+const PAGE_TESTS: [&str; 6] = ["page", "said", "controls", "network", "admin", "starting"];
 
 /// What `tests/browser/conversation.mjs` saw of the page.
 #[derive(Debug, Deserialize)]

@@ -7,8 +7,10 @@ mod error;
 mod weights;
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -44,6 +46,23 @@ pub struct Checkpoint {
     /// `None` without config.json: a family may do without.
     config: Option<serde_json::Value>,
     weights: Weights,
+    reading: Option<Reading>,
+}
+
+/// Tells how much of the weights was handed out.
+struct Reading {
+    /// Bytes so far. A tensor that is taken twice counts twice.
+    bytes: Mutex<u64>,
+    /// Bytes of all tensors.
+    total: u64,
+    /// Called with the share of all bytes, 0 to 1.
+    tell: Box<dyn Fn(f32) + Send + Sync>,
+}
+
+impl fmt::Debug for Reading {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reading").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
 }
 
 /// The part of config.json that says which family a checkpoint is of.
@@ -59,7 +78,13 @@ impl Checkpoint {
         let (files, name) = Files::locate(source)?;
         let config = files.json(CONFIG)?;
         let weights = Weights::open(&files)?;
-        Ok(Self { files, name, config, weights })
+        Ok(Self { files, name, config, weights, reading: None })
+    }
+
+    /// Calls `tell` with the share of the weights that was handed out, 0 to 1, each time that a tensor is.
+    pub fn on_read(self, tell: impl Fn(f32) + Send + Sync + 'static) -> Self {
+        let reading = Reading { bytes: Mutex::default(), total: self.weights.bytes().max(1), tell: Box::new(tell) };
+        Self { reading: Some(reading), ..self }
     }
 
     /// The folder's name, or the name under which the files are embedded.
@@ -110,7 +135,14 @@ impl Checkpoint {
 
     /// The tensor `name`, which must have exactly the shape `expected` and a floating-point format that can be loaded.
     pub fn tensor(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, CheckpointError> {
-        self.weights.get(name, expected)
+        let tensor = self.weights.get(name, expected)?;
+        if let Some(Reading { bytes, total, tell }) = &self.reading {
+            // Held while it is told, so that the share never falls; a panic leaves a count.
+            let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+            *bytes += tensor.bytes.len() as u64;
+            tell((*bytes as f64 / *total as f64).min(1.0) as f32);
+        }
+        Ok(tensor)
     }
 
     /// Whether there is a tensor `name`, of whatever shape.

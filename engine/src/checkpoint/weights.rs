@@ -134,6 +134,11 @@ impl Weights {
         Ok(())
     }
 
+    /// Bytes of all tensors.
+    pub(super) fn bytes(&self) -> u64 {
+        self.tensors.values().map(|location| location.bytes.len() as u64).sum()
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }

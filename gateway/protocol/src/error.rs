@@ -104,6 +104,8 @@ pub enum ErrorKind {
     SessionExpired,
     /// The caller has sent nothing for as long as it may.
     SessionIdle,
+    /// The server loads its model.
+    Starting,
     /// The server is shutting down.
     ShuttingDown,
     /// An internal failure.
@@ -151,6 +153,7 @@ impl ErrorKind {
             Self::NotFound => "not_found",
             Self::SessionExpired => "session_expired",
             Self::SessionIdle => "session_idle",
+            Self::Starting => "server_starting",
             Self::ShuttingDown => "shutting_down",
             Self::Internal => "internal_error",
         }

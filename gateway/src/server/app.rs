@@ -8,12 +8,13 @@ use axum::http::StatusCode;
 use repartee_engine_api::{OpenError, SessionHandle, SpeechEngine};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, Setup};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::calls::Calls;
 use super::origin::Origins;
+use super::readiness::{Phase, Readiness};
 use super::uploads::Uploads;
 use crate::admission::{Admission, Denied, Permit};
 use crate::auth::{EphemeralKeys, KeySet};
@@ -26,17 +27,6 @@ use crate::turn_judge::TurnJudge;
 
 /// `Retry-After` of a full or draining server.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
-
-/// Phase of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Phase {
-    /// Calls are accepted.
-    Serving,
-    /// Running turns end, and nothing new begins.
-    Draining,
-    /// Every call is closed.
-    Stopping,
-}
 
 /// State that every request shares.
 pub(crate) struct App {
@@ -55,9 +45,7 @@ pub(crate) struct App {
     pub(super) uploads: Arc<Uploads>,
     /// When the server was started, in seconds since 1970.
     pub(super) started: u64,
-    pub(super) phase: watch::Sender<Phase>,
-    /// True while calls are accepted. The engine is warm before the server starts.
-    pub(super) ready: watch::Sender<bool>,
+    pub(super) readiness: Arc<Readiness>,
     /// The UDP socket of all WebRTC calls.
     pub(super) udp_mux: UdpMux,
     /// WebRTC calls by id.
@@ -100,10 +88,10 @@ impl App {
     }
 
     fn check_serving(&self) -> Result<(), ApiError> {
-        if *self.phase.borrow() == Phase::Serving {
+        if self.readiness.phase() == Phase::Serving {
             return Ok(());
         }
-        self.metrics.refused.with_label_values(&["draining"]).inc();
+        self.metrics.requests.refused.with_label_values(&["draining"]).inc();
         Err(unavailable(ErrorKind::ShuttingDown, "the server is shutting down"))
     }
 
@@ -118,7 +106,7 @@ impl App {
 
     /// The error of a full server.
     pub(super) fn full(&self, message: &str) -> ApiError {
-        self.metrics.refused.with_label_values(&["full"]).inc();
+        self.metrics.requests.refused.with_label_values(&["full"]).inc();
         unavailable(ErrorKind::SessionLimit, message)
     }
 
@@ -128,7 +116,7 @@ impl App {
     }
 
     fn denied(&self, denied: &Denied) -> ApiError {
-        self.metrics.refused.with_label_values(&[denied.label()]).inc();
+        self.metrics.requests.refused.with_label_values(&[denied.label()]).inc();
         let kind = match denied {
             Denied::KeyLimit { .. } | Denied::AddressLimit { .. } => ErrorKind::CallLimit,
             Denied::RateLimit { .. } => ErrorKind::RateLimit,
@@ -159,11 +147,7 @@ impl App {
     }
 
     fn reached(&self, wanted: Phase) -> impl Future<Output = ()> + Send + use<> {
-        let mut phase = self.phase.subscribe();
-        async move {
-            // An error means that the server is gone already.
-            let _ = phase.wait_for(|phase| *phase >= wanted).await;
-        }
+        self.readiness.reached(wanted)
     }
 
     /// The setup of a new realtime session.

@@ -75,7 +75,7 @@ pub(super) async fn authenticate(State(app): State<Arc<App>>, mut request: Reque
                 next.run(request).await
             }
             Err(refusal) => {
-                app.metrics.refused.with_label_values(&["unauthorized"]).inc();
+                app.metrics.requests.refused.with_label_values(&["unauthorized"]).inc();
                 refusal.into_response()
             }
         }

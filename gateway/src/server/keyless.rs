@@ -12,35 +12,54 @@ use axum::response::{IntoResponse as _, Response};
 use ipnet::IpNet;
 use repartee_protocol::{ErrorBody, ErrorKind};
 
-use super::App;
 use super::api_error::ApiError;
 use super::client_addr::{ClientAddr, FORWARDED_FOR, FORWARDED_HOST, Peer, parse_address, trusts};
 use super::origin::{host_name, is_loopback};
+use crate::config::Config;
+use crate::metrics::RequestMetrics;
 
 /// Headers besides `X-Forwarded-For` in which proxies and tunnels name the client.
 const OTHER_CLIENT_HEADERS: [&str; 5] = ["forwarded", "x-real-ip", "x-client-ip", "cf-connecting-ip", "true-client-ip"];
 
+/// Who is served without keys.
+#[derive(Debug)]
+pub(super) struct Keyless {
+    /// Whether there are keys. They may change, but not from some to none or back.
+    has_keys: bool,
+    trusted: Vec<IpNet>,
+    hosts: Vec<String>,
+    metrics: RequestMetrics,
+}
+
+impl Keyless {
+    /// By the settings of a server.
+    pub fn new(config: &Config, metrics: RequestMetrics) -> Arc<Self> {
+        let (trusted, hosts) = (config.proxy.trusted.clone(), config.browser.hosts.clone());
+        Arc::new(Self { has_keys: !config.api_keys.is_empty(), trusted, hosts, metrics })
+    }
+}
+
 /// Passes on the requests of this machine, and all requests where there are keys.
-pub(super) async fn require_local(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
-    if app.has_keys() {
+pub(super) async fn require_local(State(keyless): State<Arc<Keyless>>, request: Request, next: Next) -> Response {
+    if keyless.has_keys {
         return next.run(request).await;
     }
     let Some(peer) = request.extensions().get::<Peer>().copied() else {
         return ApiError::internal("a connection without a peer").into_response();
     };
     let headers = request.headers();
-    let error = if !is_local(peer, headers, &app.config.proxy.trusted) {
+    let error = if !is_local(peer, headers, &keyless.trusted) {
         let message =
             "this server has no keys, so it serves its own machine alone: set keys.file or REPARTEE_API_KEYS on it";
         ErrorBody::invalid(ErrorKind::NotLocal, message)
-    } else if !names_this_machine(request.uri(), headers, &app.config.browser.hosts) {
+    } else if !names_this_machine(request.uri(), headers, &keyless.hosts) {
         let message = "this server has no keys, so it is asked as localhost or by an address, not by a name that could be \
                        anybody's: list the name under browser.hosts, or set keys";
         ErrorBody::invalid(ErrorKind::ForeignHost, message)
     } else {
         return next.run(request).await;
     };
-    app.metrics.refused.with_label_values(&["not_local"]).inc();
+    keyless.metrics.refused.with_label_values(&["not_local"]).inc();
     ApiError::new(StatusCode::FORBIDDEN, error).into_response()
 }
 

@@ -33,7 +33,8 @@ use tower::Service as _;
 
 use super::client_addr::{Peer, trusts};
 use super::connections::Connections;
-use crate::metrics::Metrics;
+use super::routes::Routes;
+use crate::metrics::RequestMetrics;
 
 /// First byte of a TLS handshake record.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -47,7 +48,7 @@ const MIN_BYTES_PER_S: f64 = 65_536.0;
 /// What every connection shares.
 #[derive(Clone)]
 pub(super) struct ConnectionContext {
-    pub router: Router,
+    pub routes: Routes,
     /// Routes of the connections beyond the limit.
     pub reserve_router: Router,
     pub tls: Option<TlsAcceptor>,
@@ -59,7 +60,7 @@ pub(super) struct ConnectionContext {
     pub request_timeout: Duration,
     /// A socket that accepts nothing for so long is closed.
     pub stalled_after: Duration,
-    pub metrics: Arc<Metrics>,
+    pub metrics: RequestMetrics,
 }
 
 /// Accepts connections until `stop`; then ends them and returns. An upgraded websocket is not counted any more.
@@ -168,7 +169,10 @@ async fn serve_http<S>(
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let service = service_fn(|request: Request<Incoming>| {
-        let mut router = if served == Service::Reserve { &context.reserve_router } else { &context.router }.clone();
+        let mut router = match served {
+            Service::Reserve => context.reserve_router.clone(),
+            _ => context.routes.current(),
+        };
         let request_timeout = context.request_timeout;
         async move {
             if served == Service::Redirect {

@@ -15,14 +15,14 @@ fn context() -> ConnectionContext {
     let certificate = tls::certificate(&settings, || vec!["localhost".into()]).unwrap().unwrap();
     let (acceptor, _) = tls::acceptor(certificate).unwrap();
     ConnectionContext {
-        router: Router::new().route("/healthz", get(|| async { "ok\n" })),
+        routes: Routes::new(Router::new().route("/healthz", get(|| async { "ok\n" }))),
         reserve_router: Router::new(),
         tls: Some(acceptor),
         trusted: vec!["10.0.0.0/8".parse().unwrap()],
         head_timeout: Duration::from_secs(10),
         request_timeout: Duration::from_secs(10),
         stalled_after: Duration::from_secs(10),
-        metrics: Arc::new(Metrics::new(Duration::from_millis(80)).unwrap()),
+        metrics: RequestMetrics::new().unwrap(),
     }
 }
 

@@ -29,9 +29,12 @@ pub(super) async fn file(Path(name): Path<String>) -> Response {
 }
 
 fn serve(name: &str) -> Response {
-    let Some((name, contents)) = FILES.iter().find(|(file, _)| *file == name) else {
-        return ApiError::not_found("there is no such file").into_response();
-    };
+    find(name).unwrap_or_else(|| ApiError::not_found("there is no such file").into_response())
+}
+
+/// The file of this name, if there is one.
+pub(super) fn find(name: &str) -> Option<Response> {
+    let (name, contents) = FILES.iter().find(|(file, _)| *file == name)?;
     let kind = match name.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
@@ -48,5 +51,5 @@ fn serve(name: &str) -> Response {
         (X_FRAME_OPTIONS, "DENY"),
         (REFERRER_POLICY, "no-referrer"),
     ];
-    (headers, *contents).into_response()
+    Some((headers, *contents).into_response())
 }

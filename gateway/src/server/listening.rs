@@ -1,0 +1,171 @@
+//! A server before its model is loaded: what can be refused without a model is refused, and requests are answered already.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, RwLock};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use repartee_engine::StartProgress;
+use repartee_engine_api::SpeechEngine;
+use repartee_turn::TurnModel;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
+
+use super::app::App;
+use super::calls::Calls;
+use super::connections::Connections;
+use super::keyless::Keyless;
+use super::listen::{self, ConnectionContext};
+use super::origin::Origins;
+use super::readiness::Readiness;
+use super::routes::{self, Routes};
+use super::tls::{self, Certificates};
+use super::uploads::Uploads;
+use super::{BindError, Server, chat};
+use crate::admission::Admission;
+use crate::auth::EphemeralKeys;
+use crate::cli::lan;
+use crate::config::{Config, Limits, Turns, WebRtc};
+use crate::ids::Ids;
+use crate::metrics::{Metrics, RequestMetrics};
+use crate::transport::webrtc::{UdpMux, WebRtcSettings};
+use crate::turn_judge::TurnJudge;
+
+/// A server that listens and has no model yet. It answers health checks and serves the pages; everything else gets 503.
+/// Dropping it ends it.
+#[derive(Debug)]
+pub struct Listening {
+    config: Config,
+    address: SocketAddr,
+    certificates: Option<Arc<Certificates>>,
+    /// Of a development certificate, for a person to compare.
+    fingerprint: Option<String>,
+    judge: Option<TurnJudge>,
+    udp_mux: UdpMux,
+    metrics: RequestMetrics,
+    keyless: Arc<Keyless>,
+    readiness: Arc<Readiness>,
+    accepting: Accepting,
+}
+
+/// The task that accepts connections.
+#[derive(Debug)]
+pub(super) struct Accepting {
+    pub routes: Routes,
+    /// Set or dropped to end it.
+    pub end: watch::Sender<bool>,
+    pub task: JoinHandle<()>,
+}
+
+impl Listening {
+    /// Checks the settings, reads the certificate and the turn-detection model, binds the sockets and begins to answer.
+    pub async fn bind(config: Config) -> Result<Self, BindError> {
+        config.check()?;
+        let certificate = tls::certificate(&config.tls, lan::names)?;
+        let fingerprint =
+            certificate.as_ref().filter(|_| config.tls.development).and_then(|made| tls::fingerprint(made));
+        let (tls, certificates) = certificate.map(tls::acceptor).transpose()?.unzip();
+        let address = config.listen;
+        let listener = TcpListener::bind(address).await.map_err(|error| BindError::Listen { address, error })?;
+        let address = listener.local_addr().map_err(|error| BindError::Listen { address, error })?;
+        let webrtc = webrtc_settings(&config.webrtc, address.ip());
+        let udp = webrtc.udp;
+        let udp_mux = UdpMux::bind(webrtc).map_err(|error| BindError::Udp { address: udp, error })?;
+        let judge = turn_judge(&config.turns)?;
+        let metrics = RequestMetrics::new()?;
+        let keyless = Keyless::new(&config, metrics.clone());
+        let readiness = Readiness::new();
+        let routes = Routes::new(routes::starting(keyless.clone(), readiness.clone(), metrics.clone()));
+        let Limits { connections, connections_per_address, head, request, .. } = config.limits;
+        let context = ConnectionContext {
+            routes: routes.clone(),
+            reserve_router: routes::reserve(readiness.clone()),
+            tls,
+            trusted: config.proxy.trusted.clone(),
+            head_timeout: head,
+            request_timeout: request,
+            stalled_after: config.stalled_after,
+            metrics: metrics.clone(),
+        };
+        let connections = Connections::new(connections, connections_per_address, config.proxy.trusted.clone());
+        let (end, mut ended) = watch::channel(false);
+        let ended = async move {
+            // An error means that the server was dropped.
+            let _ = ended.wait_for(|end| *end).await;
+        };
+        let task = tokio::spawn(listen::serve(listener, context, connections, ended));
+        let accepting = Accepting { routes, end, task };
+        Ok(Self { config, address, certificates, fingerprint, judge, udp_mux, metrics, keyless, readiness, accepting })
+    }
+
+    /// The address it listens on.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Takes the progress of the start, which `/readyz` then tells.
+    pub fn on_progress(&self) -> impl Fn(StartProgress) + Send + Sync + use<> {
+        let readiness = self.readiness.clone();
+        move |progress| readiness.progressed(progress)
+    }
+
+    /// How far the start is.
+    pub fn progress(&self) -> watch::Receiver<StartProgress> {
+        self.readiness.progress()
+    }
+
+    /// Sets [`Config::card`], which comes with the model.
+    pub fn set_card(&mut self, card: Option<String>) {
+        self.config.card = card;
+    }
+
+    /// The server with its model, which is warm.
+    pub fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> Result<Server, BindError> {
+        let Self { config, address, certificates, fingerprint, judge, udp_mux, keyless, readiness, accepting, .. } =
+            self;
+        let metrics = Arc::new(Metrics::with(engine.info().frame, self.metrics)?);
+        metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
+        let (alive, calls_ended) = mpsc::channel(1);
+        let ids = Ids::new()?;
+        readiness.loaded(engine.clone());
+        let app = App {
+            origins: Origins::new(&config.browser, !config.api_keys.is_empty()),
+            admission: Admission::new(config.limits.clone()),
+            keys: RwLock::new(config.api_keys.clone()),
+            ephemeral: EphemeralKeys::new(ids.tag()),
+            uploads: Uploads::new(chat::MAX_UPLOADED, chat::MAX_UPLOADED_BY_ONE),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
+            config,
+            engine,
+            metrics,
+            judge,
+            ids,
+            readiness,
+            udp_mux,
+            calls: Calls::default(),
+            alive: alive.downgrade(),
+        };
+        let app = Arc::new(app);
+        Ok(Server { address, certificates, fingerprint, app, keyless, accepting, alive, calls_ended })
+    }
+}
+
+/// The turn-detection model behind its threads, where one is configured.
+fn turn_judge(settings: &Turns) -> Result<Option<TurnJudge>, BindError> {
+    let Some(path) = &settings.model else { return Ok(None) };
+    let model = TurnModel::load(path)?;
+    let judge = TurnJudge::start(Arc::new(move |turn: &[f32]| model.probability(turn)), settings.threads);
+    judge.map(Some).map_err(|error: io::Error| BindError::Threads(error))
+}
+
+/// The settings of calls for a server that listens for HTTP at `address`: the default UDP address is the same one.
+fn webrtc_settings(config: &WebRtc, address: IpAddr) -> WebRtcSettings {
+    WebRtcSettings {
+        udp: config.udp.unwrap_or(SocketAddr::new(address, 0)),
+        advertised: config.advertised.clone(),
+        max_message_size: config.max_message_bytes,
+        connect_within: config.connect_within,
+        receiver_buffer: config.receiver_buffer,
+    }
+}

@@ -1,0 +1,127 @@
+//! `/healthz` and `/readyz`: whether the process lives, and whether it serves.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use repartee_engine::StartProgress;
+use repartee_engine_api::SpeechEngine;
+use serde_json::json;
+use tokio::sync::watch;
+
+/// Seconds until a starting server should be asked again.
+pub(super) const STARTING_RETRY_S: u64 = 2;
+
+/// Phase of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Phase {
+    /// The model is loaded.
+    Starting,
+    /// Calls are accepted.
+    Serving,
+    /// Running turns end, and nothing new begins.
+    Draining,
+    /// Every call is closed.
+    Stopping,
+}
+
+/// Where a server stands between its start and its end.
+pub(super) struct Readiness {
+    phase: watch::Sender<Phase>,
+    progress: watch::Sender<StartProgress>,
+    /// Set when the model is loaded.
+    engine: OnceLock<Arc<dyn SpeechEngine>>,
+    /// True while calls are accepted.
+    ready: watch::Sender<bool>,
+}
+
+impl std::fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Readiness").field("phase", &self.phase()).finish_non_exhaustive()
+    }
+}
+
+impl Readiness {
+    /// Of a server whose start begins.
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            phase: watch::Sender::new(Phase::Starting),
+            progress: watch::Sender::new(StartProgress::BEGIN),
+            engine: OnceLock::new(),
+            ready: watch::Sender::new(false),
+        })
+    }
+
+    /// The start has come further.
+    pub fn progressed(&self, progress: StartProgress) {
+        self.progress.send_replace(progress);
+    }
+
+    /// How far the start is.
+    pub fn progress(&self) -> watch::Receiver<StartProgress> {
+        self.progress.subscribe()
+    }
+
+    /// The model is loaded.
+    pub fn loaded(&self, engine: Arc<dyn SpeechEngine>) {
+        // A server loads one model.
+        let _ = self.engine.set(engine);
+    }
+
+    pub fn phase(&self) -> Phase {
+        *self.phase.borrow()
+    }
+
+    /// Enters a phase.
+    pub fn enter(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+        self.ready.send_replace(phase == Phase::Serving);
+    }
+
+    /// Returns when the phase is this one or a later one.
+    pub fn reached(&self, wanted: Phase) -> impl Future<Output = ()> + Send + use<> {
+        let mut phase = self.phase.subscribe();
+        async move {
+            // An error means that the server is gone already.
+            let _ = phase.wait_for(|phase| *phase >= wanted).await;
+        }
+    }
+
+    /// True while calls are accepted.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
+    }
+
+    /// What `/readyz` says.
+    fn response(&self) -> Response {
+        let body = match self.phase() {
+            Phase::Serving if self.engine.get().is_some_and(|engine| engine.ready()) => {
+                return Json(json!({"status": "ready"})).into_response();
+            }
+            // The engine starts again after a fault.
+            Phase::Serving => json!({"status": "restarting"}),
+            Phase::Starting => {
+                let StartProgress { stage, fraction } = *self.progress.borrow();
+                // Two digits are enough for a bar.
+                let fraction = (f64::from(fraction) * 100.0).round() / 100.0;
+                json!({"status": "starting", "stage": stage.name(), "fraction": fraction})
+            }
+            Phase::Draining | Phase::Stopping => json!({"status": "draining"}),
+        };
+        (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, STARTING_RETRY_S)], Json(body)).into_response()
+    }
+}
+
+/// Routes of liveness and readiness.
+pub(super) fn health(readiness: Arc<Readiness>) -> Router {
+    Router::new().route("/healthz", get(|| async { "ok\n" })).route("/readyz", get(readyz)).with_state(readiness)
+}
+
+async fn readyz(State(readiness): State<Arc<Readiness>>) -> Response {
+    readiness.response()
+}

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Packs a release: the binary, its settings, its pages of documentation, the systemd unit and what Prometheus and Grafana need.
+#
+# Usage: archive.sh BINARY FOLDER    Writes FOLDER/repartee-VERSION-linux-ARCH.tar.gz and its checksum, and prints the archive's path.
+# The same files give the same bytes.
+
+set -euo pipefail
+cd "$(dirname "$0")/.."
+binary=$(realpath "$1")
+mkdir -p "$2"
+out=$(realpath "$2")
+
+version=$("$binary" --version | cut -d ' ' -f 2)
+name=repartee-$version-linux-$(uname -m)
+stage=$(mktemp -d)
+trap 'rm -rf "$stage"' EXIT
+root=$stage/$name
+
+install -D -m 755 "$binary" "$root/repartee"
+for file in README.md LICENSE CHANGELOG.md SECURITY.md repartee.example.toml docs/*.md docs/*.png docs/nginx.conf docs/Caddyfile \
+  deploy/repartee.service deploy/prometheus.yaml deploy/grafana/* web/grafana/*; do
+  install -D -m 644 "$file" "$root/$file"
+done
+
+tar --create --sort=name --format=ustar --owner=0 --group=0 --numeric-owner --mtime="@${SOURCE_DATE_EPOCH:-0}" \
+  --directory "$stage" "$name" | gzip --no-name >"$out/$name.tar.gz"
+(cd "$out" && sha256sum "$name.tar.gz" >"$name.tar.gz.sha256")
+printf '%s\n' "$out/$name.tar.gz"

@@ -1,0 +1,30 @@
+// Waiting for a server that loads its model.
+
+import { $ } from "./view.js";
+
+const EVERY_MS = 500;
+
+const STAGES = { opening: "Opening the model…", weights: "Loading the model…", warm_up: "Warming up…" };
+
+/** Resolves once the server is not starting any more; shows meanwhile how far it is. */
+export async function started() {
+  let shown = false;
+  for (;;) {
+    const reply = await fetch("readyz", { cache: "no-store" }).catch(() => null);
+    const { status, stage, fraction } = reply?.status === 503 ? await reply.json().catch(() => ({})) : {};
+    // A start that fails may be tried again by whatever runs the server.
+    if (status !== "starting" && (reply || !shown)) break;
+    shown = true;
+    if (stage) show(stage, fraction);
+    await new Promise((resolve) => setTimeout(resolve, EVERY_MS));
+  }
+  $("starting").hidden = true;
+  $("call").disabled = false;
+}
+
+function show(stage, fraction) {
+  $("starting-stage").textContent = STAGES[stage] ?? "Starting…";
+  $("starting-bar").value = fraction;
+  $("starting").hidden = false;
+  $("call").disabled = true;
+}
