@@ -136,7 +136,11 @@ struct UserError(anyhow::Error);
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let filter = EnvFilter::try_from_env("REPARTEE_LOG").unwrap_or_else(|_| EnvFilter::new("warn,repartee=info"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     let done = match cli.command.unwrap_or(Action::Serve(cli.serve)) {
         Action::Serve(serve) => run(serve_calls(&serve)),
         Action::Check(serve) => serve.load().map(|effective| print_settings(&effective)),

@@ -114,6 +114,27 @@ async fn metrics_can_be_left_open() {
 }
 
 #[tokio::test]
+async fn an_ephemeral_key_opens_transcription_sessions() {
+    let script = Script { transcribes: true, ..Script::default() };
+    let server = Running::start_with(script, keyed).await;
+    let wanted =
+        json!({"session": {"type": "transcription", "audio": {"input": {"transcription": {"language": "en"}}}}});
+    let secret = client_secret(&server, KEY, &wanted).await.json();
+    assert_eq!(secret["session"]["object"], "realtime.transcription_session");
+    let protocols = format!("realtime, openai-insecure-api-key.{}", secret["value"].as_str().unwrap());
+    let mut client = server.dial_with(&[("sec-websocket-protocol", &protocols)]).await.unwrap();
+    let created = client.expect("session.created").await;
+    assert_eq!(created["session"]["type"], "transcription");
+    assert_eq!(created["session"]["audio"]["input"]["transcription"]["language"], "en");
+    client.send(json!({"type": "response.create"})).await;
+    client.error("not_in_transcription_session").await;
+    // A model that cannot transcribe has no such keys.
+    let unable = guarded().await;
+    let reply = client_secret(&unable, KEY, &wanted).await;
+    assert_eq!((reply.status, &*reply.code()), (400, "transcription_not_available"));
+}
+
+#[tokio::test]
 async fn an_ephemeral_key_opens_configured_calls_alone() {
     let server = guarded().await;
     let session = json!({
@@ -194,12 +215,14 @@ async fn a_forged_ephemeral_key_is_always_refused() {
 #[tokio::test]
 async fn a_bad_client_secret_is_refused_by_field() {
     let server = guarded().await;
+    // A model that cannot transcribe.
     for (body, param) in [
         (json!({"expires_after": {"seconds": 9}}), "expires_after.seconds"),
         (json!({"expires_after": {"seconds": 7201}}), "expires_after.seconds"),
         (json!({"expires_after": {"seconds": "long"}}), "expires_after.seconds"),
         (json!({"expires_after": {"anchor": "now"}}), "expires_after.anchor"),
         (json!({"session": {"type": "transcription"}}), "session.type"),
+        (json!({"session": {"type": "dictation"}}), "session.type"),
         (json!({"session": 3}), "session"),
         (
             json!({"session": {"audio": {"input": {"turn_detection": {"type": "server_vad", "threshold": 2}}}}}),

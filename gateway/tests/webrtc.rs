@@ -200,6 +200,26 @@ async fn a_form_configures_the_session() {
     caller.until("output_audio_buffer.stopped").await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_transcription_session_answers_nothing() {
+    let server = Running::start(Script { transcribes: true, ..Script::default() }).await;
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let session = json!({"type": "transcription"}).to_string();
+    let (kind, body) = form(&[("sdp", "application/sdp", &sdp), ("session", "application/json", &session)]);
+    let mut caller = Caller::dial_with(&server, &kind, &body, dialing).await;
+    assert_eq!(caller.created["session"]["type"], "transcription");
+    for _ in 0..2 {
+        caller.speak(&question()).await;
+        let events = caller.until("conversation.item.input_audio_transcription.completed").await;
+        assert!(kinds(&events).iter().all(|kind| !kind.starts_with("response.") && !kind.starts_with("output_")));
+        assert!(events.last().unwrap()["transcript"].as_str().unwrap().starts_with("words of "));
+    }
+    let unable = Running::start(Script::default()).await;
+    let (status, reply) = post(&unable, "/v1/realtime/calls", &kind, &body).await;
+    assert!(status == 400 && reply.contains("transcription_not_available"), "{reply}");
+    unable.sessions(0).await;
+}
+
 #[tokio::test]
 async fn a_bad_form_is_refused_by_field() {
     let server = Running::start(Script::default()).await;

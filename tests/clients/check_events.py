@@ -49,10 +49,14 @@ def main(path: str) -> int:
 
 
 def pipecat_knows(event: dict) -> bool:
-    return pipecat_refusal(event) is None and parse_server_event(json.dumps(event)) is not None
+    is_conversation = event.get("session", {}).get("type") != "transcription"
+    return is_conversation and pipecat_refusal(event) is None and parse_server_event(json.dumps(event)) is not None
 
 
 def pipecat_refusal(event: dict) -> str | None:
+    if event.get("session", {}).get("type") == "transcription":
+        # It has no such sessions.
+        return None
     try:
         parse_server_event(json.dumps(event))
     except Exception as error:  # noqa: BLE001  (it raises nothing more precise)

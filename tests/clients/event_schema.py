@@ -10,6 +10,7 @@ import json
 
 from openai.types.realtime import RealtimeServerEvent
 from openai.types.realtime.realtime_session_create_response import RealtimeSessionCreateResponse
+from openai.types.realtime.realtime_transcription_session_create_response import RealtimeTranscriptionSessionCreateResponse
 from pydantic import TypeAdapter
 
 # What a server adds to a session beside what a client asks for. The package describes it only where a key is made for a browser.
@@ -21,10 +22,13 @@ def event_schemas() -> dict[str, dict]:
     """The closed schema of each event by its `type`."""
     whole = TypeAdapter(RealtimeServerEvent).json_schema()
     definitions = whole["$defs"]
-    served = TypeAdapter(RealtimeSessionCreateResponse).json_schema()
-    session = definitions["RealtimeSessionCreateRequest"]["properties"]
-    for field in SERVED_SESSION:
-        session[field] = served["properties"][field]
+    for asked, answered in (
+        ("RealtimeSessionCreateRequest", RealtimeSessionCreateResponse),
+        ("RealtimeTranscriptionSessionCreateRequest", RealtimeTranscriptionSessionCreateResponse),
+    ):
+        served = TypeAdapter(answered).json_schema()
+        for field in SERVED_SESSION:
+            definitions[asked]["properties"][field] = served["properties"][field]
     close(definitions)
     schemas = {}
     for event in whole["anyOf"]:

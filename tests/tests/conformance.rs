@@ -11,7 +11,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use repartee_engine_api::Command as EngineCommand;
 use repartee_media::pcm;
-use repartee_testkit::scripted::voice;
+use repartee_testkit::scripted::{Script, ScriptedEngine, voice};
 use repartee_tests::conformance::events;
 use repartee_tests::conformance::scenario::{Report, Scenario};
 use repartee_tests::conformance::tap::Tap;
@@ -281,6 +281,42 @@ async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
     let opus = opus?;
     ensure!(opus.starts_with(b"OggS") && opus.windows(8).any(|window| window == b"OpusHead"), "no Opus in Ogg");
     ensure!(speech.refused.starts_with("response_format: "), "{}", speech.refused);
+    Ok(())
+}
+
+/// What `pypi_openai_transcription.py` reports.
+#[derive(Debug, Deserialize)]
+struct Transcription {
+    session: String,
+    created: String,
+    transcripts: Vec<String>,
+    deltas: Vec<String>,
+    refusals: Vec<String>,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pypi_openai_transcribes_over_the_websocket() -> Result<()> {
+    let client = Client::named("pypi_openai_transcription");
+    let scenario = Scenario::interruptions(client.name)?;
+    let engine = ScriptedEngine::new(Script { transcribes: true, ..Script::default() });
+    let server = Running::start(scenario.config()?, engine.clone()).await?;
+    let tap = Tap::before(server.address()).await?;
+    let seen: Transcription = scenario.run(&mut client.python()?, &tap.address().to_string()).await?;
+    let events = tap.server_events()?;
+    events::check(&events, &scenario.folder).await?;
+    ensure!((&*seen.session, &*seen.created) == ("transcription", "transcription"), "{seen:?}");
+    ensure!(seen.refusals == ["not_in_transcription_session"], "{seen:?}");
+    ensure!(seen.deltas == seen.transcripts, "{seen:?}");
+    // The second is whole; the first is what turn detection has cut out.
+    let length =
+        |turn: usize| Ok::<_, anyhow::Error>(std::fs::metadata(&scenario.turns[turn].say)?.len() * 1_000 / 48_000);
+    let of = |transcript: &str| transcript.strip_prefix("words of ")?.strip_suffix(" ms")?.parse().ok();
+    let [cut, whole] = &seen.transcripts[..] else { anyhow::bail!("{seen:?}") };
+    let (cut, whole) = (of(cut).context("no words")?, of(whole).context("no words")?);
+    ensure!((scenario.turns[0].spoken_ms / 2..length(0)?).contains(&cut), "{cut} ms of {} ms", length(0)?);
+    ensure!(whole == length(1)?, "{whole} ms of {} ms", length(1)?);
+    let answered = events.iter().filter_map(|event| event["type"].as_str()).find(|kind| kind.starts_with("response."));
+    ensure!(answered.is_none(), "{answered:?}");
     Ok(())
 }
 

@@ -66,6 +66,10 @@ pub enum ErrorKind {
     ToolCallUnknown,
     /// A turn that could not be transcribed.
     TranscriptionFailed,
+    /// A transcription session of a model that cannot transcribe.
+    TranscriptionUnavailable,
+    /// An event that is about responses, in a session that makes none.
+    TranscriptionSession,
     /// Every session slot is taken.
     SessionLimit,
     /// There are as many connections as the server takes.
@@ -134,6 +138,8 @@ impl ErrorKind {
             Self::PreviousUnknown => "item_create_invalid_previous_item_id",
             Self::ToolCallUnknown => "invalid_tool_call_id",
             Self::TranscriptionFailed => "input_audio_transcription_failed",
+            Self::TranscriptionUnavailable => "transcription_not_available",
+            Self::TranscriptionSession => "not_in_transcription_session",
             Self::SessionLimit => "session_limit_reached",
             Self::ConnectionLimit => "connection_limit_reached",
             Self::CallUnknown => "call_not_found",

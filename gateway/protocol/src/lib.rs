@@ -8,6 +8,7 @@
 //! | [`input_audio`] | `input_audio_buffer.*` |
 //! | [`output_audio`] | `output_audio_buffer.*`, sent only where the server owns the playout clock |
 //! | [`item`] | `conversation.item.*` and the items themselves |
+//! | [`transcription_session`] | the configuration of sessions that only transcribe |
 //! | [`transcription`] | `conversation.item.input_audio_transcription.*` |
 //! | [`response`] | `response.*` |
 //! | [`rate_limits`] | `rate_limits.updated` |
@@ -49,6 +50,7 @@ pub mod rate_limits;
 pub mod response;
 pub mod session;
 pub mod transcription;
+pub mod transcription_session;
 
 mod client;
 mod server;

@@ -1,14 +1,22 @@
 //! `session.*`: the configuration of a conversation.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 use super::literal;
+use super::transcription_session::TranscriptionSession;
 
-literal!(
-    /// The `type` of a session.
-    SessionKind = "realtime"
-);
+/// The `type` of a session.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SessionKind {
+    /// A conversation.
+    #[default]
+    Realtime,
+    /// The caller's turns are written down, and nothing is answered.
+    Transcription,
+}
+
 literal!(
     /// The `object` of a session.
     SessionObject = "realtime.session"
@@ -28,14 +36,16 @@ pub struct State {
     pub session: Session,
 }
 
-/// The whole configuration in effect.
+/// The whole configuration in effect. A transcription session is written as [`TranscriptionSession`], without the fields that
+/// are about responses.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+#[serde(default, remote = "Self")]
 pub struct Session {
-    /// Always `realtime`.
+    /// What the session is for.
     #[serde(rename = "type")]
     pub kind: SessionKind,
-    /// Always `realtime.session`.
+    /// `realtime.session`; a transcription session is written with another one.
+    #[serde(skip_deserializing)]
     pub object: SessionObject,
     /// The session's id, `sess_...`.
     pub id: String,
@@ -74,10 +84,25 @@ pub struct Session {
     pub repartee: Extension,
 }
 
+impl Serialize for Session {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.kind {
+            SessionKind::Realtime => Self::serialize(self, serializer),
+            SessionKind::Transcription => TranscriptionSession::of(self).serialize(serializer),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Session {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Self::deserialize(deserializer)
+    }
+}
+
 impl Default for Session {
     fn default() -> Self {
         Self {
-            kind: SessionKind::Value,
+            kind: SessionKind::Realtime,
             object: SessionObject::Value,
             id: String::new(),
             expires_at: None,
@@ -117,7 +142,7 @@ impl Default for Extension {
 
 impl Extension {
     /// Defaults are left out, so that stock clients do not see the extension.
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }

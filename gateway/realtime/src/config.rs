@@ -5,7 +5,9 @@ use repartee_engine_api::ModelInfo;
 use repartee_media::endpointing;
 use repartee_media::{resample, vad::TurnSettings};
 use repartee_protocol::merge::{differences, merge, strip_nulls};
-use repartee_protocol::session::{AudioFormat, Eagerness, MaxTokens, Modality, ServerVad, Session, TurnDetection};
+use repartee_protocol::session::{
+    AudioFormat, Eagerness, MaxTokens, Modality, ServerVad, Session, SessionKind, TurnDetection,
+};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
@@ -30,8 +32,8 @@ const MAX_PROMPT: usize = 4 << 10;
 const MAX_ECHOED: usize = 256 << 10;
 
 /// The configuration of a new session.
-pub(super) fn initial(id: &str, model: &ModelInfo) -> Session {
-    let mut config = Session { id: id.to_owned(), ..Session::default() };
+pub(super) fn initial(id: &str, kind: SessionKind, model: &ModelInfo) -> Session {
+    let mut config = Session { kind, id: id.to_owned(), ..Session::default() };
     config.audio.input.turn_detection = Some(TurnDetection::ServerVad(ServerVad::default()));
     serve(&mut config, model);
     config
@@ -43,11 +45,25 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
         return Err(ErrorBody::invalid(ErrorKind::InvalidValue, "`session` is an object").at("session"));
     }
     let mut merged = to_value(config)?;
+    // Nothing of one kind of session is left in the other, but for the defaults.
+    if let Some(kind) = patch.get("type").and_then(|kind| serde_json::from_value(kind.clone()).ok())
+        && kind != config.kind
+    {
+        merged = to_value(&initial(&config.id, kind, model))?;
+    }
     merge(&mut merged, patch);
     strip_nulls(&mut merged);
     let mut next: Session =
         serde_path_to_error::deserialize(merged).map_err(|error| ErrorBody::from_path(&error, "session"))?;
     check(&next)?;
+    if next.kind == SessionKind::Transcription && !model.transcribes {
+        let message = format!(
+            "`{}` cannot transcribe, so a transcription session would do nothing: load a checkpoint that can \
+             (`engine.transcribes`), or use a session of the type `realtime`",
+            model.name
+        );
+        return Err(ErrorBody::invalid(ErrorKind::TranscriptionUnavailable, message).at("session.type"));
+    }
     next.id.clone_from(&config.id);
     next.expires_at = config.expires_at;
     next.repartee.warnings.clear();
@@ -132,6 +148,9 @@ fn serve(config: &mut Session, model: &ModelInfo) {
     config.include = None;
     config.truncation = Value::from("auto");
     config.audio.input.noise_reduction = None;
+    if config.kind == SessionKind::Transcription {
+        serve_transcription(config);
+    }
     match &mut config.audio.input.transcription {
         Some(transcription) if model.transcribes => transcription.model = Some(model.name.clone()),
         other => *other = None,
@@ -149,6 +168,23 @@ fn serve(config: &mut Session, model: &ModelInfo) {
         vad.idle_timeout_ms = vad.idle_timeout_ms.map(|ms| ms.clamp(*IDLE_MS.start(), *IDLE_MS.end()));
         vad.prefix_padding_ms = vad.prefix_padding_ms.min(MAX_PREFIX_MS);
         vad.silence_duration_ms = vad.silence_duration_ms.min(MAX_SILENCE_MS);
+    }
+}
+
+/// A transcription session transcribes, and its turns start and stop no response.
+fn serve_transcription(config: &mut Session) {
+    config.audio.input.transcription.get_or_insert_default();
+    match &mut config.audio.input.turn_detection {
+        Some(TurnDetection::ServerVad(vad)) => {
+            vad.create_response = false;
+            vad.interrupt_response = false;
+            vad.idle_timeout_ms = None;
+        }
+        Some(TurnDetection::SemanticVad(vad)) => {
+            vad.create_response = false;
+            vad.interrupt_response = false;
+        }
+        None => {}
     }
 }
 

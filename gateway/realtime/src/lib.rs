@@ -9,6 +9,7 @@
 //! | `turns` | the caller's turns, from turn detection or the client's commits |
 //! | `speculation` | responses begun before the turn has surely ended |
 //! | `transcription` | transcripts of the turns |
+//! | `transcription_session` | sessions that only transcribe |
 //! | `idle` | the idle timeout |
 //! | `history` | the conversation's items |
 //! | `items` | `conversation.item.*` |
@@ -39,6 +40,7 @@ mod speculation;
 mod tests;
 mod tools;
 mod transcription;
+mod transcription_session;
 mod turns;
 
 use std::collections::VecDeque;
@@ -47,7 +49,7 @@ use std::time::Instant;
 use repartee_engine_api::{Command, Event, ModelInfo, SessionError, Tool};
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::error::ErrorEvent;
-use repartee_protocol::session::{Session, State};
+use repartee_protocol::session::{Session, SessionKind, State};
 use repartee_protocol::{ClientEvent, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
 use serde_json::Value;
 
@@ -65,7 +67,7 @@ pub use interface::{AudioSettings, Delivery, Effect, Input, PIECE_MS, PlayoutRep
 
 /// The configuration that a session with `patch` begins with, or why the patch is refused.
 pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Session, ErrorBody> {
-    config::updated(&config::initial(id, model), patch, model)
+    config::updated(&config::initial(id, SessionKind::Realtime, model), patch, model)
 }
 
 /// One realtime session.
@@ -156,7 +158,7 @@ pub struct Core {
 impl Core {
     /// A new session and its first effects.
     pub fn new(setup: Setup) -> (Self, Vec<Effect>) {
-        let mut config = config::initial(&setup.session_id, &setup.model);
+        let mut config = config::initial(&setup.session_id, SessionKind::Realtime, &setup.model);
         config.expires_at = setup.expires_at;
         let configuration = setup.configuration.clone();
         let mut core = Self {
@@ -237,6 +239,9 @@ impl Core {
             // The speculation assumed an unchanged conversation.
             self.abort_speculation();
         }
+        if self.config.kind == SessionKind::Transcription {
+            transcription_session::check(&event)?;
+        }
         match event {
             ClientEvent::SessionUpdate(update) => self.update(&update.session),
             // Decoded by the caller of this crate, which knows the format.
@@ -267,10 +272,15 @@ impl Core {
 
     /// Applies a configuration update and tells the engine.
     fn reconfigure(&mut self, patch: &Value) -> Result<(), ErrorBody> {
-        let old = self.config.instructions.clone();
-        self.config = config::updated(&self.config, patch, &self.setup.model)?;
+        let next = config::updated(&self.config, patch, &self.setup.model)?;
+        self.check_kind(next.kind)?;
+        let old = std::mem::replace(&mut self.config, next).instructions;
         if patch.get("reasoning").is_some_and(|reasoning| !reasoning.is_null()) {
             self.effects.push(Effect::NotServed("session.reasoning"));
+        }
+        let transcription = patch.pointer("/audio/input/transcription").is_some_and(|asked| !asked.is_null());
+        if transcription && self.config.audio.input.transcription.is_none() {
+            self.effects.push(Effect::NotServed("session.audio.input.transcription"));
         }
         if self.config.instructions != old {
             self.command(Command::SetInstructions(self.config.instructions.clone()));

@@ -171,6 +171,7 @@ impl Core {
                         *held = Some(transcript.clone());
                     }
                 });
+                self.release_turn(&item_id);
                 let usage = in_tokens(usage);
                 let completed = Completed { item_id, content_index: 0, transcript, usage };
                 self.send(ServerEvent::TranscriptionCompleted(completed));
@@ -196,6 +197,7 @@ impl Core {
     }
 
     fn transcription_failed(&mut self, turn: Turn, error: ErrorBody) {
+        self.release_turn(&turn.item_id);
         self.send(ServerEvent::TranscriptionFailed(Failed { item_id: turn.item_id, content_index: 0, error }));
     }
 }

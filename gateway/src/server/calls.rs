@@ -114,8 +114,7 @@ pub(super) async fn create(
     }
     let setup = app.setup(Delivery::Paced, &caller)?;
     if let Some(patch) = &setup.configuration {
-        initial_session(&setup.session_id, &setup.model, patch)
-            .map_err(|error| ApiError::new(StatusCode::BAD_REQUEST, error))?;
+        initial_session(&setup.session_id, &setup.model, patch).map_err(ApiError::bad_request)?;
     }
     let (answer, call) =
         answer(&offer.sdp, &app.udp_mux, Some(caller.client.address)).await.map_err(|error| match error {
@@ -174,7 +173,7 @@ pub(super) async fn hang_up(
 }
 
 /// The key's session configuration with the call's own patch over it.
-fn with_patch(bound: Option<&Value>, patch: &Value) -> Value {
+pub(super) fn with_patch(bound: Option<&Value>, patch: &Value) -> Value {
     let mut whole = bound.cloned().unwrap_or_else(|| Value::Object(Map::new()));
     merge(&mut whole, patch);
     whole

@@ -96,9 +96,5 @@ fn read(body: &[u8]) -> Result<SecretRequest, ErrorBody> {
         let (least, most) = (LIFETIMES.start(), LIFETIMES.end());
         return refuse("expires_after.seconds", format!("a key lasts {least} to {most} seconds"));
     }
-    let kind = wanted.session.as_ref().and_then(|session| session.get("type"));
-    if kind.is_some_and(|kind| kind != "realtime") {
-        return refuse("session.type", "the only type of session is `realtime`".into());
-    }
     Ok(wanted)
 }

@@ -8,8 +8,9 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use repartee_protocol::{ErrorBody, ErrorKind};
-use repartee_realtime::Delivery;
+use repartee_realtime::{Delivery, initial_session};
 use serde::Deserialize;
+use serde_json::json;
 
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
@@ -23,6 +24,8 @@ use crate::transport::websocket::{self, MAX_READ, Timeouts};
 pub(super) struct Target {
     /// The WebRTC call to attach to.
     call_id: Option<String>,
+    /// `transcription` for a session of that type; anything else is ignored.
+    intent: Option<String>,
 }
 
 /// The subprotocol that browsers offer.
@@ -30,7 +33,7 @@ const SUBPROTOCOL: &str = "realtime";
 
 pub(super) async fn websocket(
     State(app): State<Arc<App>>,
-    caller: Caller,
+    mut caller: Caller,
     Query(target): Query<Target>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, ApiError> {
@@ -47,7 +50,14 @@ pub(super) async fn websocket(
     }
     // The slot is taken before the upgrade, so that a full server can still say so in plain HTTP.
     let (session, guard) = app.admit(&caller)?;
+    if target.intent.as_deref() == Some("transcription") {
+        caller.session =
+            Some(Arc::new(calls::with_patch(caller.session.as_deref(), &json!({"type": "transcription"}))));
+    }
     let setup = app.setup(Delivery::Unpaced, &caller)?;
+    if let Some(patch) = &setup.configuration {
+        initial_session(&setup.session_id, &setup.model, patch).map_err(ApiError::bad_request)?;
+    }
     let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_READ).max_frame_size(MAX_READ);
     Ok(upgrade.on_upgrade(move |socket| async move {
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };

@@ -10,6 +10,7 @@ mod settings;
 mod speculation;
 mod tools;
 mod transcription;
+mod transcription_session;
 mod turns;
 
 use std::time::{Duration, Instant};

@@ -10,9 +10,9 @@ use serde_json::{Value, json};
 use super::super::{Delivery, Effect, Input};
 use super::{Harness, model};
 
-const COMPLETED: &str = "conversation.item.input_audio_transcription.completed";
-const FAILED: &str = "conversation.item.input_audio_transcription.failed";
-const DELTA: &str = "conversation.item.input_audio_transcription.delta";
+pub(super) const COMPLETED: &str = "conversation.item.input_audio_transcription.completed";
+pub(super) const FAILED: &str = "conversation.item.input_audio_transcription.failed";
+pub(super) const DELTA: &str = "conversation.item.input_audio_transcription.delta";
 
 impl Harness {
     /// A session that wants transcripts, and no answers by itself.
@@ -26,14 +26,14 @@ impl Harness {
     }
 
     /// A turn of a second; its item's id.
-    fn spoken_turn(&mut self, start: u64) -> String {
+    pub(super) fn spoken_turn(&mut self, start: u64) -> String {
         self.input_audio(1_000);
         self.turn(start, start + 1_000);
         self.find("input_audio_buffer.committed")["item_id"].as_str().unwrap().to_owned()
     }
 
     /// The transcripts that the engine was asked for.
-    fn requests(&self) -> Vec<&Respond> {
+    pub(super) fn requests(&self) -> Vec<&Respond> {
         let responds = self.commands.iter().filter_map(|command| match command {
             Command::Respond(respond) if respond.background => Some(respond),
             _ => None,
@@ -116,6 +116,8 @@ fn transcripts_are_off_unless_asked_for_and_able() {
     assert_eq!(session["audio"]["input"]["transcription"], Value::Null);
     // Stock clients ask for it unasked, and some end on an error.
     assert!(session["repartee"]["warnings"][0].as_str().unwrap().contains("transcription"), "{session}");
+    assert!(harness.other_effects.contains(&Effect::NotServed("session.audio.input.transcription")));
+    assert_eq!(harness.event_types(), ["session.updated"]);
     harness.spoken_turn(0);
     assert!(harness.requests().is_empty());
 }
