@@ -5,7 +5,8 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::demux::MuxEntry;
-use super::ice::{Credentials, LiteAgent, Output};
+use super::credentials::Credentials;
+use super::ice::{LiteAgent, Output};
 use super::srtp_state::SrtpState;
 use super::stun;
 use super::udp_mux::{Shared, UdpMux};
