@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
+use tokio::time::sleep_until;
 
 use crate::line::Line;
 use crate::measure::log::{CallLog, ScenarioLog, TurnLog};
@@ -14,6 +15,9 @@ use crate::scenario::{EndOfTurn, Scenario, Transport};
 use crate::speech::{FRAME, Frame, Utterance};
 use crate::target::Target;
 use crate::turn::{Progress, Turn};
+
+/// Who calls again waits at least so long, also where calls are refused.
+const REDIAL: Duration = Duration::from_secs(1);
 
 /// What all callers of a scenario share.
 #[derive(Debug)]
@@ -45,23 +49,43 @@ impl Plan {
         self.begun + self.scenario.duration()
     }
 
+    /// How long a caller waits before the next question.
+    fn think(&self, random: &mut Random) -> Duration {
+        let mean = self.scenario.think_s;
+        Duration::from_secs_f64(random.exponential(mean).min(mean * 4.0))
+    }
+
     fn question(&self, caller: usize, turn: usize) -> &Question {
         // Callers begin at different questions.
         &self.questions[(caller * 7 + turn) % self.questions.len()]
     }
 }
 
-/// Makes one call from beginning to end, and logs it.
-pub async fn call(plan: Arc<Plan>, caller: usize) {
-    let began = plan.begun.elapsed();
+/// Makes a caller's calls, one after the other, and logs them.
+pub async fn calls(plan: Arc<Plan>, caller: usize) {
     let mut random = Random::new(plan.seed ^ (caller as u64).wrapping_mul(0x9e37_79b9));
-    let mut this = Caller { plan: &plan, number: caller, setup: None, line: None, tick: Instant::now() };
+    let mut asked = 0;
+    loop {
+        call(&plan, caller, asked, &mut random).await;
+        asked += plan.scenario.turns;
+        let again = Instant::now() + plan.think(&mut random).max(REDIAL);
+        if !plan.scenario.arrivals.call_again() || again >= plan.end() {
+            return;
+        }
+        sleep_until(again.into()).await;
+    }
+}
+
+/// Makes one call from beginning to end, and logs it. The caller has asked so many questions before.
+async fn call(plan: &Plan, caller: usize, asked: usize, random: &mut Random) {
+    let began = plan.begun.elapsed();
+    let mut this = Caller { plan, number: caller, asked, setup: None, line: None, tick: Instant::now() };
     plan.log(|log| log.active += 1);
     let hang_up = plan.scenario.hang_up_after_s.map(|mean| Duration::from_secs_f64(random.exponential(mean)));
     let ended = match hang_up {
         // A caller who hangs up in the middle has no complaint.
-        Some(after) => tokio::time::timeout(after, this.converse(&mut random)).await.unwrap_or(Ok(())),
-        None => this.converse(&mut random).await,
+        Some(after) => tokio::time::timeout(after, this.converse(random)).await.unwrap_or(Ok(())),
+        None => this.converse(random).await,
     };
     let rtp = this.line.as_ref().and_then(Line::report);
     if let Some(line) = &mut this.line {
@@ -80,6 +104,8 @@ pub async fn call(plan: Arc<Plan>, caller: usize) {
 struct Caller<'a> {
     plan: &'a Plan,
     number: usize,
+    /// Questions of earlier calls.
+    asked: usize,
     setup: Option<Duration>,
     line: Option<Line>,
     /// When the next frame of the microphone is due.
@@ -100,15 +126,13 @@ impl Caller<'_> {
         let mut turn = 0;
         while turn < plan.scenario.turns || stay {
             if turn > 0 {
-                let mean = plan.scenario.think_s;
-                let think = random.exponential(mean).min(mean * 4.0);
-                self.think(Duration::from_secs_f64(think)).await?;
+                self.think(plan.think(random)).await?;
             }
             // Who has got through asks at least once, however long the set-up took.
             if turn > 0 && Instant::now() >= plan.end() {
                 break;
             }
-            self.ask(turn).await?;
+            self.ask(self.asked + turn).await?;
             turn += 1;
         }
         Ok(())

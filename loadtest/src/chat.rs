@@ -70,6 +70,7 @@ async fn realtime(bench: &Bench, question: Question) -> Result<Times> {
     scenario.end_of_turn = EndOfTurn::Client;
     scenario.session.clear();
     scenario.arrivals = Arrivals::Poisson { per_s: 0.0 };
+    scenario.turns = 1;
     scenario.duration_s = question.utterance.speech_end.as_secs_f64() + 5.0;
     scenario.patience_s = PATIENCE.as_secs_f64();
     let log = bench.run_one(&scenario, question).await?;

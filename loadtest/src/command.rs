@@ -53,7 +53,7 @@ enum Action {
         #[arg(long, default_value = "demo")]
         voice: String,
     },
-    /// Keep some callers talking for a long time
+    /// Keep some callers talking for a long time; they hang up after some turns and call again
     Soak {
         #[command(flatten)]
         common: Common,
@@ -150,7 +150,7 @@ impl Command {
             Action::Soak { common, minutes, callers } => {
                 let mut scenario = Scenario::of_command("soak")?;
                 scenario.duration_s = minutes * 60.0;
-                scenario.arrivals = Arrivals::Soak { callers, within_s: 10.0 };
+                scenario.arrivals = Arrivals::Soak { callers, within_s: 10.0, call_again: true };
                 scenario.check()?;
                 let (bench, server) = common.bench(None).await?;
                 let runs = all(&bench, vec![scenario]).await?;

@@ -119,7 +119,7 @@ pub async fn search(bench: &Bench, limits: &KneeArguments, voice: &str) -> Resul
         let mut scenario = Scenario::of_command("knee")?;
         scenario.name = format!("knee_{voice} {callers}");
         scenario.duration_s = limits.run_s;
-        scenario.arrivals = Arrivals::Soak { callers, within_s: (limits.run_s / 5.0).min(10.0) };
+        scenario.arrivals = Arrivals::Soak { callers, within_s: (limits.run_s / 5.0).min(10.0), call_again: false };
         let log = bench.run(&scenario).await?;
         let exceeded = exceeded(limits, callers, &log);
         println!(

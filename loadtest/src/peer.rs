@@ -22,7 +22,7 @@ pub async fn cost(bench: &Bench, callers: usize, seconds: f64) -> Result<Cost> {
     let mut scenario = Scenario::of_command("knee")?;
     scenario.name = "cost of a call".to_owned();
     scenario.duration_s = seconds;
-    scenario.arrivals = Arrivals::Soak { callers, within_s: 2.0 };
+    scenario.arrivals = Arrivals::Soak { callers, within_s: 2.0, call_again: false };
     let before = codec_seconds(bench).await;
     let log = bench.run(&scenario).await?;
     let after = codec_seconds(bench).await;

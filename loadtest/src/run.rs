@@ -9,7 +9,7 @@ use anyhow::{Result, ensure};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
-use crate::caller::{Plan, call};
+use crate::caller::{Plan, calls};
 use crate::live::Live;
 use crate::measure::log::{Sample, ScenarioLog};
 use crate::measure::process::Watch;
@@ -114,14 +114,14 @@ impl Bench {
 
 /// Makes every call of the schedule.
 async fn all_calls(plan: &Arc<Plan>, schedule: &[Duration]) {
-    let mut calls = JoinSet::new();
+    let mut callers = JoinSet::new();
     for (number, at) in schedule.iter().enumerate() {
         sleep_until((plan.begun + *at).into()).await;
-        calls.spawn(call(plan.clone(), number));
-        // Calls that are over are let go.
-        while calls.try_join_next().is_some() {}
+        callers.spawn(calls(plan.clone(), number));
+        // Callers who are done are let go.
+        while callers.try_join_next().is_some() {}
     }
-    while let Some(ended) = calls.join_next().await {
+    while let Some(ended) = callers.join_next().await {
         if let Err(error) = ended {
             plan.log(|log| log.error(format!("a caller failed: {error}")));
         }

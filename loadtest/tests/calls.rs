@@ -12,6 +12,7 @@ use repartee_load::measure::playback::Cause;
 use repartee_load::questions;
 use repartee_load::run::Bench;
 use repartee_load::scenario::Scenario;
+use repartee_load::scenario::arrivals::Arrivals;
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use tokio::sync::{Semaphore, oneshot};
 
@@ -167,6 +168,18 @@ async fn refusals_are_errors_with_their_code() {
     let log = run(Script { slots: 1, ..script() }, 2, "").await;
     assert_eq!((log.calls.len(), log.turns.len()), (2, 1));
     assert_eq!(log.errors.keys().collect::<Vec<_>>(), ["the call was refused: 503 session_limit_reached"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn soak_callers_call_again() {
+    let mut soak = scenario(2, "turns = 2\nthink_s = 0.1");
+    soak.duration_s = 12.0;
+    soak.arrivals = Arrivals::Soak { callers: 2, within_s: 0.2, call_again: true };
+    let log = start(script()).await.bench.run(&soak).await.unwrap();
+    assert_eq!(log.errors.len(), 0, "{:?}", log.errors);
+    assert!(log.calls.len() > 2, "{} calls", log.calls.len());
+    // Nobody asks more in a call than it has turns, and who has got through asks.
+    assert!((log.calls.len()..=log.calls.len() * 2).contains(&log.turns.len()), "{}", log.turns.len());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -40,6 +40,9 @@ pub enum Arrivals {
         callers: usize,
         /// Time in which they come, in seconds.
         within_s: f64,
+        /// They hang up after the turns of a call, and call again until the end.
+        #[serde(default)]
+        call_again: bool,
     },
 }
 
@@ -50,7 +53,7 @@ impl Arrivals {
             Self::Poisson { per_s } => vec![*per_s],
             Self::Ramp { from_per_s, to_per_s } => vec![*from_per_s, *to_per_s],
             Self::Step { per_s } => per_s.clone(),
-            Self::Soak { callers, within_s } => {
+            Self::Soak { callers, within_s, .. } => {
                 ensure!((1..=MAX_CALLS).contains(callers), "callers: 1 to {MAX_CALLS}");
                 ensure!((0.0..=3_600.0).contains(within_s), "within_s: 0 to 3600");
                 return Ok(());
@@ -63,12 +66,17 @@ impl Arrivals {
 
     /// Whether calls stay to the end of the scenario.
     pub fn stay(&self) -> bool {
-        matches!(self, Self::Soak { .. })
+        matches!(self, Self::Soak { call_again: false, .. })
+    }
+
+    /// Whether callers call again until the end of the scenario.
+    pub fn call_again(&self) -> bool {
+        matches!(self, Self::Soak { call_again: true, .. })
     }
 
     /// The beginning of each call within `duration`, in order.
     pub fn schedule(&self, duration: Duration, random: &mut Random) -> Vec<Duration> {
-        if let Self::Soak { callers, within_s } = self {
+        if let Self::Soak { callers, within_s, .. } = self {
             let step = within_s / (*callers).max(1) as f64;
             return (0..*callers).map(|n| Duration::from_secs_f64(step * n as f64)).collect();
         }
@@ -152,7 +160,7 @@ mod tests {
 
     #[test]
     fn soak_callers_come_within_their_time() {
-        let soak = Arrivals::Soak { callers: 4, within_s: 2.0 };
+        let soak = Arrivals::Soak { callers: 4, within_s: 2.0, call_again: false };
         let calls = soak.schedule(Duration::from_secs(60), &mut Random::new(1));
         assert_eq!(calls, [0, 500, 1_000, 1_500].map(Duration::from_millis));
         assert!(soak.stay());
@@ -171,7 +179,7 @@ mod tests {
             Arrivals::Poisson { per_s: -1.0 },
             Arrivals::Poisson { per_s: f64::NAN },
             Arrivals::Step { per_s: vec![] },
-            Arrivals::Soak { callers: 0, within_s: 1.0 },
+            Arrivals::Soak { callers: 0, within_s: 1.0, call_again: false },
         ] {
             assert!(bad.check().is_err(), "{bad:?}");
         }

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rtc::crypto::RTCCryptoProvider;
 
+use super::credentials::Credentials;
 use super::srtp_state::SrtpState;
 use super::ssrcs::{Packet, Ssrcs};
 use super::stun::{self, Binding, Id, Kind};
@@ -45,34 +46,6 @@ pub(super) struct Route {
     pub remote: SocketAddr,
     /// Ours, where the system tells.
     pub local: Option<IpAddr>,
-}
-
-/// ICE user fragment and password of one side.
-#[derive(Clone, PartialEq, Eq)]
-pub(super) struct Credentials {
-    pub ufrag: String,
-    pub password: String,
-}
-
-impl Credentials {
-    /// New credentials.
-    pub fn random() -> Result<Self, getrandom::Error> {
-        Ok(Self { ufrag: random_text(12)?, password: random_text(28)? })
-    }
-}
-
-/// Random characters that ICE allows, six bits each.
-fn random_text(length: usize) -> Result<String, getrandom::Error> {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut bytes = vec![0; length];
-    getrandom::fill(&mut bytes)?;
-    Ok(bytes.into_iter().map(|byte| char::from(ALPHABET[usize::from(byte & 63)])).collect())
-}
-
-impl std::fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Credentials")
-    }
 }
 
 /// An effect of a datagram.

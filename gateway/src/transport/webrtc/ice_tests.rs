@@ -49,24 +49,8 @@ impl Scene {
 
     /// A request of the caller with this name and password.
     fn request_as(&mut self, name: &str, password: &str, nominates: bool) -> Vec<u8> {
-        use rtc::ice::attributes::use_candidate::UseCandidateAttr;
-        use rtc::stun::message::{BINDING_REQUEST, Message, Setter, TransactionId};
         self.id += 1;
-        let mut parts: Vec<Box<dyn Setter + '_>> = vec![
-            Box::new(BINDING_REQUEST),
-            Box::new(TransactionId([self.id; 12])),
-            Box::new(rtc::stun::textattrs::Username::new(rtc::stun::attributes::ATTR_USERNAME, name.into())),
-        ];
-        if nominates {
-            parts.push(Box::new(UseCandidateAttr::new()));
-        }
-        parts.push(Box::new(rtc::stun::integrity::MessageIntegrity::new_short_term_integrity_with_provider(
-            password.into(),
-            self.crypto.crypto(),
-        )));
-        let mut message = Message::new();
-        message.build(&parts).unwrap();
-        message.raw
+        stun::callers_request([self.id; 12], name, password, nominates, self.crypto.crypto()).unwrap()
     }
 
     /// The caller sends a check from `port`, and answers ours unless `silent`.

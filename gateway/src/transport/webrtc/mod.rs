@@ -13,7 +13,7 @@
 //! | `peer_connection`, `callbacks`, `supervisor` | how it is built, what it reports, how it ends |
 //! | `call_state` | the state that these share |
 //! | `ice` | our ICE agent: which of the caller's addresses is in use, also when it changes |
-//! | `stun` | the messages of ICE |
+//! | `credentials`, `stun` | what names and signs the messages of ICE, and the messages |
 //! | `probe_budget` | how much of them goes to addresses that have proven nothing |
 //! | `ssrcs`, `srtp_state` | which packets reach the library, and what it made of them |
 //! | `udp_mux` | [`UdpMux`]: one UDP socket for all calls |
@@ -41,6 +41,7 @@ mod call;
 mod call_state;
 mod callbacks;
 mod connection;
+mod credentials;
 mod demux;
 mod event;
 mod ice;

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use super::credentials::Credentials;
 use super::demux::MuxEntry;
-use super::ice::{Credentials, LiteAgent, Output};
+use super::ice::{LiteAgent, Output};
 use super::srtp_state::SrtpState;
 use super::stun;
 use super::udp_mux::{Shared, UdpMux};
@@ -71,8 +72,9 @@ impl MuxedSocket {
     /// Sends a datagram of the call's connection to the caller's present address.
     pub fn send(&self, datagram: &[u8]) {
         if stun::is_stun(datagram) {
-            let replies = self.entry.agent().on_library_stun(datagram);
-            for reply in replies {
+            // With the agent locked: no datagram that it lets through overtakes those that complete the pair.
+            let mut agent = self.entry.agent();
+            for reply in agent.on_library_stun(datagram) {
                 self.shared.deliver(&self.entry, reply);
             }
             return;
@@ -98,5 +100,54 @@ impl Drop for MuxedSocket {
     fn drop(&mut self) {
         self.shared.demux().remove(&self.entry);
         self.shared.count_refused(self.entry.srtp().refused());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::SocketAddr;
+    use std::sync::Barrier;
+    use std::task::Waker;
+
+    use super::super::ice::Route;
+    use super::super::tests::bind_mux;
+    use super::*;
+
+    const TRIALS: usize = 300;
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn dtls_stays_behind_the_librarys_pair() {
+        let mux = bind_mux();
+        let shared = mux.shared();
+        let crypto = shared.crypto();
+        let theirs = Credentials { ufrag: "theirs".into(), password: "their-password-22-chars".into() };
+        let check = stun::request([9; 12], "theirs:ours".into(), &theirs.password, crypto.crypto()).unwrap();
+        let route = Route { remote: SocketAddr::from(([192, 0, 2, 1], 1)), local: None };
+        for _ in 0..TRIALS {
+            let socket = MuxedSocket::open(&mux, theirs.clone(), Vec::new()).unwrap();
+            let (ours, now) = (socket.credentials(), Instant::now());
+            let name = format!("{}:theirs", ours.ufrag);
+            let nomination = stun::callers_request([1; 12], &name, &ours.password, true, crypto.crypto()).unwrap();
+            mux.receive(route, &nomination, now);
+            // The library's check is answered while the caller's DTLS comes in.
+            let together = Barrier::new(2);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    together.wait();
+                    socket.send(&check);
+                });
+                together.wait();
+                (0..100).for_each(|piece| mux.receive(route, &[22, 254, 253, piece], now));
+            });
+            let mut cx = Context::from_waker(Waker::noop());
+            let mut order = Vec::new();
+            while let Poll::Ready(datagram) = socket.poll_recv(&mut cx) {
+                order.push(stun::is_stun(&datagram));
+            }
+            let leading = order.iter().take_while(|is_stun| **is_stun).count();
+            // The nomination, the answer to the check, and the nomination again.
+            assert_eq!((leading, order.iter().filter(|is_stun| **is_stun).count()), (3, 3));
+            assert!(order.len() > leading);
+        }
     }
 }

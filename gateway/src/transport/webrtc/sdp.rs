@@ -6,7 +6,7 @@ use rtc::sdp::MediaDescription;
 use webrtc::peer_connection::RTCSessionDescription;
 
 use super::AnswerError;
-use super::ice::Credentials;
+use super::credentials::Credentials;
 use super::peer_connection::OPUS_PARAMETERS;
 
 /// Longest message of a data channel when the peer does not say, in bytes (RFC 8841, 6.1).

@@ -96,6 +96,28 @@ pub(super) fn request(id: Id, username: String, password: &str, crypto: &dyn RTC
     ])
 }
 
+/// A request of the caller, signed with `password`.
+#[cfg(test)]
+pub(super) fn callers_request(
+    id: Id,
+    name: &str,
+    password: &str,
+    nominates: bool,
+    crypto: &dyn RTCCrypto,
+) -> Option<Vec<u8>> {
+    use rtc::ice::attributes::use_candidate::UseCandidateAttr;
+    let mut parts: Vec<Box<dyn Setter + '_>> = vec![
+        Box::new(BINDING_REQUEST),
+        Box::new(TransactionId(id)),
+        Box::new(Username::new(ATTR_USERNAME, name.to_owned())),
+    ];
+    if nominates {
+        parts.push(Box::new(UseCandidateAttr::new()));
+    }
+    parts.push(Box::new(MessageIntegrity::new_short_term_integrity_with_provider(password.to_owned(), crypto)));
+    build(&parts)
+}
+
 /// The answer to the request `id` that came from `mapped`, signed with the answerer's password. `None` if it cannot be
 /// signed.
 pub(super) fn success(id: Id, mapped: SocketAddr, password: &str, crypto: &dyn RTCCrypto) -> Option<Vec<u8>> {
