@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-heard bench-turns eval-model sound-sample
+.PHONY: help run release test test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-heard bench-interruptions bench-turns eval-model sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,7 @@ lint:  ## Format, clippy, documentation, and what deny.toml says of dependencies
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
 
-bench: bench-engine bench-heard bench-turns  ## Measure everything, also against the reference; writes target/report/{engine,heard,turns,first_path}.json
+bench: bench-engine bench-heard bench-interruptions bench-turns  ## Measure everything, also against the reference; writes target/report/{engine,heard,interruptions,turns,first_path}.json
 	@$(SETUP) build load tests reference
 	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
 	  $(CARGO) bench -p repartee-tests --bench first_path
@@ -57,6 +57,10 @@ bench-engine:  ## Measure the engine's modes against each other and the physical
 bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
 	@$(SETUP) build load recogniser
 	$(CARGO) bench -p repartee-tests --bench heard
+
+bench-interruptions:  ## Measure false and missed interruptions over echoes, voices and backchannels; writes target/report/interruptions.json
+	@$(SETUP) build load
+	$(CARGO) bench -p repartee-tests --bench interruptions
 
 bench-turns:  ## Measure false ends and delay of turns on recordings of people; writes target/report/turns.json
 	@$(SETUP) build load tests speech

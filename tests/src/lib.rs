@@ -5,6 +5,7 @@
 //!   [`card`]: how much the model claims; [`binomial`]: what a count may be
 //! - [`recording_engine`]: an engine that keeps what the model said
 //! - [`asr`]: what an independent recogniser makes of a recording; [`spectral_similarity`]: how much of a sound is in it
+//! - [`interruptions`]: callers, echoes and backchannels over a playing answer
 //! - [`word_errors`]: errors of a word estimator
 //! - [`tools`]: the programs that drive the server from outside, and where they are
 //! - [`conformance`]: the conversation that every stock client must be able to have
@@ -15,6 +16,7 @@ pub mod binomial;
 pub mod card;
 pub mod conformance;
 pub mod demo;
+pub mod interruptions;
 pub mod questions;
 pub mod rate;
 pub mod recording_engine;

@@ -9,6 +9,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::echo_path::{Echo, EchoPath, LAGS};
+use super::level::rms;
+use super::playout::LONGEST_PAUSE;
 
 /// Resolution of the recorded levels.
 const STEP: Duration = Duration::from_millis(20);
@@ -22,10 +24,31 @@ const KEPT: Duration = Duration::from_millis(1_000);
 /// as rooms ring.
 const BEFORE: usize = 1;
 const RING: usize = 2;
+/// What is left of a reverberation after each further step: 60 dB are gone after a third of a second. And for how long.
+const DECAY: f32 = 0.65;
+const TAIL_STEPS: usize = 10;
 /// How much louder than estimated an echo may be, 3 dB: a voice's spectrum changes from word to word, and rooms are not flat.
 const MARGIN: f32 = 1.4;
 
-/// Recent and coming levels of our playback. Audio is assumed to play as soon as it is pushed, without gaps.
+/// What of the input may be an echo.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct EchoLevel {
+    /// Up to this root mean square it may be.
+    pub loudest: f32,
+    /// Up to this one single frames of it may be, which a room keeps alive.
+    pub reverberant: f32,
+    /// The root mean square of steady noise beside it.
+    pub noise: f32,
+    /// Whether both are known well.
+    pub settled: bool,
+}
+
+impl EchoLevel {
+    /// Nothing is an echo.
+    pub const NONE: Self = Self { loudest: 0.0, reverberant: 0.0, noise: 0.0, settled: true };
+}
+
+/// Recent and coming levels of our playback. Audio is assumed to play as soon as it is pushed, without gaps but for pauses.
 #[derive(Debug)]
 pub struct EchoGuard {
     /// Samples of one step.
@@ -39,6 +62,8 @@ pub struct EchoGuard {
     /// The input's step that is not full yet: its samples, and the sum of their squares.
     input: (usize, f32),
     path: EchoPath,
+    /// Since when nothing plays, though there is something to play.
+    paused: Option<Instant>,
 }
 
 impl EchoGuard {
@@ -46,25 +71,26 @@ impl EchoGuard {
     pub fn new(rate: u32) -> Self {
         let step = (u128::from(rate) * STEP.as_millis() / 1_000).max(1) as usize;
         let (levels, pending) = (VecDeque::new(), Vec::new());
-        Self { step, levels, begin: None, pending, input: (0, 0.0), path: EchoPath::default() }
+        Self { step, levels, begin: None, pending, input: (0, 0.0), path: EchoPath::default(), paused: None }
     }
 
     /// Adds audio that plays after everything pushed before, or at `now`.
     pub fn push(&mut self, samples: &[f32], now: Instant) {
+        self.end_pause(now);
         self.drop_before(now);
         if self.end().is_none_or(|end| end + KEPT < now) {
             self.levels.clear();
             self.begin = Some(now);
         }
         // A gap shorter than the tail.
-        while self.end().is_some_and(|end| end + STEP <= now) {
+        while self.paused.is_none() && self.end().is_some_and(|end| end + STEP <= now) {
             self.levels.push_back(0.0);
         }
         self.pending.extend_from_slice(samples);
         let whole = self.pending.len() / self.step * self.step;
         for step in self.pending.drain(..whole).as_slice().chunks_exact(self.step) {
             if self.levels.len() < MAX_STEPS {
-                self.levels.push_back(level(step));
+                self.levels.push_back(rms(step));
             }
         }
     }
@@ -72,9 +98,35 @@ impl EchoGuard {
     /// Drops what has not been played at `now`.
     pub fn clear(&mut self, now: Instant) {
         self.drop_before(now);
-        let played = self.begin.map_or(0, |begin| steps(now.saturating_duration_since(begin)) + 1);
+        let played = self.paused.take().unwrap_or(now);
+        let played = self.begin.map_or(0, |begin| steps(played.saturating_duration_since(begin)) + 1);
         self.levels.truncate(played);
         self.pending.clear();
+    }
+
+    /// The playback stops at `now` and will go on from there: at [`Self::resume`], but after [`LONGEST_PAUSE`] at the latest.
+    pub fn pause(&mut self, now: Instant) {
+        self.paused.get_or_insert(now);
+    }
+
+    /// The playback goes on at `now`.
+    pub fn resume(&mut self, now: Instant) {
+        let (Some(paused), Some(begin)) = (self.paused.take(), self.begin) else { return };
+        // The step that was playing is played to its end.
+        let at = steps(paused.saturating_duration_since(begin)) + 1;
+        if at >= self.levels.len() {
+            return;
+        }
+        let behind = self.levels.split_off(at);
+        let silent = steps(now.min(paused + LONGEST_PAUSE).saturating_duration_since(paused));
+        self.levels.extend(std::iter::repeat_n(0.0, silent));
+        self.levels.extend(behind);
+    }
+
+    fn end_pause(&mut self, now: Instant) {
+        if let Some(end) = self.paused.map(|paused| paused + LONGEST_PAUSE).filter(|end| *end <= now) {
+            self.resume(end);
+        }
     }
 
     /// Takes input at `rate` samples a second that has come by `now`, and learns from it how our playback comes back.
@@ -82,6 +134,7 @@ impl EchoGuard {
         if self.begin.is_none() {
             return;
         }
+        self.end_pause(now);
         let step = (u128::from(rate) * STEP.as_millis() / 1_000).max(1) as usize;
         let mut left = samples.len();
         let mut rest = samples;
@@ -104,23 +157,31 @@ impl EchoGuard {
         }
     }
 
-    /// The level up to which input at `now` may be an echo of our playback, as a root mean square; `None` if there can be none.
-    pub fn echo_level(&mut self, now: Instant) -> Option<f32> {
+    /// What of the input at `now` may be an echo of our playback; `None` if there can be none.
+    pub fn echo_level(&mut self, now: Instant) -> Option<EchoLevel> {
+        self.end_pause(now);
         self.drop_before(now);
         let (begin, end) = (self.begin?, self.end()?);
         if end + TAIL < now || begin > now {
             return None;
         }
         let Echo { gain, lag } = self.path.estimate();
-        let lags = lag.map_or(0..LAGS, |lag| lag.saturating_sub(BEFORE)..(lag + RING + 1).min(LAGS));
+        let lags = lag.map_or(0..LAGS, |lag| lag.saturating_sub(BEFORE)..lag + RING + 1);
+        // Then the room's reverberation dies away.
+        let tail = lag.into_iter().flat_map(|lag| (1..=TAIL_STEPS).map(move |step| (lag + RING + step, step)));
+        let tail = tail.map(|(lag, step)| self.level_at(now, lag) * DECAY.powi(step as i32));
         let played = lags.map(|lag| self.level_at(now, lag)).fold(0.0, f32::max);
-        Some(played * gain * MARGIN)
+        let (loudest, reverberant) = (played * gain * MARGIN, tail.fold(played, f32::max) * gain * MARGIN);
+        let (noise, settled) = (self.path.noise(), self.path.is_settled());
+        Some(EchoLevel { loudest, reverberant, noise, settled })
     }
 
     /// The level that was played `lag` steps before `at`.
     fn level_at(&self, at: Instant, lag: usize) -> f32 {
-        let played = self.begin.and_then(|begin| at.checked_duration_since(begin));
-        let step = played.and_then(|played| steps(played).checked_sub(lag));
+        let since = |at: Instant| self.begin.and_then(|begin| at.checked_duration_since(begin));
+        let lagged = STEP * lag as u32;
+        let is_paused = self.paused.is_some_and(|paused| at.checked_sub(lagged).is_some_and(|at| at > paused + STEP));
+        let step = since(at).filter(|_| !is_paused).and_then(|played| steps(played).checked_sub(lag));
         step.and_then(|step| self.levels.get(step)).copied().unwrap_or(0.0)
     }
 
@@ -136,18 +197,8 @@ impl EchoGuard {
     }
 }
 
-/// Whether `frame` may be an echo that is up to `loudest`.
-pub(crate) fn is_echo(frame: &[f32], loudest: f32) -> bool {
-    level(frame) < loudest
-}
-
 fn steps(duration: Duration) -> usize {
     (duration.as_micros() / STEP.as_micros()) as usize
-}
-
-fn level(samples: &[f32]) -> f32 {
-    let sum: f32 = samples.iter().filter(|sample| sample.is_finite()).map(|sample| sample * sample).sum();
-    (sum / samples.len().max(1) as f32).sqrt()
 }
 
 #[cfg(test)]
@@ -165,7 +216,7 @@ mod tests {
 
     /// What the guard says of an echo of which nothing is known, as the level that was played.
     fn played(guard: &mut EchoGuard, now: Instant) -> Option<f32> {
-        guard.echo_level(now).map(|level| (level / MARGIN / UNKNOWN * 1_000.0).round() / 1_000.0)
+        guard.echo_level(now).map(|level| (level.loudest / MARGIN / UNKNOWN * 1_000.0).round() / 1_000.0)
     }
 
     #[test]
@@ -192,6 +243,39 @@ mod tests {
         assert_eq!(played(&mut guard, start + 1_200 * MS), None);
         guard.push(&constant(0.25, 100), start + 5_000 * MS);
         assert_eq!(played(&mut guard, start + 5_000 * MS), Some(0.25));
+    }
+
+    #[test]
+    fn paused_playback_goes_on_later() {
+        let start = Instant::now();
+        let mut guard = EchoGuard::new(1_000);
+        guard.push(&constant(0.125, 1_000), start);
+        guard.push(&constant(0.75, 1_000), start);
+        guard.pause(start + 800 * MS);
+        assert_eq!(played(&mut guard, start + 900 * MS), Some(0.125));
+        assert_eq!(guard.level_at(start + 900 * MS, 0), 0.0, "nothing plays");
+        assert_eq!(guard.level_at(start + 900 * MS, 6), 0.125, "its echo is still to come");
+        guard.resume(start + 1_100 * MS);
+        assert_eq!(guard.level_at(start + 1_100 * MS, 0), 0.0);
+        assert_eq!(guard.level_at(start + 1_180 * MS, 0), 0.125, "a fifth was left to play");
+        assert_eq!(guard.level_at(start + 1_340 * MS, 0), 0.75);
+        assert_eq!(played(&mut guard, start + 2_700 * MS), Some(0.75));
+        assert_eq!(played(&mut guard, start + 2_900 * MS), None);
+    }
+
+    #[test]
+    fn pauses_end_by_themselves() {
+        let start = Instant::now();
+        let mut guard = EchoGuard::new(1_000);
+        guard.push(&constant(0.125, 2_000), start);
+        guard.pause(start + 500 * MS);
+        assert_eq!(played(&mut guard, start + 1_200 * MS), Some(0.125));
+        assert_eq!(guard.level_at(start + 1_200 * MS, 0), 0.125);
+        guard.pause(start + 1_200 * MS);
+        guard.clear(start + 1_300 * MS);
+        assert_eq!(guard.level_at(start + 1_300 * MS, 0), 0.0);
+        guard.push(&constant(0.5, 1_000), start + 5_000 * MS);
+        assert_eq!(guard.level_at(start + 5_100 * MS, 0), 0.5, "a cleared playback is not paused");
     }
 
     #[test]

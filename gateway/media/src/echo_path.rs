@@ -15,6 +15,8 @@ const STEPS: usize = 100;
 /// Steps that it takes to know anything, 400 ms, and between two looks.
 const LEAST: usize = 20;
 const EVERY: usize = 5;
+/// Steps after which the estimate is settled, 0.9 s.
+const SETTLED: usize = 45;
 /// The share of the ratios that lie below the estimate. A caller may speak for the rest of the time.
 const QUANTILE: f32 = 0.4;
 /// Playback below this share of its mean tells nothing: noise and reverberation prevail.
@@ -41,11 +43,13 @@ pub(crate) struct EchoPath {
     /// Steps since the last look.
     since: usize,
     echo: Echo,
+    /// The quietest input of the last steps.
+    noise: f32,
 }
 
 impl Default for EchoPath {
     fn default() -> Self {
-        Self { steps: VecDeque::new(), since: 0, echo: Echo { gain: UNKNOWN, lag: None } }
+        Self { steps: VecDeque::new(), since: 0, echo: Echo { gain: UNKNOWN, lag: None }, noise: 0.0 }
     }
 }
 
@@ -66,6 +70,16 @@ impl EchoPath {
         }
     }
 
+    /// Whether the echo has been heard for long enough that no other estimate is to be expected soon.
+    pub fn is_settled(&self) -> bool {
+        self.steps.len() >= SETTLED
+    }
+
+    /// The level of steady noise in the input.
+    pub fn noise(&self) -> f32 {
+        self.noise
+    }
+
     /// The echo as it is known now.
     pub fn estimate(&self) -> Echo {
         self.echo
@@ -73,6 +87,7 @@ impl EchoPath {
 
     fn look(&mut self) {
         let noise = self.steps.iter().map(|(near, _)| *near).fold(f32::INFINITY, f32::min);
+        self.noise = noise;
         let mut ratios = Vec::with_capacity(STEPS);
         let mut found: Option<Echo> = None;
         for lag in 0..LAGS {

@@ -1,9 +1,9 @@
 //! Interruptions while our playback comes back: echo guard and turn detector together, over a matrix of echoes and voices, on a
-//! clock that the tests move.
+//! clock that the tests move. Margins of the echo guard were chosen on these recordings; `make bench-interruptions` judges on others.
 
 use std::time::{Duration, Instant};
 
-use super::echo_guard::EchoGuard;
+use super::echo_guard::{EchoGuard, EchoLevel};
 use super::testdata::speech;
 use super::vad::{RATE, TurnDetector, TurnEvent};
 
@@ -42,7 +42,7 @@ fn interruptions(playback: &[f32], input: &[f32], guarded: bool) -> Vec<u64> {
     for (number, frame) in input.chunks_exact(320).enumerate() {
         let now = start + Duration::from_millis(20) * (number as u32 + 1);
         guard.hear(frame, RATE, now);
-        turns.set_echo_level(if guarded { guard.echo_level(now) } else { Some(0.0) });
+        turns.set_echo_level(if guarded { guard.echo_level(now) } else { Some(EchoLevel::NONE) });
         let events = turns.push(frame);
         begun.extend(
             events.iter().filter(|event| matches!(event, TurnEvent::SpeechStarted { .. })).map(|_| number as u64 * 20),
@@ -95,7 +95,7 @@ fn callers_interrupt_over_an_echo() {
     }
 }
 
-/// The table of docs/realtime.md.
+/// The matrix, for a person.
 #[test]
 #[ignore = "prints a table"]
 fn table_of_echoes_and_voices() {

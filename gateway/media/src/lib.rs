@@ -8,6 +8,7 @@
 //! | [`jitter`] | jitter buffer: RTP packets in any order to packets in order, losses named |
 //! | [`vad`] | voice activity and turn detection |
 //! | [`endpointing`] | how much silence ends a turn |
+//! | [`barge_in`] | whether a voice over our playback is an interruption |
 //! | [`echo_guard`] | keeps the echo of our playback from counting as speech |
 //! | `echo_path` | how loud and how late our playback comes back |
 //! | [`playout`] | the server's playout clock |
@@ -49,6 +50,7 @@
 //! ```
 
 pub mod adaptation;
+pub mod barge_in;
 pub mod echo_guard;
 mod echo_path;
 #[cfg(test)]

@@ -16,6 +16,9 @@ pub const LIMIT: Duration = Duration::from_secs(10);
 /// Frames overdue by more than this do not leave in a burst; the grid moves instead.
 const MAX_CATCH_UP: Duration = Duration::from_millis(200);
 
+/// How long a pause lasts at most: by itself it ends then.
+pub const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
 /// Why audio was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum PushError {
@@ -94,6 +97,10 @@ pub struct Playout {
     busy_until: Option<Instant>,
     /// The current response had no frame when one was due.
     starving: bool,
+    /// Since when nothing is handed out. What would have been handed out stays in the queue.
+    paused: Option<Instant>,
+    /// A pause has ended: the next frame begins a new grid.
+    resumed: bool,
     underruns: u64,
     /// Queued samples of all tracks.
     queued: usize,
@@ -110,6 +117,8 @@ impl Playout {
             begun: None,
             busy_until: None,
             starving: false,
+            paused: None,
+            resumed: false,
             underruns: 0,
             queued: 0,
         }
@@ -149,6 +158,7 @@ impl Playout {
         self.closed = self.closed.max(self.tracks.back().map(|track| track.generation));
         self.queued = 0;
         self.starving = false;
+        self.paused = None;
         let rate = self.rate;
         self.tracks
             .drain(..)
@@ -168,16 +178,39 @@ impl Playout {
         }
         if self.tracks.front().is_some_and(|track| track.generation == generation) {
             self.starving = false;
+            self.paused = None;
         }
         let dropped = self.tracks.iter().filter(|track| track.generation == generation);
         self.queued -= dropped.map(|track| track.queue.len()).sum::<usize>();
         self.tracks.retain(|track| track.generation != generation);
     }
 
+    /// Hands out nothing from `now` until [`Self::resume`], for [`LONGEST_PAUSE`] at most. Returns whether something was playing that
+    /// is paused now; otherwise nothing happens.
+    pub fn pause(&mut self, now: Instant) -> bool {
+        let plays = self.tracks.front().is_some_and(|track| self.begun == Some(track.generation));
+        let pauses = plays && self.paused.is_none();
+        if pauses {
+            self.paused = Some(now);
+        }
+        pauses
+    }
+
+    /// Goes on with the frame after the last one that was handed out.
+    pub fn resume(&mut self) {
+        self.resumed |= self.paused.take().is_some();
+    }
+
     /// What is due at `now`; call again until it returns `None`, then at [`Self::next_deadline`] or after a push.
     pub fn poll(&mut self, now: Instant) -> Option<Output> {
         if self.busy_until.is_some_and(|until| now < until) {
             return None;
+        }
+        if let Some(since) = self.paused {
+            if now < since + LONGEST_PAUSE {
+                return None;
+            }
+            self.resume();
         }
         let frame_samples = self.frame_samples;
         let current = self.tracks.front_mut()?;
@@ -204,11 +237,11 @@ impl Playout {
         self.begun = Some(current.generation);
         // On the grid while frames follow each other; after a gap or a long time without a poll, from `now` on.
         let due = match self.busy_until {
-            Some(until) if !self.starving && !first && now - until <= MAX_CATCH_UP => until,
+            Some(until) if !self.starving && !self.resumed && !first && now - until <= MAX_CATCH_UP => until,
             _ => now,
         };
         self.busy_until = Some(due + FRAME);
-        self.starving = false;
+        (self.starving, self.resumed) = (false, false);
         Some(Output::Frame(Frame { generation: current.generation, item: current.item, first, due, samples }))
     }
 
@@ -216,6 +249,9 @@ impl Playout {
     /// it on, so a driver that sleeps until then never spins.
     pub fn next_deadline(&self) -> Option<Instant> {
         let current = self.tracks.front()?;
+        if let Some(since) = self.paused {
+            return Some(since + LONGEST_PAUSE);
+        }
         let playable = current.complete || current.queue.len() >= self.frame_samples;
         let about_to_starve = self.begun == Some(current.generation) && !self.starving;
         if playable || about_to_starve { self.busy_until } else { None }
@@ -224,6 +260,11 @@ impl Playout {
     /// The response and item that play or wait for their audio, and the sent cursor.
     pub fn current(&self) -> Option<(u64, u64, Duration)> {
         self.tracks.front().map(|track| (track.generation, track.item, duration_of(track.sent, self.rate)))
+    }
+
+    /// For how long nothing has been playing by `now`, since the last frame was over. Zero before the first.
+    pub fn quiet_for(&self, now: Instant) -> Duration {
+        self.busy_until.map_or(Duration::ZERO, |until| now.saturating_duration_since(until))
     }
 
     /// Audio that was not handed out yet.

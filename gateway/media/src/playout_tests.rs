@@ -212,3 +212,68 @@ fn response_without_audio_reports_nothing() {
     assert_eq!(playout.poll(Instant::now()), None);
     assert_eq!(playout.push(1, 7, &audio(20)), Err(PushError::Stale));
 }
+
+/// A playout clock that has played 100 of 400 ms.
+fn playing(start: Instant) -> (Playout, Vec<f32>) {
+    let mut playout = Playout::new(RATE);
+    playout.push(1, 7, &counted(400 * 24)).unwrap();
+    playout.end(1);
+    let outputs = run(&mut playout, start, start, start + 80 * MS);
+    (playout, samples_of(&outputs))
+}
+
+fn samples_of(outputs: &[(u128, Output)]) -> Vec<f32> {
+    let frames = outputs.iter().filter_map(|(_, output)| match output {
+        Output::Frame(frame) => Some(&frame.samples[..]),
+        Output::Drained { .. } => None,
+    });
+    frames.flatten().copied().collect()
+}
+
+#[test]
+fn pauses_lose_and_repeat_nothing() {
+    let start = Instant::now();
+    let (mut playout, mut heard) = playing(start);
+    assert!(playout.pause(start + 95 * MS));
+    assert!(!playout.pause(start + 99 * MS), "it is paused already");
+    assert_eq!(run(&mut playout, start, start + 95 * MS, start + 350 * MS), []);
+    assert_eq!(playout.current(), Some((1, 7, 100 * MS)));
+    assert_eq!(playout.quiet_for(start + 350 * MS), 250 * MS);
+    playout.resume();
+    let outputs = run(&mut playout, start, start + 355 * MS, start + 2_000 * MS);
+    // On a grid of its own: the frames that were due meanwhile do not leave in a burst.
+    assert_eq!(times(&outputs)[..3], [355, 375, 395]);
+    heard.extend(samples_of(&outputs));
+    assert_eq!(heard, counted(400 * 24));
+    assert_eq!(outputs.last().unwrap().1, Output::Drained { generation: 1 });
+    assert_eq!(playout.underruns(), 0);
+}
+
+#[test]
+fn pauses_are_bounded() {
+    let start = Instant::now();
+    let (mut playout, mut heard) = playing(start);
+    playout.pause(start + 90 * MS);
+    assert_eq!(playout.next_deadline(), Some(start + 90 * MS + LONGEST_PAUSE));
+    let outputs = run(&mut playout, start, start + 90 * MS, start + 2_000 * MS);
+    assert_eq!(times(&outputs)[..2], [590, 610]);
+    heard.extend(samples_of(&outputs));
+    assert_eq!(heard, counted(400 * 24));
+}
+
+#[test]
+fn cleared_playback_is_not_paused() {
+    let start = Instant::now();
+    let (mut playout, _) = playing(start);
+    playout.pause(start + 90 * MS);
+    let cleared = playout.clear();
+    assert_eq!((cleared[0].played, cleared[0].dropped), (100 * MS, 300 * MS));
+    playout.push(2, 8, &audio(40)).unwrap();
+    assert!(!playout.pause(start + 110 * MS), "nothing of it has played");
+    let outputs = run(&mut playout, start, start + 120 * MS, start + 130 * MS);
+    assert_eq!(times(&outputs), [120]);
+    playout.pause(start + 130 * MS);
+    playout.clear_generation(2);
+    playout.push(3, 9, &audio(40)).unwrap();
+    assert_eq!(times(&run(&mut playout, start, start + 150 * MS, start + 160 * MS)), [150]);
+}

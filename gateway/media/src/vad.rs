@@ -9,8 +9,10 @@ use std::time::Duration;
 
 use earshot::Detector;
 
-use super::echo_guard::is_echo;
+use super::barge_in::{self, BargeIn, Heard, Verdict};
+use super::echo_guard::EchoLevel;
 use super::endpointing::{CONTEXT_MS, Eagerness, Judgement, NEXT_QUESTION_MS, Question};
+use super::level::rms;
 
 /// Samples a second that [`TurnDetector`] takes.
 pub const RATE: u32 = 16_000;
@@ -18,7 +20,7 @@ pub const RATE: u32 = 16_000;
 const PER_MS: u64 = (RATE / 1_000) as u64;
 /// Voiced time that a turn needs to begin; a click or a knock is shorter.
 const ONSET: Duration = Duration::from_millis(64);
-/// Voiced time that it takes to interrupt a response: a cough or an assenting hum is shorter.
+/// Voiced time that it takes to interrupt a response whose playback cannot be paused: a cough or an assenting hum is shorter.
 const INTERRUPTION: Duration = Duration::from_millis(120);
 /// A turn also needs one frame that lies this much above the threshold: a voice soon does, while a network that has just
 /// met a fan or a street hovers around the middle for some tenths of a second.
@@ -94,6 +96,17 @@ pub enum TurnEvent {
         /// The first millisecond of the turn: the voice's beginning less the prefix padding, never inside the turn before.
         audio_start_ms: u64,
     },
+    /// The caller may be about to interrupt: the playback pauses. What follows is [`Self::SpeechStarted`] or
+    /// [`Self::BargeInDismissed`]; neither, if the playback has been cleared by other means.
+    PossibleBargeIn {
+        /// Where the voice was noticed.
+        audio_ms: u64,
+    },
+    /// It was no interruption: the playback goes on.
+    BargeInDismissed {
+        /// Where that was known.
+        audio_ms: u64,
+    },
     /// The caller pauses: the turn may have ended. What follows is [`Self::Resumed`] or [`Self::SpeechStopped`].
     Paused {
         /// The end of the turn's audio, if it has ended.
@@ -117,6 +130,8 @@ impl TurnEvent {
         match self {
             Self::SpeechStarted { audio_start_ms: ms }
             | Self::Paused { audio_end_ms: ms }
+            | Self::PossibleBargeIn { audio_ms: ms }
+            | Self::BargeInDismissed { audio_ms: ms }
             | Self::Resumed { audio_ms: ms }
             | Self::SpeechStopped { audio_end_ms: ms } => ms * PER_MS,
         }
@@ -141,8 +156,11 @@ pub struct TurnDetector<D = Earshot> {
     recent: VecDeque<f32>,
     /// Questions asked so far.
     questions: u64,
-    /// Level up to which input may be an echo of our playback; `None` while no response plays.
-    echo_level: Option<f32>,
+    /// What of the input may be an echo of our playback; `None` while no response plays.
+    echo_level: Option<EchoLevel>,
+    /// Whether what plays can be paused until it is known what a voice means.
+    pausable: bool,
+    barge_in: BargeIn,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -179,6 +197,8 @@ impl<D: VoiceDetector> TurnDetector<D> {
             recent: VecDeque::new(),
             questions: 0,
             echo_level: None,
+            pausable: false,
+            barge_in: BargeIn::new(RATE),
         }
     }
 
@@ -229,10 +249,16 @@ impl<D: VoiceDetector> TurnDetector<D> {
         TurnEvent::SpeechStopped { audio_end_ms: self.position / PER_MS }
     }
 
-    /// Sets the level up to which the audio that comes next may be an echo of our playback, as a root mean square; `None` while no
-    /// response plays. While one does, a turn takes more voice to begin, and echo is no voice.
-    pub fn set_echo_level(&mut self, level: Option<f32>) {
+    /// Sets what of the audio that comes next may be an echo of our playback; `None` while no response plays. While one does, a turn
+    /// takes more voice to begin, and echo is no voice.
+    pub fn set_echo_level(&mut self, level: Option<EchoLevel>) {
         self.echo_level = level;
+    }
+
+    /// Whether a response plays that can be paused. While one does, a voice pauses it at first, and interrupts it once it is clear
+    /// that the caller goes on.
+    pub fn set_pausable(&mut self, pausable: bool) {
+        self.pausable = pausable;
     }
 
     /// New settings, from the next frame on.
@@ -258,6 +284,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
     pub fn end_turn(&mut self) {
         self.floor = self.received();
         self.state = State::QUIET;
+        self.barge_in.reset();
     }
 
     /// Takes any number of samples and returns the boundaries found, in order.
@@ -277,13 +304,26 @@ impl<D: VoiceDetector> TurnDetector<D> {
     fn process(&mut self, frame: &[f32]) -> Option<TurnEvent> {
         // The network gets every frame, for it has state.
         let voice = self.detector.probability(frame);
-        let probability = if self.echo_level.is_some_and(|level| is_echo(frame, level)) { 0.0 } else { voice };
+        let level = rms(frame);
+        let is_echo = self.echo_level.is_some_and(|echo| level < echo.loudest);
+        let is_noise = self.pausable && self.echo_level.is_some_and(|echo| !barge_in::is_audible(level, echo));
+        let probability = if is_echo || is_noise { 0.0 } else { voice };
         self.keep_recent(frame);
         let (start, length) = (self.position, frame.len() as u64);
         self.position += length;
         let threshold = self.settings.threshold;
         match &mut self.state {
+            State::Quiet { .. } if self.pausable && self.barge_in.is_open() => {
+                let heard = match probability >= threshold {
+                    true => Heard::Voice,
+                    false if is_echo && !is_noise => Heard::Echo,
+                    false => Heard::Silence,
+                };
+                self.judge_barge_in(heard, level, length)
+            }
             State::Quiet { since, voiced, peak } => {
+                // The playback has ended meanwhile.
+                self.barge_in.reset_open();
                 if probability < threshold {
                     *voiced = voiced.saturating_sub(length);
                     return None;
@@ -295,15 +335,24 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 *peak = peak.max(probability);
                 // High thresholds leave less room above.
                 let clear = threshold + CLEAR_VOICE.min((1.0 - threshold) / 2.0);
-                let onset = if self.echo_level.is_some() { INTERRUPTION } else { ONSET };
-                if *voiced < onset.as_millis() as u64 * PER_MS || *peak < clear {
+                let (since, voiced, peak) = (*since, *voiced, *peak);
+                let lasts = |onset: Duration| voiced >= onset.as_millis() as u64 * PER_MS && peak >= clear;
+                let begins = match self.echo_level {
+                    Some(echo) if self.pausable => {
+                        let stands_out = self.barge_in.stands_out(level, echo, length);
+                        lasts(INTERRUPTION) || (stands_out && lasts(barge_in::ONSET))
+                    }
+                    Some(_) => lasts(INTERRUPTION),
+                    None => lasts(ONSET),
+                };
+                if !begins {
                     return None;
                 }
-                let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
-                let (voice_end, judgement) = (self.position, Judgement::NONE);
-                self.state = State::Speaking { begin, voice_end, paused: false, judgement };
-                // Rounded up at the floor, which may lie inside of a millisecond: never into the turn before.
-                Some(TurnEvent::SpeechStarted { audio_start_ms: begin.div_ceil(PER_MS) })
+                if self.pausable {
+                    self.barge_in.begin(since, self.position, voiced, level);
+                    return Some(TurnEvent::PossibleBargeIn { audio_ms: self.position / PER_MS });
+                }
+                Some(self.start(since))
             }
             State::Speaking { voice_end, paused, judgement, .. } => {
                 if probability >= threshold - HYSTERESIS.min(threshold / 2.0) {
@@ -324,6 +373,28 @@ impl<D: VoiceDetector> TurnDetector<D> {
                 begins.then_some(TurnEvent::Paused { audio_end_ms: self.position / PER_MS })
             }
         }
+    }
+
+    /// A frame of a voice that may interrupt.
+    fn judge_barge_in(&mut self, heard: Heard, level: f32, length: u64) -> Option<TurnEvent> {
+        let since = self.barge_in.since()?;
+        match self.barge_in.frame(heard, level, self.position, length) {
+            Verdict::Open => None,
+            Verdict::Interruption => Some(self.start(since)),
+            Verdict::Nothing => {
+                self.state = State::QUIET;
+                Some(TurnEvent::BargeInDismissed { audio_ms: self.position / PER_MS })
+            }
+        }
+    }
+
+    /// Begins a turn whose first voice was at `since`.
+    fn start(&mut self, since: u64) -> TurnEvent {
+        let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
+        let (voice_end, judgement) = (self.position, Judgement::NONE);
+        self.state = State::Speaking { begin, voice_end, paused: false, judgement };
+        // Rounded up at the floor, which may lie inside of a millisecond: never into the turn before.
+        TurnEvent::SpeechStarted { audio_start_ms: begin.div_ceil(PER_MS) }
     }
 
     fn keep_recent(&mut self, frame: &[f32]) {

@@ -244,9 +244,40 @@ fn fixed_silence_asks_no_judge() {
 fn an_interruption_takes_120_ms_of_voice() {
     for (frames, begins) in [(7, false), (8, true)] {
         let mut turns = scripted([10..10 + frames]);
-        turns.set_echo_level(Some(0.0));
+        turns.set_echo_level(Some(EchoLevel::NONE));
         assert_eq!(!turns.push(&silence(400)).is_empty(), begins, "{frames} frames");
     }
+}
+
+/// What of a voice of so many frames becomes of a playback that can be paused.
+fn over_playback(voice: usize) -> Vec<TurnEvent> {
+    let probability = move |frame| if (10..10 + voice).contains(&frame) { 0.9 } else { 0.1 };
+    let mut turns = TurnDetector::new(Scripted(Box::new(probability), 0), TurnSettings::default());
+    turns.set_echo_level(Some(EchoLevel::NONE));
+    turns.set_pausable(true);
+    turns.push(&vec![0.1; 16_000])
+}
+
+#[test]
+fn first_voice_pauses_playback() {
+    let paused = TurnEvent::PossibleBargeIn { audio_ms: 11 * 16 };
+    assert_eq!(over_playback(20), [paused, TurnEvent::BargeInDismissed { audio_ms: 36 * 16 }], "a backchannel");
+    assert_eq!(over_playback(3), [paused, TurnEvent::BargeInDismissed { audio_ms: 22 * 16 }], "a cough");
+    assert_eq!(over_playback(40)[..2], [paused, TurnEvent::SpeechStarted { audio_start_ms: 0 }]);
+}
+
+#[test]
+fn cleared_playback_is_not_paused_any_more() {
+    let mut turns = scripted([10..60]);
+    turns.set_echo_level(Some(EchoLevel::NONE));
+    turns.set_pausable(true);
+    let sound = vec![0.1; 256 * 100];
+    assert_eq!(turns.push(&sound[..256 * 14]).len(), 1);
+    // The client has cleared it: the voice is judged as over silence.
+    turns.set_echo_level(None);
+    turns.set_pausable(false);
+    let events = turns.push(&sound[..256 * 86]);
+    assert!(matches!(events[..], [TurnEvent::SpeechStarted { .. }, TurnEvent::SpeechStopped { .. }]), "{events:?}");
 }
 
 #[test]

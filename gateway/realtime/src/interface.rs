@@ -113,6 +113,10 @@ pub enum Effect {
         /// Address of the last delta.
         part: PartRef,
     },
+    /// Hold back all audio that has not played yet until [`Effect::ResumePlayout`], for a bounded time. Only with a playout clock.
+    PausePlayout,
+    /// Go on where a pause began, if there is one.
+    ResumePlayout,
     /// Drop all audio that has not played yet; without a playout clock, the client does.
     ClearPlayout,
     /// Drop the audio of one response that has not played yet, while others play on.

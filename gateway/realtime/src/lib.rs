@@ -201,6 +201,8 @@ impl Core {
             Input::Refused(error) => self.send_error(error),
             Input::Audio(samples) => self.audio(&samples, now),
             Input::Turn(TurnEvent::SpeechStarted { audio_start_ms }) => self.speech_started(audio_start_ms),
+            Input::Turn(TurnEvent::PossibleBargeIn { .. }) => self.pause_playout(),
+            Input::Turn(TurnEvent::BargeInDismissed { .. }) => self.effects.push(Effect::ResumePlayout),
             Input::Turn(TurnEvent::Paused { audio_end_ms }) => self.begin_speculation(audio_end_ms, now),
             Input::Turn(TurnEvent::Resumed { .. }) => self.abort_speculation(),
             Input::Turn(TurnEvent::SpeechStopped { audio_end_ms }) => self.speech_stopped(audio_end_ms, now),

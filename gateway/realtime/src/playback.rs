@@ -85,7 +85,9 @@ impl Core {
                 self.send(ServerEvent::OutputStarted(ResponseRef { response_id }));
             }
             PlayoutReport::Position { heard_ms, .. } => {
-                playing.heard_ms = heard_ms;
+                // During a pause all that was sent is heard; after it, what is sent is in flight again.
+                playing.heard_ms = playing.heard_ms.max(heard_ms);
+                let heard_ms = playing.heard_ms;
                 // The engine's deadlines are in codec frames.
                 if heard_ms >= playing.reported_ms + self.setup.model.frame.as_millis() as u64 {
                     playing.reported_ms = heard_ms;
@@ -98,6 +100,21 @@ impl Core {
                     self.send(ServerEvent::OutputStopped(ResponseRef { response_id: playing.response_id }));
                 }
             }
+        }
+    }
+
+    /// Whether a response plays that the caller may interrupt, and that can be paused until it is known whether the caller does.
+    pub fn is_pausable(&self) -> bool {
+        let interrupts =
+            self.config.audio.input.turn_detection.as_ref().is_some_and(|turns| turns.interrupts_response());
+        let plays = self.playing.front().is_some_and(|playing| playing.started && playing.in_conversation);
+        self.setup.delivery == Delivery::Paced && interrupts && plays
+    }
+
+    /// The caller may be about to interrupt. The client is told nothing until it is clear.
+    pub(super) fn pause_playout(&mut self) {
+        if self.is_pausable() {
+            self.effects.push(Effect::PausePlayout);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use repartee_media::echo_guard::EchoLevel;
 use repartee_media::endpointing::Question;
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
@@ -95,9 +96,11 @@ impl InputPipeline {
         self.at < self.pending.len()
     }
 
-    /// Sets the level of echo for the next samples; see [`TurnDetector::set_echo_level`].
-    pub fn set_echo_level(&mut self, level: Option<f32>) {
+    /// Sets what of the next samples may be echo, and whether what plays can be paused; see [`TurnDetector::set_echo_level`] and
+    /// [`TurnDetector::set_pausable`].
+    pub fn set_playback(&mut self, level: Option<EchoLevel>, pausable: bool) {
         self.detector.set_echo_level(level);
+        self.detector.set_pausable(pausable);
     }
 
     /// Processes one piece of what was pushed, and adds what came of it to `inputs`.

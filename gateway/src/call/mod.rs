@@ -33,7 +33,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::FutureExt as _;
 use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine_api::{Command, SessionHandle, SubmitError};
-use repartee_media::echo_guard::EchoGuard;
+use repartee_media::echo_guard::{EchoGuard, EchoLevel};
 use repartee_media::level::is_audible;
 use repartee_protocol::response::{Delta, PartRef};
 use repartee_protocol::session::AudioFormat;
@@ -292,22 +292,23 @@ impl Call {
 
     fn push_audio<T: Transport>(&mut self, samples: Vec<f32>, rate: u32, transport: &mut T) {
         self.echo_guard.hear(&samples, rate, now());
-        self.set_echo_level();
+        self.set_playback();
         match self.input_pipeline.push(samples, rate) {
             Ok(inputs) => self.inputs(inputs, transport),
             Err(error) => self.fail(&error.into()),
         }
     }
 
-    /// Tells the turn detector how loud an echo of our playback may be.
-    fn set_echo_level(&mut self) {
+    /// Tells the turn detector of our playback: how loud its echo may be, and whether it can be paused.
+    fn set_playback(&mut self) {
         let level = self.echo_guard.echo_level(now());
-        self.input_pipeline.set_echo_level(level.or(self.core.is_responding().then_some(0.0)));
+        let level = level.or(self.core.is_responding().then_some(EchoLevel::NONE));
+        self.input_pipeline.set_playback(level, self.core.is_pausable());
     }
 
     /// Processes one piece of the input.
     fn process_input<T: Transport>(&mut self, transport: &mut T) {
-        self.set_echo_level();
+        self.set_playback();
         let mut inputs = std::mem::take(&mut self.inputs);
         match self.input_pipeline.process(&mut inputs) {
             Ok(()) => self.inputs(inputs.drain(..), transport),
@@ -375,8 +376,18 @@ impl Call {
                 Effect::Configure(settings) => {
                     self.input_format = settings.input;
                     self.input_pipeline.configure(settings.turns);
+                    self.resume(transport);
                 }
-                Effect::EndTurn => self.input_pipeline.end_turn(),
+                Effect::EndTurn => {
+                    self.input_pipeline.end_turn();
+                    self.resume(transport);
+                }
+                Effect::PausePlayout => {
+                    if transport.pause_audio() {
+                        self.echo_guard.pause(now());
+                    }
+                }
+                Effect::ResumePlayout => self.resume(transport),
                 Effect::ResponseRequested { response, since } => self.timing.requested(response, since),
                 Effect::Stamps { response, stamps } => self.timing.stamped(response, stamps),
                 Effect::AudioStart { response, format } => {
@@ -402,7 +413,10 @@ impl Call {
                     transport.clear_audio();
                 }
                 // The echo guard keeps what plays on.
-                Effect::ClearResponse(response) => transport.clear_response(response),
+                Effect::ClearResponse(response) => {
+                    self.resume(transport);
+                    transport.clear_response(response);
+                }
                 Effect::CountResponse(status) => self.metrics.turns.with_label_values(&[status.as_str()]).inc(),
                 Effect::CountSpeculation { committed } => {
                     let outcome = if committed { "committed" } else { "aborted" };
@@ -413,6 +427,12 @@ impl Call {
                 Effect::Close => self.close(),
             }
         }
+    }
+
+    /// Goes on with a paused playback.
+    fn resume<T: Transport>(&mut self, transport: &mut T) {
+        transport.resume_audio();
+        self.echo_guard.resume(now());
     }
 
     fn command(&mut self, command: Command) {

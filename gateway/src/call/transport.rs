@@ -40,6 +40,15 @@ pub trait Transport: Send {
         Vec::new()
     }
 
+    /// Holds back what plays until [`Self::resume_audio`], for a bounded time; whether anything was playing that is held back now.
+    /// Without a playout clock nothing happens.
+    fn pause_audio(&mut self) -> bool {
+        false
+    }
+
+    /// Goes on where a pause began, if there is one.
+    fn resume_audio(&mut self) {}
+
     /// Drops audio that was not played yet.
     fn clear_audio(&mut self);
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use repartee_engine_api::{Command, FinishReason};
 use repartee_media::vad::TurnEvent;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect, Input, PlayoutReport};
 use super::Harness;
@@ -104,6 +104,58 @@ fn speech_clears_unplayed_audio() {
     assert_eq!(harness.other_effects, [Effect::ClearPlayout]);
     assert_eq!(harness.truncated_text(), Some("The sky is"));
     assert_eq!(harness.find("conversation.item.truncated")["audio_end_ms"], 1_000);
+}
+
+/// A voice that may interrupt.
+const VOICE: Input = Input::Turn(TurnEvent::PossibleBargeIn { audio_ms: 0 });
+const DISMISSED: Input = Input::Turn(TurnEvent::BargeInDismissed { audio_ms: 0 });
+
+#[test]
+fn backchannels_pause_without_a_word() {
+    let mut harness = Harness::new(Delivery::Paced);
+    let response = harness.whole_response("The sky is blue today.", 2_000);
+    harness.input(Input::Playout(PlayoutReport::Started { response }));
+    harness.played(response, 1_000);
+    harness.clear();
+    harness.input(VOICE);
+    assert_eq!(harness.other_effects, [Effect::PausePlayout]);
+    // All that was sent is heard meanwhile; then the next of it is in flight.
+    harness.played(response, 1_100);
+    harness.input(DISMISSED);
+    assert_eq!(harness.other_effects, [Effect::PausePlayout, Effect::ResumePlayout]);
+    harness.played(response, 1_010);
+    assert!(harness.events.is_empty() && harness.truncated_text().is_none(), "{:?}", harness.event_types());
+    harness.input(VOICE);
+    harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    assert_eq!(
+        harness.event_types(),
+        ["input_audio_buffer.speech_started", "output_audio_buffer.cleared", "conversation.item.truncated"]
+    );
+    assert_eq!(harness.find("conversation.item.truncated")["audio_end_ms"], 1_100);
+}
+
+#[test]
+fn only_interruptible_playback_is_paused() {
+    let playing = |delivery, detection: Value| {
+        let mut harness = Harness::new(delivery);
+        harness.update(json!({"audio": {"input": {"turn_detection": detection}}}));
+        let response = harness.whole_response("The sky is blue today.", 2_000);
+        harness.input(Input::Playout(PlayoutReport::Started { response }));
+        harness.clear();
+        harness.input(VOICE);
+        harness.other_effects.contains(&Effect::PausePlayout)
+    };
+    let vad = json!({"type": "server_vad"});
+    assert!(playing(Delivery::Paced, vad.clone()));
+    assert!(!playing(Delivery::Unpaced, vad), "a client plays");
+    assert!(!playing(Delivery::Paced, json!({"type": "server_vad", "interrupt_response": false})));
+    let mut harness = Harness::new(Delivery::Paced);
+    harness.client(json!({"type": "response.create", "response": {"conversation": "none"}}));
+    let response = harness.last_respond().unwrap().response;
+    harness.engine_audio(response, 800);
+    harness.input(Input::Playout(PlayoutReport::Started { response }));
+    harness.input(VOICE);
+    assert!(!harness.other_effects.contains(&Effect::PausePlayout), "out-of-band responses are not interrupted");
 }
 
 #[test]

@@ -19,6 +19,8 @@ enum Step {
     Paused,
     Resumed,
     SpeechStopped,
+    PossibleBargeIn,
+    BargeInDismissed,
     Client(Value),
     EngineText,
     EngineToolCall,
@@ -65,6 +67,8 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::Paused),
         Just(Step::Resumed),
         Just(Step::SpeechStopped),
+        Just(Step::PossibleBargeIn),
+        Just(Step::BargeInDismissed),
         client.prop_map(Step::Client),
         Just(Step::EngineText),
         Just(Step::EngineToolCall),
@@ -91,6 +95,12 @@ fn run_step(harness: &mut Harness, received_ms: &mut u64, step: Step) {
         Step::Paused => harness.input(Input::Turn(TurnEvent::Paused { audio_end_ms: received_ms.saturating_sub(20) })),
         Step::Resumed => harness.input(Input::Turn(TurnEvent::Resumed { audio_ms: received_ms.saturating_sub(10) })),
         Step::SpeechStopped => harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: *received_ms })),
+        Step::PossibleBargeIn => {
+            harness.input(Input::Turn(TurnEvent::PossibleBargeIn { audio_ms: *received_ms }));
+        }
+        Step::BargeInDismissed => {
+            harness.input(Input::Turn(TurnEvent::BargeInDismissed { audio_ms: *received_ms }));
+        }
         Step::Client(event) => harness.client(event),
         Step::EngineText => harness.engine_text(response, "word "),
         Step::EngineAudio => harness.engine_audio(response, 80),

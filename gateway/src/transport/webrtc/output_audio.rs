@@ -62,6 +62,25 @@ impl OutputAudio {
         Ok(())
     }
 
+    /// Holds back what plays from `now` on; whether anything does. The receiver gets silence, so that it makes nothing up.
+    pub fn pause(&mut self, now: Instant) -> bool {
+        let pauses = self.playout.pause(now);
+        if pauses {
+            self.hand_out(Playing::End);
+        }
+        pauses
+    }
+
+    /// Goes on with what was held back.
+    pub fn resume(&mut self) {
+        self.playout.resume();
+    }
+
+    /// For how long nothing has been sent by `now`.
+    pub fn quiet_for(&self, now: Instant) -> Duration {
+        self.playout.quiet_for(now)
+    }
+
     /// Drops audio that was not played yet.
     pub fn clear(&mut self) {
         self.playout.clear();

@@ -23,7 +23,7 @@ pub(super) const TAIL: u32 = 5;
 pub(super) enum Playing {
     /// 20 ms of a response.
     Frame(Frame),
-    /// The response before has been played to its end.
+    /// The response before has been played to its end, or pauses.
     End,
 }
 

@@ -232,6 +232,14 @@ impl Transport for WebRtcTransport {
         Ok(Vec::new())
     }
 
+    fn pause_audio(&mut self) -> bool {
+        self.output.pause(now())
+    }
+
+    fn resume_audio(&mut self) {
+        self.output.resume();
+    }
+
     fn clear_audio(&mut self) {
         self.output.clear();
     }
@@ -247,8 +255,9 @@ impl Transport for WebRtcTransport {
     /// The sent cursor minus what is in flight or in the receiver's buffer.
     fn heard(&self) -> Option<(ResponseId, Duration)> {
         let (response, sent) = self.output.sent()?;
-        let in_flight = self.quality().round_trip.unwrap_or_default() / 2;
-        Some((response, sent.saturating_sub(in_flight + self.receiver_buffer)))
+        let in_flight = self.quality().round_trip.unwrap_or_default() / 2 + self.receiver_buffer;
+        // While nothing is sent, what was sent before arrives.
+        Some((response, sent.saturating_sub(in_flight.saturating_sub(self.output.quiet_for(now())))))
     }
 }
 
@@ -306,6 +315,9 @@ async fn send_packets(call: Arc<Call>, mut packets: Packets) {
     }
 }
 
+#[cfg(test)]
+#[path = "pause_tests.rs"]
+mod pause_tests;
 #[cfg(test)]
 #[path = "transport_tests.rs"]
 mod tests;

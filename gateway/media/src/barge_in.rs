@@ -1,0 +1,271 @@
+//! Barge-in over a playout clock of ours: the first voice may pause the playback, and what follows tells what the voice meant.
+//!
+//! A paused answer costs little, so a pause needs little voice. While it lasts the room becomes quiet, and within [`DECIDED`] the caller
+//! either goes on, which is an interruption, or has stopped: a backchannel ("mhm", "yeah"), a cough, an echo. Then the answer goes on. A
+//! caller who stops for breath and begins again is not made to wait as long a second time.
+
+use std::time::Duration;
+
+use super::echo_guard::EchoLevel;
+
+/// Voice that pauses the playback, if it stands out.
+pub(crate) const ONSET: Duration = Duration::from_millis(16);
+/// How much louder than any echo a voice stands out, as a ratio of levels: a single frame of echo may be louder than expected.
+const CLEAR: f32 = 2.0;
+/// How much louder than steady noise any voice is, as a ratio of levels, and the quietest voice, -60 dB of full scale: a detector hears
+/// a voice for some time after it, or its echo, has ended.
+const ABOVE_NOISE: f32 = 3.0;
+const QUIETEST: f32 = 1e-3;
+/// From there on, the time in which a caller has to prove to speak: longer than a backchannel.
+pub const DECIDED: Duration = Duration::from_millis(400);
+/// Silence after which a voice has ended, before the time is over.
+const ENDED: Duration = Duration::from_millis(144);
+/// Silence with which a voice still goes on when the time is over.
+const BREATH: Duration = Duration::from_millis(48);
+/// The share of the time that has to be voice, where no echo hides it; and the least of it.
+const SHARE: f32 = 0.6;
+const LEAST: Duration = Duration::from_millis(64);
+/// How far below its loudest frame a voice still is one, as a ratio of levels. Rooms and networks keep it alive for longer.
+const RELEASE: f32 = 0.2;
+/// Voice that interrupts before the time is over, together with that of a dismissed beginning: more than a backchannel has.
+const ENOUGH: Duration = Duration::from_millis(432);
+/// How much of that has to come after the dismissed beginning.
+const AGAIN: Duration = Duration::from_millis(160);
+/// How long a dismissed beginning counts.
+const REMEMBERED: Duration = Duration::from_millis(600);
+
+/// Whether a frame of this level may be a voice.
+pub(crate) fn is_audible(level: f32, echo: EchoLevel) -> bool {
+    level >= (echo.noise * ABOVE_NOISE).max(QUIETEST)
+}
+
+/// What a frame holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// A voice.
+    Voice,
+    /// No voice.
+    Silence,
+    /// Nothing louder than the echo may be, which would hide a voice.
+    Echo,
+}
+
+/// What is known of a voice after one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// Not enough.
+    Open,
+    /// The caller speaks.
+    Interruption,
+    /// It was nothing that interrupts.
+    Nothing,
+}
+
+/// A voice that may interrupt. Times are in samples of the session.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Candidate {
+    /// Where its first voice began.
+    pub since: u64,
+    /// When the playback was paused.
+    paused_at: u64,
+    /// Voice in all, and since then.
+    voiced: u64,
+    after: u64,
+    /// The time since then in which an echo hid everything.
+    hidden: u64,
+    /// Voice of a dismissed beginning.
+    earlier: u64,
+    silent: u64,
+    /// The level of its loudest frame.
+    peak: f32,
+}
+
+/// Voices that may interrupt, one after the other.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct BargeIn {
+    rate: u32,
+    open: Option<Candidate>,
+    /// Voice that stands out, outside of a candidate.
+    standing_out: u64,
+    /// A dismissed one: where it began and ended, and its voice.
+    dismissed: Option<(u64, u64, u64)>,
+}
+
+impl BargeIn {
+    /// No voice, in a stream at `rate` samples a second.
+    pub fn new(rate: u32) -> Self {
+        Self { rate, open: None, standing_out: 0, dismissed: None }
+    }
+
+    /// Whether a voice is being judged.
+    pub fn is_open(&self) -> bool {
+        self.open.is_some()
+    }
+
+    /// Where the voice that is being judged began.
+    pub fn since(&self) -> Option<u64> {
+        self.open.map(|candidate| candidate.since)
+    }
+
+    /// Whether there is voice that stands out from what may be `echo`, after one more frame of `length` samples.
+    pub fn stands_out(&mut self, level: f32, echo: EchoLevel, length: u64) -> bool {
+        let clear = echo.settled && level >= echo.reverberant * CLEAR;
+        self.standing_out = if clear { self.standing_out + length } else { 0 };
+        self.standing_out >= self.samples(ONSET)
+    }
+
+    /// A voice began at `since`; by now, at `position`, there were `voiced` samples of it, up to `level`.
+    pub fn begin(&mut self, since: u64, position: u64, voiced: u64, level: f32) {
+        let remembered = self.samples(REMEMBERED);
+        let before = self.dismissed.take().filter(|(_, end, _)| since.saturating_sub(*end) <= remembered);
+        let (since, earlier) = before.map_or((since, 0), |(begin, _, voiced)| (begin, voiced));
+        self.open = Some(Candidate {
+            since,
+            paused_at: position,
+            voiced,
+            after: 0,
+            hidden: 0,
+            earlier,
+            silent: 0,
+            peak: level,
+        });
+        self.standing_out = 0;
+    }
+
+    /// Takes a frame of `length` samples that ends at `position`. A verdict closes it.
+    pub fn frame(&mut self, heard: Heard, level: f32, position: u64, length: u64) -> Verdict {
+        let (decided, ended, breath) = (self.samples(DECIDED), self.samples(ENDED), self.samples(BREATH));
+        let least = self.samples(LEAST);
+        let (enough, again) = (self.samples(ENOUGH), self.samples(AGAIN));
+        let Some(candidate) = &mut self.open else { return Verdict::Open };
+        match heard {
+            Heard::Voice if level >= candidate.peak * RELEASE => {
+                candidate.voiced += length;
+                candidate.after += length;
+                candidate.silent = 0;
+                candidate.peak = candidate.peak.max(level);
+            }
+            Heard::Voice | Heard::Silence => candidate.silent += length,
+            Heard::Echo => candidate.hidden += length,
+        }
+        let Candidate { since, paused_at, voiced, after, hidden, earlier, silent, .. } = *candidate;
+        let time = position - paused_at;
+        // The next frame would come too late.
+        let over = time + length > decided;
+        let goes_on = silent <= breath && after >= least && after as f32 >= (time - hidden) as f32 * SHARE;
+        let verdict = match () {
+            () if voiced >= again && earlier + voiced >= enough && silent == 0 => Verdict::Interruption,
+            () if over && goes_on => Verdict::Interruption,
+            () if over || silent >= ended => Verdict::Nothing,
+            () => return Verdict::Open,
+        };
+        self.open = None;
+        self.dismissed = (verdict == Verdict::Nothing).then_some((since, position, earlier + voiced));
+        verdict
+    }
+
+    /// Forgets the voice that is being judged.
+    pub fn reset_open(&mut self) {
+        self.open = None;
+    }
+
+    /// Forgets every voice.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.rate);
+    }
+
+    fn samples(&self, duration: Duration) -> u64 {
+        duration.as_millis() as u64 * u64::from(self.rate) / 1_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: u32 = 16_000;
+    const FRAME: u64 = 256;
+
+    /// What becomes of frames that are `heard` after a pause, and after how many ms.
+    fn verdict(heard: impl IntoIterator<Item = (Heard, f32)>) -> (Verdict, u64) {
+        let mut barge_in = BargeIn::new(RATE);
+        barge_in.begin(0, FRAME, FRAME, 0.1);
+        judge(&mut barge_in, FRAME, heard)
+    }
+
+    fn judge(barge_in: &mut BargeIn, from: u64, heard: impl IntoIterator<Item = (Heard, f32)>) -> (Verdict, u64) {
+        let mut position = from;
+        for (heard, level) in heard {
+            position += FRAME;
+            match barge_in.frame(heard, level, position, FRAME) {
+                Verdict::Open => {}
+                verdict => return (verdict, (position - from) / 16),
+            }
+        }
+        (Verdict::Open, (position - from) / 16)
+    }
+
+    fn frames(ms: usize, heard: Heard, level: f32) -> impl Iterator<Item = (Heard, f32)> {
+        std::iter::repeat_n((heard, level), ms / 16)
+    }
+
+    fn voice(ms: usize) -> impl Iterator<Item = (Heard, f32)> {
+        frames(ms, Heard::Voice, 0.1)
+    }
+
+    fn silence(ms: usize) -> impl Iterator<Item = (Heard, f32)> {
+        frames(ms, Heard::Silence, 0.001)
+    }
+
+    #[test]
+    fn voice_that_goes_on_interrupts_in_time() {
+        assert_eq!(verdict(voice(1_000)), (Verdict::Interruption, 400));
+    }
+
+    #[test]
+    fn voice_that_ends_is_dismissed() {
+        for ms in [16, 96, 192] {
+            let (verdict, at) = verdict(voice(ms).chain(silence(1_000)));
+            assert_eq!((verdict, at), (Verdict::Nothing, ms as u64 + 144));
+        }
+        assert_eq!(verdict(voice(336).chain(silence(1_000))), (Verdict::Nothing, 400));
+    }
+
+    #[test]
+    fn reverberation_is_no_voice() {
+        let ringing = frames(1_000, Heard::Voice, 0.015);
+        assert_eq!(verdict(voice(288).chain(ringing)), (Verdict::Nothing, 400));
+    }
+
+    #[test]
+    fn hidden_voices_have_less_to_prove() {
+        let hidden = || frames(240, Heard::Echo, 0.05);
+        assert_eq!(verdict(hidden().chain(voice(1_000))), (Verdict::Interruption, 400));
+        assert_eq!(verdict(hidden().chain(silence(1_000))), (Verdict::Nothing, 384), "an echo that dies away");
+        assert_eq!(verdict(frames(1_000, Heard::Echo, 0.05)), (Verdict::Nothing, 400), "an echo that does not");
+    }
+
+    #[test]
+    fn second_beginning_takes_less_time() {
+        let mut barge_in = BargeIn::new(RATE);
+        barge_in.begin(0, FRAME, FRAME, 0.1);
+        assert_eq!(judge(&mut barge_in, FRAME, voice(288).chain(silence(160))).0, Verdict::Nothing);
+        let again = FRAME + 700 * 16;
+        barge_in.begin(again - FRAME, again, FRAME, 0.1);
+        assert_eq!(barge_in.since(), Some(0), "the turn begins with the first one");
+        assert_eq!(judge(&mut barge_in, again, voice(1_000)), (Verdict::Interruption, 144));
+        // Much later it is another voice.
+        barge_in.begin(100 * RATE as u64, 100 * RATE as u64 + FRAME, FRAME, 0.1);
+        assert_eq!(judge(&mut barge_in, 100 * RATE as u64 + FRAME, voice(1_000)), (Verdict::Interruption, 400));
+    }
+
+    #[test]
+    fn single_loud_frames_need_a_settled_echo() {
+        let echo = EchoLevel { loudest: 0.02, reverberant: 0.03, noise: 0.0, settled: true };
+        let mut barge_in = BargeIn::new(RATE);
+        assert!(barge_in.stands_out(0.07, echo, FRAME));
+        assert!(!barge_in.stands_out(0.05, echo, FRAME));
+        assert!(!barge_in.stands_out(0.07, EchoLevel { settled: false, ..echo }, FRAME));
+        assert!(is_audible(0.01, echo) && !is_audible(0.01, EchoLevel { noise: 0.005, ..echo }));
+    }
+}

@@ -1,0 +1,188 @@
+//! `make bench-interruptions`: false and missed interruptions over a matrix of echoes, voices and backchannels, where the playback can be
+//! paused (WebRTC, ours) and where it cannot (a websocket, the peer). Judges the recordings on which no threshold was chosen; with
+//! `-- chosen`, those on which they are. All of it runs on a virtual clock.
+
+use anyhow::{Context as _, Result};
+use repartee_loadtest::report::{Report, Row};
+use repartee_tests::interruptions::{Conditions, Recordings, Scene, Set, play};
+use repartee_tests::tools;
+
+/// How long after its last word a caller may still be noticed.
+const LATE_MS: usize = 200;
+
+fn main() -> Result<()> {
+    let set = if std::env::args().any(|argument| argument == "chosen") { Set::Chosen } else { Set::Judged };
+    let recordings = Recordings::load(&tools::root().join("tests/interruptions"), set)?;
+    let conditions = recordings.conditions.first().context("there are no conditions")?;
+    let mut rows = Vec::new();
+    println!(
+        "| echo | pausable | false interruptions | pauses a minute | by backchannels | missed, caller at {:?} dB | silent after, median / p95 | announced after |",
+        conditions.callers_db
+    );
+    println!("|---|---|---|---|---|---|---|---|");
+    let mut all = [Measured::default(), Measured::default()];
+    for echo_db in &conditions.echoes_db {
+        let mut measured = [false, true].map(|_| Measured::default());
+        for (measured, pausable) in measured.iter_mut().zip([true, false]) {
+            measured.missed = vec![(0, 0); conditions.callers_db.len()];
+            measure(&recordings, conditions, *echo_db, pausable, measured)?;
+        }
+        let name = echo_db.map_or("headphones".into(), |db| format!("echo of {db} dB"));
+        let [ours, peer] = measured;
+        for (measured, pausable) in [(&ours, "yes"), (&peer, "no")] {
+            println!("| {name} | {pausable} | {} |", measured.cells().join(" | "));
+        }
+        rows.extend(ours.rows(&name, &peer, conditions));
+        for (all, measured) in all.iter_mut().zip([ours, peer]) {
+            all.add(measured);
+        }
+    }
+    for (measured, pausable) in [(&all[0], "yes"), (&all[1], "no")] {
+        println!("| all | {pausable} | {} |", measured.cells().join(" | "));
+    }
+    rows.extend(all[0].rows("all echoes", &all[1], conditions));
+    let name = if set == Set::Judged { "interruptions" } else { "interruptions-chosen" };
+    let path = tools::root().join(format!("target/report/{name}.json"));
+    Report::new(name, rows).write(&path)?;
+    println!("\n{}", path.display());
+    Ok(())
+}
+
+/// Counts of one echo level.
+#[derive(Debug, Default)]
+struct Measured {
+    /// Answers that their own echo interrupted, and answers.
+    by_echo: (usize, usize),
+    /// Pauses that an echo made, and how long was played, in ms.
+    pauses: (usize, usize),
+    /// Answers that a backchannel interrupted, and backchannels.
+    by_backchannel: (usize, usize),
+    /// Callers who were not noticed, and callers; by level.
+    missed: Vec<(usize, usize)>,
+    /// From the voice's first sample to the first silence; of callers as loud as the playback.
+    silent_ms: Vec<usize>,
+    /// From the voice's first sample to its announcement.
+    announced_ms: Vec<usize>,
+}
+
+fn measure(
+    recordings: &Recordings,
+    conditions: &Conditions,
+    echo_db: Option<f32>,
+    pausable: bool,
+    measured: &mut Measured,
+) -> Result<()> {
+    let Conditions { room_ms: room, delays_ms, callers_db, begins_ms, .. } = conditions;
+    for delay_ms in if echo_db.is_some() { &delays_ms[..] } else { &delays_ms[..1] } {
+        let scene = |answer, caller, caller_db, begins_ms| {
+            play(&Scene { answer, caller, caller_db, begins_ms, echo_db, delay_ms: *delay_ms, room, pausable })
+        };
+        for answer in &recordings.answers {
+            let outcome = scene(&answer.samples, &[], 0.0, 0)?;
+            measured.by_echo.0 += usize::from(outcome.announced.is_some());
+            measured.by_echo.1 += 1;
+            measured.pauses.0 += outcome.pauses.len();
+            measured.pauses.1 += outcome.left.len() * 20;
+        }
+        for (level, caller_db) in callers_db.iter().enumerate() {
+            for (turn, begins_ms) in begins_ms.iter().enumerate() {
+                let answer =
+                    |number: usize| &recordings.answers[(number + turn) % recordings.answers.len()].samples[..];
+                for (number, caller) in recordings.callers.iter().enumerate() {
+                    let outcome = scene(answer(number), &caller.samples, *caller_db, *begins_ms)?;
+                    let until = begins_ms + caller.samples.len() / 16 + LATE_MS;
+                    measured.missed[level].1 += 1;
+                    match outcome.announced.filter(|at| (*begins_ms..=until).contains(at)) {
+                        Some(at) => {
+                            measured.announced_ms.push(at - begins_ms);
+                            if *caller_db == 0.0 {
+                                measured.silent_ms.extend(outcome.silent_after(*begins_ms));
+                            }
+                        }
+                        None => measured.missed[level].0 += 1,
+                    }
+                }
+                // A backchannel that cannot be heard at all would be no test.
+                for (number, backchannel) in recordings.backchannels.iter().enumerate().filter(|_| *caller_db >= -12.0)
+                {
+                    let outcome = scene(answer(number), &backchannel.samples, *caller_db, *begins_ms)?;
+                    measured.by_backchannel.0 += usize::from(outcome.announced.is_some());
+                    measured.by_backchannel.1 += 1;
+                }
+            }
+        }
+    }
+    measured.silent_ms.sort_unstable();
+    measured.announced_ms.sort_unstable();
+    Ok(())
+}
+
+impl Measured {
+    fn add(&mut self, other: Self) {
+        for (all, one) in [
+            (&mut self.by_echo, other.by_echo),
+            (&mut self.pauses, other.pauses),
+            (&mut self.by_backchannel, other.by_backchannel),
+        ] {
+            *all = (all.0 + one.0, all.1 + one.1);
+        }
+        self.missed.resize(other.missed.len(), (0, 0));
+        for (all, one) in self.missed.iter_mut().zip(other.missed) {
+            *all = (all.0 + one.0, all.1 + one.1);
+        }
+        self.silent_ms.extend(other.silent_ms);
+        self.announced_ms.extend(other.announced_ms);
+        self.silent_ms.sort_unstable();
+        self.announced_ms.sort_unstable();
+    }
+
+    fn pauses_a_minute(&self) -> f64 {
+        self.pauses.0 as f64 * 60_000.0 / self.pauses.1.max(1) as f64
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let of = |(wrong, all): (usize, usize)| format!("{wrong} of {all}");
+        vec![
+            of(self.by_echo),
+            format!("{:.1}", self.pauses_a_minute()),
+            of(self.by_backchannel),
+            self.missed.iter().copied().map(of).collect::<Vec<_>>().join(", "),
+            format!("{} / {} ms", at(&self.silent_ms, 50), at(&self.silent_ms, 95)),
+            format!("{} / {} ms", at(&self.announced_ms, 50), at(&self.announced_ms, 95)),
+        ]
+    }
+
+    fn rows(&self, name: &str, peer: &Self, conditions: &Conditions) -> Vec<Row> {
+        let row = |measure: &str, ours: f64, peer: f64, unit| Row {
+            measure: format!("{name}: {measure}"),
+            ours,
+            peer: Some(peer),
+            ratio: Some(peer / ours).filter(|_| ours > 0.0 && peer > 0.0),
+            unit,
+            note: "beside a playback that cannot be paused".into(),
+        };
+        let share = |(wrong, all): (usize, usize)| 100.0 * wrong as f64 / all.max(1) as f64;
+        let mut rows = vec![
+            row("answers interrupted by their echo", share(self.by_echo), share(peer.by_echo), "%"),
+            row("pauses made by an echo", self.pauses_a_minute(), peer.pauses_a_minute(), "a minute"),
+            row("answers interrupted by a backchannel", share(self.by_backchannel), share(peer.by_backchannel), "%"),
+        ];
+        for ((ours, theirs), caller_db) in self.missed.iter().zip(&peer.missed).zip(&conditions.callers_db) {
+            rows.push(row(&format!("missed callers at {caller_db} dB"), share(*ours), share(*theirs), "%"));
+        }
+        for percent in [50, 95] {
+            let [ours, theirs] = [&self.silent_ms, &peer.silent_ms].map(|times| at(times, percent) as f64);
+            rows.push(row(&format!("voice to silence, p{percent}"), ours, theirs, "ms"));
+        }
+        for percent in [50, 95] {
+            let [ours, theirs] = [&self.announced_ms, &peer.announced_ms].map(|times| at(times, percent) as f64);
+            rows.push(row(&format!("voice to announcement, p{percent}"), ours, theirs, "ms"));
+        }
+        rows
+    }
+}
+
+/// A percentile of sorted times; 0 without any.
+fn at(times: &[usize], percent: usize) -> usize {
+    times.get((times.len().saturating_sub(1) * percent).div_ceil(100)).copied().unwrap_or_default()
+}

@@ -1,0 +1,246 @@
+//! Interruptions on a virtual clock: a playout clock, a room that returns what it plays, a caller, the echo guard and the turn detector,
+//! in a loop of 20 ms. What is played and said, and in which rooms, is in `tests/interruptions`.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use repartee_media::echo_guard::{EchoGuard, EchoLevel};
+use repartee_media::opus::{OpusDecoder, OpusEncoder};
+use repartee_media::playout::{Output, Playout};
+use repartee_media::vad::{RATE, TurnDetector, TurnEvent};
+use repartee_media::wav;
+use serde::Deserialize;
+
+/// Samples in a millisecond.
+const PER_MS: usize = RATE as usize / 1_000;
+/// When a packet of the caller comes, between two frames of the playback.
+const PHASE_MS: usize = 7;
+/// The level of the playback.
+const PLAYED: f32 = 0.1;
+/// The level of the room's noise, -66 dB of full scale.
+const NOISE: f32 = 5e-4;
+
+/// `recordings.json`.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Recordings {
+    /// What is played.
+    pub answers: Vec<Recording>,
+    /// What callers say to interrupt it.
+    pub callers: Vec<Recording>,
+    /// What they say while they listen.
+    pub backchannels: Vec<Recording>,
+    /// Rooms and levels of each set.
+    pub conditions: Vec<Conditions>,
+}
+
+/// On which recordings thresholds are chosen, and on which they are judged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Set {
+    /// For choosing.
+    Chosen,
+    /// For judging.
+    Judged,
+}
+
+/// One recording.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Recording {
+    /// The set that it belongs to.
+    pub set: Set,
+    /// Its file.
+    pub file: String,
+    /// What is said.
+    pub text: String,
+    /// Its samples at [`RATE`], with a level of one.
+    #[serde(skip)]
+    pub samples: Vec<f32>,
+}
+
+/// Rooms and levels.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Conditions {
+    /// The set that they belong to.
+    pub set: Set,
+    /// The room's sound paths: delay and gain.
+    pub room_ms: Vec<(usize, f32)>,
+    /// The echo's level beside the playback; `None` for headphones.
+    pub echoes_db: Vec<Option<f32>>,
+    /// The echo's delay.
+    pub delays_ms: Vec<usize>,
+    /// The caller's level beside the playback.
+    pub callers_db: Vec<f32>,
+    /// When the caller begins.
+    pub begins_ms: Vec<usize>,
+}
+
+impl Recordings {
+    /// The recordings of one set in `folder`, with their samples.
+    pub fn load(folder: &Path, set: Set) -> Result<Self> {
+        let listed = std::fs::read_to_string(folder.join("recordings.json"))?;
+        let mut all: Self = serde_json::from_str(&listed).context("recordings.json")?;
+        for kind in [&mut all.answers, &mut all.callers, &mut all.backchannels] {
+            kind.retain(|recording| recording.set == set);
+            for recording in kind {
+                let file = std::fs::read(folder.join(&recording.file)).context(recording.file.clone())?;
+                recording.samples = wav::read(&file[..], RATE, Duration::from_secs(60))?;
+                let level = level(&recording.samples);
+                recording.samples.iter_mut().for_each(|sample| *sample /= level);
+            }
+        }
+        all.conditions.retain(|conditions| conditions.set == set);
+        Ok(all)
+    }
+}
+
+/// One answer, and what happens while it plays.
+#[derive(Debug, Clone, Copy)]
+pub struct Scene<'a> {
+    /// What is played, with a level of one.
+    pub answer: &'a [f32],
+    /// What the caller says, with a level of one; empty for nothing.
+    pub caller: &'a [f32],
+    /// The caller's level beside the playback.
+    pub caller_db: f32,
+    /// When the caller begins.
+    pub begins_ms: usize,
+    /// The echo's level beside the playback.
+    pub echo_db: Option<f32>,
+    /// Its delay.
+    pub delay_ms: usize,
+    /// The room's sound paths.
+    pub room: &'a [(usize, f32)],
+    /// Whether the playback may be paused, as over WebRTC.
+    pub pausable: bool,
+}
+
+/// What came of a scene. Times are in ms from its beginning.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// Pauses of the playback: when each began and ended.
+    pub pauses: Vec<(usize, usize)>,
+    /// When the interruption was announced.
+    pub announced: Option<usize>,
+    /// The frames that were played: when each left.
+    pub left: Vec<usize>,
+}
+
+impl Outcome {
+    /// From the caller's first sample, at `begins_ms`, to the first moment at which nothing plays: a pause, or the end. `None` if all was
+    /// played.
+    pub fn silent_after(&self, begins_ms: usize) -> Option<usize> {
+        let paused = self.pauses.iter().map(|(begin, _)| *begin).filter(|begin| *begin >= begins_ms);
+        let silent = paused.chain(self.announced).min()?;
+        // A frame that has left plays to its end.
+        let last = self.left.iter().rfind(|left| **left <= silent)?;
+        Some((last + 20).saturating_sub(begins_ms))
+    }
+}
+
+/// Opus both ways, as on a call.
+struct Line {
+    encoder: OpusEncoder,
+    decoder: OpusDecoder,
+}
+
+impl Line {
+    fn new() -> Result<Self> {
+        Ok(Self { encoder: OpusEncoder::new(RATE)?, decoder: OpusDecoder::new(RATE)? })
+    }
+
+    fn pass(&mut self, frame: &[f32]) -> Result<Vec<f32>> {
+        let packet = self.encoder.encode(frame)?;
+        Ok(self.decoder.decode(&packet.payload)?)
+    }
+}
+
+/// Plays a scene to its end, or until the caller has interrupted it.
+pub fn play(scene: &Scene<'_>) -> Result<Outcome> {
+    let (mut turns, mut guard, mut playout) = (TurnDetector::default(), EchoGuard::new(RATE), Playout::new(RATE));
+    let (mut down, mut up, mut noise) = (Line::new()?, Line::new()?, Noise(1));
+    let answer: Vec<f32> = scene.answer.iter().map(|sample| sample * PLAYED).collect();
+    let caller_gain = PLAYED * 10_f32.powf(scene.caller_db / 20.0);
+    let energy: f32 = scene.room.iter().map(|(_, gain)| gain * gain).sum();
+    let echo_gain = scene.echo_db.map_or(0.0, |db| 10_f32.powf(db / 20.0)) / energy.sqrt();
+    let start = Instant::now();
+    playout.push(1, 1, &answer)?;
+    playout.end(1);
+    guard.push(&answer, start);
+    let (mut outcome, mut paused) = (Outcome::default(), None);
+    // What has left the loudspeaker.
+    let mut aired: Vec<f32> = Vec::new();
+    // The scene ends a second after everything was played and said.
+    let said = scene.begins_ms + scene.caller.len() / PER_MS;
+    for ms in (0..).step_by(20) {
+        let at = |ms: usize| start + Duration::from_millis(ms as u64);
+        // The playback has a clock of its own, which a pause moves.
+        for ms in ms..ms + 20 {
+            while let Some(output) = playout.poll(at(ms)) {
+                if let Output::Frame(played) = output {
+                    aired.resize(aired.len().max(ms * PER_MS), 0.0);
+                    aired.extend(down.pass(&played.samples)?);
+                    outcome.left.push(ms);
+                }
+            }
+        }
+        if playout.current().is_none() && ms > said + 1_000 {
+            break;
+        }
+        let mut near: Vec<f32> = (ms * PER_MS..(ms + 20) * PER_MS)
+            .map(|now| {
+                let heard = scene.room.iter().map(|(delay, gain)| {
+                    let from = now.checked_sub((scene.delay_ms + delay) * PER_MS);
+                    gain * from.and_then(|from| aired.get(from)).unwrap_or(&0.0)
+                });
+                let spoken = now.checked_sub(scene.begins_ms * PER_MS);
+                let spoken = spoken.and_then(|at| scene.caller.get(at)).unwrap_or(&0.0);
+                echo_gain * heard.sum::<f32>() + caller_gain * spoken + NOISE * noise.next()
+            })
+            .collect();
+        near.iter_mut().for_each(|sample| *sample = sample.clamp(-1.0, 1.0));
+        // A packet is sent when it is full, and comes in the middle of a frame of the playback.
+        let (ms, now) = (ms + 20 + PHASE_MS, at(ms + 20 + PHASE_MS));
+        let near = up.pass(&near)?;
+        guard.hear(&near, RATE, now);
+        turns.set_echo_level(guard.echo_level(now).or(playout.current().map(|_| EchoLevel::NONE)));
+        turns.set_pausable(scene.pausable && playout.current().is_some());
+        for event in turns.push(&near) {
+            match event {
+                TurnEvent::PossibleBargeIn { .. } => {
+                    if playout.pause(now) {
+                        guard.pause(now);
+                        paused = Some(ms);
+                    }
+                }
+                TurnEvent::BargeInDismissed { .. } => {
+                    playout.resume();
+                    guard.resume(now);
+                    outcome.pauses.extend(paused.take().map(|from| (from, ms)));
+                }
+                TurnEvent::SpeechStarted { .. } if playout.current().is_some() => {
+                    outcome.pauses.extend(paused.take().map(|from| (from, ms)));
+                    outcome.announced = Some(ms);
+                    return Ok(outcome);
+                }
+                _ => {}
+            }
+        }
+    }
+    Ok(outcome)
+}
+
+/// White noise.
+struct Noise(u32);
+
+impl Noise {
+    /// Uniform, with a level of about one.
+    fn next(&mut self) -> f32 {
+        self.0 = self.0.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((self.0 >> 8) as f32 / 8_388_608.0 - 1.0) * 1.73
+    }
+}
+
+fn level(samples: &[f32]) -> f32 {
+    (samples.iter().map(|sample| sample * sample).sum::<f32>() / samples.len().max(1) as f32).sqrt()
+}
