@@ -64,6 +64,12 @@ function show() {
   figure("round-trip", ms(quantile(first, now, "repartee_round_trip_seconds", 0.5)));
   const loss = mean(first, now, "repartee_rtp_loss_ratio");
   figure("loss", loss === null ? "–" : `${(100 * loss).toFixed(1)} %`);
+  const rtf = quantile(first, now, "repartee_rtf_ratio", 0.95);
+  figure("rtf", rtf === null ? "–" : rtf.toFixed(2));
+  figure("barge-in", ms(quantile(first, now, "repartee_barge_in_seconds", 0.5)));
+  const seconds = (now.at - first.at) / 1000;
+  figure("engine-cores", seconds > 0 ? `${(increase(first, now, "repartee_engine_busy_seconds_total") / seconds).toFixed(2)} cores` : "–");
+  figure("memory", `${Math.round(now.sum("process_resident_memory_bytes") / 2 ** 20)} MiB`);
   showStages(first, now);
   for (const [id, name, label] of [["ended", "repartee_turns_total", "status"], ["errors", "repartee_errors_total", "code"]]) {
     showCounts($(id), first, now, name, label);

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use repartee_engine_api::{
-    Command, Event, ModelInfo, OpenError, Peer, Respond, Role, SessionHandle, SpeechEngine, StageWork, Wake, link,
+    Command, EngineLoad, Event, ModelInfo, OpenError, Peer, Respond, Role, SessionHandle, SpeechEngine, StageWork,
+    Wake, link,
 };
 use thiserror::Error;
 
@@ -160,6 +161,10 @@ impl SpeechEngine for Engine {
 
     fn work(&self) -> Vec<StageWork> {
         self.gauges.work()
+    }
+
+    fn load(&self) -> EngineLoad {
+        self.gauges.load()
     }
 
     fn ready(&self) -> bool {

@@ -182,6 +182,17 @@ pub struct Room {
     pub limit: usize,
 }
 
+/// A stage's cache: how large it is, and what it has saved.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CacheUse {
+    /// Blocks that there are.
+    pub capacity: usize,
+    /// Positions of the prompts that came, since the start.
+    pub prompted: u64,
+    /// How many of these were cached already, of the slot's own prompt before or of another's.
+    pub reused: u64,
+}
+
 /// One step of a model's graph, with the state of every slot.
 pub trait Stage: Send {
     /// Name, for errors and measurements.
@@ -235,6 +246,11 @@ pub trait Stage: Send {
     /// Cache blocks taken by all slots together; 0 for a stage without a cache.
     fn blocks(&self) -> usize {
         0
+    }
+
+    /// How its cache is used; nothing for a stage without one.
+    fn cache_use(&self) -> CacheUse {
+        CacheUse::default()
     }
 
     /// Whether its state depends on this prompt position. What a later stage reads is not taken from another slot's cache.

@@ -6,6 +6,7 @@
 //! - [`turn_judge`]: the turn-detection model, off the calls' tasks
 //! - [`auth`], [`admission`]: keys, and limits of each caller
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
+//! - [`telemetry`]: logs, and traces over OTLP
 //! - [`cli`]: what the binary does besides serving
 //!
 //! Crates of their own: `repartee-protocol` (the wire), `repartee-realtime` (the realtime session as a state machine) and
@@ -20,6 +21,7 @@ pub mod config;
 pub mod ids;
 pub mod metrics;
 pub mod server;
+pub mod telemetry;
 #[cfg(test)]
 mod testdata;
 pub mod transport;

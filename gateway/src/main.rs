@@ -16,6 +16,7 @@ use repartee::cli::lan;
 use repartee::cli::loading::LoadingBar;
 use repartee::config::{Config, Loaded, OldName, load};
 use repartee::server::{BindError, Listening, Reloader};
+use repartee::telemetry::{LogFormat, log};
 use repartee_engine::StartProgress;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -135,12 +136,6 @@ struct UserError(anyhow::Error);
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let filter = EnvFilter::try_from_env("REPARTEE_LOG").unwrap_or_else(|_| EnvFilter::new("warn,repartee=info"));
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
     let done = match cli.command.unwrap_or(Action::Serve(cli.serve)) {
         Action::Serve(serve) => run(serve_calls(&serve)),
         Action::Check(serve) => serve.load().map(|effective| print_settings(&effective)),
@@ -163,11 +158,15 @@ fn print_settings(Effective { config, old_names, .. }: &Effective) {
     }
 }
 
-/// Logs a warning for each old name of a setting.
-fn warn_of(old_names: &[OldName]) {
+/// Begins to log, with a warning for each old name of a setting.
+fn begin_log(format: LogFormat, old_names: &[OldName]) -> anyhow::Result<()> {
+    let filter = EnvFilter::try_from_env("REPARTEE_LOG").unwrap_or_else(|_| EnvFilter::new("warn,repartee=info"));
+    let init = log::init(format, filter, std::io::stderr, std::io::stderr().is_terminal());
+    init.map_err(|error| anyhow::anyhow!("nothing can be logged: {error}"))?;
     for old_name in old_names {
         tracing::warn!("{old_name}");
     }
+    Ok(())
 }
 
 fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
@@ -177,7 +176,7 @@ fn run(action: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<()> {
 
 async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     let Effective { config, old_names, key } = serve.load()?;
-    warn_of(&old_names);
+    begin_log(config.log.format, &old_names)?;
     let https = config.is_https();
     if config.is_unencrypted() {
         tracing::warn!(
@@ -285,7 +284,7 @@ fn start_model(
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
     let Loaded { config, old_names } = arguments.settings.load(None)?;
-    warn_of(&old_names);
+    begin_log(config.log.format, &old_names)?;
     let model = start_model(&config, |_| {})?;
     let mut out = std::io::stdout();
     let answered = ask(&*model.engine, &arguments.question, &arguments.answer, &mut out)

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use prometheus::process_collector::ProcessCollector;
 use prometheus::{
-    CounterVec, Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec,
-    Opts, Registry, TextEncoder,
+    Counter, CounterVec, Encoder as _, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    IntGaugeVec, Opts, Registry, TextEncoder,
 };
-use repartee_engine_api::StageWork;
+use repartee_engine_api::{EngineLoad, StageWork};
 use repartee_media::jitter::JitterStats;
 use repartee_protocol::ErrorKind;
 
@@ -32,7 +32,8 @@ impl Stage {
     const ALL: [Self; 6] =
         [Self::Endpointing, Self::Prefill, Self::FirstToken, Self::FirstFrame, Self::Codec, Self::Wire];
 
-    fn label(self) -> &'static str {
+    /// Its name, in metrics and traces.
+    pub fn label(self) -> &'static str {
         match self {
             Self::Endpointing => "endpointing",
             Self::Prefill => "prefill",
@@ -67,6 +68,10 @@ pub struct Metrics {
     pub requests: RequestMetrics,
     /// Sessions that the engine has room for.
     pub slots: IntGauge,
+    /// Time to generate a response's audio divided by the audio's duration, of responses that nobody held back.
+    pub rtf: Histogram,
+    /// From the beginning of a caller's voice, as it arrived, to the moment when the interrupted audio was dropped; WebRTC alone.
+    pub barge_in: Histogram,
     /// From the end of the caller's voice to the first audible packet of the response, where turns are detected.
     pub response_delay: Histogram,
     calls: HistogramVec,
@@ -115,6 +120,12 @@ struct Engine {
     rows: IntCounterVec,
     busy: CounterVec,
     blocks: IntGaugeVec,
+    capacity: IntGaugeVec,
+    prompted: IntCounterVec,
+    reused: IntCounterVec,
+    ticks: IntCounter,
+    tick_seconds: Counter,
+    queues: IntGaugeVec,
 }
 
 impl Engine {
@@ -132,22 +143,62 @@ impl Engine {
                 opts("repartee_engine_cache_blocks", "Cache blocks that sessions hold, by stage"),
                 stage,
             )?,
+            capacity: IntGaugeVec::new(
+                opts("repartee_engine_cache_capacity_blocks", "Cache blocks that there are, by stage"),
+                stage,
+            )?,
+            prompted: IntCounterVec::new(
+                opts("repartee_engine_prompt_positions_total", "Positions of the prompts that stages were given"),
+                stage,
+            )?,
+            reused: IntCounterVec::new(
+                opts("repartee_engine_prompt_positions_reused_total", "Of these, those that were in the cache already"),
+                stage,
+            )?,
+            ticks: IntCounter::new("repartee_engine_ticks_total", "Ticks of the engine that found something to do")?,
+            tick_seconds: Counter::new("repartee_engine_tick_seconds_total", "Time that these ticks took")?,
+            queues: IntGaugeVec::new(
+                opts("repartee_engine_queue_length", "What waits in all sessions together, by queue"),
+                &["queue"],
+            )?,
         };
         registry.register(Box::new(engine.steps.clone()))?;
         registry.register(Box::new(engine.rows.clone()))?;
         registry.register(Box::new(engine.busy.clone()))?;
         registry.register(Box::new(engine.blocks.clone()))?;
+        registry.register(Box::new(engine.capacity.clone()))?;
+        registry.register(Box::new(engine.prompted.clone()))?;
+        registry.register(Box::new(engine.reused.clone()))?;
+        registry.register(Box::new(engine.ticks.clone()))?;
+        registry.register(Box::new(engine.tick_seconds.clone()))?;
+        registry.register(Box::new(engine.queues.clone()))?;
         Ok(engine)
     }
 
-    fn set(&self, work: &[StageWork]) {
-        for StageWork { stage, steps, rows, busy, blocks } in work {
-            let raise = |counter: IntCounter, total: u64| counter.inc_by(total.saturating_sub(counter.get()));
-            raise(self.steps.with_label_values(&[*stage]), *steps);
-            raise(self.rows.with_label_values(&[*stage]), *rows);
-            let seconds = self.busy.with_label_values(&[*stage]);
-            seconds.inc_by((busy.as_secs_f64() - seconds.get()).max(0.0));
-            self.blocks.with_label_values(&[*stage]).set(i64::try_from(*blocks).unwrap_or(i64::MAX));
+    fn set(&self, work: &[StageWork], load: &EngineLoad) {
+        let raise = |counter: &IntCounter, total: u64| counter.inc_by(total.saturating_sub(counter.get()));
+        let raise_seconds = |counter: &Counter, total: Duration| {
+            counter.inc_by((total.as_secs_f64() - counter.get()).max(0.0));
+        };
+        let set = |gauge: &IntGauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
+        for StageWork { stage, steps, rows, busy, blocks, capacity, prompted, reused } in work {
+            raise(&self.steps.with_label_values(&[*stage]), *steps);
+            raise(&self.rows.with_label_values(&[*stage]), *rows);
+            raise_seconds(&self.busy.with_label_values(&[*stage]), *busy);
+            set(&self.blocks.with_label_values(&[*stage]), *blocks);
+            // Stages without a cache have nothing to say of one.
+            if *capacity > 0 {
+                set(&self.capacity.with_label_values(&[*stage]), *capacity);
+            }
+            if *prompted > 0 {
+                raise(&self.prompted.with_label_values(&[*stage]), *prompted);
+                raise(&self.reused.with_label_values(&[*stage]), *reused);
+            }
+        }
+        raise(&self.ticks, load.ticks);
+        raise_seconds(&self.tick_seconds, load.tick_time);
+        for (queue, length) in &load.queues {
+            set(&self.queues.with_label_values(&[*queue]), *length);
         }
     }
 }
@@ -250,10 +301,22 @@ impl Metrics {
         let calls =
             HistogramOpts::new("repartee_call_seconds", "How long calls lasted, by transport and by what ended them")
                 .buckets(vec![1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3_600.0, 14_400.0]);
+        let rtf = HistogramOpts::new(
+            "repartee_rtf_ratio",
+            "Time to generate a response's audio divided by the audio's duration, of responses that nobody held back",
+        )
+        .buckets(vec![0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 4.0]);
+        let barge_in = HistogramOpts::new(
+            "repartee_barge_in_seconds",
+            "From the beginning of a caller's voice, as it arrived, until the interrupted audio fell silent",
+        )
+        .buckets(vec![0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7, 1.0, 2.0]);
         let registry = Registry::new();
         let metrics = Self {
             engine: Engine::new(&registry)?,
             registry,
+            rtf: Histogram::with_opts(rtf)?,
+            barge_in: Histogram::with_opts(barge_in)?,
             response_delay: Histogram::with_opts(delay.buckets(buckets.clone()))?,
             calls: HistogramVec::new(calls, &["transport", "end"])?,
             active: IntGauge::new("repartee_active_sessions", "Calls that are running")?,
@@ -283,6 +346,8 @@ impl Metrics {
         metrics.registry.register(Box::new(build))?;
         metrics.registry.register(Box::new(ProcessCollector::for_self()))?;
         metrics.registry.register(Box::new(metrics.response_delay.clone()))?;
+        metrics.registry.register(Box::new(metrics.rtf.clone()))?;
+        metrics.registry.register(Box::new(metrics.barge_in.clone()))?;
         metrics.registry.register(Box::new(metrics.calls.clone()))?;
         metrics.registry.register(Box::new(metrics.active.clone()))?;
         metrics.registry.register(Box::new(metrics.ttfp.clone()))?;
@@ -337,9 +402,9 @@ impl Metrics {
         self.calls.with_label_values(&[transport, end]).observe(lasted.as_secs_f64());
     }
 
-    /// Sets what the engine has computed since its start.
-    pub fn engine(&self, work: &[StageWork]) {
-        self.engine.set(work);
+    /// Sets what the engine has computed since its start, and what waits in it.
+    pub fn engine(&self, work: &[StageWork], load: &EngineLoad) {
+        self.engine.set(work, load);
     }
 
     /// All metrics as text.
@@ -372,8 +437,10 @@ mod tests {
     #[test]
     fn documented_metrics_are_those_that_are_shown() {
         let metrics = Metrics::new(Duration::from_millis(80)).unwrap();
-        let work = StageWork { stage: "any", steps: 2, rows: 5, busy: Duration::from_millis(3), blocks: 4 };
-        metrics.engine(&[work]);
+        let busy = Duration::from_millis(3);
+        let cache = StageWork { blocks: 4, capacity: 10, prompted: 7, reused: 6, ..StageWork::default() };
+        let work = StageWork { stage: "any", steps: 2, rows: 5, busy, ..cache };
+        metrics.engine(&[work], &EngineLoad { queues: vec![("any", 3)], ..EngineLoad::default() });
         metrics.network.dropped("stranger", 0);
         let text = metrics.render().unwrap();
         assert_eq!(documented(), shown(&text));
@@ -383,17 +450,27 @@ mod tests {
     #[test]
     fn engine_counters_follow_totals() {
         let metrics = Metrics::new(Duration::from_millis(80)).unwrap();
-        let mut work = StageWork { stage: "any", steps: 2, rows: 5, busy: Duration::from_millis(500), blocks: 4 };
-        metrics.engine(&[work]);
+        let cache = StageWork { blocks: 4, capacity: 10, prompted: 7, reused: 6, ..StageWork::default() };
+        let mut work = StageWork { stage: "any", steps: 2, rows: 5, busy: Duration::from_millis(500), ..cache };
+        let mut load = EngineLoad { ticks: 4, tick_time: Duration::from_millis(250), queues: vec![("commands", 3)] };
+        metrics.engine(&[work], &load);
         work = StageWork { steps: 3, rows: 9, busy: Duration::from_millis(750), blocks: 1, ..work };
-        metrics.engine(&[work]);
-        metrics.engine(&[work]);
+        (work.prompted, work.reused) = (20, 16);
+        load = EngineLoad { ticks: 5, tick_time: Duration::from_millis(500), queues: vec![("commands", 1)] };
+        metrics.engine(&[work], &load);
+        metrics.engine(&[work], &load);
         let text = metrics.render().unwrap();
         for line in [
             "repartee_engine_steps_total{stage=\"any\"} 3",
             "repartee_engine_rows_total{stage=\"any\"} 9",
             "repartee_engine_busy_seconds_total{stage=\"any\"} 0.75",
             "repartee_engine_cache_blocks{stage=\"any\"} 1",
+            "repartee_engine_cache_capacity_blocks{stage=\"any\"} 10",
+            "repartee_engine_prompt_positions_total{stage=\"any\"} 20",
+            "repartee_engine_prompt_positions_reused_total{stage=\"any\"} 16",
+            "repartee_engine_ticks_total 5",
+            "repartee_engine_tick_seconds_total 0.5",
+            "repartee_engine_queue_length{queue=\"commands\"} 1",
         ] {
             assert!(text.contains(line), "{line} in {text}");
         }

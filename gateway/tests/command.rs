@@ -112,6 +112,22 @@ fn lan_prints_key_code_and_lasting_fingerprint() {
 }
 
 #[test]
+fn json_log_has_an_object_a_line() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    // A warning, then an error, which is for the person at the terminal.
+    let output = repartee(&["--listen", &address, "--set", "log.format=json", "--set", "engine.beside=3"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<&str> = said.lines().collect();
+    let [warning, error] = lines[..] else { panic!("{said}") };
+    let warning: serde_json::Value = serde_json::from_str(warning).unwrap();
+    assert_eq!(warning["level"], "WARN");
+    assert!(warning["message"].as_str().unwrap().contains("engine.beside"), "{warning}");
+    assert!(warning["timestamp"].is_string() && error.starts_with("repartee: "), "{said}");
+    refused(&["check", "--set", "log.format=xml"], &["log.format", "xml"]);
+}
+
+#[test]
 fn sighup_reloads_the_keys() {
     let folder = tempfile::tempdir().unwrap();
     let keys = folder.path().join("keys");

@@ -166,6 +166,8 @@ fn contradictory_settings_are_refused() {
     for (text, path) in [
         ("ping_every_s = 0", "ping_every_s"),
         ("[limits]\nconnections = 0", "limits.connections"),
+        ("[telemetry]\notlp_endpoint = \"https://a.example:4318\"", "telemetry.otlp_endpoint"),
+        ("[telemetry]\notlp_endpoint = \"http://a.example/v1/traces\"", "telemetry.otlp_endpoint"),
         ("[engine]\nsessions = 0", "engine.sessions"),
         ("[tls]\ncertificate = \"a.pem\"", "tls.key"),
         ("[tls]\nkey = \"a.pem\"", "tls.certificate"),

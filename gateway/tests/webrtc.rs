@@ -151,6 +151,12 @@ async fn speech_clears_unplayed_audio() {
     assert!((400..=received_ms).contains(&heard_ms) && received_ms < 4_000, "{heard_ms} of {received_ms}");
     // The next turn is answered.
     caller.until("output_audio_buffer.started").await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_barge_in_seconds_count 1\n"), "{metrics}");
+    // Not at once: so much voice it takes to tell it from an echo.
+    let sum = metrics.lines().find_map(|line| line.strip_prefix("repartee_barge_in_seconds_sum ")).unwrap();
+    assert!(sum.parse::<f64>().unwrap() > 0.02, "{sum}");
+    assert!(!metrics.contains("repartee_rtf_ratio_count 0\n"), "{metrics}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -328,6 +334,8 @@ async fn an_unconnected_call_frees_its_slot() {
     assert_eq!(post(&server, "/v1/realtime/calls", "application/sdp", &sdp).await.0, 201);
     server.sessions(0).await;
     Caller::dial(&server).await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_call_seconds_count{end=\"unconnected\",transport=\"webrtc\"} 1"), "{metrics}");
 }
 
 #[tokio::test]

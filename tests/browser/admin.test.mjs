@@ -26,6 +26,9 @@ test("figures follow a call", () =>
     await shown(page, "calls", "^1 of \\d+$");
     await shown(page, "ttfp-50", "^\\d+ ms$");
     await shown(page, "responses", "^1$");
+    await shown(page, "rtf", "^\\d\\.\\d\\d$");
+    await shown(page, "engine-cores", "^\\d+\\.\\d\\d cores$");
+    await shown(page, "memory", "^[1-9]\\d* MiB$");
     await page.waitForSelector("#stages .stage");
     await shown(page, "ended", "completed 1");
     await caller.click("#call");

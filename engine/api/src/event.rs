@@ -65,6 +65,21 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// Its name, for logs: neither text nor sound.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Text { .. } => "text",
+            Self::Audio { .. } => "audio",
+            Self::ToolCall { .. } => "tool_call",
+            Self::ToolArguments { .. } => "tool_arguments",
+            Self::SegmentFinished { .. } => "segment_finished",
+            Self::Finished => "finished",
+            Self::Failed { .. } => "failed",
+        }
+    }
+}
+
 /// Why a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FinishReason {

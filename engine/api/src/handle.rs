@@ -17,6 +17,8 @@ pub struct Peer {
     pub commands: flume::Receiver<Command>,
     /// Events for the caller.
     pub events: flume::Sender<Event>,
+    /// The span in which the session was opened, for the lines that the engine logs of it.
+    pub span: tracing::Span,
 }
 
 /// Signals the engine that something may be runnable: a command was submitted, an event was read, a handle was dropped.
@@ -64,7 +66,8 @@ impl Wake {
 pub fn link(wake: Wake) -> (SessionHandle, Peer) {
     let (command_tx, command_rx) = flume::bounded(COMMAND_QUEUE);
     let (event_tx, event_rx) = flume::bounded(EVENT_QUEUE);
-    (SessionHandle { commands: command_tx, events: event_rx, wake }, Peer { commands: command_rx, events: event_tx })
+    let peer = Peer { commands: command_rx, events: event_tx, span: tracing::Span::current() };
+    (SessionHandle { commands: command_tx, events: event_rx, wake }, peer)
 }
 
 impl SessionHandle {

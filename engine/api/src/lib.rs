@@ -8,7 +8,7 @@
 //! - [`event`]: events of a session
 //! - [`error`] says why a command or a session failed
 //! - [`handle`]: both ends of the queues
-//! - [`work`]: what the engine has computed so far
+//! - [`work`]: what the engine has computed so far, and what waits
 //!
 //! [`link`] makes both ends. The engine holds the other one ([`Peer`]); so does a scripted engine in tests.
 
@@ -24,7 +24,7 @@ pub use command::{Command, Content, Input, InsertAt, ItemId, Respond, ResponseId
 pub use error::{OpenError, SessionError, SubmitError};
 pub use event::{Event, FinishReason, Stamps, Usage};
 pub use handle::{Peer, SessionHandle, Wake, link};
-pub use work::StageWork;
+pub use work::{EngineLoad, StageWork};
 
 /// Capacity of a session's command queue; beyond it [`SessionHandle::submit`] returns [`SubmitError::Full`].
 pub const COMMAND_QUEUE: usize = 256;
@@ -74,5 +74,9 @@ pub trait SpeechEngine: Send + Sync + 'static {
     /// What each stage has computed since the start, in the order of the stages; nothing where it is not counted.
     fn work(&self) -> Vec<StageWork> {
         Vec::new()
+    }
+    /// Ticks since the start, and what waits now; nothing where it is not counted.
+    fn load(&self) -> EngineLoad {
+        EngineLoad::default()
     }
 }

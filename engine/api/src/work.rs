@@ -1,9 +1,9 @@
-//! What the engine has computed since its start.
+//! What the engine has computed since its start, and what waits in it.
 
 use std::time::Duration;
 
 /// Steps of the encoder or of one stage.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StageWork {
     /// The stage's name; `encoder` for the encoder of input audio.
     pub stage: &'static str,
@@ -15,4 +15,21 @@ pub struct StageWork {
     pub busy: Duration,
     /// Cache blocks that sessions hold now.
     pub blocks: u64,
+    /// Cache blocks that there are.
+    pub capacity: u64,
+    /// Positions of the prompts that it was given.
+    pub prompted: u64,
+    /// How many of these were in its cache already.
+    pub reused: u64,
+}
+
+/// Ticks of the engine's loop, and what waits in it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct EngineLoad {
+    /// Ticks that found something to do.
+    pub ticks: u64,
+    /// Time that they took together.
+    pub tick_time: Duration,
+    /// Length of each queue, of all sessions together, when the last tick ended: its name and the items in it.
+    pub queues: Vec<(&'static str, u64)>,
 }

@@ -35,7 +35,7 @@ impl Scheduler {
     /// Work for one session, which ends if it panics.
     pub(super) fn guarded(&mut self, owner: usize, work: impl FnOnce(&mut Self)) {
         if catch_unwind(AssertUnwindSafe(|| work(self))).is_err() {
-            tracing::error!("the work for a session panicked: it ends");
+            self.span(owner).in_scope(|| tracing::error!("the work for a session panicked: it ends"));
             self.end_at_fault(owner, "session");
         }
     }

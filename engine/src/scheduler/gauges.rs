@@ -4,7 +4,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use repartee_engine_api::StageWork;
+use repartee_engine_api::{EngineLoad, StageWork};
+
+use crate::session::Queues;
+use crate::stage::CacheUse;
+
+/// Names of the queues that are counted, in the order of [`Queues`]'s fields.
+const QUEUES: [&str; 4] = ["commands", "windows", "responses", "events"];
 
 /// Gauges and counters of the engine, written by its thread.
 #[derive(Debug, Default)]
@@ -15,6 +21,10 @@ pub struct Gauges {
     pub held: AtomicUsize,
     /// Whether the last tick succeeded.
     pub ready: AtomicBool,
+    ticks: AtomicU64,
+    tick_nanoseconds: AtomicU64,
+    /// See [`QUEUES`].
+    queues: [AtomicU64; QUEUES.len()],
     /// The encoder, then each stage; empty until the model is known.
     counters: OnceLock<Vec<Counters>>,
 }
@@ -27,6 +37,9 @@ struct Counters {
     rows: AtomicU64,
     nanoseconds: AtomicU64,
     blocks: AtomicU64,
+    capacity: AtomicU64,
+    prompted: AtomicU64,
+    reused: AtomicU64,
 }
 
 impl Gauges {
@@ -34,8 +47,16 @@ impl Gauges {
     pub(super) fn count(&self, names: impl Iterator<Item = &'static str>) {
         let zero = || AtomicU64::new(0);
         self.counters.get_or_init(|| {
-            let counters =
-                names.map(|stage| Counters { stage, steps: zero(), rows: zero(), nanoseconds: zero(), blocks: zero() });
+            let counters = names.map(|stage| Counters {
+                stage,
+                steps: zero(),
+                rows: zero(),
+                nanoseconds: zero(),
+                blocks: zero(),
+                capacity: zero(),
+                prompted: zero(),
+                reused: zero(),
+            });
             counters.collect()
         });
     }
@@ -52,9 +73,42 @@ impl Gauges {
 
     /// Notes the blocks that each stage holds.
     pub(super) fn hold(&self, blocks: impl Iterator<Item = usize>) {
-        let stages = self.counters.get().into_iter().flatten().skip(1);
-        for (counters, blocks) in stages.zip(blocks) {
+        for (counters, blocks) in self.stages().zip(blocks) {
             counters.blocks.store(blocks as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes what each stage's cache is: its blocks, positions of prompts, and those that it had already.
+    pub(super) fn caches(&self, caches: impl Iterator<Item = CacheUse>) {
+        for (counters, CacheUse { capacity, prompted, reused }) in self.stages().zip(caches) {
+            counters.capacity.store(capacity as u64, Ordering::Relaxed);
+            counters.prompted.store(prompted, Ordering::Relaxed);
+            counters.reused.store(reused, Ordering::Relaxed);
+        }
+    }
+
+    fn stages(&self) -> impl Iterator<Item = &Counters> {
+        self.counters.get().into_iter().flatten().skip(1)
+    }
+
+    /// Notes what waits at the end of a tick, and how long that took; `None` for a tick that found nothing to do.
+    pub(super) fn ticked(&self, took: Option<Duration>, queues: Queues) {
+        if let Some(took) = took {
+            self.ticks.fetch_add(1, Ordering::Relaxed);
+            self.tick_nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+        }
+        let Queues { commands, windows, responses, events } = queues;
+        for (gauge, length) in self.queues.iter().zip([commands, windows, responses, events]) {
+            gauge.store(length as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Ticks and queues.
+    pub fn load(&self) -> EngineLoad {
+        EngineLoad {
+            ticks: self.ticks.load(Ordering::Relaxed),
+            tick_time: Duration::from_nanos(self.tick_nanoseconds.load(Ordering::Relaxed)),
+            queues: QUEUES.into_iter().zip(self.queues.iter().map(|length| length.load(Ordering::Relaxed))).collect(),
         }
     }
 
@@ -68,6 +122,9 @@ impl Gauges {
             rows: read(&one.rows),
             busy: Duration::from_nanos(read(&one.nanoseconds)),
             blocks: read(&one.blocks),
+            capacity: read(&one.capacity),
+            prompted: read(&one.prompted),
+            reused: read(&one.reused),
         });
         work.collect()
     }

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, Peer};
 use repartee_kernels::cpu::pool::Pool;
+use tracing::Span;
 
 use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
@@ -34,7 +35,7 @@ use crate::hand_off::Edge;
 use crate::model::{EnrolError, Model, Slots};
 use crate::models::pool;
 use crate::session::intake::{EncodedTexts, Intake};
-use crate::session::{ModelContext, Session};
+use crate::session::{ModelContext, Queues, Session};
 use crate::stage::Item;
 
 pub use gauges::Gauges;
@@ -180,6 +181,8 @@ impl Scheduler {
         moved |= self.update_prompts(now);
         moved |= self.work(now);
         moved |= self.end_overdue(now);
+        self.gauges.ticked(moved.then(|| (self.clock)().saturating_duration_since(now)), self.queues());
+        self.gauges.caches(self.model.stages.iter().map(|stage| stage.cache_use()));
         if moved {
             return Tick::Moved;
         }
@@ -192,6 +195,21 @@ impl Scheduler {
         let name = self.model.voices.enrol(samples, rate, text)?;
         self.voices = self.model.voices.names();
         Ok(name)
+    }
+
+    /// What waits in all sessions.
+    fn queues(&self) -> Queues {
+        self.sessions.values().map(Session::queues).fold(Queues::default(), |sum, one| Queues {
+            commands: sum.commands + one.commands,
+            windows: sum.windows + one.windows,
+            responses: sum.responses + one.responses,
+            events: sum.events + one.events,
+        })
+    }
+
+    /// The span of the session that owns a slot, for what is logged of it.
+    fn span(&self, slot: usize) -> Span {
+        self.sessions.get(&self.owner(slot)).map_or_else(Span::none, |session| session.span().clone())
     }
 
     /// Open sessions.
@@ -379,7 +397,7 @@ impl Scheduler {
         }
         let any = !overdue.is_empty();
         for (owner, error) in overdue {
-            tracing::warn!(%error, "a session timed out and ends");
+            self.span(owner).in_scope(|| tracing::warn!(%error, "a session timed out and ends"));
             self.fail(owner, error);
         }
         any

@@ -196,7 +196,7 @@ impl Scheduler {
     pub(super) fn panicked(&mut self, index: usize, work: &[Work]) {
         let name = self.model.stages[index].name();
         if let [Work { slot, .. }] = *work {
-            tracing::error!(stage = name, "a stage panicked: the session at fault ends");
+            self.span(slot).in_scope(|| tracing::error!(stage = name, "a stage panicked: the session at fault ends"));
             self.fail(slot, internal(name));
             return;
         }
@@ -228,7 +228,8 @@ impl Scheduler {
         let stage = &mut self.model.stages[index];
         if catch_unwind(AssertUnwindSafe(|| stage.accept(slot, item, &mut out))).is_err() {
             let name = stage.name();
-            tracing::error!(stage = name, "a stage panicked over an item: the session ends");
+            let span = self.span(slot);
+            span.in_scope(|| tracing::error!(stage = name, "a stage panicked over an item: the session ends"));
             return self.fail(slot, internal(name));
         }
         self.route(index, out);

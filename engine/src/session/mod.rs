@@ -35,6 +35,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{Command, Content, Event, InsertAt, ItemId, Peer, ResponseId, SessionError, Tool};
+use tracing::Span;
 
 use self::active_response::ActiveResponse;
 use self::history::History;
@@ -96,6 +97,19 @@ impl ModelContext<'_> {
     fn audio_limit(&self) -> Result<usize, SessionError> {
         Ok(MAX_AUDIO_S as usize * self.front_end()?.rate() as usize)
     }
+}
+
+/// Lengths of a session's queues, or of all sessions' together.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Queues {
+    /// Commands of callers that were not taken yet.
+    pub commands: usize,
+    /// Windows of input audio that wait for the encoder.
+    pub windows: usize,
+    /// Responses that were requested and have not begun.
+    pub responses: usize,
+    /// Events that callers have not read yet.
+    pub events: usize,
 }
 
 /// How far [`Command::Finish`] has come.
@@ -195,12 +209,29 @@ impl Session {
         self.peer.events.capacity().is_none_or(|capacity| self.peer.events.len() + events <= capacity)
     }
 
+    /// The span in which the session was opened.
+    pub fn span(&self) -> &Span {
+        &self.peer.span
+    }
+
+    /// What waits in it.
+    pub fn queues(&self) -> Queues {
+        Queues {
+            commands: self.peer.commands.len() + self.held_commands.len(),
+            windows: self.pending_windows.len(),
+            responses: self.pending_responses.len(),
+            events: self.peer.events.len(),
+        }
+    }
+
     /// Sends an event. Room was checked before the tick; a dropped handle is noticed by its command queue.
     fn emit(&self, event: Event) {
         match self.peer.events.try_send(event) {
             Ok(()) => self.emitted.set(self.emitted.get() + 1),
             Err(flume::TrySendError::Full(event)) => {
-                tracing::error!(?event, "an event was dropped: the queue is full");
+                // Not the event itself, which has the caller's words or sound.
+                let kind = event.kind();
+                self.peer.span.in_scope(|| tracing::error!(kind, "an event was dropped: the queue is full"));
             }
             Err(flume::TrySendError::Disconnected(_)) => {}
         }

@@ -147,6 +147,8 @@ pub struct TurnDetector<D = Earshot> {
     pending: Vec<f32>,
     /// Samples processed so far.
     position: u64,
+    /// How many samples of the last voice there were when it was found.
+    onset: u64,
     /// Where the last turn ended; the next one cannot begin earlier.
     floor: u64,
     state: State,
@@ -191,6 +193,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
             settings,
             pending: Vec::new(),
             position: 0,
+            onset: 0,
             floor: 0,
             state: State::QUIET,
             judged: false,
@@ -279,6 +282,11 @@ impl<D: VoiceDetector> TurnDetector<D> {
         }
     }
 
+    /// How long the voice had sounded when the last [`TurnEvent::SpeechStarted`] or [`TurnEvent::PossibleBargeIn`] was returned.
+    pub fn onset(&self) -> Duration {
+        Duration::from_secs_f64(self.onset as f64 / f64::from(RATE))
+    }
+
     /// Closes an open turn without an event, as when the client commits or clears the buffer itself. The next turn begins
     /// at the audio received so far, at the earliest.
     pub fn end_turn(&mut self) {
@@ -349,6 +357,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
                     return None;
                 }
                 if self.pausable {
+                    self.onset = self.position - since;
                     self.barge_in.begin(since, self.position, voiced, level);
                     return Some(TurnEvent::PossibleBargeIn { audio_ms: self.position / PER_MS });
                 }
@@ -391,6 +400,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
     /// Begins a turn whose first voice was at `since`.
     fn start(&mut self, since: u64) -> TurnEvent {
         let begin = since.saturating_sub(self.settings.prefix_padding_ms * PER_MS).max(self.floor);
+        self.onset = self.position - since;
         let (voice_end, judgement) = (self.position, Judgement::NONE);
         self.state = State::Speaking { begin, voice_end, paused: false, judgement };
         // Rounded up at the floor, which may lie inside of a millisecond: never into the turn before.

@@ -63,7 +63,7 @@ fn call() -> Call {
     let (session_id, stem, delivery) = ("sess_1".into(), "s".into(), Delivery::Paced);
     let setup = Setup { session_id, stem, seed: 1, model, delivery, expires_at: None, configuration: None };
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-    let (mut call, effects) = Call::new(setup, metrics, None);
+    let (mut call, effects) = Call::new(setup, CallServices::of(metrics, None));
     call.apply(effects, &mut Silent);
     let update = json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": null}}}});
     call.on_message(&update.to_string(), &mut Silent);

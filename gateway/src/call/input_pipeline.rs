@@ -142,6 +142,11 @@ impl InputPipeline {
         self.endpointing.take()
     }
 
+    /// How long the voice of the last turn had sounded when the turn was found.
+    pub fn onset(&self) -> Duration {
+        self.detector.onset()
+    }
+
     /// What to ask the model that judges pauses, if there is anything; see [`TurnDetector::question`].
     pub fn question(&mut self) -> Option<Question> {
         self.detecting.then(|| self.detector.question()).flatten()

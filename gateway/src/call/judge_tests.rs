@@ -22,7 +22,7 @@ fn call(judge: &TurnJudge) -> Call {
     let (session_id, stem, delivery) = ("sess_1".into(), "s".into(), Delivery::Unpaced);
     let setup = Setup { session_id, stem, seed: 1, model, delivery, expires_at: None, configuration: None };
     let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-    let (mut call, effects) = Call::new(setup, metrics, Some(judge.clone()));
+    let (mut call, effects) = Call::new(setup, CallServices::of(metrics, Some(judge.clone())));
     call.apply(effects, &mut Silent);
     let detection = json!({"type": "semantic_vad", "eagerness": "medium"});
     let update = json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": detection}}}});

@@ -35,6 +35,7 @@ use futures_util::future::{Fuse, FusedFuture as _};
 use repartee_engine_api::{Command, SessionHandle, SubmitError};
 use repartee_media::echo_guard::{EchoGuard, EchoLevel};
 use repartee_media::level::is_audible;
+use repartee_media::vad::TurnEvent;
 use repartee_protocol::response::{Delta, PartRef};
 use repartee_protocol::session::AudioFormat;
 use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, ServerEvent, ServerMessage};
@@ -59,6 +60,8 @@ const BACKLOG: usize = 8;
 pub enum CallEnd {
     /// The caller hung up, or vanished.
     Hangup,
+    /// The call was answered, and the caller was never reached.
+    Unconnected,
     /// The caller read nothing for too long, or the connection broke.
     Unreachable,
     /// The caller sent a message that is too large to skip.
@@ -77,6 +80,7 @@ impl CallEnd {
     fn label(self) -> &'static str {
         match self {
             Self::Hangup => "hangup",
+            Self::Unconnected => "unconnected",
             Self::Unreachable => "unreachable",
             Self::Overflow => "overflow",
             Self::Expired => "expired",
@@ -102,7 +106,7 @@ pub async fn run<T: Transport>(
     let outbound = transport.outbound();
     let begun = now();
     let limits = services.limits;
-    let (mut call, effects) = Call::new(setup, services.metrics, services.judge);
+    let (mut call, effects) = Call::new(setup, services);
     call.apply(effects, &mut transport);
     let expiry = limits.longest.and_then(|longest| now().checked_add(longest));
     // When something last went on besides the caller's silence, and whether it does not now.
@@ -134,6 +138,7 @@ pub async fn run<T: Transport>(
         let input_pending = call.input_pipeline.has_more();
         let open = call.closing.is_none();
         let accept_input = open && !input_pending && delivered;
+        call.timing.reading(call.outbound.len() < BACKLOG && transport.has_room());
         let room = open && call.outbound.len() < BACKLOG && transport.has_room();
         tokio::select! {
             permit = outbound.reserve(), if !call.outbound.is_empty() => match permit {
@@ -154,7 +159,7 @@ pub async fn run<T: Transport>(
             () = until(hang_up), if open => call.end(CallEnd::Idle, &mut transport),
             event = transport.next(accept_input) => {
                 if matches!(event, TransportEvent::Closed) {
-                    break CallEnd::Hangup;
+                    break if transport.was_connected() { CallEnd::Hangup } else { CallEnd::Unconnected };
                 }
                 call.on_event(event, &mut transport);
             }
@@ -168,7 +173,7 @@ pub async fn run<T: Transport>(
         }
     };
     let close_message = match ended {
-        CallEnd::Hangup | CallEnd::Unreachable => None,
+        CallEnd::Hangup | CallEnd::Unconnected | CallEnd::Unreachable => None,
         CallEnd::Expired => Some(OutboundMessage::Close(1000, "the call has lasted as long as it may")),
         CallEnd::Idle => Some(OutboundMessage::Close(1000, "nothing was said for too long")),
         CallEnd::Shutdown => Some(OutboundMessage::Close(1001, "the server is going away")),
@@ -181,6 +186,7 @@ pub async fn run<T: Transport>(
     }
     let lasted = now().saturating_duration_since(begun);
     call.metrics.call(T::NAME, ended.label(), lasted);
+    call.timing.ended(ended, now());
     tracing::info!(transport = T::NAME, ended = ended.label(), seconds = lasted.as_secs(), "a call ended");
     ended
 }
@@ -200,6 +206,10 @@ struct Call {
     /// Recent levels of our playback, and how it comes back.
     echo_guard: EchoGuard,
     timing: ResponseTiming,
+    /// When the voice began that begins a turn at this moment.
+    voice_began: Option<Instant>,
+    /// While the playback is paused: how long after the beginning of the voice that was.
+    silenced: Option<Duration>,
     metrics: Arc<Metrics>,
     /// What came of a piece of input; empty between the pieces, whose memory it keeps.
     inputs: Vec<Input>,
@@ -216,10 +226,12 @@ struct Call {
 
 impl Call {
     /// A call and its first effects.
-    fn new(setup: Setup, metrics: Arc<Metrics>, judge: Option<TurnJudge>) -> (Self, Vec<Effect>) {
+    fn new(setup: Setup, services: CallServices) -> (Self, Vec<Effect>) {
+        let CallServices { metrics, judge, trace, .. } = services;
+        let output_rate = setup.model.output_rate;
         let input_pipeline = InputPipeline::new(setup.model.input_rate, judge.is_some());
-        let timing = ResponseTiming::new(metrics.clone());
-        let echo_guard = EchoGuard::new(setup.model.output_rate);
+        let timing = ResponseTiming::new(metrics.clone(), trace, output_rate);
+        let echo_guard = EchoGuard::new(output_rate);
         let packet_decoder = PacketDecoder::new(setup.model.input_rate);
         let (core, effects) = Core::new(setup);
         let call = Self {
@@ -230,6 +242,8 @@ impl Call {
             packet_decoder,
             echo_guard,
             timing,
+            voice_began: None,
+            silenced: None,
             metrics,
             inputs: Vec::new(),
             input_format: AudioFormat::default(),
@@ -364,8 +378,12 @@ impl Call {
             let effects = self.core.handle(report, now);
             self.apply(effects, transport);
         }
+        if matches!(input, Input::Turn(TurnEvent::SpeechStarted { .. } | TurnEvent::PossibleBargeIn { .. })) {
+            self.voice_began = now.checked_sub(self.input_pipeline.onset());
+        }
         let effects = self.core.handle(input, now);
         self.apply(effects, transport);
+        self.voice_began = None;
     }
 
     fn apply<T: Transport>(&mut self, effects: Vec<Effect>, transport: &mut T) {
@@ -385,6 +403,7 @@ impl Call {
                 Effect::PausePlayout => {
                     if transport.pause_audio() {
                         self.echo_guard.pause(now());
+                        self.silenced = self.voice_began.map(|began| now().saturating_duration_since(began));
                     }
                 }
                 Effect::ResumePlayout => self.resume(transport),
@@ -398,6 +417,7 @@ impl Call {
                 Effect::Audio { event_id, response, part, samples } => {
                     let now = now();
                     self.echo_guard.push(&samples, now);
+                    self.timing.generated(response, samples.len(), now);
                     let encoded = transport.push_audio(response, &samples);
                     self.send_audio(event_id, part, encoded, transport);
                     if T::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
@@ -405,10 +425,19 @@ impl Call {
                     }
                 }
                 Effect::AudioEnd { event_id, response, part } => {
+                    self.timing.complete(response);
                     let encoded = transport.end_audio(response);
                     self.send_audio(event_id, part, encoded, transport);
                 }
                 Effect::ClearPlayout => {
+                    // A websocket's client drops its audio itself, whenever it hears of it.
+                    if let Some(began) = self.voice_began.filter(|_| T::DELIVERY == Delivery::Paced)
+                        && transport.heard().is_some()
+                    {
+                        let now_silent = || now().saturating_duration_since(began);
+                        self.metrics.barge_in.observe(self.silenced.take().unwrap_or_else(now_silent).as_secs_f64());
+                    }
+                    self.silenced = None;
                     self.echo_guard.clear(now());
                     transport.clear_audio();
                 }
@@ -433,6 +462,7 @@ impl Call {
     fn resume<T: Transport>(&mut self, transport: &mut T) {
         transport.resume_audio();
         self.echo_guard.resume(now());
+        self.silenced = None;
     }
 
     fn command(&mut self, command: Command) {

@@ -1,26 +1,45 @@
-//! Time to first packet of a response, and its parts.
+//! Times of a response: what the caller waits, with its parts, and how fast its audio is generated.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{ResponseId, Stamps};
 
+use super::CallEnd;
 use crate::metrics::{Metrics, Stage};
+use crate::telemetry::CallTrace;
 
-/// Times of the response whose first audible packet is awaited.
+/// Times of the response whose first audible packet is awaited, and of the one that is generated.
 #[derive(Debug)]
 pub(super) struct ResponseTiming {
     metrics: Arc<Metrics>,
+    trace: CallTrace,
+    /// Samples a second of the audio.
+    rate: u32,
     /// The response whose first audible packet was not sent, and since when the caller waits.
     waiting: Option<(ResponseId, Instant)>,
     stamps: Option<Stamps>,
     /// Endpointing delay of the last detected turn, and when that ended.
     endpointing: Option<(Duration, Instant)>,
+    generating: Option<Generating>,
+}
+
+/// Audio that is generated.
+#[derive(Debug)]
+struct Generating {
+    response: ResponseId,
+    /// When the engine accepted the response, and when the last audio came.
+    begun: Instant,
+    last: Instant,
+    samples: usize,
+    /// Whether nothing of it was read for a while, so that the engine had to wait.
+    held_back: bool,
 }
 
 impl ResponseTiming {
-    pub fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, waiting: None, stamps: None, endpointing: None }
+    /// Of a call whose audio has `rate` samples a second.
+    pub fn new(metrics: Arc<Metrics>, trace: CallTrace, rate: u32) -> Self {
+        Self { metrics, trace, rate, waiting: None, stamps: None, endpointing: None, generating: None }
     }
 
     /// Counts the endpointing delay of a turn that ended now.
@@ -33,6 +52,7 @@ impl ResponseTiming {
 
     /// The caller waits for this response since `since`.
     pub fn requested(&mut self, response: ResponseId, since: Instant) {
+        self.unanswered(since);
         self.waiting = Some((response, since));
         self.stamps = None;
     }
@@ -42,6 +62,32 @@ impl ResponseTiming {
         if self.waiting.is_some_and(|(waiting, _)| waiting == response) {
             self.stamps = Some(stamps);
         }
+        let begun = stamps.accepted;
+        self.generating = Some(Generating { response, begun, last: begun, samples: 0, held_back: false });
+    }
+
+    /// Audio of a response has come from the engine.
+    pub fn generated(&mut self, response: ResponseId, samples: usize, now: Instant) {
+        if let Some(generating) = self.generating.as_mut().filter(|generating| generating.response == response) {
+            generating.last = now;
+            generating.samples += samples;
+        }
+    }
+
+    /// Whether what the engine generates is read at the moment.
+    pub fn reading(&mut self, reads: bool) {
+        if let Some(generating) = &mut self.generating {
+            generating.held_back |= !reads;
+        }
+    }
+
+    /// All audio of a response has come.
+    pub fn complete(&mut self, response: ResponseId) {
+        let Some(done) = self.generating.take_if(|generating| generating.response == response) else { return };
+        if !done.held_back && done.samples > 0 {
+            let took = done.last.saturating_duration_since(done.begun).as_secs_f64();
+            self.metrics.rtf.observe(took * f64::from(self.rate) / done.samples as f64);
+        }
     }
 
     /// The first audible packet was sent.
@@ -49,19 +95,43 @@ impl ResponseTiming {
         let Some((_, since)) = self.waiting.take_if(|(waiting, _)| *waiting == response) else { return };
         let ttfp = at.saturating_duration_since(since);
         self.metrics.ttfp.observe(ttfp.as_secs_f64());
-        // A response that was asked for later is not the answer to that turn.
-        if let Some((endpointing, _)) = self.endpointing.take().filter(|(_, ended)| *ended >= since) {
+        let mut stages = Vec::new();
+        let mut begun = since;
+        if let Some(endpointing) = self.take_endpointing(since) {
             self.metrics.response_delay.observe((endpointing + ttfp).as_secs_f64());
+            begun = since.checked_sub(endpointing).unwrap_or(since);
+            stages.push((Stage::Endpointing, begun, since));
         }
         if let Some(stamps) = self.stamps.take() {
-            // Nobody waited for what a speculation did before the turn had ended.
-            let between = |from: Instant, to: Instant| to.max(since).saturating_duration_since(from.max(since));
-            self.metrics.stage(Stage::Prefill, between(since, stamps.accepted));
-            self.metrics.stage(Stage::FirstToken, between(stamps.accepted, stamps.first_token));
-            self.metrics.stage(Stage::FirstFrame, between(stamps.first_token, stamps.first_frame));
-            self.metrics.stage(Stage::Codec, between(stamps.first_frame, stamps.first_samples));
-            self.metrics.stage(Stage::Wire, between(stamps.first_samples, at));
+            let times = [since, stamps.accepted, stamps.first_token, stamps.first_frame, stamps.first_samples, at];
+            let parts = [Stage::Prefill, Stage::FirstToken, Stage::FirstFrame, Stage::Codec, Stage::Wire];
+            for (stage, times) in parts.into_iter().zip(times.windows(2)) {
+                // Nobody waited for what a speculation did before the turn had ended.
+                let (from, to) = (times[0].max(since), times[1].max(since));
+                self.metrics.stage(stage, to.saturating_duration_since(from));
+                stages.push((stage, from, to));
+            }
         }
+        tracing::debug!(ttfp_ms = ttfp.as_secs_f64() * 1e3, "a turn is answered");
+        self.trace.turn((begun, at), true, &stages);
+    }
+
+    /// The call has ended.
+    pub fn ended(&mut self, end: CallEnd, now: Instant) {
+        self.unanswered(now);
+        self.trace.end(end.label(), end == CallEnd::Failed);
+    }
+
+    /// A response that is still waited for will not be heard any more.
+    fn unanswered(&mut self, now: Instant) {
+        let Some((_, since)) = self.waiting.take() else { return };
+        self.trace.turn((since, now.max(since)), false, &[]);
+    }
+
+    /// The endpointing delay of the turn for whose answer the caller waits since `since`: a response that was asked for later is
+    /// not the answer to that turn.
+    fn take_endpointing(&mut self, since: Instant) -> Option<Duration> {
+        self.endpointing.take().filter(|(_, ended)| *ended >= since).map(|(endpointing, _)| endpointing)
     }
 }
 
@@ -77,7 +147,7 @@ mod tests {
     #[test]
     fn delay_counts_from_the_end_of_the_voice() {
         let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-        let mut timing = ResponseTiming::new(metrics.clone());
+        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
         let ended = Instant::now();
         timing.requested(1, ended);
         timing.endpointing(Some(Duration::from_millis(500)), ended);
@@ -88,7 +158,7 @@ mod tests {
     #[test]
     fn later_request_is_no_answer_to_the_turn() {
         let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
-        let mut timing = ResponseTiming::new(metrics.clone());
+        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
         let ended = Instant::now();
         timing.endpointing(Some(Duration::from_millis(500)), ended);
         let asked = ended + Duration::from_secs(5);
@@ -96,5 +166,27 @@ mod tests {
         timing.audible(2, asked + Duration::from_millis(250));
         assert_eq!(delays(&metrics), (0, 0.0));
         assert_eq!(metrics.ttfp.get_sample_count(), 1);
+    }
+
+    fn stamps(accepted: Instant) -> Stamps {
+        let later = |ms| accepted + Duration::from_millis(ms);
+        Stamps { accepted, first_token: later(10), first_frame: later(30), first_samples: later(40) }
+    }
+
+    #[test]
+    fn rtf_counts_audio_that_was_not_held_back() {
+        let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
+        let begun = Instant::now();
+        for (response, reads) in [(1, true), (2, false)] {
+            timing.stamped(response, stamps(begun));
+            timing.generated(response, 500, begun + Duration::from_millis(100));
+            timing.reading(reads);
+            timing.generated(response, 500, begun + Duration::from_millis(250));
+            timing.reading(true);
+            timing.complete(response);
+        }
+        // One second of audio in a quarter of a second.
+        assert_eq!((metrics.rtf.get_sample_count(), metrics.rtf.get_sample_sum()), (1, 0.25));
     }
 }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use super::CallLimits;
 use crate::metrics::Metrics;
+use crate::telemetry::CallTrace;
 use crate::turn_judge::TurnJudge;
 
 /// What the server gives a call besides its session.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct CallServices {
     /// How long it may last.
     pub limits: CallLimits,
@@ -15,4 +16,14 @@ pub struct CallServices {
     pub metrics: Arc<Metrics>,
     /// The turn-detection model; `None` where eagerness alone decides.
     pub judge: Option<TurnJudge>,
+    /// Its span, where spans are kept.
+    pub trace: CallTrace,
+}
+
+#[cfg(test)]
+impl CallServices {
+    /// Those of a call without limits and spans.
+    pub fn of(metrics: Arc<Metrics>, judge: Option<TurnJudge>) -> Self {
+        Self { limits: CallLimits::default(), metrics, judge, trace: CallTrace::default() }
+    }
 }

@@ -23,6 +23,11 @@ pub trait Transport: Send {
     /// When the caller last sent an event or sound; `None` before. Signs of life alone do not count.
     fn last_input(&self) -> Option<Instant>;
 
+    /// Whether the caller was ever reached.
+    fn was_connected(&self) -> bool {
+        true
+    }
+
     /// The queue of messages to the caller. Closed once the caller is out of reach.
     fn outbound(&self) -> mpsc::Sender<OutboundMessage>;
 

@@ -17,12 +17,14 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use axum::http::uri::Authority;
 use ipnet::IpNet;
 use repartee_engine::EngineConfig;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::auth::KeySet;
+use crate::telemetry::LogFormat;
 pub use load::{LoadError, Loaded, load};
 pub use renamed::OldName;
 pub use secret::Secret;
@@ -64,6 +66,10 @@ pub struct Config {
     pub proxy: Proxy,
     /// Calls over WebRTC.
     pub webrtc: WebRtc,
+    /// The log.
+    pub log: Log,
+    /// Traces.
+    pub telemetry: Telemetry,
     /// The engine.
     pub engine: EngineConfig,
     /// The API keys, from [`Keys::file`] and the environment.
@@ -188,6 +194,22 @@ pub struct Turn {
     pub ttl: Duration,
 }
 
+/// The log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// How a line is written.
+    pub format: LogFormat,
+}
+
+/// Traces of calls, turns and stages.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Telemetry {
+    /// The collector, such as `http://127.0.0.1:4318`; `None` for no traces.
+    pub otlp_endpoint: Option<String>,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -203,6 +225,8 @@ impl Default for Config {
             tls: Tls::default(),
             proxy: Proxy::default(),
             webrtc: WebRtc::default(),
+            log: Log::default(),
+            telemetry: Telemetry::default(),
             engine: EngineConfig::default(),
             api_keys: KeySet::default(),
             card: None,
@@ -342,6 +366,13 @@ impl Config {
         }
         if self.webrtc.turn.urls.is_empty() != self.webrtc.turn.secret.is_none() {
             return refuse("webrtc.turn", "urls and secret go together");
+        }
+        if let Some(endpoint) = &self.telemetry.otlp_endpoint {
+            let authority = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
+            if !authority.is_some_and(|authority| authority.parse::<Authority>().is_ok()) {
+                let problem = format!("`{endpoint}` is no endpoint: write http://host:port, without a path");
+                return Err(ConfigError::Value { path: "telemetry.otlp_endpoint", problem });
+            }
         }
         if self.listen.ip().is_loopback() || !self.api_keys.is_empty() {
             return Ok(());

@@ -22,6 +22,7 @@ use crate::call::{CallLimits, CallServices};
 use crate::config::Config;
 use crate::ids::Ids;
 use crate::metrics::Metrics;
+use crate::telemetry::Traces;
 use crate::transport::webrtc::UdpMux;
 use crate::turn_judge::TurnJudge;
 
@@ -46,6 +47,8 @@ pub(crate) struct App {
     /// When the server was started, in seconds since 1970.
     pub(super) started: u64,
     pub(super) readiness: Arc<Readiness>,
+    /// Where the spans of calls go.
+    pub(super) traces: Traces,
     /// The UDP socket of all WebRTC calls.
     pub(super) udp_mux: UdpMux,
     /// WebRTC calls by id.
@@ -131,9 +134,14 @@ impl App {
         CallLimits { longest: limit(self.config.limits.call), idle: limit(self.config.limits.idle) }
     }
 
-    /// What a call shares with the others.
-    pub(super) fn call_services(&self) -> CallServices {
-        CallServices { limits: self.call_limits(), metrics: self.metrics.clone(), judge: self.judge.clone() }
+    /// What the server gives the call with this id, which begins now.
+    pub(super) fn call_services(&self, id: &str, transport: &'static str) -> CallServices {
+        CallServices {
+            limits: self.call_limits(),
+            metrics: self.metrics.clone(),
+            judge: self.judge.clone(),
+            trace: self.traces.call(id, transport),
+        }
     }
 
     /// Returns when the server begins to drain.

@@ -17,13 +17,15 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, initial_session};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
+use tracing::{Instrument as _, Span};
 
 use super::App;
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
-use super::offer::{MEDIA_TYPE, read_offer};
+use super::offer::{MEDIA_TYPE, Offer, read_offer};
 use crate::auth::KeyId;
-use crate::call;
+use crate::call::{self, Transport as _};
+use crate::telemetry::log;
 use crate::transport::sideband::{AttachError, Sideband, Sidebands};
 use crate::transport::webrtc::{AnswerError, TransportSettings, WebRtcTransport, answer};
 
@@ -103,16 +105,24 @@ impl Drop for Registration {
 
 pub(super) async fn create(
     State(app): State<Arc<App>>,
-    mut caller: Caller,
+    caller: Caller,
     headers: HeaderMap,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<Response, ApiError> {
     let offer = read_offer(&headers, body).await?;
+    let id = app.ids.call().map_err(|error| ApiError::internal(&error.to_string()))?;
+    let span = log::call_span(&id, WebRtcTransport::NAME);
+    answer_offer(app, caller, offer, id).instrument(span).await
+}
+
+/// Admits the call with this id and answers its offer.
+async fn answer_offer(app: Arc<App>, mut caller: Caller, offer: Offer, id: String) -> Result<Response, ApiError> {
     let (session, guard) = app.admit(&caller)?;
     if let Some(patch) = offer.session {
         caller.session = Some(Arc::new(with_patch(caller.session.as_deref(), &patch)));
     }
     let setup = app.setup(Delivery::Paced, &caller)?;
+    Span::current().record("session", &*setup.session_id);
     if let Some(patch) = &setup.configuration {
         initial_session(&setup.session_id, &setup.model, patch).map_err(ApiError::bad_request)?;
     }
@@ -133,15 +143,15 @@ pub(super) async fn create(
     let freed = call.freed();
     let transport = WebRtcTransport::new(call, settings, app.metrics.clone())
         .map_err(|error| ApiError::internal(&error.to_string()))?;
-    let id = app.ids.call().map_err(|error| ApiError::internal(&error.to_string()))?;
     let location = format!("/v1/realtime/calls/{id}");
     let hang_up = Arc::new(Notify::new());
     let owner = Owner::of(&caller);
     let running = ActiveCall { owner, hang_up: hang_up.clone(), sidebands: transport.sidebands() };
     app.calls.registry().running.insert(id.clone(), running);
+    let services = app.call_services(&id, WebRtcTransport::NAME);
     let registration = Registration { app: app.clone(), id };
-    tokio::spawn(async move {
-        let (drain, stopped, services) = (app.draining(), app.stopped(), app.call_services());
+    log::spawn(async move {
+        let (drain, stopped) = (app.draining(), app.stopped());
         let stop = async {
             tokio::select! {
                 () = stopped => {}

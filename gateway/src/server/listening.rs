@@ -29,6 +29,7 @@ use crate::cli::lan;
 use crate::config::{Config, Limits, Turns, WebRtc};
 use crate::ids::Ids;
 use crate::metrics::{Metrics, RequestMetrics};
+use crate::telemetry::Traces;
 use crate::transport::webrtc::{UdpMux, WebRtcSettings};
 use crate::turn_judge::TurnJudge;
 
@@ -42,6 +43,7 @@ pub struct Listening {
     /// Of a development certificate, for a person to compare.
     fingerprint: Option<String>,
     judge: Option<TurnJudge>,
+    traces: Traces,
     udp_mux: UdpMux,
     metrics: RequestMetrics,
     keyless: Arc<Keyless>,
@@ -73,6 +75,7 @@ impl Listening {
         let udp = webrtc.udp;
         let udp_mux = UdpMux::bind(webrtc).map_err(|error| BindError::Udp { address: udp, error })?;
         let judge = turn_judge(&config.turns)?;
+        let traces = config.telemetry.otlp_endpoint.as_deref().map(Traces::otlp).transpose()?.unwrap_or_default();
         let metrics = RequestMetrics::new()?;
         let keyless = Keyless::new(&config, metrics.clone());
         let readiness = Readiness::new();
@@ -96,7 +99,19 @@ impl Listening {
         };
         let task = tokio::spawn(listen::serve(listener, context, connections, ended));
         let accepting = Accepting { routes, end, task };
-        Ok(Self { config, address, certificates, fingerprint, judge, udp_mux, metrics, keyless, readiness, accepting })
+        Ok(Self {
+            config,
+            address,
+            certificates,
+            fingerprint,
+            judge,
+            traces,
+            udp_mux,
+            metrics,
+            keyless,
+            readiness,
+            accepting,
+        })
     }
 
     /// The address it listens on.
@@ -122,8 +137,19 @@ impl Listening {
 
     /// The server with its model, which is warm.
     pub fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> Result<Server, BindError> {
-        let Self { config, address, certificates, fingerprint, judge, udp_mux, keyless, readiness, accepting, .. } =
-            self;
+        let Self {
+            config,
+            address,
+            certificates,
+            fingerprint,
+            judge,
+            traces,
+            udp_mux,
+            keyless,
+            readiness,
+            accepting,
+            ..
+        } = self;
         let metrics = Arc::new(Metrics::with(engine.info().frame, self.metrics)?);
         metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
         let (alive, calls_ended) = mpsc::channel(1);
@@ -142,6 +168,7 @@ impl Listening {
             judge,
             ids,
             readiness,
+            traces,
             udp_mux,
             calls: Calls::default(),
             alive: alive.downgrade(),

@@ -61,6 +61,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
+use opentelemetry_otlp::ExporterBuildError;
 use repartee_engine_api::SpeechEngine;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_turn::ModelError;
@@ -115,6 +116,9 @@ pub enum BindError {
         /// Why not.
         error: io::Error,
     },
+    /// Traces cannot be sent.
+    #[error("telemetry.otlp_endpoint: {0}")]
+    Traces(#[from] ExporterBuildError),
     /// The operating system has no random numbers.
     #[error("no random numbers: {0}")]
     Random(#[from] getrandom::Error),
@@ -184,7 +188,9 @@ impl Server {
             tracing::warn!("some calls did not end in time");
         }
         accepting.end.send_replace(true);
-        accepting.task.await.map_err(io::Error::other)
+        accepting.task.await.map_err(io::Error::other)?;
+        // It blocks until what waits was sent.
+        tokio::task::spawn_blocking(move || app.traces.shut_down()).await.map_err(io::Error::other)
     }
 }
 
@@ -244,7 +250,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
     ] {
         app.metrics.network.dropped(reason, total);
     }
-    app.metrics.engine(&app.engine.work());
+    app.metrics.engine(&app.engine.work(), &app.engine.load());
     match app.metrics.render() {
         Ok(text) => ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),
         Err(error) => ApiError::internal(&error.to_string()).into_response(),

@@ -11,11 +11,13 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, initial_session};
 use serde::Deserialize;
 use serde_json::json;
+use tracing::Instrument as _;
 
 use super::api_error::ApiError;
 use super::auth_middleware::Caller;
 use super::{App, calls};
 use crate::call;
+use crate::telemetry::log;
 use crate::transport::relay;
 use crate::transport::websocket::{self, MAX_READ, Timeouts};
 
@@ -49,7 +51,6 @@ pub(super) async fn websocket(
         return Ok(upgrade.on_upgrade(move |socket| relay::run(socket, sideband, timeouts)));
     }
     // The slot is taken before the upgrade, so that a full server can still say so in plain HTTP.
-    let (session, guard) = app.admit(&caller)?;
     if target.intent.as_deref() == Some("transcription") {
         caller.session =
             Some(Arc::new(calls::with_patch(caller.session.as_deref(), &json!({"type": "transcription"}))));
@@ -58,16 +59,21 @@ pub(super) async fn websocket(
     if let Some(patch) = &setup.configuration {
         initial_session(&setup.session_id, &setup.model, patch).map_err(ApiError::bad_request)?;
     }
+    let id = setup.session_id.clone();
+    let span = log::call_span(&id, websocket::NAME);
+    let (session, guard) = span.in_scope(|| app.admit(&caller))?;
     let upgrade = upgrade.protocols([SUBPROTOCOL]).max_message_size(MAX_READ).max_frame_size(MAX_READ);
-    Ok(upgrade.on_upgrade(move |socket| async move {
+    let call = move |socket| async move {
         let timeouts = Timeouts { stalled_after: app.config.stalled_after, ping_every: app.config.ping_every };
         let (transport, writer) = websocket::open(socket, setup.model.output_rate, timeouts);
-        let mut writer = tokio::spawn(writer);
-        call::run(transport, session, setup, app.call_services(), app.draining(), app.stopped()).await;
+        let mut writer = log::spawn(writer);
+        let services = app.call_services(&id, websocket::NAME);
+        call::run(transport, session, setup, services, app.draining(), app.stopped()).await;
         // The writer sends the closing message and ends, unless the socket is stalled.
         if tokio::time::timeout(app.config.stalled_after, &mut writer).await.is_err() {
             writer.abort();
         }
         drop(guard);
-    }))
+    };
+    Ok(upgrade.on_upgrade(move |socket| call(socket).instrument(span)))
 }

@@ -26,6 +26,8 @@ pub const MAX_MESSAGE: usize = 15 << 20;
 /// The largest message that is read at all, in bytes. A larger one is an error and ends the connection: skipping it would
 /// be unbounded work.
 pub const MAX_READ: usize = 2 * MAX_MESSAGE;
+/// The transport's name in metrics, logs and traces.
+pub const NAME: &str = "websocket";
 /// Events that may wait for the socket.
 const QUEUE: usize = 32;
 /// How long the closing handshake may take.
@@ -127,7 +129,7 @@ impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> WebSocketTra
 
 impl<R: Stream<Item = Result<Message, axum::Error>> + Unpin + Send> Transport for WebSocketTransport<R> {
     const DELIVERY: Delivery = Delivery::Unpaced;
-    const NAME: &'static str = "websocket";
+    const NAME: &'static str = NAME;
 
     async fn next(&mut self, accept_input: bool) -> TransportEvent {
         if !accept_input {

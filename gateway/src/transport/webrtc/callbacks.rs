@@ -17,6 +17,7 @@ use super::DATA_CHANNEL_LABEL;
 use super::call_state::CallState;
 use super::event::PeerEvent;
 use super::muxed_socket::MuxedSocket;
+use crate::telemetry::log;
 
 /// The connection's callbacks. They run on its driver.
 pub(super) struct Callbacks {
@@ -50,11 +51,11 @@ impl PeerConnectionEventHandler for Callbacks {
     }
 
     async fn on_data_channel(&self, channel: Arc<dyn DataChannel>) {
-        tokio::spawn(read_remote_channel(channel, Arc::clone(&self.state)));
+        log::spawn(read_remote_channel(channel, Arc::clone(&self.state)));
     }
 
     async fn on_track(&self, track: Arc<dyn TrackRemote>) {
-        tokio::spawn(read_track(track, Arc::clone(&self.state), self.socket.clone()));
+        log::spawn(read_track(track, Arc::clone(&self.state), self.socket.clone()));
     }
 }
 

@@ -20,6 +20,7 @@ use super::peer_connection::{Repairs, audio_track, build};
 use super::reports::ReceiverReports;
 use super::supervisor::supervise;
 use super::{DATA_CHANNEL_LABEL, WebRtcSettings};
+use crate::telemetry::log;
 
 /// A peer connection and what belongs to it. Dropping it ends the call.
 pub(super) struct Connection {
@@ -65,7 +66,7 @@ impl Connection {
         .await?;
         let (free, freed) = watch::channel(());
         let life = supervise(Arc::clone(&pc), Arc::clone(&state), socket.clone(), settings.connect_within);
-        let supervisor = tokio::spawn(async move {
+        let supervisor = log::spawn(async move {
             life.await;
             drop(free);
         });
@@ -82,7 +83,7 @@ impl Connection {
     /// Opens the data channel, as the calling side does.
     pub(super) async fn open_channel(&self) -> Result<()> {
         let channel = self.pc.create_data_channel(DATA_CHANNEL_LABEL, None).await?;
-        tokio::spawn(read_channel(channel, Arc::clone(&self.state)));
+        log::spawn(read_channel(channel, Arc::clone(&self.state)));
         Ok(())
     }
 

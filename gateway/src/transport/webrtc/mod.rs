@@ -189,7 +189,7 @@ async fn describe(connection: &Connection, description: RTCSessionDescription) -
 async fn uncancelled<T: Send + 'static>(
     setup: impl Future<Output = Result<T, AnswerError>> + Send + 'static,
 ) -> Result<T, AnswerError> {
-    tokio::spawn(setup).await.map_err(|error| AnswerError::Internal(error.to_string()))?
+    crate::telemetry::log::spawn(setup).await.map_err(|error| AnswerError::Internal(error.to_string()))?
 }
 
 fn internal(error: webrtc::error::Error) -> AnswerError {

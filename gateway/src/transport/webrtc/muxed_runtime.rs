@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use tracing::Instrument as _;
 use webrtc::runtime::{
     AsyncInterval, AsyncTcpListener, AsyncTcpStream, AsyncUdpSocket, JoinHandle, RecvMeta, Runtime, TokioRuntime,
     Transmit,
@@ -28,7 +29,8 @@ pub(super) struct MuxedRuntime(pub Arc<MuxedSocket>);
 
 impl Runtime for MuxedRuntime {
     fn spawn(&self, future: Pin<Box<dyn Future<Output = ()> + Send>>) -> Box<dyn JoinHandle> {
-        TokioRuntime.spawn(future)
+        // The library's tasks are the call's.
+        TokioRuntime.spawn(Box::pin(future.in_current_span()))
     }
 
     fn wrap_udp_socket(&self, socket: std::net::UdpSocket) -> io::Result<Arc<dyn AsyncUdpSocket>> {

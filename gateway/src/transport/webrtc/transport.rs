@@ -19,6 +19,7 @@ use super::packet_encoder::{Packet, PacketEncoder, Packets, Playing};
 use super::{Call, PeerEvent, Quality, SendError};
 use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
 use crate::metrics::Metrics;
+use crate::telemetry::log;
 use crate::transport::sideband::{Commands, Publisher, Sidebands, sidebands};
 
 /// Events that may wait for the data channel.
@@ -52,6 +53,8 @@ pub struct WebRtcTransport {
     receiver_buffer: Duration,
     /// Reports of the caller that are in the metrics already.
     counted_reports: u64,
+    /// Whether anything came of the caller's connection but its end.
+    connected: bool,
     /// When the last event or packet of the caller came.
     last_input: Option<Instant>,
     events: mpsc::Receiver<PeerEvent>,
@@ -77,10 +80,10 @@ impl WebRtcTransport {
         let call = Arc::new(call);
         let mut transport =
             Self::over(events, frames, payload_types, settings, metrics, |queue, opened, publisher| {
-                tokio::spawn(send_messages(call.clone(), queue, opened, publisher, settings.stalled_after));
+                log::spawn(send_messages(call.clone(), queue, opened, publisher, settings.stalled_after));
             })?;
         // Both tasks end when the transport is dropped, and the call with them.
-        tokio::spawn(send_packets(call.clone(), Packets::new(encoder, queue)));
+        log::spawn(send_packets(call.clone(), Packets::new(encoder, queue)));
         transport.call = Some(call);
         Ok(transport)
     }
@@ -107,6 +110,7 @@ impl WebRtcTransport {
             commands,
             receiver_buffer: settings.receiver_buffer,
             counted_reports: 0,
+            connected: false,
             last_input: None,
             events,
             outbound,
@@ -146,6 +150,7 @@ impl WebRtcTransport {
 
     /// Handles an event of the connection; returns what the call has to know.
     fn on_peer_event(&mut self, event: Option<PeerEvent>) -> Option<TransportEvent> {
+        self.connected |= !matches!(event, Some(PeerEvent::Closed) | None);
         if matches!(event, Some(PeerEvent::Audio { .. } | PeerEvent::Message(_))) {
             self.last_input = Some(now());
         }
@@ -211,6 +216,10 @@ impl Transport for WebRtcTransport {
 
     fn last_input(&self) -> Option<Instant> {
         self.last_input
+    }
+
+    fn was_connected(&self) -> bool {
+        self.connected
     }
 
     fn outbound(&self) -> mpsc::Sender<OutboundMessage> {

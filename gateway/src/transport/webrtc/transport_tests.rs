@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::super::packet_encoder::TAIL;
 use super::*;
-use crate::call::{CallLimits, CallServices};
+use crate::call::CallServices;
 
 /// Longer, in virtual time, than anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -128,7 +128,7 @@ async fn converse(network: Network, pauses: bool, red: bool, seed: u64) -> Repor
         transport,
         session,
         setup,
-        CallServices { limits: CallLimits::default(), metrics, judge: None },
+        CallServices::of(metrics, None),
         never,
         std::future::pending(),
     ));

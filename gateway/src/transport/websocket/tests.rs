@@ -148,7 +148,7 @@ fn dial(
         configuration: None,
     };
     let session = engine.open().unwrap();
-    let services = CallServices { limits, metrics: metrics.clone(), judge: None };
+    let services = CallServices { limits, ..CallServices::of(metrics.clone(), None) };
     let ended = call::run(transport, session, setup, services, pending(), pending());
     (client, tokio::spawn(ended))
 }

@@ -12,7 +12,7 @@ use self::launch::Launched;
 use super::{BLOCK, CausalLm, Sampled, SlotState};
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
-use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
+use crate::stage::{CacheUse, EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
 
 /// Rows of one slot in one step.
 const MAX_ROWS: usize = 256;
@@ -33,6 +33,9 @@ pub struct Autoregressive<O: StepOps, L: CausalLm<O>> {
     positions: usize,
     /// Block of the rows that a step is padded with.
     scratch: u32,
+    /// Positions of all prompts, and those that were cached.
+    prompted: u64,
+    reused: u64,
     /// For each slot, how often what it computes was given up.
     epochs: Vec<u64>,
     launched: Option<Launched<O::Ticket>>,
@@ -56,6 +59,8 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
             // One more block, for the padding.
             cache: lm.cache(&ops, blocks + 1),
             scratch: blocks as u32,
+            prompted: 0,
+            reused: 0,
             epochs: vec![0; slots],
             launched: None,
             rows: Vec::new(),
@@ -96,6 +101,8 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         let shareable = read.iter().take_while(|read| !**read).count();
         self.share_prefix(slot, &elements, shareable);
         let state = &mut self.slots[slot];
+        self.prompted += elements.len() as u64;
+        self.reused += state.sequence.len().min(elements.len()) as u64;
         state.queue =
             elements[state.sequence.len()..].iter().filter_map(|element| self.lm.prompt_row(element)).collect();
         state.prompted = elements.len();
@@ -253,6 +260,10 @@ where
         }
         let idle = retired.into_iter().filter(|&(block, holders)| self.pool.holders(block) == holders).count();
         self.pool.blocks() - self.pool.free() - idle
+    }
+
+    fn cache_use(&self) -> CacheUse {
+        CacheUse { capacity: self.pool.blocks(), prompted: self.prompted, reused: self.reused }
     }
 
     fn shares(&self, donor: usize, prompt: &[Element]) -> usize {

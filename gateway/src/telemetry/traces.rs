@@ -1,0 +1,142 @@
+//! Spans of calls, turns and stages, sent to a collector over OTLP (HTTP, protobuf).
+//!
+//! - `call`: from its first to its last moment
+//! - `turn`, in it: from the end of the caller's voice, or the request, to the first audible packet of the answer
+//! - a span for each stage of that wait, in it, named as in the metrics
+//!
+//! A turn is told when it is over, with the times of its stages, so a span costs nothing while it lasts. The queue to the collector is
+//! bounded; a collector that takes nothing loses spans and holds up no call.
+
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use opentelemetry::trace::{
+    Span as _, SpanContext, SpanKind, Status, TraceContextExt as _, Tracer as _, TracerProvider as _,
+};
+use opentelemetry::{Context, KeyValue};
+use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
+use opentelemetry_sdk::Resource;
+use opentelemetry_sdk::trace::{SdkTracer, SdkTracerProvider, Span};
+
+use super::collector::Collector;
+use crate::metrics::Stage;
+
+/// Appended to the endpoint, as the protocol says.
+const PATH: &str = "/v1/traces";
+
+/// Where spans go; by default nowhere.
+#[derive(Debug, Clone, Default)]
+pub struct Traces(Option<Arc<Exporter>>);
+
+#[derive(Debug)]
+struct Exporter {
+    provider: SdkTracerProvider,
+    tracer: SdkTracer,
+}
+
+impl Traces {
+    /// To the collector at `endpoint`, such as `http://127.0.0.1:4318`. Needs a runtime.
+    pub fn otlp(endpoint: &str) -> Result<Self, ExporterBuildError> {
+        let endpoint = format!("{}{PATH}", endpoint.trim_end_matches('/'));
+        let exporter =
+            SpanExporter::builder().with_http().with_http_client(Collector::new()).with_endpoint(endpoint).build()?;
+        let version = KeyValue::new("service.version", env!("CARGO_PKG_VERSION"));
+        let resource = Resource::builder().with_service_name("repartee").with_attribute(version).build();
+        let provider = SdkTracerProvider::builder().with_batch_exporter(exporter).with_resource(resource).build();
+        let tracer = provider.tracer("repartee");
+        Ok(Self(Some(Arc::new(Exporter { provider, tracer }))))
+    }
+
+    /// Begins the span of a call.
+    pub fn call(&self, id: &str, transport: &'static str) -> CallTrace {
+        let Some(exporter) = self.0.clone() else { return CallTrace::default() };
+        let attributes =
+            [KeyValue::new("repartee.call.id", id.to_owned()), KeyValue::new("repartee.call.transport", transport)];
+        let clock = (now(), SystemTime::now());
+        let span = exporter
+            .tracer
+            .span_builder("call")
+            .with_kind(SpanKind::Server)
+            .with_start_time(clock.1)
+            .with_attributes(attributes)
+            .start_with_context(&exporter.tracer, &Context::new());
+        CallTrace(Some(RunningCall { exporter, span, clock }))
+    }
+
+    /// Sends what waits, and ends. Blocks for a few seconds at most.
+    pub fn shut_down(&self) {
+        if let Some(exporter) = &self.0
+            && let Err(error) = exporter.provider.shutdown()
+        {
+            tracing::warn!(%error, "the last spans were not sent");
+        }
+    }
+}
+
+/// The span of a call; by default none.
+#[derive(Debug, Default)]
+pub struct CallTrace(Option<RunningCall>);
+
+#[derive(Debug)]
+struct RunningCall {
+    exporter: Arc<Exporter>,
+    span: Span,
+    /// The same moment on the clock of durations and on the clock of the wall.
+    clock: (Instant, SystemTime),
+}
+
+impl RunningCall {
+    fn wall(&self, at: Instant) -> SystemTime {
+        let (instant, wall) = self.clock;
+        match at.checked_duration_since(instant) {
+            Some(later) => wall + later,
+            None => wall - instant.saturating_duration_since(at),
+        }
+    }
+
+    /// A finished span within `parent`.
+    fn finished(
+        &self,
+        name: &'static str,
+        parent: &SpanContext,
+        (from, to): (Instant, Instant),
+        attributes: Vec<KeyValue>,
+    ) -> SpanContext {
+        // Sound that came faster than time passes has a voice from before the call.
+        let from = from.max(self.clock.0);
+        let to = to.max(from);
+        let context = Context::new().with_remote_span_context(parent.clone());
+        let builder = self.exporter.tracer.span_builder(name).with_start_time(self.wall(from));
+        let mut span = builder.with_attributes(attributes).start_with_context(&self.exporter.tracer, &context);
+        span.end_with_timestamp(self.wall(to));
+        span.span_context().clone()
+    }
+}
+
+impl CallTrace {
+    /// A turn that is over: its first audible packet was sent, or none will be.
+    pub fn turn(&self, over: (Instant, Instant), answered: bool, stages: &[(Stage, Instant, Instant)]) {
+        let Some(call) = &self.0 else { return };
+        let answered = vec![KeyValue::new("repartee.turn.answered", answered)];
+        let turn = call.finished("turn", call.span.span_context(), over, answered);
+        for &(stage, from, to) in stages {
+            call.finished(stage.label(), &turn, (from, to), Vec::new());
+        }
+    }
+
+    /// Ends the call's span. `failed` is whether that is our fault.
+    pub fn end(&mut self, why: &'static str, failed: bool) {
+        let Some(mut call) = self.0.take() else { return };
+        call.span.set_attribute(KeyValue::new("repartee.call.end", why));
+        if failed {
+            call.span.set_status(Status::error(why));
+        }
+        let end = call.wall(now());
+        call.span.end_with_timestamp(end);
+    }
+}
+
+/// The runtime's clock, which a test may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
