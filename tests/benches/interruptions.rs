@@ -3,7 +3,7 @@
 //! `-- chosen`, those on which they are. All of it runs on a virtual clock.
 
 use anyhow::{Context as _, Result};
-use repartee_loadtest::report::{Report, Row};
+use repartee_load::report::{Report, Row};
 use repartee_tests::interruptions::{Conditions, Recordings, Scene, Set, play};
 use repartee_tests::tools;
 
