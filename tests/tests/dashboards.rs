@@ -137,7 +137,7 @@ async fn call(url: &str, transport: Transport, callers: usize) -> Result<()> {
     let scenario = Scenario {
         duration_s: 15.0,
         transport,
-        arrivals: Arrivals::Soak { callers, within_s: 1.0 },
+        arrivals: Arrivals::Soak { callers, within_s: 1.0, call_again: false },
         think_s: 0.2,
         ..Scenario::of_command("soak")?
     };

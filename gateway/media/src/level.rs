@@ -13,7 +13,29 @@ pub(crate) fn rms(samples: &[f32]) -> f32 {
 
 /// Whether any window of `samples` is above -45 dBFS.
 pub fn is_audible(samples: &[f32]) -> bool {
-    samples
-        .chunks(WINDOW)
-        .any(|window| window.iter().map(|sample| sample * sample).sum::<f32>() > AUDIBLE * window.len() as f32)
+    samples.chunks(WINDOW).any(is_loud)
+}
+
+/// The sample after the last window of `samples` that is above -45 dBFS.
+pub fn audible_end(samples: &[f32]) -> Option<usize> {
+    let last = (0..samples.len()).step_by(WINDOW).rev();
+    let mut ends = last.map(|begin| (begin, samples.len().min(begin + WINDOW)));
+    ends.find(|(begin, end)| is_loud(&samples[*begin..*end])).map(|(_, end)| end)
+}
+
+fn is_loud(window: &[f32]) -> bool {
+    window.iter().map(|sample| sample * sample).sum::<f32>() > AUDIBLE * window.len() as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn audible_part_ends_with_its_window() {
+        let sound = [vec![0.0; 3 * WINDOW], vec![0.1; WINDOW / 2], vec![0.0; 5 * WINDOW]].concat();
+        assert_eq!(audible_end(&sound), Some(4 * WINDOW));
+        assert_eq!(audible_end(&[0.1; 3 * WINDOW + 7]), Some(3 * WINDOW + 7));
+        assert_eq!((audible_end(&[0.005; 900]), audible_end(&[])), (None, None));
+    }
 }

@@ -8,6 +8,8 @@ use thiserror::Error;
 
 /// Duration of one packet that we send.
 pub const FRAME: Duration = Duration::from_millis(20);
+/// By so much later in its packet does sound leave a decoder than it came to the encoder, which looks ahead.
+pub const DELAY: Duration = Duration::from_micros(6_500);
 /// Opus packets last 120 ms at most.
 const LONGEST: Duration = Duration::from_millis(120);
 /// The smallest step in which a decoder conceals.
@@ -215,6 +217,22 @@ mod tests {
         let settled = &decoded[3_200..];
         assert!((dominant_frequency(settled, 16_000) - 440.0).abs() < 3.0);
         assert!((level_db(settled) - level_db(&sine(440.0, 24_000, 24_000))).abs() < 1.0);
+    }
+
+    #[test]
+    fn sound_leaves_the_decoder_after_its_delay() {
+        for rate in [16_000, 24_000, 48_000] {
+            let (onset, tone) = (rate as usize / 2, sine(440.0, rate, rate as usize / 2));
+            let packets = encode(rate, &[vec![0.0; onset], tone].concat());
+            let mut decoder = OpusDecoder::new(rate).unwrap();
+            let decoded: Vec<f32> =
+                packets.iter().flat_map(|packet| decoder.decode(&packet.payload).unwrap()).collect();
+            let peak = decoded.iter().fold(0.0_f32, |peak, sample| peak.max(sample.abs()));
+            let heard = decoded.iter().position(|sample| sample.abs() > peak / 2.0).unwrap();
+            // Half of its peak a tone of 440 Hz reaches after 0.2 ms.
+            let delay = Duration::from_secs_f64(heard as f64 / f64::from(rate)) - Duration::from_millis(500);
+            assert!(delay.abs_diff(DELAY) < Duration::from_millis(2), "{rate}: {delay:?}");
+        }
     }
 
     #[test]

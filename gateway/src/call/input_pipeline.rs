@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use repartee_media::echo_guard::EchoLevel;
 use repartee_media::endpointing::Question;
+use repartee_media::level::audible_end;
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::vad::{self, TurnDetector, TurnEvent, TurnSettings};
 use repartee_realtime::{Input, PIECE_MS};
@@ -21,8 +22,12 @@ pub(super) struct InputPipeline {
     detector: TurnDetector,
     /// Whether turn detection is on; without, the detector only counts samples.
     detecting: bool,
-    /// Where the voice of the open turn ended, in samples of the detector.
+    /// Where the open turn began, and where its voice ended by the detector, in samples of the detector.
+    begin: u64,
     voice_end: Option<u64>,
+    /// Samples that the detector got, and where the newest audible one of them was.
+    received: u64,
+    audible_end: u64,
     endpointing: Option<Duration>,
 }
 
@@ -53,7 +58,10 @@ impl InputPipeline {
             resamplers: None,
             detector: if judged { detector.with_judge() } else { detector },
             detecting: false,
+            begin: 0,
             voice_end: None,
+            received: 0,
+            audible_end: 0,
             endpointing: None,
         }
     }
@@ -137,7 +145,7 @@ impl InputPipeline {
         Ok(inputs)
     }
 
-    /// The endpointing delay of the last turn; returned once.
+    /// The endpointing delay of the last turn, from its last sound above -45 dBFS; returned once.
     pub fn endpointing(&mut self) -> Option<Duration> {
         self.endpointing.take()
     }
@@ -162,7 +170,12 @@ impl InputPipeline {
     }
 
     fn detect(&mut self, for_model: Vec<f32>, for_detector: Option<Vec<f32>>, inputs: &mut Vec<Input>) {
-        let events = self.detector.push(for_detector.as_deref().unwrap_or(&for_model));
+        let heard = for_detector.as_deref().unwrap_or(&for_model);
+        if let Some(end) = audible_end(heard) {
+            self.audible_end = self.received + end as u64;
+        }
+        self.received += heard.len() as u64;
+        let events = self.detector.push(heard);
         inputs.push(Input::Audio(for_model));
         for event in events {
             self.report(event, inputs);
@@ -171,8 +184,15 @@ impl InputPipeline {
     }
 
     fn report(&mut self, event: TurnEvent, inputs: &mut Vec<Input>) {
+        if let TurnEvent::SpeechStarted { .. } = event {
+            self.begin = event.sample();
+        }
         if let (TurnEvent::SpeechStopped { .. }, Some(voice_end)) = (event, self.voice_end) {
-            let waited = event.sample().saturating_sub(voice_end);
+            // A caller has finished when nothing is heard any more; the detector's voice goes on for a while then. Where noise goes on, or
+            // the voice itself is faint, only the detector knows.
+            let spoken =
+                Some(self.audible_end).filter(|end| *end > self.begin).map_or(voice_end, |end| end.min(voice_end));
+            let waited = event.sample().saturating_sub(spoken);
             self.endpointing = Some(Duration::from_secs_f64(waited as f64 / f64::from(vad::RATE)));
         }
         if self.detecting {
@@ -183,7 +203,57 @@ impl InputPipeline {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+    use std::path::Path;
+
+    use repartee_media::wav;
+
     use super::*;
+
+    const MS: u64 = vad::RATE as u64 / 1_000;
+
+    /// Where `speech` ends, and how long the endpointing of it is by the metric and by its own clock, in samples.
+    fn ended(speech: &[f32]) -> (u64, u64) {
+        let mut pipeline = InputPipeline::new(vad::RATE, false);
+        pipeline.configure(Some(TurnSettings::default()));
+        let mut stopped = None;
+        for chunk in [speech, &[0.0; vad::RATE as usize]].concat().chunks(320) {
+            let mut inputs = pipeline.push(chunk.to_vec(), vad::RATE).unwrap();
+            while pipeline.has_more() {
+                pipeline.process(&mut inputs).unwrap();
+            }
+            for input in inputs {
+                if let Input::Turn(event @ TurnEvent::SpeechStopped { .. }) = input {
+                    stopped = Some(event.sample());
+                }
+            }
+        }
+        let counted = pipeline.endpointing().unwrap().as_secs_f64() * f64::from(vad::RATE);
+        (stopped.unwrap() - audible_end(speech).unwrap() as u64, counted.round() as u64)
+    }
+
+    fn question() -> Vec<f32> {
+        let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/questions/capital-of-france.wav");
+        wav::read(File::open(file).unwrap(), vad::RATE, Duration::from_secs(30)).unwrap()
+    }
+
+    #[test]
+    fn endpointing_counts_from_last_audible_sound() {
+        let (waited, counted) = ended(&question());
+        assert!(waited.abs_diff(counted) <= 20 * MS, "{waited} and {counted}");
+        assert!(counted > TurnSettings::default().silence_duration_ms * MS, "{counted}");
+    }
+
+    #[test]
+    fn faint_or_noisy_turns_count_by_the_detector() {
+        // Nothing audible since before the turn; noise to its end.
+        for audible_end in [50, 1_390] {
+            let mut pipeline = InputPipeline::new(vad::RATE, false);
+            (pipeline.begin, pipeline.voice_end, pipeline.audible_end) = (100 * MS, Some(900 * MS), audible_end * MS);
+            pipeline.report(TurnEvent::SpeechStopped { audio_end_ms: 1_400 }, &mut Vec::new());
+            assert_eq!(pipeline.endpointing(), Some(Duration::from_millis(500)));
+        }
+    }
 
     fn samples(inputs: &[Input]) -> usize {
         inputs.iter().map(|input| if let Input::Audio(samples) = input { samples.len() } else { 0 }).sum()

@@ -107,6 +107,7 @@ impl Drop for MuxedSocket {
 mod tests {
     use std::net::SocketAddr;
     use std::sync::Barrier;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::task::Waker;
 
     use super::super::ice::Route;
@@ -130,14 +131,18 @@ mod tests {
             let nomination = stun::callers_request([1; 12], &name, &ours.password, true, crypto.crypto()).unwrap();
             mux.receive(route, &nomination, now);
             // The library's check is answered while the caller's DTLS comes in.
-            let together = Barrier::new(2);
+            let (together, answered) = (Barrier::new(2), AtomicBool::new(false));
             std::thread::scope(|scope| {
                 scope.spawn(|| {
                     together.wait();
                     socket.send(&check);
+                    answered.store(true, Ordering::Release);
                 });
                 together.wait();
-                (0..100).for_each(|piece| mux.receive(route, &[22, 254, 253, piece], now));
+                while !answered.load(Ordering::Acquire) {
+                    mux.receive(route, &[22, 254, 253], now);
+                }
+                mux.receive(route, &[22, 254, 253], now);
             });
             let mut cx = Context::from_waker(Waker::noop());
             let mut order = Vec::new();

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use repartee_engine_api::ResponseId;
 use repartee_media::level::is_audible;
+use repartee_media::opus::DELAY;
 use repartee_media::playout::{Frame, Output, Playout, PushError};
 use repartee_media::resample::Resampler;
 use repartee_realtime::PlayoutReport;
@@ -26,6 +27,8 @@ pub(super) struct OutputAudio {
     resampler: Option<(ResponseId, Resampler)>,
     /// The newest response of which something audible was sent.
     audible: Option<ResponseId>,
+    /// The end of the response's newest frame, which is heard with the next one; kept until something is audible.
+    held: Vec<f32>,
     underruns: u64,
 }
 
@@ -39,6 +42,7 @@ impl OutputAudio {
             encode_rate,
             resampler: None,
             audible: None,
+            held: Vec::new(),
             underruns: 0,
         }
     }
@@ -130,12 +134,23 @@ impl OutputAudio {
         if frame.first {
             events.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
         }
-        let audible = self.audible < Some(response) && is_audible(&frame.samples);
+        let audible = self.audible < Some(response) && self.is_heard(&frame);
         self.hand_out(Playing::Frame(frame));
         if audible {
             self.audible = Some(response);
             events.push_back(TransportEvent::FirstAudible { response, at: now });
         }
+    }
+
+    /// Whether a receiver hears something of the packet that `frame` becomes.
+    fn is_heard(&mut self, frame: &Frame) -> bool {
+        let delay = (DELAY.as_secs_f64() * f64::from(self.encode_rate)).round() as usize;
+        if frame.first {
+            self.held = vec![0.0; delay];
+        }
+        let (now, later) = frame.samples.split_at(frame.samples.len().saturating_sub(delay));
+        let before = std::mem::replace(&mut self.held, later.to_vec());
+        is_audible(&[before.as_slice(), now].concat())
     }
 
     fn hand_out(&self, playing: Playing) {

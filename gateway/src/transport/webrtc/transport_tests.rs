@@ -376,3 +376,34 @@ async fn stalled_encoder_delays_no_event() {
         "bounded and in order"
     );
 }
+
+#[tokio::test]
+async fn first_audible_packet_is_the_callers() {
+    let frame = OUTPUT_RATE as usize / 50;
+    let mut found = Vec::new();
+    for silent_ms in [0, 10, 18] {
+        let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+        let (frames, mut sent) = mpsc::channel(FRAME_QUEUE);
+        let mut transport =
+            WebRtcTransport::over(mpsc::channel(1).1, frames, PLAIN, SETTINGS, metrics, |_, _, _| {}).unwrap();
+        let silence = vec![0.0; OUTPUT_RATE as usize * silent_ms / 1_000];
+        let samples = [silence, sine(440.0, OUTPUT_RATE, 3 * frame)].concat();
+        transport.push_audio(1, &samples).unwrap();
+        transport.end_audio(1).unwrap();
+        let begin = now();
+        (0..4).for_each(|number| transport.play(begin + number * FRAME));
+        let reported = transport.ready.iter().find_map(|event| match event {
+            TransportEvent::FirstAudible { at, .. } => Some((at.duration_since(begin).as_millis() / 20) as usize),
+            _ => None,
+        });
+        let (mut encoder, mut decoder) =
+            (OpusEncoder::new(OUTPUT_RATE).unwrap(), OpusDecoder::new(OUTPUT_RATE).unwrap());
+        let frames = std::iter::from_fn(|| sent.try_recv().ok());
+        let mut packets = frames.filter_map(|playing| match playing {
+            Playing::Frame(frame) => Some(decoder.decode(&encoder.encode(&frame.samples).unwrap().payload).unwrap()),
+            Playing::End => None,
+        });
+        found.push((reported, packets.position(|decoded| is_audible(&decoded))));
+    }
+    assert_eq!(found, [(Some(0), Some(0)), (Some(0), Some(0)), (Some(1), Some(1))]);
+}
