@@ -153,12 +153,12 @@ impl Measured {
     }
 
     fn rows(&self, name: &str, peer: &Self, conditions: &Conditions) -> Vec<Row> {
-        let row = |measure: &str, ours: f64, peer: f64, unit| Row {
+        let row = |measure: &str, ours: f64, peer: f64, unit: &str| Row {
             measure: format!("{name}: {measure}"),
             ours,
             peer: Some(peer),
             ratio: Some(peer / ours).filter(|_| ours > 0.0 && peer > 0.0),
-            unit,
+            unit: unit.to_owned(),
             note: "beside a playback that cannot be paused".into(),
         };
         let share = |(wrong, all): (usize, usize)| 100.0 * wrong as f64 / all.max(1) as f64;

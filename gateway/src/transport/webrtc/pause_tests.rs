@@ -10,7 +10,7 @@ use repartee_testkit::scripted::{INPUT_RATE, OUTPUT_RATE, Script, ScriptedEngine
 use serde_json::Value;
 
 use super::*;
-use crate::call::{CallLimits, CallServices};
+use crate::call::CallServices;
 
 const TYPES: PayloadTypes = PayloadTypes { opus: 111, red: None };
 const SETTINGS: TransportSettings = TransportSettings {
@@ -68,7 +68,7 @@ async fn over_an_answer(said: &[f32], after: Duration, last: &str) -> Report {
             });
         })
         .unwrap();
-    let services = CallServices { limits: CallLimits::default(), metrics, judge: None };
+    let services = CallServices::of(metrics, None);
     let session = engine.open().unwrap();
     let never = std::future::pending::<()>();
     let call = tokio::spawn(crate::call::run(transport, session, setup, services, never, std::future::pending()));
