@@ -369,7 +369,7 @@ impl Config {
         }
         if let Some(endpoint) = &self.telemetry.otlp_endpoint {
             let authority = endpoint.strip_prefix("http://").map(|rest| rest.trim_end_matches('/'));
-            if !authority.is_some_and(|authority| authority.parse::<Authority>().is_ok()) {
+            if authority.is_none_or(|authority| authority.parse::<Authority>().is_err()) {
                 let problem = format!("`{endpoint}` is no endpoint: write http://host:port, without a path");
                 return Err(ConfigError::Value { path: "telemetry.otlp_endpoint", problem });
             }
