@@ -281,6 +281,20 @@ fn cleared_playback_is_not_paused_any_more() {
 }
 
 #[test]
+fn later_playback_pauses_anew() {
+    let mut turns = scripted([10..13, 60..100]);
+    let sound = vec![0.1; 256 * 100];
+    let mut begun = Vec::new();
+    for (frames, plays) in [(14, true), (30, false), (20, true)] {
+        turns.set_echo_level(plays.then_some(EchoLevel::NONE));
+        turns.set_pausable(plays);
+        begun.extend(turns.push(&sound[..256 * frames]));
+    }
+    let paused = |frames: u64| TurnEvent::PossibleBargeIn { audio_ms: frames * 16 };
+    assert_eq!(begun, [paused(11), paused(61)], "what was cleared is not judged any more");
+}
+
+#[test]
 fn settings_change_while_a_turn_is_open() {
     let mut turns = scripted([10..40]);
     assert_eq!(turns.push(&silence(40 * 16)).len(), 1);
