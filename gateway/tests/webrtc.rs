@@ -153,9 +153,9 @@ async fn speech_clears_unplayed_audio() {
     caller.until("output_audio_buffer.started").await;
     let (_, metrics) = server.get("/metrics").await;
     assert!(metrics.contains("repartee_barge_in_seconds_count 1\n"), "{metrics}");
-    // Not at once: so much voice it takes to tell it from an echo.
+    // Not at once: so much voice it takes to pause the answer.
     let sum = metrics.lines().find_map(|line| line.strip_prefix("repartee_barge_in_seconds_sum ")).unwrap();
-    assert!(sum.parse::<f64>().unwrap() > 0.02, "{sum}");
+    assert!(sum.parse::<f64>().unwrap() > 0.01, "{sum}");
     assert!(!metrics.contains("repartee_rtf_ratio_count 0\n"), "{metrics}");
 }
 

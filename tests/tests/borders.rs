@@ -53,14 +53,18 @@ const RUNTIMES_AND_NETWORKS: &[&str] =
 const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("admission", &["auth", "config"]),
     ("auth", &["ids"]),
-    ("call", &["metrics", "turn_judge"]),
+    ("call", &["metrics", "telemetry", "turn_judge"]),
     ("cli", &["auth", "ids"]),
-    ("config", &["auth"]),
+    ("config", &["auth", "telemetry"]),
     ("ids", &[]),
     ("metrics", &[]),
     ("model", &["config"]),
-    ("server", &["admission", "auth", "call", "cli", "config", "ids", "metrics", "transport", "turn_judge"]),
-    ("transport", &["call", "metrics"]),
+    (
+        "server",
+        &["admission", "auth", "call", "cli", "config", "ids", "metrics", "telemetry", "transport", "turn_judge"],
+    ),
+    ("telemetry", &["metrics"]),
+    ("transport", &["call", "metrics", "telemetry"]),
     ("turn_judge", &[]),
 ];
 

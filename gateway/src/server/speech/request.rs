@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn text_is_read_by_sentences() {
         assert_eq!(
-            pieces("Hello there. How are you?\nFine!  (…) Third line"),
+            pieces("Hello there. How are you?\nFine!\n(…)\nThird line"),
             ["Hello there.", "How are you?", "Fine!", "Third line"]
         );
         assert_eq!(pieces(" ... \n -- "), Vec::<String>::new());
