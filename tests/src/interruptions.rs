@@ -207,11 +207,9 @@ pub fn play(scene: &Scene<'_>) -> Result<Outcome> {
         turns.set_pausable(scene.pausable && playout.current().is_some());
         for event in turns.push(&near) {
             match event {
-                TurnEvent::PossibleBargeIn { .. } => {
-                    if playout.pause(now) {
-                        guard.pause(now);
-                        paused = Some(ms);
-                    }
+                TurnEvent::PossibleBargeIn { .. } if playout.pause(now) => {
+                    guard.pause(now);
+                    paused = Some(ms);
                 }
                 TurnEvent::BargeInDismissed { .. } => {
                     playout.resume();

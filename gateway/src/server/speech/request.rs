@@ -176,7 +176,7 @@ fn pieces(text: &str) -> Vec<String> {
 fn cut(word: &str, most: usize) -> impl Iterator<Item = &str> {
     let mut rest = word;
     std::iter::from_fn(move || {
-        let end = if rest.len() > most { rest.floor_char_boundary(most) } else { rest.len() };
+        let end = (0..=most.min(rest.len())).rfind(|&end| rest.is_char_boundary(end)).unwrap_or(0);
         let (part, after) = rest.split_at(end);
         rest = after;
         (!part.is_empty()).then_some(part)
