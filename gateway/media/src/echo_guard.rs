@@ -30,6 +30,11 @@ const TAIL_STEPS: usize = 10;
 /// How much louder than estimated an echo may be, 3 dB: a voice's spectrum changes from word to word, and rooms are not flat.
 const MARGIN: f32 = 1.4;
 
+/// Input may be under way for so long, and then catch up.
+const LATE: Duration = Duration::from_millis(300);
+/// Input that is so far ahead of the time was recorded before.
+const AHEAD: Duration = Duration::from_millis(500);
+
 /// What of the input may be an echo.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct EchoLevel {
@@ -64,6 +69,8 @@ pub struct EchoGuard {
     path: EchoPath,
     /// Since when nothing plays, though there is something to play.
     paused: Option<Instant>,
+    /// How far the input reaches, if it was spoken in real time.
+    heard_until: Option<Instant>,
 }
 
 impl EchoGuard {
@@ -71,7 +78,16 @@ impl EchoGuard {
     pub fn new(rate: u32) -> Self {
         let step = (u128::from(rate) * STEP.as_millis() / 1_000).max(1) as usize;
         let (levels, pending) = (VecDeque::new(), Vec::new());
-        Self { step, levels, begin: None, pending, input: (0, 0.0), path: EchoPath::default(), paused: None }
+        Self {
+            step,
+            levels,
+            begin: None,
+            pending,
+            input: (0, 0.0),
+            path: EchoPath::default(),
+            paused: None,
+            heard_until: None,
+        }
     }
 
     /// Adds audio that plays after everything pushed before, or at `now`.
@@ -131,7 +147,11 @@ impl EchoGuard {
 
     /// Takes input at `rate` samples a second that has come by `now`, and learns from it how our playback comes back.
     pub fn hear(&mut self, samples: &[f32], rate: u32, now: Instant) {
-        if self.begin.is_none() {
+        let length = Duration::from_secs_f64(samples.len() as f64 / f64::from(rate.max(1)));
+        // A piece is as old as it is long when it comes, and may have been under way.
+        let earliest = now.checked_sub(length.max(LATE)).unwrap_or(now);
+        self.heard_until = Some(self.heard_until.map_or(earliest, |until| until.max(earliest)) + length);
+        if self.begin.is_none() || self.is_ahead(now) {
             return;
         }
         self.end_pause(now);
@@ -157,8 +177,16 @@ impl EchoGuard {
         }
     }
 
+    /// Whether the input has come so much faster than time passes that it was recorded before: it holds no echo of what plays now.
+    fn is_ahead(&self, now: Instant) -> bool {
+        self.heard_until.is_some_and(|until| until > now + AHEAD)
+    }
+
     /// What of the input at `now` may be an echo of our playback; `None` if there can be none.
     pub fn echo_level(&mut self, now: Instant) -> Option<EchoLevel> {
+        if self.is_ahead(now) {
+            return None;
+        }
         self.end_pause(now);
         self.drop_before(now);
         let (begin, end) = (self.begin?, self.end()?);
@@ -314,6 +342,22 @@ mod tests {
             let Echo { gain, lag } = estimate(piece);
             assert!((0.23..0.27).contains(&gain) && lag == Some(6), "{piece}: {gain} {lag:?}");
         }
+    }
+
+    #[test]
+    fn sound_faster_than_time_is_no_echo() {
+        let start = Instant::now();
+        // Pieces of `ms`, which come every `every` ms.
+        let echoed = |ms: usize, every: u32| {
+            let mut guard = EchoGuard::new(1_000);
+            guard.push(&constant(0.5, 9_000), start);
+            for number in 1..=10 {
+                guard.hear(&constant(0.1, ms), 1_000, start + number * every * MS);
+            }
+            guard.echo_level(start + 10 * every * MS).is_some()
+        };
+        assert_eq!([echoed(100, 100), echoed(800, 800), echoed(60, 20)], [true; 3]);
+        assert_eq!([echoed(300, 20), echoed(800, 0)], [false; 2]);
     }
 
     #[test]
