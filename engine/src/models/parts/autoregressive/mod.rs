@@ -192,7 +192,7 @@ pub enum Sampled<P> {
     /// More of the response.
     Piece(P),
     /// Nothing: the response waits for its caller; see [`CausalLm::resumed`].
-    Waits,
+    Pending,
 }
 
 /// A causal language model, as the generic stage drives it.

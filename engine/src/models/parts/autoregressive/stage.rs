@@ -177,7 +177,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
                     self.lm.follow(state, piece);
                 }
             }
-            Sampled::Waits => {}
+            Sampled::Pending => {}
         }
     }
 }

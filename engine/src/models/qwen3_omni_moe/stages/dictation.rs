@@ -37,7 +37,7 @@ impl Dictation {
         match next {
             Some(id) => Sampled::Piece(id),
             None if self.ended => Sampled::Stop,
-            None => Sampled::Waits,
+            None => Sampled::Pending,
         }
     }
 
