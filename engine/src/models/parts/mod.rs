@@ -2,10 +2,13 @@
 //! names below a prefix ([`weights`]).
 
 pub mod autoregressive;
+pub mod checks;
 pub mod code2wav;
 pub mod code2wav_stage;
 pub mod code_predictor;
 pub mod config;
 pub mod decoder;
+pub mod raw_config;
+pub mod resize_mlp;
 pub mod slot_rows;
 pub mod weights;

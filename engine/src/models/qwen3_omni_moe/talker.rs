@@ -8,32 +8,12 @@ use super::thinker::{experts, text_shape};
 use crate::models::LoadError;
 use crate::models::parts::code_predictor::CodePredictor;
 use crate::models::parts::decoder::Decoder;
+use crate::models::parts::resize_mlp::ResizeMlp;
 use crate::models::parts::weights::Weights;
 
 /// Ids at the end of the codec vocabulary that generation suppresses, all but the end of speech; hard-coded in the
 /// reference.
 const SUPPRESSED_TAIL: usize = 1024;
-
-/// Two linear layers that bring the thinker's width to the talker's: `Qwen3OmniMoeTalkerResizeMLP`.
-struct ResizeMlp<O: StepOps> {
-    fc1: (O::Weight, O::Weight),
-    fc2: (O::Weight, O::Weight),
-}
-
-impl<O: StepOps> ResizeMlp<O> {
-    fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
-        let (input, inner, out) = (config.thinker_hidden_size, config.text.intermediate_size, config.text.hidden_size);
-        Ok(Self {
-            fc1: (w.linear("linear_fc1.weight", inner, input)?, w.vector("linear_fc1.bias", inner)?),
-            fc2: (w.linear("linear_fc2.weight", out, inner)?, w.vector("linear_fc2.bias", out)?),
-        })
-    }
-
-    fn forward(&self, ops: &O, x: &O::T) -> O::T {
-        let h = ops.silu(ops.linear(x, &self.fc1.0, Some(&self.fc1.1)));
-        ops.linear(&h, &self.fc2.0, Some(&self.fc2.1))
-    }
-}
 
 /// The talker with its code predictor.
 pub struct Talker<O: StepOps> {
@@ -54,13 +34,14 @@ impl<O: StepOps> Talker<O> {
     pub fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
         let text = &config.text;
         let (vocabulary, hidden) = (text.vocab_size, text.hidden_size);
+        let resize = |name| ResizeMlp::load(&w.at(name), (config.thinker_hidden_size, text.intermediate_size, hidden));
         let first_suppressed = vocabulary.saturating_sub(SUPPRESSED_TAIL);
         let allowed: Vec<f32> = (0..vocabulary)
             .map(|id| f32::from(id < first_suppressed || id == config.codec_eos_token_id as usize))
             .collect();
         Ok(Self {
-            text_projection: ResizeMlp::load(&w.at("text_projection"), config)?,
-            hidden_projection: ResizeMlp::load(&w.at("hidden_projection"), config)?,
+            text_projection: resize("text_projection")?,
+            hidden_projection: resize("hidden_projection")?,
             codec_embedding: w.table("model.codec_embedding.weight", vocabulary, hidden)?,
             model: Decoder::load(&w.at("model"), text_shape(text), |_| {
                 experts(text, text.shared_expert_intermediate_size)

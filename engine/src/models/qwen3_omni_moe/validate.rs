@@ -1,9 +1,7 @@
 //! Which configurations can be served: every refusal names the field, its value and what is allowed.
 
-use std::fmt::Display;
-
-use super::config::{AudioConfig, Code2WavConfig, CodePredictorConfig, Config, Rope, TalkerConfig, TextConfig};
-use crate::checkpoint::BadValue;
+use super::config::{AudioConfig, Code2WavConfig, CodePredictorConfig, Config, TalkerConfig, TextConfig};
+use crate::models::parts::checks::{Check, Section};
 
 /// The reference hard-codes 13 output rows for each 100 mel frames, which is what its convolutions make of them.
 const N_WINDOW: usize = 50;
@@ -11,8 +9,6 @@ const N_WINDOW: usize = 50;
 const ROWS_PER_WINDOW: usize = 13;
 /// The reference suppresses the last so many codec tokens, the end token excepted.
 const SUPPRESSED: usize = 1024;
-
-type Check = Result<(), BadValue>;
 
 impl Config {
     /// Refuses what cannot be served. [`Config::load`] has done so already.
@@ -190,72 +186,5 @@ impl TextConfig {
             at.check("num_experts_per_tok", chosen, (1..=self.num_experts).contains(&chosen), &allowed)?;
         }
         Ok(())
-    }
-}
-
-/// A part of config.json, by the path of its fields; empty for the top level.
-struct Section(&'static str);
-
-impl Section {
-    fn check(&self, field: &str, value: impl Display, holds: bool, allowed: &str) -> Check {
-        if holds {
-            return Ok(());
-        }
-        let field = if self.0.is_empty() { field.to_owned() } else { format!("{}.{field}", self.0) };
-        Err(BadValue { field, value: value.to_string(), allowed: allowed.to_owned() })
-    }
-
-    fn positive(&self, field: &str, value: usize) -> Check {
-        self.check(field, value, value > 0, "at least 1")
-    }
-
-    fn same(&self, field: &str, value: usize, other: &str, wanted: usize) -> Check {
-        self.check(
-            field,
-            value,
-            value == wanted && value > 0,
-            &format!("positive and equal to {other}, which is {wanted}"),
-        )
-    }
-
-    fn divisible(&self, field: &str, value: usize, by: &str, divisor: usize) -> Check {
-        let whole = value > 0 && divisor > 0 && value.is_multiple_of(divisor);
-        self.check(field, value, whole, &format!("a positive multiple of {by}, which is {divisor}"))
-    }
-
-    fn id(&self, field: &str, id: u32, vocabulary: usize) -> Check {
-        let known = usize::try_from(id).is_ok_and(|id| id < vocabulary);
-        self.check(field, id, known, &format!("below the vocabulary's size, which is {vocabulary}"))
-    }
-
-    fn attention(&self, heads: usize, key_value_heads: usize, head_dim: usize) -> Check {
-        self.positive("num_key_value_heads", key_value_heads)?;
-        self.divisible("num_attention_heads", heads, "num_key_value_heads", key_value_heads)?;
-        // Rotation pairs the halves of a head.
-        self.check("head_dim", head_dim, head_dim > 0 && head_dim.is_multiple_of(2), "even and positive")
-    }
-
-    fn no_attention_bias(&self, bias: bool) -> Check {
-        self.check("attention_bias", bias, !bias, "false: projections with a bias are not supported")
-    }
-
-    fn silu(&self, activation: &str) -> Check {
-        self.check("hidden_act", activation, activation == "silu", "silu")
-    }
-
-    fn epsilon(&self, value: f64) -> Check {
-        self.check("rms_norm_eps", value, value > 0.0 && value < 1.0, "between 0 and 1")
-    }
-
-    fn rope(&self, rope: &Rope) -> Check {
-        self.check("rope_parameters.rope_type", &rope.kind, rope.kind == "default", "default")?;
-        self.check("rope_parameters.rope_theta", rope.theta, rope.theta.is_finite() && rope.theta > 1.0, "above 1")?;
-        let factor = rope.partial_rotary_factor;
-        self.check("rope_parameters.partial_rotary_factor", factor, factor == 1.0, "1")
-    }
-
-    fn factors(&self, field: &str, factors: &[usize]) -> Check {
-        let shown = format!("{factors:?}");
-        self.check(field, shown, factors.iter().all(|factor| (1..=64).contains(factor)), "factors of 1 to 64")
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::text::{RopeTable, head_size, rope, silu};
+use crate::models::parts::raw_config::{RopeTable, head_size, rope, silu};
 use crate::models::qwen3_omni_moe::config::{Code2WavConfig, CodePredictorConfig};
 
 /// `talker_config.code_predictor_config`.
