@@ -10,6 +10,7 @@
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
 #   prometheus Prometheus and promtool, unpacked out of Debian's package: for the dashboard's long test
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
+#   reference_tts  the same for Qwen3-TTS, whose reference needs other versions: tests/parity/qwen3_tts/requirements.txt
 #   recogniser Python with tests/requirements.txt alone: the independent ear, of which `tests` is more
 #   speech     espeak-ng, flite and Kokoro, which speak questions; recordings of people, unpacked out of Debian's
 #              pocketsphinx-testdata
@@ -139,6 +140,16 @@ reference() {
   python_tools reference tests/parity/requirements.txt
 }
 
+# Without what only its demo and its 25 Hz tokenizer need.
+QWEN_TTS=0.1.1
+reference_tts() {
+  local home=$TOOLS/qwen-tts
+  python_tools qwen-tts tests/parity/qwen3_tts/requirements.txt
+  [ -e "$home/qwen-tts-$QWEN_TTS" ] && return
+  "$home/bin/pip" install --quiet --disable-pip-version-check --no-deps "qwen-tts==$QWEN_TTS" >&2
+  touch "$home/qwen-tts-$QWEN_TTS"
+}
+
 recogniser() {
   python_tools python tests/requirements.txt
 }
@@ -200,10 +211,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, lint, tests, prometheus, reference, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, lint, tests, prometheus, reference, reference_tts, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | lint | tests | prometheus | reference | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | lint | tests | prometheus | reference | reference_tts | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done
