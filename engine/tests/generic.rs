@@ -1,11 +1,11 @@
-//! What holds for every family: Qwen3-Omni, and both forms of a family of another shape.
+//! What holds for every family: Qwen3-Omni, Qwen3-TTS, and both forms of a family of another shape.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
-use common::generic::subjects::{Omni, Other};
+use common::generic::subjects::{Omni, Other, Tts};
 use common::generic::{aborts, conversations, interleavings, rewinds};
 use common::other_family::Form;
 use repartee_engine::HandOff;
@@ -87,6 +87,9 @@ macro_rules! suite {
 
 suite!(qwen3_omni, Omni::greedy(), 8);
 suite!(qwen3_omni_replayed, Omni::greedy().replayed(), 4);
+suite!(qwen3_tts, Tts::default(), 8);
+suite!(qwen3_tts_streamed, Tts { streamed: true, ..Tts::default() }, 8);
+suite!(qwen3_tts_replayed, Tts { streamed: true, replayed: true }, 4);
 suite!(hearing, Other(Form::Hearing), 12);
 suite!(reading, Other(Form::Reading), 12);
 

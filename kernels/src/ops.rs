@@ -21,6 +21,15 @@ impl DType {
             Self::F32 => 4,
         }
     }
+
+    /// Little-endian numbers of this format in single precision, which is exact. Bytes that make no whole number are left out.
+    pub fn widen(self, bytes: &[u8]) -> Vec<f32> {
+        match self {
+            Self::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
+            Self::Bf16 => bytes.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f32()).collect(),
+            Self::F16 => bytes.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect(),
+        }
+    }
 }
 
 /// One tensor of a checkpoint, little-endian and row-major. Several parts make one weight, joined along the first axis.

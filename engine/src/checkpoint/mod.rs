@@ -87,6 +87,14 @@ impl Checkpoint {
         Self { reading: Some(reading), ..self }
     }
 
+    /// The checkpoint in a folder of this one, as some families keep parts of theirs.
+    pub fn part(&self, folder: &str) -> Result<Self, CheckpointError> {
+        let files = self.files.below(folder)?;
+        let config = files.json(CONFIG)?;
+        let weights = Weights::open(&files)?;
+        Ok(Self { files, name: format!("{}/{folder}", self.name), config, weights })
+    }
+
     /// The folder's name, or the name under which the files are embedded.
     pub fn name(&self) -> &str {
         &self.name
@@ -160,14 +168,21 @@ impl Checkpoint {
 #[derive(Debug)]
 enum Files {
     Folder(PathBuf),
-    Embedded { name: &'static str, files: &'static [(&'static str, &'static [u8])] },
+    Embedded {
+        name: &'static str,
+        files: &'static [(&'static str, &'static [u8])],
+        /// What stands before the files' names: a folder and a slash, or nothing.
+        prefix: String,
+    },
 }
 
 impl Files {
     /// The files and the name of what they make up.
     fn locate(source: Source) -> Result<(Self, String), CheckpointError> {
         match source {
-            Source::Embedded { name, files } => Ok((Self::Embedded { name, files }, name.to_owned())),
+            Source::Embedded { name, files } => {
+                Ok((Self::Embedded { name, files, prefix: String::new() }, name.to_owned()))
+            }
             Source::Folder(folder) if folder.is_dir() => {
                 // `.` and a trailing `..` have no name of their own.
                 let whole = folder.canonicalize().unwrap_or_else(|_| folder.clone());
@@ -178,10 +193,27 @@ impl Files {
         }
     }
 
+    /// The files of a folder among them.
+    fn below(&self, folder: &str) -> Result<Self, CheckpointError> {
+        match self {
+            Self::Folder(home) => match home.join(folder) {
+                below if below.is_dir() => Ok(Self::Folder(below)),
+                folder => Err(CheckpointError::FolderMissing { folder }),
+            },
+            Self::Embedded { name, files, prefix } => {
+                let prefix = format!("{prefix}{folder}/");
+                if !files.iter().any(|(name, _)| name.starts_with(&prefix)) {
+                    return Err(CheckpointError::FolderMissing { folder: PathBuf::from(format!("{name}/{prefix}")) });
+                }
+                Ok(Self::Embedded { name, files, prefix })
+            }
+        }
+    }
+
     fn label(&self, file: &str) -> String {
         match self {
             Self::Folder(folder) => folder.join(file).display().to_string(),
-            Self::Embedded { name, .. } => format!("{name}/{file}"),
+            Self::Embedded { name, prefix, .. } => format!("{name}/{prefix}{file}"),
         }
     }
 
@@ -195,7 +227,10 @@ impl Files {
     fn embedded(&self, file: &str) -> Option<&'static [u8]> {
         match self {
             Self::Folder(_) => None,
-            Self::Embedded { files, .. } => files.iter().find(|(name, _)| *name == file).map(|(_, bytes)| *bytes),
+            Self::Embedded { files, prefix, .. } => {
+                let found = files.iter().find(|(name, _)| name.strip_prefix(&prefix[..]) == Some(file));
+                found.map(|(_, bytes)| *bytes)
+            }
         }
     }
 

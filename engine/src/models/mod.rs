@@ -12,6 +12,7 @@
 
 pub mod parts;
 pub mod qwen3_omni_moe;
+pub mod qwen3_tts;
 
 use std::sync::Arc;
 
@@ -42,7 +43,7 @@ pub struct Family {
 }
 
 /// All families.
-pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY];
+pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen3_tts::FAMILY];
 
 /// Memory that one slot takes, in all stages together. Bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

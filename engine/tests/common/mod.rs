@@ -5,6 +5,7 @@ pub mod driven;
 pub mod eager;
 pub mod generic;
 pub mod other_family;
+pub mod speech;
 pub mod spelling;
 
 use std::path::{Path, PathBuf};

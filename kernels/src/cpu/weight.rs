@@ -200,9 +200,5 @@ fn bf16_bits(part: &RawTensor<'_>) -> Result<Vec<u16>, KernelError> {
 /// Reads a part as single precision, which is exact.
 fn widen(part: &RawTensor<'_>) -> Result<Vec<f32>, KernelError> {
     check_bytes(part)?;
-    Ok(match part.dtype {
-        DType::F32 => part.bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
-        DType::Bf16 => part.bytes.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f32()).collect(),
-        DType::F16 => part.bytes.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect(),
-    })
+    Ok(part.dtype.widen(part.bytes))
 }

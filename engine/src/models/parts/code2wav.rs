@@ -1,15 +1,15 @@
 //! `code2wav`: codec frames to samples, after `Qwen3OmniMoeCode2Wav`, with all state carried: each frame is decoded once, and
 //! any split of a stream gives the samples of one decode of the whole.
 //!
-//! The reference cuts both ends of each transposed convolution, so the first frame yields fewer samples and the last
-//! few never exist ([`Code2Wav::look_ahead`]).
+//! One form of it cuts both ends of each transposed convolution, so the first frame yields fewer samples and the last
+//! few never exist ([`Code2Wav::look_ahead`]). The other one cuts the right end alone, and its frames are whole ([`CodeInput`]).
 
 use std::ops::Range;
 
 use repartee_kernels::row_spec::{BatchSection, Section, StreamSection};
 use repartee_kernels::{Attention, Layout, RowSpec, SequenceRows, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
 
-use super::config::Code2WavConfig;
+use super::config::{Code2WavConfig, CodeInput};
 use super::decoder::{Decoder, FeedForward, Shape};
 use super::weights::Weights;
 use crate::models::LoadError;
@@ -22,6 +22,10 @@ const BLOCK: usize = 16;
 const KERNEL: usize = 7;
 /// Dilations of a block's residual units.
 const DILATIONS: [usize; 3] = [1, 3, 9];
+/// Taps of the convolution before the transformer.
+const PRE_KERNEL: usize = 3;
+/// Least usage that a quantizer's entry is divided by.
+const LEAST_USAGE: f32 = 1e-5;
 /// `Qwen3OmniMoeConvNeXtBlock`'s norm.
 const CONVNEXT_EPS: f32 = 1e-6;
 
@@ -82,17 +86,18 @@ impl<O: StepOps> Conv<O> {
         ops.conv1d_at(x, &self.weight, &self.bias, tail, streams)
     }
 
-    /// A transposed one, and the level of its result.
+    /// A transposed one, and the level of its result. With `cut`, its left end is cut too.
     fn upsample(
         &self,
         ops: &O,
         x: &O::T,
         tail: &mut O::State,
         streams: &Streams<O::Index>,
+        cut: bool,
     ) -> (O::T, Streams<O::Index>) {
         let x = ops.conv_transpose1d_at(x, &self.weight, &self.bias, tail, streams);
-        // With a kernel of twice the stride a stream's first row yields nothing.
-        (x, streams.upsampled(self.stride, self.history > 0))
+        // With a kernel of twice the stride a stream's first row then yields nothing.
+        (x, streams.upsampled(self.stride, cut && self.history > 0))
     }
 
     fn tail(&self, ops: &O, slots: usize) -> O::State {
@@ -136,10 +141,27 @@ struct Block<O: StepOps> {
     units: Vec<ResidualUnit<O>>,
 }
 
+/// What makes a frame's codes a row of the transformer, and a row of it a row of the upsamplers.
+enum Front<O: StepOps> {
+    Embedding {
+        /// One table, codebook after codebook.
+        table: O::Weight,
+    },
+    Quantizer {
+        /// The first codebook, and its projection.
+        first: (O::Weight, O::Weight),
+        /// The other codebooks as one table, and their projection.
+        rest: (O::Weight, O::Weight),
+        conv: Conv<O>,
+        input: (O::Weight, O::Weight),
+        output: (O::Weight, O::Weight),
+    },
+}
+
 /// The codec's decoder.
 pub struct Code2Wav<O: StepOps> {
     config: Code2WavConfig,
-    code_embedding: O::Weight,
+    front: Front<O>,
     pre_transformer: Decoder<O>,
     upsample: Vec<(Conv<O>, ConvNeXt<O>)>,
     first: Conv<O>,
@@ -151,7 +173,7 @@ pub struct Code2Wav<O: StepOps> {
 /// Where the numbers of a step lie.
 pub struct Code2WavPlaces {
     rows: usize,
-    /// The codes of each codebook, as entries of the one table.
+    /// The codes of each codebook, as entries of its table.
     codes: Section,
     batch: BatchSection,
     streams: StreamSection,
@@ -168,10 +190,57 @@ pub struct Code2WavState<O: StepOps> {
     tails: Vec<O::State>,
 }
 
+impl<O: StepOps> Front<O> {
+    fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
+        let (entries, hidden) = (config.codebook_size, config.hidden_size);
+        let CodeInput::Quantizer { codebook_dim, latent_dim } = config.input else {
+            let table = w.table("code_embedding.weight", entries * config.num_quantizers, hidden)?;
+            return Ok(Self::Embedding { table });
+        };
+        let width = codebook_dim / 2;
+        let quantizer = |name: &str, codebooks: usize| -> Result<_, LoadError> {
+            let w = w.at("quantizer").at(name);
+            let mut table = Vec::with_capacity(codebooks * entries * width);
+            for codebook in 0..codebooks {
+                let w = w.at(format_args!("vq.layers.{codebook}._codebook"));
+                let sums = w.values("embedding_sum", &[entries, width])?;
+                let usage = w.values("cluster_usage", &[entries])?;
+                let entries = sums.chunks_exact(width).zip(usage);
+                table.extend(entries.flat_map(|(sum, usage)| sum.iter().map(move |sum| sum / usage.max(LEAST_USAGE))));
+            }
+            let projection = w.values("output_proj.weight", &[codebook_dim, width, 1])?;
+            Ok((
+                w.made("codebooks", Layout::Table, &table, &[codebooks * entries, width])?,
+                w.made("output_proj.weight", Layout::Linear, &projection, &[codebook_dim, width])?,
+            ))
+        };
+        let transformer = w.at("pre_transformer");
+        let linear = |name: &str, out, input| -> Result<_, LoadError> {
+            let w = transformer.at(name);
+            Ok((w.linear("weight", out, input)?, w.vector("bias", out)?))
+        };
+        Ok(Self::Quantizer {
+            first: quantizer("rvq_first", 1)?,
+            rest: quantizer("rvq_rest", config.num_quantizers - 1)?,
+            conv: Conv::causal(&w.at("pre_conv"), latent_dim, codebook_dim, PRE_KERNEL, 1)?,
+            input: linear("input_proj", hidden, latent_dim)?,
+            output: linear("output_proj", latent_dim, hidden)?,
+        })
+    }
+
+    fn conv(&self) -> Option<&Conv<O>> {
+        match self {
+            Self::Embedding { .. } => None,
+            Self::Quantizer { conv, .. } => Some(conv),
+        }
+    }
+}
+
 impl<O: StepOps> Code2Wav<O> {
-    /// Loads `code2wav`.
+    /// Loads `code2wav`, by whatever name its weights lie below.
     pub fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
         let hidden = config.hidden_size;
+        let latent = config.latent_size();
         let shape = Shape {
             hidden,
             layers: config.num_hidden_layers,
@@ -193,13 +262,13 @@ impl<O: StepOps> Code2Wav<O> {
                 Ok((next.linear(&format!("{name}.weight"), out, input)?, next.vector(&format!("{name}.bias"), out)?))
             };
             let block = ConvNeXt {
-                dwconv: Conv::depthwise(&next.at("dwconv"), hidden)?,
-                norm: (next.vector("norm.weight", hidden)?, next.vector("norm.bias", hidden)?),
-                pwconv1: linear("pwconv1", 4 * hidden, hidden)?,
-                pwconv2: linear("pwconv2", hidden, 4 * hidden)?,
-                gamma: next.vector("gamma", hidden)?,
+                dwconv: Conv::depthwise(&next.at("dwconv"), latent)?,
+                norm: (next.vector("norm.weight", latent)?, next.vector("norm.bias", latent)?),
+                pwconv1: linear("pwconv1", 4 * latent, latent)?,
+                pwconv2: linear("pwconv2", latent, 4 * latent)?,
+                gamma: next.vector("gamma", latent)?,
             };
-            Ok((Conv::transposed(&w.at("0"), hidden, hidden, factor, factor)?, block))
+            Ok((Conv::transposed(&w.at("0"), latent, latent, factor, factor)?, block))
         });
         let blocks = config.upsample_rates.iter().enumerate().map(|(i, &rate)| {
             let (input, out) = (config.decoder_dim >> i, config.decoder_dim >> (i + 1));
@@ -222,12 +291,12 @@ impl<O: StepOps> Code2Wav<O> {
         let rates = config.upsample_rates.len();
         let last = config.decoder_dim >> rates;
         Ok(Self {
-            code_embedding: w.table("code_embedding.weight", config.codebook_size * config.num_quantizers, hidden)?,
+            front: Front::load(w, config)?,
             pre_transformer: Decoder::load(&w.at("pre_transformer"), shape, |_| {
                 FeedForward::Dense(config.intermediate_size)
             })?,
             upsample: upsample.collect::<Result<_, LoadError>>()?,
-            first: Conv::causal(&w.at("decoder.0"), config.decoder_dim, hidden, KERNEL, 1)?,
+            first: Conv::causal(&w.at("decoder.0"), config.decoder_dim, latent, KERNEL, 1)?,
             blocks: blocks.collect::<Result<_, LoadError>>()?,
             last_snake: Snake::load(&w.at(format_args!("decoder.{}", rates + 1)), last)?,
             last: Conv::causal(&w.at(format_args!("decoder.{}", rates + 2)), 1, last, KERNEL, 1)?,
@@ -238,8 +307,16 @@ impl<O: StepOps> Code2Wav<O> {
     /// Samples by which the first frame falls short of a whole one: what the cut ends of the transposed convolutions hold
     /// back, each block's own rate times the samples that one of its rows still becomes.
     pub fn look_ahead(&self) -> usize {
+        if !self.is_cut() {
+            return 0;
+        }
         let rates = &self.config.upsample_rates;
         (0..rates.len()).map(|i| rates[i..].iter().product::<usize>()).sum()
+    }
+
+    /// Whether the left end of each transposed convolution is cut.
+    fn is_cut(&self) -> bool {
+        self.config.input == CodeInput::Embedding
     }
 
     /// State for `slots` streams that decode at most [`MAX_FRAMES`] frames in one call.
@@ -259,7 +336,7 @@ impl<O: StepOps> Code2Wav<O> {
         let blocks = self.blocks.iter().flat_map(|block| {
             std::iter::once(&block.upsample).chain(block.units.iter().flat_map(|unit| [&unit.conv1, &unit.conv2]))
         });
-        upsample.chain([&self.first]).chain(blocks).chain([&self.last])
+        self.front.conv().into_iter().chain(upsample).chain([&self.first]).chain(blocks).chain([&self.last])
     }
 
     /// Bytes that the state of one stream takes that decodes at most `frames` frames in one call.
@@ -308,7 +385,9 @@ impl<O: StepOps> Code2Wav<O> {
         chunks: &[StreamRows],
     ) {
         for (codebook, ids) in codes.iter().enumerate() {
-            let base = (codebook * self.config.codebook_size) as u32;
+            // The first codebook of a quantizer has a table of its own.
+            let before = if self.is_cut() { codebook } else { codebook.saturating_sub(1) };
+            let base = (before * self.config.codebook_size) as u32;
             spec.set_each(places.codes.part(codebook, places.rows), ids.iter().map(|id| base + id));
         }
         let sequence = |&StreamRows { slot, position, rows }: &StreamRows| {
@@ -323,24 +402,36 @@ impl<O: StepOps> Code2Wav<O> {
     pub fn forward(&self, ops: &O, (spec, places): (&O::Spec, &Code2WavPlaces), state: &mut Code2WavState<O>) -> O::T {
         let batch = ops.batch_at(spec, places.batch);
         let codebooks = self.config.num_quantizers;
-        let embed =
-            |codebook| ops.embed_at(&self.code_embedding, &ops.index(spec, places.codes.part(codebook, places.rows)));
-        let sum = (1..codebooks).fold(embed(0), |sum, codebook| ops.add(sum, &embed(codebook)));
-        let x = ops.scale_all(sum, 1.0 / codebooks as f32);
-
-        let (x, _) = self.pre_transformer.forward(ops, x, &mut state.window, &batch, None);
-        let mut x = self.pre_transformer.norm(ops, &x);
+        let code = |codebook| ops.index(spec, places.codes.part(codebook, places.rows));
+        let sum = |table: &O::Weight, from| {
+            let first = ops.embed_at(table, &code(from));
+            (from + 1..codebooks).fold(first, |sum, codebook| ops.add(sum, &ops.embed_at(table, &code(codebook))))
+        };
         let mut streams = Streams::new(ops.index(spec, places.streams.words()));
         let mut tails = state.tails.iter_mut();
         let mut tail = || tails.next().expect("one tail for each convolution: `state` makes them");
+        let cut = self.is_cut();
+        let x = match &self.front {
+            Front::Embedding { table } => ops.scale_all(sum(table, 0), 1.0 / codebooks as f32),
+            Front::Quantizer { first, rest, conv, input, .. } => {
+                let semantic = ops.linear(&ops.embed_at(&first.0, &code(0)), &first.1, None);
+                let x = ops.add(semantic, &ops.linear(&sum(&rest.0, 1), &rest.1, None));
+                ops.linear(&conv.forward(ops, &x, tail(), &streams), &input.0, Some(&input.1))
+            }
+        };
+        let (x, _) = self.pre_transformer.forward(ops, x, &mut state.window, &batch, None);
+        let mut x = self.pre_transformer.norm(ops, &x);
+        if let Front::Quantizer { output, .. } = &self.front {
+            x = ops.linear(&x, &output.0, Some(&output.1));
+        }
         for (up, next) in &self.upsample {
-            (x, streams) = up.upsample(ops, &x, tail(), &streams);
+            (x, streams) = up.upsample(ops, &x, tail(), &streams, cut);
             x = next.forward(ops, x, tail(), &streams);
         }
         x = self.first.forward(ops, &x, tail(), &streams);
         for block in &self.blocks {
             x = block.snake.forward(ops, x);
-            (x, streams) = block.upsample.upsample(ops, &x, tail(), &streams);
+            (x, streams) = block.upsample.upsample(ops, &x, tail(), &streams, cut);
             for unit in &block.units {
                 x = unit.forward(ops, x, tail(), tail(), &streams);
             }

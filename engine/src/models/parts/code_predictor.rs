@@ -17,6 +17,8 @@ pub struct CodePredictor<O: StepOps> {
     groups: usize,
     /// Width of a row.
     hidden: usize,
+    /// From rows of the language model before it, if those have another width.
+    projection: Option<(O::Weight, O::Weight)>,
     model: Decoder<O>,
     codec_embedding: Vec<O::Weight>,
     lm_head: Vec<O::Weight>,
@@ -52,15 +54,26 @@ impl<O: StepOps> CodePredictor<O> {
         };
         let model = w.at("model");
         let residual = 0..config.num_code_groups - 1;
+        let (input, hidden) = (config.input_size, config.hidden_size);
+        let projection = w.at("small_to_mtp_projection");
+        let projected = input != hidden;
         Ok(Self {
             groups: config.num_code_groups,
-            hidden: config.hidden_size,
+            hidden,
+            projection: projected
+                .then(|| {
+                    Ok::<_, LoadError>((
+                        projection.linear("weight", hidden, input)?,
+                        projection.vector("bias", hidden)?,
+                    ))
+                })
+                .transpose()?,
             codec_embedding: residual
                 .clone()
-                .map(|i| model.table(&format!("codec_embedding.{i}.weight"), config.vocab_size, config.hidden_size))
+                .map(|i| model.table(&format!("codec_embedding.{i}.weight"), config.vocab_size, input))
                 .collect::<Result<_, _>>()?,
             lm_head: residual
-                .map(|i| w.linear(&format!("lm_head.{i}.weight"), config.vocab_size, config.hidden_size))
+                .map(|i| w.linear(&format!("lm_head.{i}.weight"), config.vocab_size, hidden))
                 .collect::<Result<_, _>>()?,
             model: Decoder::load(&model, shape, |_| FeedForward::Dense(config.intermediate_size))?,
         })
@@ -108,7 +121,8 @@ impl<O: StepOps> CodePredictor<O> {
     }
 
     /// Completes one frame for each row: `hidden` is the talker's last hidden row, `first` the embedding of codebook 0's code. `chosen` gets
-    /// the ids and the raw logits of each further codebook. Returns the sum of the embeddings of all codes, codebook 0's included.
+    /// the ids and the raw logits of each further codebook. Returns the sum of the embeddings of all codes, codebook 0's included, as wide
+    /// as a row of the talker.
     pub fn complete(
         &self,
         ops: &O,
@@ -139,8 +153,19 @@ impl<O: StepOps> CodePredictor<O> {
         embedding
     }
 
+    /// Sum of the embeddings of whole frames, one row each: `first` has the embeddings of codebook 0's codes, `rest` the codes of each
+    /// further codebook.
+    pub fn embed_frames(&self, ops: &O, first: O::T, rest: &[O::Index]) -> O::T {
+        let tables = self.codec_embedding.iter().zip(rest);
+        tables.fold(first, |sum, (table, codes)| ops.add(sum, &ops.embed_at(table, codes)))
+    }
+
     /// All layers over one position or two of each frame.
     fn positions(&self, ops: &O, x: O::T, cache: &mut [O::State], spec: &O::Spec, at: BatchSection) -> O::T {
+        let x = match &self.projection {
+            Some((weight, bias)) => ops.linear(&x, weight, Some(bias)),
+            None => x,
+        };
         self.model.forward(ops, x, cache, &ops.batch_at(spec, at), None).0
     }
 }

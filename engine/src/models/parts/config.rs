@@ -17,7 +17,9 @@ pub struct Rope {
 pub struct CodePredictorConfig {
     /// Codes of one codebook.
     pub vocab_size: usize,
-    /// Size of a row, the talker's.
+    /// Size of a row of the language model before it. If it is not `hidden_size`, a projection stands between.
+    pub input_size: usize,
+    /// Size of a row.
     pub hidden_size: usize,
     /// Inner size of the feed-forward block.
     pub intermediate_size: usize,
@@ -43,6 +45,21 @@ pub struct CodePredictorConfig {
     pub sliding_window: Option<usize>,
 }
 
+/// How a frame's codes become the row that enters code2wav, and with it which form of code2wav it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CodeInput {
+    /// The mean of one table's entries. Both ends of each transposed convolution are cut, so that the first frame is short.
+    Embedding,
+    /// The codebooks of a residual quantizer, the first one with a projection of its own, then a convolution and projections around
+    /// the transformer. The right end of each transposed convolution is cut: each frame is whole.
+    Quantizer {
+        /// Size of a quantized row; a codebook's entries have half of it.
+        codebook_dim: usize,
+        /// Size of the rows outside of the transformer.
+        latent_dim: usize,
+    },
+}
+
 /// code2wav: a windowed transformer over frames, then upsampling convolutions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Code2WavConfig {
@@ -50,6 +67,8 @@ pub struct Code2WavConfig {
     pub codebook_size: usize,
     /// Codebooks of a frame.
     pub num_quantizers: usize,
+    /// What enters.
+    pub input: CodeInput,
     /// Size of a transformer row.
     pub hidden_size: usize,
     /// Inner size of the feed-forward block.
@@ -81,6 +100,14 @@ pub struct Code2WavConfig {
 }
 
 impl Code2WavConfig {
+    /// Size of the rows that enter the upsamplers.
+    pub fn latent_size(&self) -> usize {
+        match self.input {
+            CodeInput::Embedding => self.hidden_size,
+            CodeInput::Quantizer { latent_dim, .. } => latent_dim,
+        }
+    }
+
     /// Samples that one codec frame stands for.
     pub fn samples_per_frame(&self) -> usize {
         self.upsampling_ratios.iter().chain(&self.upsample_rates).product()

@@ -9,6 +9,7 @@ pub mod code_predictor;
 pub mod config;
 pub mod decoder;
 pub mod raw_config;
+pub mod reader;
 pub mod resize_mlp;
 pub mod slot_rows;
 pub mod weights;

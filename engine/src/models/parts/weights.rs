@@ -100,6 +100,12 @@ impl<'a, O: Ops> Weights<'a, O> {
         Ok(self.ops.weight(layout, &[part])?)
     }
 
+    /// The numbers of `name`, a tensor of the given shape, for what is computed once at loading.
+    pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
+        let TensorView { dtype, bytes, .. } = self.checkpoint.tensor(&format!("{}{name}", self.prefix), shape)?;
+        Ok(dtype.widen(bytes))
+    }
+
     /// Numbers of our own making as a weight, for tables that a checkpoint does not hold.
     pub fn made(&self, name: &str, layout: Layout, values: &[f32], shape: &[usize]) -> Result<O::Weight, LoadError> {
         let bytes: Vec<u8> = values.iter().flat_map(|v| v.to_le_bytes()).collect();

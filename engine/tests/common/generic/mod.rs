@@ -36,6 +36,10 @@ pub trait Subject: Sync {
     fn request(&self, respond: Respond, _cut: Cut<'_>) -> Vec<Command> {
         vec![Command::Respond(respond)]
     }
+    /// Whether it writes its text itself; otherwise it reads aloud what it is given.
+    fn writes(&self) -> bool {
+        true
+    }
     /// Leading text tokens of a cancelled response with which later prompts are those of a response that was never longer.
     fn spoken_tokens(&self, usage: Usage) -> u32 {
         usage.output_text_tokens

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use repartee_engine::internals::{Checkpoint, Model, Variant, load, pool, qwen3_omni_moe};
+use repartee_engine::internals::{Checkpoint, Model, Variant, load, pool, qwen3_omni_moe, qwen3_tts};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Respond, Role, Usage};
 use repartee_kernels::cpu::Cpu;
@@ -94,29 +94,72 @@ impl Subject for Other {
     fn input(&self, turn: usize, item: u64, cut: Cut<'_>) -> Vec<Command> {
         match self.0 {
             Form::Hearing => spoken(&other_audio(turn), item, cut),
-            Form::Reading => {
-                let text = ["read this like a friend", "now a little louder", "and slowly"][turn];
-                vec![Command::text(item, Role::User, text)]
-            }
+            Form::Reading => vec![Command::text(item, Role::User, TEXTS[turn])],
         }
     }
 
     fn request(&self, respond: Respond, cut: Cut<'_>) -> Vec<Command> {
-        if self.0 == Form::Hearing {
-            return vec![Command::Respond(respond)];
-        }
-        let response = respond.response;
-        let text = "once upon a time there was a small house by the sea";
-        let mut commands = vec![Command::Respond(Respond { streamed: true, ..respond })];
-        let pieces = pieces(text.as_bytes(), cut).map(|piece| String::from_utf8(piece.to_vec()).unwrap());
-        commands.extend(pieces.map(|text| Command::StreamText { response, text }));
-        commands.push(Command::EndText { response });
-        commands
+        if self.0 == Form::Hearing { vec![Command::Respond(respond)] } else { streamed(respond, cut) }
     }
 
     /// Those whose frames are all there, because they stay in the prompt.
     fn spoken_tokens(&self, usage: Usage) -> u32 {
         usage.output_text_tokens.min(usage.output_audio_frames / PIECE_FRAMES as u32)
+    }
+}
+
+/// What is written to a family without ears.
+const TEXTS: [&str; 3] = ["read this like a friend", "now a little louder", "and slowly"];
+
+/// A request whose text streams in.
+fn streamed(respond: Respond, cut: Cut<'_>) -> Vec<Command> {
+    let response = respond.response;
+    let text = "once upon a time there was a small house by the sea";
+    let mut commands = vec![Command::Respond(Respond { streamed: true, ..respond })];
+    let pieces = pieces(text.as_bytes(), cut).map(|piece| String::from_utf8(piece.to_vec()).unwrap());
+    commands.extend(pieces.map(|text| Command::StreamText { response, text }));
+    commands.push(Command::EndText { response });
+    commands
+}
+
+/// Qwen3-TTS, which samples.
+#[derive(Default)]
+pub struct Tts {
+    /// Whether text streams in; otherwise the user's message is read aloud.
+    pub streamed: bool,
+    /// Whether its device repeats recorded steps.
+    pub replayed: bool,
+}
+
+impl Subject for Tts {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let checkpoint = Checkpoint::open(Source::Folder(folder("tts_custom").join("checkpoint"))).unwrap();
+        if !self.replayed {
+            return load(&checkpoint, config).unwrap();
+        }
+        let pool = pool(config.threads());
+        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+        Model { pool, ..qwen3_tts::load(ops, &checkpoint, Variant("tts"), config).unwrap() }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["reader", "talker", "code2wav"]
+    }
+
+    fn audio(&self, _: usize) -> Option<Vec<f32>> {
+        None
+    }
+
+    fn input(&self, turn: usize, item: u64, _: Cut<'_>) -> Vec<Command> {
+        vec![Command::text(item, Role::User, TEXTS[turn])]
+    }
+
+    fn request(&self, respond: Respond, cut: Cut<'_>) -> Vec<Command> {
+        if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
+    }
+
+    fn writes(&self) -> bool {
+        false
     }
 }
 

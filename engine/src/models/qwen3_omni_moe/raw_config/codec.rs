@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 
+use crate::models::parts::config::CodeInput;
 use crate::models::parts::raw_config::{RopeTable, head_size, rope, silu};
 use crate::models::qwen3_omni_moe::config::{Code2WavConfig, CodePredictorConfig};
 
@@ -37,6 +38,7 @@ impl From<RawCodePredictor> for CodePredictorConfig {
         };
         Self {
             vocab_size: raw.vocab_size.unwrap_or(2048),
+            input_size: raw.hidden_size.unwrap_or(1024),
             hidden_size: raw.hidden_size.unwrap_or(1024),
             intermediate_size: raw.intermediate_size.unwrap_or(3072),
             num_hidden_layers,
@@ -83,6 +85,7 @@ impl From<RawCode2Wav> for Code2WavConfig {
         Self {
             codebook_size: raw.codebook_size.unwrap_or(2048),
             num_quantizers: raw.num_quantizers.unwrap_or(16),
+            input: CodeInput::Embedding,
             hidden_size,
             intermediate_size: raw.intermediate_size.unwrap_or(3072),
             num_hidden_layers: raw.num_hidden_layers.unwrap_or(8),

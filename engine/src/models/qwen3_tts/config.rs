@@ -1,0 +1,112 @@
+//! The configuration of the Qwen3-TTS family, complete: every field has its value.
+//!
+//! Names are those of the reference, `configuration_qwen3_tts.py` and `configuration_qwen3_tts_tokenizer_v2.py` of qwen-tts 0.1.1.
+
+use std::collections::BTreeMap;
+
+use crate::models::parts::config::{Code2WavConfig, CodePredictorConfig, Rope};
+
+/// What config.json calls this family.
+pub const ARCHITECTURE: &str = "Qwen3TTSForConditionalGeneration";
+/// The codec that is built.
+pub const CODEC_TYPE: &str = "qwen3_tts_tokenizer_12hz";
+
+/// Where a checkpoint's voices come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A list of speakers, each a codec id.
+    CustomVoice,
+    /// Instructions describe the voice.
+    VoiceDesign,
+    /// A recording is cloned.
+    Base,
+}
+
+/// config.json, and that of the codec.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `tts_model_type`
+    pub kind: Kind,
+    /// The talker: text in, codec frames out.
+    pub talker: TalkerConfig,
+    /// The codec's decoder: codec frames in, samples out.
+    pub code2wav: Code2WavConfig,
+    /// Samples a second of the codec's decoder.
+    pub output_sample_rate: u32,
+    /// `<|im_start|>`, which opens a message.
+    pub im_start_token_id: u32,
+    /// `<|im_end|>`, which closes one.
+    pub im_end_token_id: u32,
+    /// Text id that stands before the text that is to be spoken.
+    pub tts_bos_token_id: u32,
+    /// Text id that ends the text that is to be spoken.
+    pub tts_eos_token_id: u32,
+    /// Text id that stands where there is no text.
+    pub tts_pad_token_id: u32,
+}
+
+/// The talker: a language model over codec tokens, and the code predictor behind it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TalkerConfig {
+    /// Ids of codebook 0 and marks.
+    pub vocab_size: usize,
+    /// Text ids.
+    pub text_vocab_size: usize,
+    /// Size of a text embedding.
+    pub text_hidden_size: usize,
+    /// Size of a row.
+    pub hidden_size: usize,
+    /// Inner size of the feed-forward blocks.
+    pub intermediate_size: usize,
+    /// Layers.
+    pub num_hidden_layers: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key and value heads.
+    pub num_key_value_heads: usize,
+    /// Size of a head.
+    pub head_dim: usize,
+    /// Activation of the feed-forward blocks and of the text projection.
+    pub hidden_act: String,
+    /// Positions that the model was made for.
+    pub max_position_embeddings: usize,
+    /// Added to the mean square in norms.
+    pub rms_norm_eps: f64,
+    /// Rotary position embedding.
+    pub rope: Rope,
+    /// Whether the four attention projections have a bias.
+    pub attention_bias: bool,
+    /// Positions that each layer looks back at; `None` for all.
+    pub sliding_window: Option<usize>,
+    /// Codebooks of a frame.
+    pub num_code_groups: usize,
+    /// Opens the codec stream.
+    pub codec_bos_id: u32,
+    /// Ends the codec stream.
+    pub codec_eos_token_id: u32,
+    /// Stands where there is no codec token.
+    pub codec_pad_id: u32,
+    /// Says that a language follows.
+    pub codec_think_id: u32,
+    /// Says that none follows.
+    pub codec_nothink_id: u32,
+    /// Stands before the language.
+    pub codec_think_bos_id: u32,
+    /// Stands after the language.
+    pub codec_think_eos_id: u32,
+    /// Each speaker, by lower-case name.
+    pub speakers: BTreeMap<String, SpeakerConfig>,
+    /// Codec token of each language and dialect, by lower-case name.
+    pub languages: BTreeMap<String, u32>,
+    /// Fills in the other codebooks of a frame.
+    pub code_predictor: CodePredictorConfig,
+}
+
+/// A speaker of the checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeakerConfig {
+    /// Its codec token.
+    pub id: u32,
+    /// The dialect that it speaks instead of Chinese, and when no language is asked for.
+    pub dialect: Option<String>,
+}

@@ -1,0 +1,87 @@
+//! generation_config.json: sampling of this family. Absent fields take the defaults of the reference's `generate`.
+
+use repartee_engine_api::Sampling;
+use serde::Deserialize;
+
+use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
+
+/// The file's name.
+const FILE: &str = "generation_config.json";
+
+/// Sampling and limits.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GenerationConfig {
+    /// The talker, over the first codebook.
+    pub talker: Sampling,
+    /// The code predictor, over the others.
+    pub code_predictor: Sampling,
+    /// Upper bound of codec frames of a response.
+    pub max_new_tokens: u32,
+}
+
+/// The file as written.
+#[derive(Debug, Default, Deserialize)]
+struct RawGenerationConfig {
+    do_sample: Option<bool>,
+    temperature: Option<f32>,
+    top_k: Option<u32>,
+    top_p: Option<f32>,
+    repetition_penalty: Option<f32>,
+    subtalker_dosample: Option<bool>,
+    subtalker_temperature: Option<f32>,
+    subtalker_top_k: Option<u32>,
+    subtalker_top_p: Option<f32>,
+    max_new_tokens: Option<u32>,
+}
+
+impl GenerationConfig {
+    /// Reads generation_config.json if there is one.
+    pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
+        let raw: RawGenerationConfig = checkpoint.json_file(FILE)?.unwrap_or_default();
+        let generation = raw.resolve();
+        let checked = generation.validate();
+        checked.map_err(|value| CheckpointError::BadValue { file: checkpoint.label(FILE), value })?;
+        Ok(generation)
+    }
+
+    fn validate(&self) -> Result<(), BadValue> {
+        let check = |field: &str, value: String, holds: bool, allowed: &str| {
+            let bad = || BadValue { field: field.to_owned(), value, allowed: allowed.to_owned() };
+            if holds { Ok(()) } else { Err(bad()) }
+        };
+        for (part, sampling) in [("", self.talker), ("subtalker_", self.code_predictor)] {
+            let Sampling { temperature, top_p, .. } = sampling;
+            let finite = temperature.is_finite() && temperature >= 0.0;
+            check(&format!("{part}temperature"), temperature.to_string(), finite, "a number from 0 upwards")?;
+            let share = top_p > 0.0 && top_p <= 1.0;
+            check(&format!("{part}top_p"), top_p.to_string(), share, "above 0, at most 1")?;
+        }
+        let penalty = self.talker.repetition_penalty;
+        check("repetition_penalty", penalty.to_string(), penalty.is_finite() && penalty > 0.0, "above 0")?;
+        check("max_new_tokens", self.max_new_tokens.to_string(), self.max_new_tokens > 0, "at least 1")
+    }
+}
+
+impl RawGenerationConfig {
+    fn resolve(self) -> GenerationConfig {
+        let repetition_penalty = self.repetition_penalty.unwrap_or(1.05);
+        let talker = Sampling {
+            temperature: self.temperature.unwrap_or(0.9),
+            top_k: self.top_k.unwrap_or(50),
+            top_p: self.top_p.unwrap_or(1.0),
+            repetition_penalty,
+        };
+        let code_predictor = Sampling {
+            temperature: self.subtalker_temperature.unwrap_or(0.9),
+            top_k: self.subtalker_top_k.unwrap_or(50),
+            top_p: self.subtalker_top_p.unwrap_or(1.0),
+            repetition_penalty: 1.0,
+        };
+        let greedy = |repetition_penalty| Sampling { repetition_penalty, ..Sampling::GREEDY };
+        GenerationConfig {
+            talker: if self.do_sample.unwrap_or(true) { talker } else { greedy(repetition_penalty) },
+            code_predictor: if self.subtalker_dosample.unwrap_or(true) { code_predictor } else { greedy(1.0) },
+            max_new_tokens: self.max_new_tokens.unwrap_or(2048),
+        }
+    }
+}

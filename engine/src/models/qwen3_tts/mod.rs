@@ -1,0 +1,129 @@
+//! Qwen3-TTS with the 12 Hz codec: reads text aloud. A reader, a talker with code predictor, and the codec's decoder, code2wav.
+//!
+//! The model files read like the reference, qwen-tts 0.1.1 `core/models` and `core/tokenizer_12hz`, and say where they follow which class.
+//! The codec is a checkpoint of its own, in the folder `speech_tokenizer`.
+
+pub mod config;
+pub mod generation;
+pub mod prompt;
+mod raw_config;
+mod stage;
+pub mod talker;
+pub mod utterance;
+mod validate;
+pub mod voices;
+
+use repartee_kernels::StepOps;
+use repartee_kernels::cpu::Cpu;
+
+use self::config::{ARCHITECTURE, Config};
+use self::generation::GenerationConfig;
+use self::prompt::Template;
+use self::stage::{Sizes, TalkerLm};
+use self::talker::Talker;
+use self::utterance::{HEADER_ROWS, Marks};
+use self::voices::VoiceList;
+use super::parts::autoregressive::Autoregressive;
+use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
+use super::parts::code2wav_stage::Code2WavStage;
+use super::parts::reader::Reader;
+use super::parts::weights::Weights;
+use super::{Family, LoadError, SlotBytes, Variant, slots};
+use crate::checkpoint::Checkpoint;
+use crate::config::EngineConfig;
+use crate::model::{Codec, Model};
+use crate::text::Tokenizer;
+
+/// The stages.
+const STAGES: [(&str, &[&str]); 3] = [("reader", &[]), ("talker", &[]), ("code2wav", &[])];
+/// Folder of the codec.
+const CODEC: &str = "speech_tokenizer";
+
+/// The models of this family.
+pub struct Qwen3Tts<O: StepOps> {
+    /// config.json, and the codec's
+    pub config: Config,
+    /// `talker`
+    pub talker: Talker<O>,
+    /// `decoder` of the codec
+    pub code2wav: Code2Wav<O>,
+}
+
+impl<O: StepOps> Qwen3Tts<O> {
+    /// Loads all parts.
+    pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
+        let codec = checkpoint.part(CODEC)?;
+        let config = Config::load(checkpoint, &codec)?;
+        Ok(Self {
+            talker: Talker::load(&Weights::new(ops, checkpoint).at("talker"), &config.talker)?,
+            code2wav: Code2Wav::load(&Weights::new(ops, &codec).at("decoder"), &config.code2wav)?,
+            config,
+        })
+    }
+}
+
+/// The family's entry.
+pub const FAMILY: Family = Family { name: ARCHITECTURE, claims, load_cpu: load::<Cpu> };
+
+fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
+    let first = checkpoint.architectures().into_iter().next();
+    (first.as_deref() == Some(ARCHITECTURE)).then_some(Variant("tts"))
+}
+
+/// Loads a checkpoint of this family as stages.
+pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model, LoadError>
+where
+    O: StepOps + Send + 'static,
+    O::Weight: Send + Sync,
+    O::State: Send,
+    O::Ticket: Send,
+{
+    settings.check_stages(&STAGES)?;
+    let Qwen3Tts { config, talker, code2wav } = Qwen3Tts::load(&ops, checkpoint)?;
+    let generation = GenerationConfig::load(checkpoint)?;
+    let tokenizer = Tokenizer::load(checkpoint, config.talker.text_vocab_size)?;
+    let template = Template::new(checkpoint, &config, &tokenizer)?;
+    let voices = VoiceList::new(&config);
+    let frames = generation.max_new_tokens as usize;
+    let most = config.talker.max_position_embeddings;
+    let context = most.min(settings.session_tokens);
+    let positions = |context: usize| (context + frames).min(most) + HEADER_ROWS;
+    let each = talker.model.position_bytes();
+    let (width, vocabulary) = (config.talker.hidden_size, config.talker.vocab_size);
+    let bytes = SlotBytes {
+        position: each,
+        fixed: (positions(context) - context) * each
+            + talker.code_predictor.slot_bytes()
+            + width * size_of::<f32>()
+            + code2wav.slot_bytes(MAX_FRAMES)
+            + vocabulary,
+    };
+    let slots = slots(settings, context, bytes)?;
+    let total = slots.total();
+    // Stages run beside each other.
+    let device = || ops.with_own_buffers();
+    let codec = &config.code2wav;
+    let samples = codec.samples_per_frame();
+    let geometry = Codec { sample_rate: config.output_sample_rate, frame_samples: (samples as u32, 1) };
+    let frame = geometry.frame();
+    let sizes = (codec.num_quantizers, codec.codebook_size);
+    let marks = Marks::new(&config, template.response_header());
+    let positions = positions(slots.context);
+    let of_talker = Sizes { slots: total, positions, width, vocabulary };
+    let speaker = TalkerLm::new(&ops, talker, of_talker, (marks, voices.clone()), &generation, frame);
+    Ok(Model {
+        stages: vec![
+            Box::new(Reader::new(total)),
+            Box::new(Autoregressive::new(device(), speaker, total, positions)),
+            Box::new(Code2WavStage::new(device(), code2wav, total, sizes, (samples, frame), None)),
+        ],
+        codec: geometry,
+        ears: None,
+        script: Box::new(template),
+        tokenizer,
+        voices: Box::new(voices),
+        max_tokens: slots.context as u32,
+        slots,
+        pool: None,
+    })
+}

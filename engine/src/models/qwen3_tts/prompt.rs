@@ -1,0 +1,80 @@
+//! The family's prompt: the instructions as a message of their own, then the text that is to be spoken.
+//!
+//! The reference speaks one text at a time and remembers none. So of a history there stand in the prompt the system messages and
+//! the last user message, whose text is spoken. A response whose text streams in speaks that alone.
+
+use std::sync::Arc;
+
+use repartee_engine_api::Role;
+
+use super::config::Config;
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::elements::{AudioRows, Element, Message, MessageKind};
+use crate::model::Script;
+use crate::text::Tokenizer;
+
+/// The template with the ids of one checkpoint.
+#[derive(Debug, Clone)]
+pub struct Template {
+    /// `<|im_start|>user\n`
+    instructions: Vec<u32>,
+    /// `<|im_end|>\n`
+    end: Vec<u32>,
+    newline: u32,
+    /// `<|im_start|>assistant\n`
+    response: [u32; 3],
+}
+
+impl Template {
+    /// Takes the marks from the configuration and the words from the tokenizer.
+    pub fn new(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
+        let words = |text: &str| match tokenizer.encode(text).as_deref() {
+            Ok(&[word, newline]) => Ok([word, newline]),
+            _ => Err(CheckpointError::WrongField {
+                file: checkpoint.label("tokenizer.json"),
+                field: "model".to_owned(),
+                message: format!("{text:?} must be two tokens"),
+            }),
+        };
+        let ([user, newline], [assistant, _]) = (words("user\n")?, words("assistant\n")?);
+        Ok(Self {
+            instructions: vec![config.im_start_token_id, user, newline],
+            end: vec![config.im_end_token_id, newline],
+            newline,
+            response: [config.im_start_token_id, assistant, newline],
+        })
+    }
+
+    /// `<|im_start|>assistant\n`, the header of a response.
+    pub fn response_header(&self) -> [u32; 3] {
+        self.response
+    }
+}
+
+fn elements(role: Role, ids: impl IntoIterator<Item = u32>) -> impl Iterator<Item = Element> {
+    ids.into_iter().map(move |id| Element::token(role, id))
+}
+
+impl Script for Template {
+    fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
+        let of = |kind| history.iter().filter(move |message| message.kind == kind);
+        let mut instructions: Vec<u32> = Vec::new();
+        for message in of(MessageKind::System).filter(|message| !message.is_empty()) {
+            let between = (!instructions.is_empty()).then_some(self.newline);
+            instructions.extend(between.into_iter().chain(message.token_ids()));
+        }
+        let mut prompt = Vec::new();
+        if !instructions.is_empty() {
+            let all = self.instructions.iter().chain(&instructions).chain(&self.end);
+            prompt.extend(elements(Role::System, all.copied()));
+        }
+        if let Some(message) = of(MessageKind::User).last() {
+            prompt.extend(elements(Role::User, message.token_ids()));
+        }
+        prompt
+    }
+
+    fn streamed(&self, ids: &[u32]) -> Option<Vec<Element>> {
+        Some(elements(Role::User, ids.iter().copied()).collect())
+    }
+}

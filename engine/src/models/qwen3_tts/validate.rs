@@ -1,0 +1,122 @@
+//! Which configurations can be served: every refusal names the field, its value and what is allowed.
+
+use super::config::{Config, Kind};
+use super::talker::SUPPRESSED_TAIL;
+use crate::models::parts::checks::{Check, Section};
+use crate::models::parts::config::CodeInput;
+
+impl Config {
+    /// Refuses what cannot be served, of config.json.
+    pub(super) fn validate(&self) -> Check {
+        let top = Section("");
+        let text = self.talker.text_vocab_size;
+        top.id("im_start_token_id", self.im_start_token_id, text)?;
+        top.id("im_end_token_id", self.im_end_token_id, text)?;
+        top.id("tts_bos_token_id", self.tts_bos_token_id, text)?;
+        top.id("tts_eos_token_id", self.tts_eos_token_id, text)?;
+        top.id("tts_pad_token_id", self.tts_pad_token_id, text)?;
+        self.talker_sizes()?;
+        self.talker_ids()?;
+        self.code_predictor()
+    }
+
+    fn talker_sizes(&self) -> Check {
+        let (at, talker) = (Section("talker_config"), &self.talker);
+        at.positive("text_hidden_size", talker.text_hidden_size)?;
+        at.positive("hidden_size", talker.hidden_size)?;
+        at.positive("intermediate_size", talker.intermediate_size)?;
+        at.positive("num_hidden_layers", talker.num_hidden_layers)?;
+        at.positive("max_position_embeddings", talker.max_position_embeddings)?;
+        at.attention(talker.num_attention_heads, talker.num_key_value_heads, talker.head_dim)?;
+        at.no_attention_bias(talker.attention_bias)?;
+        at.silu(&talker.hidden_act)?;
+        at.epsilon(talker.rms_norm_eps)?;
+        at.rope(&talker.rope)?;
+        if let Some(window) = talker.sliding_window {
+            at.positive("sliding_window", window)?;
+        }
+        at.check("num_code_groups", talker.num_code_groups, talker.num_code_groups >= 2, "at least 2")
+    }
+
+    fn talker_ids(&self) -> Check {
+        let (at, talker) = (Section("talker_config"), &self.talker);
+        let vocabulary = talker.vocab_size;
+        let spoken = vocabulary.saturating_sub(SUPPRESSED_TAIL);
+        let most = SUPPRESSED_TAIL + self.code2wav.codebook_size;
+        let allowed = format!("above {SUPPRESSED_TAIL}, the last of which are never spoken, and at most {most}");
+        at.check("vocab_size", vocabulary, spoken > 0 && vocabulary <= most, &allowed)?;
+        at.id("codec_bos_id", talker.codec_bos_id, vocabulary)?;
+        at.id("codec_eos_token_id", talker.codec_eos_token_id, vocabulary)?;
+        at.id("codec_pad_id", talker.codec_pad_id, vocabulary)?;
+        at.id("codec_think_id", talker.codec_think_id, vocabulary)?;
+        at.id("codec_nothink_id", talker.codec_nothink_id, vocabulary)?;
+        at.id("codec_think_bos_id", talker.codec_think_bos_id, vocabulary)?;
+        at.id("codec_think_eos_id", talker.codec_think_eos_id, vocabulary)?;
+        for (language, id) in &talker.languages {
+            at.id(&format!("codec_language_id.{language}"), *id, vocabulary)?;
+        }
+        at.check("spk_id", "{}", self.kind != Kind::CustomVoice || !talker.speakers.is_empty(), "at least one voice")?;
+        for (name, speaker) in &talker.speakers {
+            at.id(&format!("spk_id.{name}"), speaker.id, vocabulary)?;
+            if let Some(dialect) = &speaker.dialect {
+                let known = talker.languages.contains_key(dialect);
+                at.check(&format!("spk_is_dialect.{name}"), dialect, known, "a name of codec_language_id, or false")?;
+            }
+        }
+        Ok(())
+    }
+
+    fn code_predictor(&self) -> Check {
+        let (at, predictor) = (Section("talker_config.code_predictor_config"), &self.talker.code_predictor);
+        at.positive("vocab_size", predictor.vocab_size)?;
+        at.positive("hidden_size", predictor.hidden_size)?;
+        at.positive("intermediate_size", predictor.intermediate_size)?;
+        at.positive("num_hidden_layers", predictor.num_hidden_layers)?;
+        at.attention(predictor.num_attention_heads, predictor.num_key_value_heads, predictor.head_dim)?;
+        at.no_attention_bias(predictor.attention_bias)?;
+        at.silu(&predictor.hidden_act)?;
+        at.epsilon(predictor.rms_norm_eps)?;
+        at.rope(&predictor.rope)?;
+        let groups = self.talker.num_code_groups;
+        at.same("num_code_groups", predictor.num_code_groups, "talker_config.num_code_groups", groups)?;
+        if let Some(window) = predictor.sliding_window {
+            let allowed = format!("none, or at least the {groups} code groups");
+            at.check("sliding_window", window, window >= groups, &allowed)?;
+        }
+        let size = self.code2wav.codebook_size;
+        let allowed = format!("at most {size}, the codec's decoder_config.codebook_size");
+        at.check("vocab_size", predictor.vocab_size, predictor.vocab_size <= size, &allowed)
+    }
+
+    /// Refuses what cannot be served, of the codec's config.json.
+    pub(super) fn validate_codec(&self) -> Check {
+        let (at, codec) = (Section("decoder_config"), &self.code2wav);
+        Section("").check("output_sample_rate", self.output_sample_rate, self.output_sample_rate > 0, "at least 1")?;
+        at.positive("codebook_size", codec.codebook_size)?;
+        at.positive("hidden_size", codec.hidden_size)?;
+        at.positive("intermediate_size", codec.intermediate_size)?;
+        at.positive("num_hidden_layers", codec.num_hidden_layers)?;
+        at.positive("sliding_window", codec.sliding_window)?;
+        if let CodeInput::Quantizer { codebook_dim, latent_dim } = codec.input {
+            at.positive("latent_dim", latent_dim)?;
+            let halves = codebook_dim > 0 && codebook_dim.is_multiple_of(2);
+            at.check("codebook_dim", codebook_dim, halves, "even and positive")?;
+        }
+        at.attention(codec.num_attention_heads, codec.num_key_value_heads, codec.head_dim)?;
+        at.no_attention_bias(codec.attention_bias)?;
+        at.silu(&codec.hidden_act)?;
+        at.epsilon(codec.rms_norm_eps)?;
+        at.rope(&codec.rope)?;
+        let groups = self.talker.num_code_groups;
+        at.same("num_quantizers", codec.num_quantizers, "talker_config.num_code_groups of config.json", groups)?;
+        at.factors("upsampling_ratios", &codec.upsampling_ratios)?;
+        at.factors("upsample_rates", &codec.upsample_rates)?;
+        at.check("upsample_rates", "[]", !codec.upsample_rates.is_empty(), "at least one factor")?;
+        // Every decoder block halves the channels.
+        let blocks = codec.upsample_rates.len();
+        let allowed = format!("a positive multiple of 2 to the power of {blocks}, the number of upsample_rates");
+        let unit = u32::try_from(blocks).ok().and_then(|blocks| 1_usize.checked_shl(blocks));
+        let halves = unit.is_some_and(|unit| codec.decoder_dim > 0 && codec.decoder_dim.is_multiple_of(unit));
+        at.check("decoder_dim", codec.decoder_dim, halves, &allowed)
+    }
+}
