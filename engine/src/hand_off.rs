@@ -80,6 +80,7 @@ impl Edge {
             | Item::StreamedEnd
             | Item::Rewind { .. }
             | Item::Context { .. }
+            | Item::Lead(_)
             | Item::Samples(_) => vec![item],
         }
     }

@@ -122,6 +122,12 @@ pub enum EnrolError {
         /// Its voices.
         known: String,
     },
+    /// There are as many voices as may be.
+    #[error("there are {limit} voices out of recordings already, the most that are kept")]
+    Full {
+        /// How many.
+        limit: usize,
+    },
     /// The recording cannot be used.
     #[error("the recording cannot be used: {reason}")]
     Recording {

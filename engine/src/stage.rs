@@ -97,6 +97,8 @@ pub enum Item {
     /// The text has ended for now: a tool call follows, which is not spoken. A stage that waits for text goes on as at the
     /// text's end. Text after it is an utterance of its own.
     TextPause,
+    /// A codec frame that stands before those of the response, for the state of a later stage: it is decoded, but not heard.
+    Lead(Vec<u32>),
     /// A codec frame, one code for each codebook.
     Codes(Vec<u32>),
     /// Rows without ids.

@@ -7,12 +7,15 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use common::driven::{Driven, Response, serve, submit};
 use common::eager::{self, batch, index};
-use common::speech::{self, FIXTURES, difference_of_ids, edit_rows, greedy_copy, voice, zero};
+use common::speech::{self, FIXTURES, difference_of_ids, edit_rows, greedy_copy, is_cloned, voice, zero};
 use common::{Expected, difference, folder};
-use repartee_engine::internals::qwen3_tts::{LEAST_FRAMES, MAX_FRAMES, Marks, Qwen3Tts, Row, Utterance, VoiceList};
+use repartee_engine::internals::qwen3_tts::{
+    Cloned, LEAST_FRAMES, MAX_FRAMES, Marks, Qwen3Tts, Row, Rows, Speaker, Utterance, Voice, VoiceList, mel,
+};
 use repartee_engine::internals::{Checkpoint, Tokenizer, Voices};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, FinishReason, Respond, Role};
@@ -42,6 +45,7 @@ fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
     let runs = 0..expected.facts["runs"].as_array().unwrap().len();
     runs.flat_map(|run| {
         let mut findings = talker(&ops, &model, &tokenizer, expected, run);
+        findings.extend(recording(&ops, &model, expected, run));
         findings.push(waveform(&ops, &model, expected, run, MAX_FRAMES));
         findings
     })
@@ -55,12 +59,53 @@ fn header(model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, role: &str) -> [u32; 3] 
 }
 
 fn rows(ops: &Cpu, model: &Qwen3Tts<Cpu>, rows: &[Row]) -> Tensor {
-    let ids = |row: &Row| match *row {
-        Row::Text { id, codec } => (id, codec),
-        Row::Frame { .. } => panic!("a frame stands before the first one"),
+    let talker = &model.talker;
+    let row = |row: &Row| {
+        let (id, codec) = match row {
+            Row::Text { id, codec } => (*id, talker.codec_rows(ops, &index(ops, &[*codec]))),
+            Row::Cloned { id, voice, frame: None } => (*id, ops.tensor(voice.speaker.clone(), voice.speaker.len())),
+            Row::Cloned { id, voice, frame: Some(frame) } => {
+                let codes: Vec<_> = voice.frames[*frame].iter().map(|code| index(ops, &[*code])).collect();
+                (*id, talker.code_predictor.embed_frames(ops, talker.codec_rows(ops, &codes[0]), &codes[1..]))
+            }
+            Row::Frame { .. } => panic!("a frame stands before the first one"),
+        };
+        ops.add(talker.text_rows(ops, &index(ops, &[id])), &codec)
     };
-    let (text, codec): (Vec<u32>, Vec<u32>) = rows.iter().map(ids).unzip();
-    ops.add(model.talker.text_rows(ops, &index(ops, &text)), &model.talker.codec_rows(ops, &index(ops, &codec)))
+    let rows: Vec<Tensor> = rows.iter().map(row).collect();
+    ops.concat(&rows.iter().collect::<Vec<_>>())
+}
+
+/// The voice of a run: a cloned one as the reference made it of the recording.
+fn speaker(model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize) -> Voice {
+    let at = |name: &str| format!("run{run}.voice.{name}");
+    let facts = &expected.facts["runs"][run];
+    let listed = VoiceList::new(&model.config).get(&voice(facts));
+    if !is_cloned(facts) {
+        return listed;
+    }
+    let text = expected.ids(&at("text_ids")).0;
+    let (codes, shape) = expected.ids(&at("codes"));
+    let frames = if text.is_empty() { Vec::new() } else { codes.chunks(shape[1]).map(<[u32]>::to_vec).collect() };
+    let cloned = Cloned { speaker: expected.tensor(&at("speaker")).0, text, frames };
+    Voice { speaker: Speaker::Cloned(Arc::new(cloned)), ..listed }
+}
+
+/// What the encoders make of a run's recording.
+fn recording(ops: &Cpu, model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize) -> Findings {
+    let at = |name: &str| format!("run{run}.voice.{name}");
+    let Some(encoders) = &model.encoders else { return Findings::new() };
+    let samples = expected.tensor(&at("audio")).0;
+    let check = |name: &str, ours: &[f32]| (at(name), difference(ours, &expected.tensor(&at(name)).0));
+    let spectrogram = mel::spectrogram(&samples);
+    let (reference, shape) = expected.tensor(&at("encoded"));
+    let codes = encoders.speech.quantize(ops, &Rows { width: shape[1], data: reference });
+    vec![
+        check("mel", &spectrogram.data),
+        check("speaker", &encoders.speaker.forward(ops, &spectrogram)),
+        check("encoded", &encoders.speech.encode(ops, &samples).data),
+        (at("codes"), difference_of_ids(&codes.concat(), &expected.ids(&at("codes")).0)),
+    ]
 }
 
 fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Expected, run: usize) -> Findings {
@@ -71,7 +116,8 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
     let (instruct, _) = expected.ids(&at("instruct_ids"));
     assert_eq!(tokenizer.encode(facts["text"].as_str().unwrap()).unwrap(), text);
 
-    let utterance = Utterance { text, ended: true, whole: facts["whole"].as_bool().unwrap() };
+    let whole = facts["whole"].as_bool().unwrap();
+    let utterance = Utterance { voice: speaker(model, expected, run), text, ended: true, whole };
     let marks = Marks::new(config, header(model, tokenizer, "assistant"));
     let mut prompt = Vec::new();
     if !instruct.is_empty() {
@@ -80,7 +126,7 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
         let ids = head.into_iter().chain(instruct).chain([config.im_end_token_id, newline]);
         prompt.extend(ids.map(|id| Row::Text { id, codec: NO_ID }));
     }
-    prompt.extend(marks.begin(&utterance, VoiceList::new(config).get(&voice(facts))).unwrap());
+    prompt.extend(marks.begin(&utterance).unwrap());
     let prompt = rows(ops, model, &prompt);
     let (trailing, shape) = expected.tensor(&at("talker.trailing"));
     let beside: Vec<u32> = (1..=shape[0]).map(|frame| marks.beside(&utterance, frame).unwrap()).collect();
@@ -137,16 +183,26 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
 /// The samples of a run's codes, decoded so many frames at a time.
 fn samples(ops: &Cpu, model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize, at_once: usize) -> Vec<f32> {
     let (codes, shape) = expected.ids(&format!("run{run}.codes"));
-    let frames = shape[1];
+    let mut codes: Vec<Vec<u32>> = codes.chunks(shape[1]).map(<[u32]>::to_vec).collect();
+    // Those of a recording stand before them.
+    let voice = speaker(model, expected, run);
+    let leading = match &voice.speaker {
+        Speaker::Cloned(cloned) => &cloned.frames[..],
+        _ => &[],
+    };
+    for (group, codes) in codes.iter_mut().enumerate() {
+        codes.splice(0..0, leading.iter().map(|frame| frame[group]));
+    }
+    let frames = codes[0].len();
     let mut state = model.code2wav.state(ops, 1);
     let mut samples = Vec::new();
     for from in (0..frames).step_by(at_once) {
         let rows = at_once.min(frames - from);
-        let part: Vec<Vec<u32>> = codes.chunks(frames).map(|c| c[from..from + rows].to_vec()).collect();
+        let part: Vec<Vec<u32>> = codes.iter().map(|c| c[from..from + rows].to_vec()).collect();
         let chunk = StreamRows { slot: 0, position: from, rows };
         samples.extend(eager::decode(ops, &model.code2wav, &part, &mut state, &[chunk]).concat());
     }
-    samples
+    samples.split_off(leading.len() * model.config.code2wav.samples_per_frame())
 }
 
 fn waveform(ops: &Cpu, model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize, at_once: usize) -> (String, f32) {
@@ -222,9 +278,21 @@ fn stream(engine: &mut Driven, session: &repartee_engine_api::SessionHandle, res
     submit(session, Command::EndText { response });
 }
 
+/// Makes the voice of a run, if it is cloned, and says what it is called.
+fn enrol(engine: &mut Driven, expected: &Expected, run: usize) -> String {
+    let facts = &expected.facts["runs"][run];
+    if !is_cloned(facts) {
+        return voice(facts);
+    }
+    let samples = expected.tensor(&format!("run{run}.voice.audio")).0;
+    engine.scheduler.enrol(&samples, mel::RATE, facts["reference"].as_str().unwrap_or_default()).unwrap()
+}
+
 /// What the engine says to a run of a fixture; text that the reference has beside the frames comes in by `cut` characters.
-fn speak(checkpoint: &Path, facts: &serde_json::Value, cut: usize) -> Response {
+fn speak(checkpoint: &Path, expected: &Expected, run: usize, cut: usize) -> Response {
+    let facts = &expected.facts["runs"][run];
     let mut engine = serve(checkpoint, &EngineConfig { session_tokens: 512, ..EngineConfig::default() });
+    let voice = enrol(&mut engine, expected, run);
     let session = engine.open();
     let text = facts["text"].as_str().unwrap();
     submit(&session, Command::SetInstructions(facts["instruct"].as_str().unwrap_or_default().to_owned()));
@@ -232,7 +300,7 @@ fn speak(checkpoint: &Path, facts: &serde_json::Value, cut: usize) -> Response {
     if !streamed {
         submit(&session, Command::text(0, Role::User, text));
     }
-    submit(&session, Command::Respond(Respond { voice: Some(voice(facts)), streamed, ..Respond::new(0, 1) }));
+    submit(&session, Command::Respond(Respond { voice: Some(voice), streamed, ..Respond::new(0, 1) }));
     if streamed {
         stream(&mut engine, &session, 0, text, cut);
     }
@@ -247,10 +315,14 @@ fn speech_equals_the_reference() {
     for name in FIXTURES {
         let (expected, copy) = (Expected::load(name), greedy_copy(name));
         for (run, facts) in expected.facts["runs"].as_array().unwrap().iter().enumerate() {
+            // With a cloned voice the engine has the text beside the frames, as the reference has by itself.
+            if is_cloned(facts) && facts["whole"] == true {
+                continue;
+            }
             let waveform = expected.tensor(&format!("run{run}.waveform")).0;
             let mut first: Option<Response> = None;
             for cut in [usize::MAX, 1, 4] {
-                let said = speak(copy.path(), facts, cut);
+                let said = speak(copy.path(), &expected, run, cut);
                 assert_eq!(said.reason, Some(FinishReason::Stop), "{name}, run {run}");
                 assert_eq!(said.text, facts["text"].as_str().unwrap());
                 assert_eq!(Some(u64::from(said.usage.output_audio_frames)), facts["frames"].as_u64());
@@ -311,7 +383,7 @@ fn speech_has_two_frames_at_least() {
         let config = Qwen3Tts::load(&Cpu::default(), &open(copy.path())).unwrap().config;
         let end = config.talker.codec_eos_token_id as usize;
         edit_rows(&copy.path().join("model.safetensors"), "talker.codec_head.weight", &[end], &wanted(&expected));
-        let said = speak(copy.path(), &expected.facts["runs"][0], 1);
+        let said = speak(copy.path(), &expected, 0, 1);
         assert_eq!(said.usage.output_audio_frames as usize, LEAST_FRAMES);
         assert_eq!(expected.facts["frames_of_a_model_that_ends_at_once"], LEAST_FRAMES, "the reference's");
     }
@@ -325,7 +397,7 @@ fn suppressed_ids_are_never_spoken() {
     let first = config.talker.vocab_size - 1024;
     let others: Vec<usize> = (first..config.talker.vocab_size).filter(|&id| id != end).collect();
     edit_rows(&copy.path().join("model.safetensors"), "talker.codec_head.weight", &others, &wanted(&expected));
-    let said = speak(copy.path(), &expected.facts["runs"][0], 1);
+    let said = speak(copy.path(), &expected, 0, 1);
     let waveform = expected.tensor("run0.waveform").0;
     assert!(difference(&said.samples, &waveform) <= TOLERANCE, "they change nothing: {:?}", said.usage);
 }
@@ -349,4 +421,31 @@ fn voices_are_speakers_with_languages() {
     assert_eq!([language("li"), language("li/chinese"), language("li/english")], [dialect, dialect, id("english")]);
     let design = Qwen3Tts::load(&Cpu::default(), &open(&folder("tts_design").join("checkpoint"))).unwrap().config;
     assert_eq!(VoiceList::new(&design).names()[..2], ["default", "default/chinese"]);
+}
+
+#[test]
+fn cloned_voices_are_listed_and_bounded() {
+    let (expected, copy) = (Expected::load("tts_clone"), greedy_copy("tts_clone"));
+    let mut engine = serve(copy.path(), &EngineConfig { session_tokens: 512, ..EngineConfig::default() });
+    let samples = expected.tensor("run2.voice.audio").0;
+    let refused = |samples: &[f32], rate, text: &str, engine: &mut Driven| {
+        engine.scheduler.enrol(samples, rate, text).unwrap_err().to_string()
+    };
+    assert!(refused(&samples, 16_000, "", &mut engine).contains("resample it to 24000 Hz"));
+    assert!(refused(&samples[..400], 24_000, "", &mut engine).contains("too short"));
+    assert!(refused(&vec![0.0; 24_000 * 21], 24_000, "", &mut engine).contains("cut it to 20 s"));
+    assert!(refused(&vec![f32::NAN; 24_000], 24_000, "", &mut engine).contains("from -1 to 1"));
+    assert!(refused(&samples, 24_000, &"spoken ".repeat(400), &mut engine).contains("512 are allowed"));
+    for number in 1..=VoiceList::MOST_CLONED {
+        assert_eq!(engine.scheduler.enrol(&samples, 24_000, "").unwrap(), format!("cloned-{number}"));
+    }
+    assert!(refused(&samples, 24_000, "", &mut engine).contains("the most that are kept"));
+    let session = engine.open();
+    submit(&session, Command::text(0, Role::User, "the sea"));
+    for (number, voice) in ["default", "cloned-1", "cloned-64/english"].into_iter().enumerate() {
+        let respond = Respond { voice: Some(voice.to_owned()), ..Respond::new(number as u64, 10 + number as u64) };
+        assert!(!engine.respond(&session, respond).unwrap().samples.is_empty(), "{voice}");
+    }
+    let unknown = Respond { voice: Some("cloned-65".to_owned()), ..Respond::new(9, 19) };
+    assert!(engine.respond(&session, unknown).is_err());
 }

@@ -9,20 +9,20 @@ const KNEE_MEL: f64 = 15.0;
 
 /// One filter: weights of the frequency bins from `first` on, zero elsewhere.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Filter {
+pub struct Filter {
     first: usize,
     weights: Vec<f32>,
 }
 
 impl Filter {
     /// Power that passes the filter.
-    pub(super) fn apply(&self, power: &[f32]) -> f32 {
+    pub fn apply(&self, power: &[f32]) -> f32 {
         self.weights.iter().zip(&power[self.first..]).map(|(weight, power)| weight * power).sum()
     }
 }
 
 /// `count` filters over the bins of a real transform: `frequencies` of them, from 0 to half of `rate`.
-pub(super) fn filters(count: usize, frequencies: usize, rate: u32) -> Vec<Filter> {
+pub fn filters(count: usize, frequencies: usize, rate: u32) -> Vec<Filter> {
     // The reference halves the rate as an integer.
     let step = f64::from(rate / 2) / (frequencies - 1) as f64;
     let highest = mel(HIGHEST_HZ);

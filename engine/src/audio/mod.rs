@@ -1,4 +1,4 @@
 //! Sound on its way into a model.
 
 pub mod log_mel;
-mod mel_filters;
+pub mod mel_filters;

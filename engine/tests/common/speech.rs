@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::folder;
 
 /// The fixtures.
-pub const FIXTURES: [&str; 2] = ["tts_custom", "tts_design"];
+pub const FIXTURES: [&str; 3] = ["tts_custom", "tts_design", "tts_clone"];
 
 /// 0 for equal ids, otherwise infinite.
 pub fn difference_of_ids(ours: &[u32], reference: &[u32]) -> f32 {
@@ -21,6 +21,11 @@ pub fn voice(facts: &Value) -> String {
         "Auto" => speaker,
         language => format!("{speaker}/{}", language.to_lowercase()),
     }
+}
+
+/// Whether a run's voice is made out of a recording.
+pub fn is_cloned(facts: &Value) -> bool {
+    facts["cloned"] == true
 }
 
 /// A copy of a checkpoint, folders included.

@@ -47,6 +47,8 @@ struct Chunk {
     rows: StreamRows,
     /// How many of them are not of the left context.
     wanted: usize,
+    /// How many of the wanted ones lead, and are not heard.
+    leading: usize,
     /// The slot's at launch: if it has another one since, nothing of this is given.
     epoch: u64,
 }
@@ -56,9 +58,18 @@ struct Slot {
     /// The last frames decoded, at most the left context.
     before: VecDeque<Vec<u32>>,
     frames: VecDeque<Vec<u32>>,
+    /// Frames at the front of the stream that are not heard.
+    leading: usize,
     /// Frames of the stream that were decoded.
     decoded: usize,
     end: Option<End>,
+}
+
+impl Slot {
+    /// Of the frames that wait, those that are not heard.
+    fn leads(&self) -> usize {
+        self.leading.saturating_sub(self.decoded).min(self.frames.len())
+    }
 }
 
 impl<O: StepOps> Code2WavStage<O> {
@@ -123,6 +134,7 @@ where
 
     fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         let state = &mut self.slots[slot];
+        let leads = matches!(item, Item::Lead(_));
         match item {
             Item::Begin(_) | Item::Abort => {
                 self.epochs[slot] += 1;
@@ -130,7 +142,8 @@ where
                 out.push((slot, item));
             }
             // A code out of range would read another codebook's entry.
-            Item::Codes(frame) => {
+            Item::Lead(frame) | Item::Codes(frame) => {
+                state.leading += usize::from(leads);
                 if frame.len() == self.codebooks && frame.iter().all(|&code| (code as usize) < self.codebook_size) {
                     state.frames.push_back(frame);
                 } else {
@@ -149,7 +162,8 @@ where
     }
 
     fn ahead(&self, slot: usize) -> Duration {
-        self.frame * u32::try_from(self.slots[slot].frames.len()).unwrap_or(u32::MAX).min(1000)
+        let heard = self.slots[slot].frames.len() - self.slots[slot].leads();
+        self.frame * u32::try_from(heard).unwrap_or(u32::MAX).min(1000)
     }
 
     fn max_rows(&self) -> usize {
@@ -166,6 +180,7 @@ where
         let mut chunks = Vec::with_capacity(work.len());
         for &Work { slot, rows } in work {
             let state = &mut self.slots[slot];
+            let leading = state.leads().min(rows);
             let before = state.before.len();
             state.before.extend(state.frames.drain(..rows));
             for frame in &state.before {
@@ -177,7 +192,7 @@ where
             let position = if self.left_context.is_some() { 0 } else { state.decoded };
             state.decoded += rows;
             let stream = StreamRows { slot, position, rows: before + rows };
-            chunks.push(Chunk { rows: stream, wanted: rows, epoch: self.epochs[slot] });
+            chunks.push(Chunk { rows: stream, wanted: rows, leading, epoch: self.epochs[slot] });
             let kept = self.left_context.unwrap_or(0);
             state.before.drain(..state.before.len().saturating_sub(kept));
         }
@@ -190,7 +205,7 @@ where
         let Some(Launched { ticket, chunks }) = self.launched.take() else { return };
         self.ops.collect(ticket, &mut self.back);
         let mut rest = &self.back.numbers[..];
-        for Chunk { rows: chunk, wanted, epoch } in chunks {
+        for Chunk { rows: chunk, wanted, leading, epoch } in chunks {
             let (mine, after) = rest.split_at(chunk.rows * self.samples_per_frame);
             rest = after;
             if self.epochs[chunk.slot] != epoch {
@@ -199,6 +214,9 @@ where
             let mine = &mine[self.code2wav.existing(chunk)];
             // Frames of the left context come first; their samples were sent already.
             let mine = &mine[mine.len().saturating_sub(wanted * self.samples_per_frame)..];
+            // Without look-ahead: the family that has leading frames has none.
+            let mine = &mine[(leading * self.samples_per_frame).min(mine.len())..];
+            let wanted = wanted - leading;
             if mine.iter().any(|sample| !sample.is_finite()) {
                 out.push((chunk.slot, Item::Fail(SessionError::NotFinite { stage: STAGE })));
                 continue;
@@ -207,7 +225,9 @@ where
             let short = (wanted * self.samples_per_frame).saturating_sub(mine.len());
             let (first, others) =
                 mine.split_at((self.samples_per_frame - short.min(self.samples_per_frame)).min(mine.len()));
-            out.push((chunk.slot, Item::Samples(first.to_vec())));
+            if wanted > 0 {
+                out.push((chunk.slot, Item::Samples(first.to_vec())));
+            }
             out.extend(others.chunks(self.samples_per_frame).map(|frame| (chunk.slot, Item::Samples(frame.to_vec()))));
             let state = &mut self.slots[chunk.slot];
             if state.frames.is_empty()

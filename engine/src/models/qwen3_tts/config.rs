@@ -33,6 +33,8 @@ pub struct Config {
     pub code2wav: Code2WavConfig,
     /// Samples a second of the codec's decoder.
     pub output_sample_rate: u32,
+    /// What makes a voice out of a recording; `None` unless the kind is [`Kind::Base`].
+    pub cloning: Option<CloningConfig>,
     /// `<|im_start|>`, which opens a message.
     pub im_start_token_id: u32,
     /// `<|im_end|>`, which closes one.
@@ -109,4 +111,101 @@ pub struct SpeakerConfig {
     pub id: u32,
     /// The dialect that it speaks instead of Chinese, and when no language is asked for.
     pub dialect: Option<String>,
+}
+
+/// The encoders of recordings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CloningConfig {
+    /// Who speaks.
+    pub speaker: SpeakerEncoderConfig,
+    /// The codec's encoder.
+    pub speech: SpeechEncoderConfig,
+    /// Samples of a frame of codes.
+    pub encode_downsample_rate: usize,
+    /// Codebooks that are used.
+    pub encoder_valid_num_quantizers: usize,
+}
+
+/// The speaker encoder, an ECAPA-TDNN.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeakerEncoderConfig {
+    /// Mel bins of a frame.
+    pub mel_dim: usize,
+    /// Size of the row that it makes, the talker's.
+    pub enc_dim: usize,
+    /// Channels after each layer.
+    pub enc_channels: Vec<usize>,
+    /// Taps of each layer.
+    pub enc_kernel_sizes: Vec<usize>,
+    /// Distance of the taps of each layer.
+    pub enc_dilations: Vec<usize>,
+    /// Channels of the attention over time.
+    pub enc_attention_channels: usize,
+    /// Parts that the channels of a block are cut into.
+    pub enc_res2net_scale: usize,
+    /// Channels of the gate of a block.
+    pub enc_se_channels: usize,
+    /// Samples a second.
+    pub sample_rate: u32,
+}
+
+/// The codec's encoder, Mimi's.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeechEncoderConfig {
+    /// Channels of the audio.
+    pub audio_channels: usize,
+    /// Samples a second.
+    pub sampling_rate: u32,
+    /// Size of a transformer row.
+    pub hidden_size: usize,
+    /// Channels of the first convolution; each of `upsampling_ratios` doubles them.
+    pub num_filters: usize,
+    /// Residual blocks before each convolution with a stride.
+    pub num_residual_layers: usize,
+    /// Strides, the last one first.
+    pub upsampling_ratios: Vec<usize>,
+    /// Taps of the first convolution.
+    pub kernel_size: usize,
+    /// Taps of the last one.
+    pub last_kernel_size: usize,
+    /// Taps of a residual block.
+    pub residual_kernel_size: usize,
+    /// By how much the taps of each further residual block are farther apart.
+    pub dilation_growth_rate: usize,
+    /// Whether a convolution sees nothing ahead.
+    pub use_causal_conv: bool,
+    /// What a convolution sees before the first row.
+    pub pad_mode: String,
+    /// By how much a residual block narrows.
+    pub compress: usize,
+    /// Whether residual blocks have a convolution beside them.
+    pub use_conv_shortcut: bool,
+    /// Entries of a codebook.
+    pub codebook_size: usize,
+    /// Size of an entry.
+    pub codebook_dim: usize,
+    /// Size of a row that is quantized.
+    pub vector_quantization_hidden_dimension: usize,
+    /// Codebooks.
+    pub num_quantizers: usize,
+    /// Those of them that are quantized apart.
+    pub num_semantic_quantizers: usize,
+    /// Layers.
+    pub num_hidden_layers: usize,
+    /// Inner size of the feed-forward blocks.
+    pub intermediate_size: usize,
+    /// Query heads.
+    pub num_attention_heads: usize,
+    /// Key and value heads.
+    pub num_key_value_heads: usize,
+    /// Size of a head.
+    pub head_dim: usize,
+    /// Activation of the feed-forward blocks.
+    pub hidden_act: String,
+    /// Added to the variance in norms.
+    pub norm_eps: f64,
+    /// Base of the rotary wavelengths.
+    pub rope_theta: f64,
+    /// Whether the four attention projections have a bias.
+    pub attention_bias: bool,
 }

@@ -1,8 +1,11 @@
 //! Qwen3-TTS with the 12 Hz codec: reads text aloud. A reader, a talker with code predictor, and the codec's decoder, code2wav.
 //!
+//! Voices are listed, described by instructions or, in a third kind of checkpoint, made out of recordings ([`cloning`]).
+//!
 //! The model files read like the reference, qwen-tts 0.1.1 `core/models` and `core/tokenizer_12hz`, and say where they follow which class.
 //! The codec is a checkpoint of its own, in the folder `speech_tokenizer`.
 
+pub mod cloning;
 pub mod config;
 pub mod generation;
 pub mod prompt;
@@ -16,6 +19,7 @@ pub mod voices;
 use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 
+use self::cloning::{Cloner, Encoders, MOST_IDS, most_frames};
 use self::config::{ARCHITECTURE, Config};
 use self::generation::GenerationConfig;
 use self::prompt::Template;
@@ -31,7 +35,7 @@ use super::parts::weights::Weights;
 use super::{Family, LoadError, SlotBytes, Variant, slots};
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
-use crate::model::{Codec, Model};
+use crate::model::{Codec, Model, Voices};
 use crate::text::Tokenizer;
 
 /// The stages.
@@ -47,6 +51,8 @@ pub struct Qwen3Tts<O: StepOps> {
     pub talker: Talker<O>,
     /// `decoder` of the codec
     pub code2wav: Code2Wav<O>,
+    /// What makes a voice out of a recording.
+    pub encoders: Option<Encoders<O>>,
 }
 
 impl<O: StepOps> Qwen3Tts<O> {
@@ -54,7 +60,12 @@ impl<O: StepOps> Qwen3Tts<O> {
     pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
         let codec = checkpoint.part(CODEC)?;
         let config = Config::load(checkpoint, &codec)?;
+        let encoders = config.cloning.as_ref();
+        let encoders = encoders
+            .map(|cloning| Encoders::load(ops, (checkpoint, &codec), cloning, config.talker.num_code_groups))
+            .transpose()?;
         Ok(Self {
+            encoders,
             talker: Talker::load(&Weights::new(ops, checkpoint).at("talker"), &config.talker)?,
             code2wav: Code2Wav::load(&Weights::new(ops, &codec).at("decoder"), &config.code2wav)?,
             config,
@@ -79,7 +90,7 @@ where
     O::Ticket: Send,
 {
     settings.check_stages(&STAGES)?;
-    let Qwen3Tts { config, talker, code2wav } = Qwen3Tts::load(&ops, checkpoint)?;
+    let Qwen3Tts { config, talker, code2wav, encoders } = Qwen3Tts::load(&ops, checkpoint)?;
     let generation = GenerationConfig::load(checkpoint)?;
     let tokenizer = Tokenizer::load(checkpoint, config.talker.text_vocab_size)?;
     let template = Template::new(checkpoint, &config, &tokenizer)?;
@@ -87,7 +98,10 @@ where
     let frames = generation.max_new_tokens as usize;
     let most = config.talker.max_position_embeddings;
     let context = most.min(settings.session_tokens);
-    let positions = |context: usize| (context + frames).min(most) + HEADER_ROWS;
+    // A recording stands before the text, with what is said in it.
+    let recorded = config.cloning.as_ref().map_or(0, |cloning| most_frames(cloning.encode_downsample_rate) + MOST_IDS);
+    let head = HEADER_ROWS + recorded;
+    let positions = |context: usize| (context + frames).min(most) + head;
     let each = talker.model.position_bytes();
     let (width, vocabulary) = (config.talker.hidden_size, config.talker.vocab_size);
     let bytes = SlotBytes {
@@ -109,8 +123,15 @@ where
     let sizes = (codec.num_quantizers, codec.codebook_size);
     let marks = Marks::new(&config, template.response_header());
     let positions = positions(slots.context);
-    let of_talker = Sizes { slots: total, positions, width, vocabulary };
-    let speaker = TalkerLm::new(&ops, talker, of_talker, (marks, voices.clone()), &generation, frame);
+    let of_talker = Sizes { slots: total, positions, head, width, groups: codec.num_quantizers, vocabulary };
+    let names: Box<dyn Voices> = match (encoders, &config.cloning) {
+        (Some(encoders), Some(cloning)) => {
+            let (tokenizer, frame) = (tokenizer.clone(), cloning.encode_downsample_rate);
+            Box::new(Cloner { ops: device(), encoders, tokenizer, frame, voices: voices.clone() })
+        }
+        _ => Box::new(voices.clone()),
+    };
+    let speaker = TalkerLm::new(&ops, talker, of_talker, (marks, voices, config.cloning.is_none()), &generation, frame);
     Ok(Model {
         stages: vec![
             Box::new(Reader::new(total)),
@@ -121,7 +142,7 @@ where
         ears: None,
         script: Box::new(template),
         tokenizer,
-        voices: Box::new(voices),
+        voices: names,
         max_tokens: slots.context as u32,
         slots,
         pool: None,

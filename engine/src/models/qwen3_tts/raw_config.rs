@@ -6,7 +6,10 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::config::{ARCHITECTURE, CODEC_TYPE, Config, Kind, SpeakerConfig, TalkerConfig};
+use super::config::{
+    ARCHITECTURE, CODEC_TYPE, CloningConfig, Config, Kind, SpeakerConfig, SpeakerEncoderConfig, SpeechEncoderConfig,
+    TalkerConfig,
+};
 use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
 use crate::models::parts::checks::Section;
 use crate::models::parts::config::{Code2WavConfig, CodeInput, CodePredictorConfig};
@@ -40,6 +43,7 @@ impl Config {
 #[derive(Deserialize)]
 struct RawConfig {
     talker_config: RawTalker,
+    speaker_encoder_config: Option<RawSpeakerEncoder>,
     tts_model_type: Option<String>,
     im_start_token_id: Option<u32>,
     im_end_token_id: Option<u32>,
@@ -61,7 +65,14 @@ impl RawConfig {
                 return Err(BadValue { field: "tts_model_type".to_owned(), value, allowed });
             }
         };
+        let cloning = CloningConfig {
+            speaker: self.speaker_encoder_config.unwrap_or_default().into(),
+            speech: codec.encoder_config.unwrap_or_default().into(),
+            encode_downsample_rate: codec.encode_downsample_rate.unwrap_or(1920),
+            encoder_valid_num_quantizers: codec.encoder_valid_num_quantizers.unwrap_or(16),
+        };
         Ok(Config {
+            cloning: (kind == Kind::Base).then_some(cloning),
             kind,
             talker: self.talker_config.into(),
             code2wav: codec.decoder_config.into(),
@@ -199,7 +210,10 @@ impl RawCodePredictor {
 struct RawCodec {
     model_type: Option<String>,
     output_sample_rate: Option<u32>,
+    encode_downsample_rate: Option<usize>,
+    encoder_valid_num_quantizers: Option<usize>,
     decoder_config: RawCode2Wav,
+    encoder_config: Option<RawSpeechEncoder>,
 }
 
 /// `decoder_config` of the codec.
@@ -252,6 +266,106 @@ impl From<RawCode2Wav> for Code2WavConfig {
             decoder_dim: raw.decoder_dim.unwrap_or(1536),
             upsampling_ratios: raw.upsampling_ratios.unwrap_or_else(|| vec![2, 2]),
             upsample_rates: raw.upsample_rates.unwrap_or_else(|| vec![8, 5, 4, 3]),
+        }
+    }
+}
+
+/// `speaker_encoder_config`.
+#[derive(Default, Deserialize)]
+struct RawSpeakerEncoder {
+    mel_dim: Option<usize>,
+    enc_dim: Option<usize>,
+    enc_channels: Option<Vec<usize>>,
+    enc_kernel_sizes: Option<Vec<usize>>,
+    enc_dilations: Option<Vec<usize>>,
+    enc_attention_channels: Option<usize>,
+    enc_res2net_scale: Option<usize>,
+    enc_se_channels: Option<usize>,
+    sample_rate: Option<u32>,
+}
+
+impl From<RawSpeakerEncoder> for SpeakerEncoderConfig {
+    fn from(raw: RawSpeakerEncoder) -> Self {
+        Self {
+            mel_dim: raw.mel_dim.unwrap_or(128),
+            enc_dim: raw.enc_dim.unwrap_or(1024),
+            enc_channels: raw.enc_channels.unwrap_or_else(|| vec![512, 512, 512, 512, 1536]),
+            enc_kernel_sizes: raw.enc_kernel_sizes.unwrap_or_else(|| vec![5, 3, 3, 3, 1]),
+            enc_dilations: raw.enc_dilations.unwrap_or_else(|| vec![1, 2, 3, 4, 1]),
+            enc_attention_channels: raw.enc_attention_channels.unwrap_or(128),
+            enc_res2net_scale: raw.enc_res2net_scale.unwrap_or(8),
+            enc_se_channels: raw.enc_se_channels.unwrap_or(128),
+            sample_rate: raw.sample_rate.unwrap_or(24_000),
+        }
+    }
+}
+
+/// `encoder_config` of the codec.
+#[derive(Default, Deserialize)]
+struct RawSpeechEncoder {
+    audio_channels: Option<usize>,
+    sampling_rate: Option<u32>,
+    hidden_size: Option<usize>,
+    num_filters: Option<usize>,
+    num_residual_layers: Option<usize>,
+    upsampling_ratios: Option<Vec<usize>>,
+    kernel_size: Option<usize>,
+    last_kernel_size: Option<usize>,
+    residual_kernel_size: Option<usize>,
+    dilation_growth_rate: Option<usize>,
+    use_causal_conv: Option<bool>,
+    pad_mode: Option<String>,
+    compress: Option<usize>,
+    use_conv_shortcut: Option<bool>,
+    codebook_size: Option<usize>,
+    codebook_dim: Option<usize>,
+    vector_quantization_hidden_dimension: Option<usize>,
+    num_quantizers: Option<usize>,
+    num_semantic_quantizers: Option<usize>,
+    num_hidden_layers: Option<usize>,
+    intermediate_size: Option<usize>,
+    num_attention_heads: Option<usize>,
+    num_key_value_heads: Option<usize>,
+    head_dim: Option<usize>,
+    hidden_act: Option<String>,
+    norm_eps: Option<f64>,
+    rope_theta: Option<f64>,
+    attention_bias: Option<bool>,
+}
+
+impl From<RawSpeechEncoder> for SpeechEncoderConfig {
+    fn from(raw: RawSpeechEncoder) -> Self {
+        let hidden_size = raw.hidden_size.unwrap_or(512);
+        let num_attention_heads = raw.num_attention_heads.unwrap_or(8);
+        Self {
+            audio_channels: raw.audio_channels.unwrap_or(1),
+            sampling_rate: raw.sampling_rate.unwrap_or(24_000),
+            hidden_size,
+            num_filters: raw.num_filters.unwrap_or(64),
+            num_residual_layers: raw.num_residual_layers.unwrap_or(1),
+            upsampling_ratios: raw.upsampling_ratios.unwrap_or_else(|| vec![8, 6, 5, 4]),
+            kernel_size: raw.kernel_size.unwrap_or(7),
+            last_kernel_size: raw.last_kernel_size.unwrap_or(3),
+            residual_kernel_size: raw.residual_kernel_size.unwrap_or(3),
+            dilation_growth_rate: raw.dilation_growth_rate.unwrap_or(2),
+            use_causal_conv: raw.use_causal_conv.unwrap_or(true),
+            pad_mode: raw.pad_mode.unwrap_or_else(|| "constant".to_owned()),
+            compress: raw.compress.unwrap_or(2),
+            use_conv_shortcut: raw.use_conv_shortcut.unwrap_or(false),
+            codebook_size: raw.codebook_size.unwrap_or(2048),
+            codebook_dim: raw.codebook_dim.unwrap_or(256),
+            vector_quantization_hidden_dimension: raw.vector_quantization_hidden_dimension.unwrap_or(256),
+            num_quantizers: raw.num_quantizers.unwrap_or(32),
+            num_semantic_quantizers: raw.num_semantic_quantizers.unwrap_or(1),
+            num_hidden_layers: raw.num_hidden_layers.unwrap_or(8),
+            intermediate_size: raw.intermediate_size.unwrap_or(2048),
+            num_attention_heads,
+            num_key_value_heads: raw.num_key_value_heads.unwrap_or(8),
+            head_dim: raw.head_dim.unwrap_or(head_size(hidden_size, num_attention_heads)),
+            hidden_act: raw.hidden_act.unwrap_or_else(|| "gelu".to_owned()),
+            norm_eps: raw.norm_eps.unwrap_or(1e-5),
+            rope_theta: raw.rope_theta.unwrap_or(10_000.0),
+            attention_bias: raw.attention_bias.unwrap_or(false),
         }
     }
 }

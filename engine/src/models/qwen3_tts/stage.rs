@@ -4,6 +4,7 @@
 //! Where text streams in, each frame waits for the text id beside it. At the end of a response the sequence is truncated to the
 //! instructions.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine_api::{Role, Sampling};
@@ -13,8 +14,8 @@ use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StateSpec, StepOps}
 
 use super::generation::GenerationConfig;
 use super::talker::{LEAST_FRAMES, Talker};
-use super::utterance::{HEADER_ROWS, Marks, Row, Utterance};
-use super::voices::VoiceList;
+use super::utterance::{Marks, Row, Utterance};
+use super::voices::{Cloned, VoiceList};
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{
     BLOCK, CausalLm, Sampled, Sampler, SlotState, StepContext, StepInput, StepShape,
@@ -35,10 +36,17 @@ pub struct TalkerLm<O: StepOps> {
     vocabulary: usize,
     marks: Marks,
     voices: VoiceList,
+    /// Whether a text that does not stream in stands before the first frame.
+    whole: bool,
     sampling: Sampling,
     predictor_sampling: Sampling,
     max_frames: usize,
+    /// Positions of a slot but for a response's head.
     positions: usize,
+    /// Width of a row.
+    width: usize,
+    /// Codes of a frame.
+    groups: usize,
     /// Duration of a frame.
     frame: Duration,
 }
@@ -49,8 +57,12 @@ pub struct Sizes {
     pub slots: usize,
     /// Positions of a slot.
     pub positions: usize,
+    /// Of these, those that stand before a response's text, beside its instructions.
+    pub head: usize,
     /// Width of a row.
     pub width: usize,
+    /// Codes of a frame.
+    pub groups: usize,
     /// Ids of codebook 0 and marks.
     pub vocabulary: usize,
 }
@@ -83,6 +95,10 @@ pub struct TalkerPlaces {
     codec: Section,
     /// For each row, the slot whose last frame is its codec part.
     last: Section,
+    /// Rows of a recording: the speaker's numbers, or the codes of a frame.
+    cloned_at: Section,
+    cloned: Section,
+    cloned_codes: Vec<Section>,
     /// For each row that is sampled from, whether it may not end.
     endless: Section,
     params: SampleSection,
@@ -102,8 +118,8 @@ where
     pub fn new(
         ops: &O,
         talker: Talker<O>,
-        Sizes { slots, positions, width, vocabulary }: Sizes,
-        (marks, voices): (Marks, VoiceList),
+        Sizes { slots, positions, head, width, groups, vocabulary }: Sizes,
+        (marks, voices, whole): (Marks, VoiceList, bool),
         generation: &GenerationConfig,
         frame: Duration,
     ) -> Self {
@@ -113,13 +129,21 @@ where
             vocabulary,
             marks,
             voices,
+            whole,
             sampling: generation.talker,
             predictor_sampling: generation.code_predictor,
             max_frames: generation.max_new_tokens as usize,
-            positions,
+            positions: positions - head,
+            width,
+            groups,
             frame,
             talker,
         }
+    }
+
+    /// Whether all text stands before the first frame, as in the reference unless text streams in or a voice is cloned.
+    fn is_whole(&self, params: &ResponseParams) -> bool {
+        self.whole && !params.streamed
     }
 
     /// Queues what the text that is known allows: the rows before the first frame, or the row after the last one.
@@ -127,8 +151,7 @@ where
         let frames = state.decoding().map(|decoding| decoding.steps);
         let Some(speaking) = &mut state.own.speaking else { return };
         if !speaking.begun {
-            let voice = self.voices.get(&speaking.params.voice);
-            let Some(rows) = self.marks.begin(&speaking.utterance, voice) else { return };
+            let Some(rows) = self.marks.begin(&speaking.utterance) else { return };
             speaking.begun = true;
             let params = speaking.params.clone();
             rows.into_iter().for_each(|row| state.push(row));
@@ -212,17 +235,15 @@ where
                 }
             }
             Item::Begin(params) => {
+                let voice = self.voices.get(&params.voice);
+                let utterance = Utterance { voice, whole: self.is_whole(&params), ..Utterance::default() };
+                out.push((slot, Item::Begin(params.clone())));
                 if params.audio {
-                    state.own.speaking = Some(Speaking {
-                        params: params.clone(),
-                        utterance: Utterance { whole: !params.streamed, ..Utterance::default() },
-                        begun: false,
-                        waits: false,
-                        complete: None,
-                        over: None,
-                    });
+                    let recording = utterance.recording().map_or(&[][..], |recording| &recording.frames);
+                    out.extend(recording.iter().map(|frame| (slot, Item::Lead(frame.clone()))));
+                    state.own.speaking =
+                        Some(Speaking { params, utterance, begun: false, waits: false, complete: None, over: None });
                 }
-                out.push((slot, Item::Begin(params)));
             }
             Item::Token(id) => {
                 // What is said after the speech has ended is not heard.
@@ -254,11 +275,18 @@ where
         }
     }
 
+    fn special(&self, rows: &[Row]) -> usize {
+        rows.iter().filter(|row| matches!(row, Row::Cloned { .. })).count()
+    }
+
     fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerPlaces {
         TalkerPlaces {
             text: layout.list(shape.rows),
             codec: layout.list(shape.rows),
             last: layout.list(shape.rows),
+            cloned_at: layout.list(shape.special),
+            cloned: layout.list(shape.special * self.width),
+            cloned_codes: (0..self.groups).map(|_| layout.list(shape.special)).collect(),
             endless: layout.list(shape.sampled),
             params: layout.samples(shape.sampled),
             predictor: self.talker.code_predictor.layout(layout, shape.sampled),
@@ -269,15 +297,36 @@ where
     fn fill(&mut self, step: &StepInput<'_, Row>, places: &TalkerPlaces, spec: &mut RowSpec) {
         let ids = |row: &Row| match *row {
             Row::Text { id, codec } => (id, codec),
-            Row::Frame { id } => (id, NO_ID),
+            Row::Cloned { id, .. } | Row::Frame { id } => (id, NO_ID),
         };
         spec.set_each(places.text, step.rows.iter().map(|row| ids(row).0));
         spec.set_each(places.codec, step.rows.iter().map(|row| ids(row).1));
         let last = |(row, at): (&Row, &(usize, usize))| match row {
             Row::Frame { .. } => at.0 as u32,
-            Row::Text { .. } => NO_ROW,
+            Row::Text { .. } | Row::Cloned { .. } => NO_ROW,
         };
         spec.set_each(places.last, step.rows.iter().zip(step.at).map(last));
+        let cloned = || {
+            step.rows.iter().enumerate().filter_map(|(at, row)| match row {
+                Row::Cloned { voice, frame, .. } => Some((at, voice, *frame)),
+                _ => None,
+            })
+        };
+        spec.set_each(places.cloned_at, cloned().map(|(at, ..)| at as u32));
+        // A frame's row is made of its codes alone.
+        let speaker = |at: usize, voice: &Cloned, frame: Option<usize>| {
+            if frame.is_none() { voice.speaker.get(at).copied().unwrap_or_default() } else { 0.0 }
+        };
+        let width = self.width;
+        let numbers = cloned().flat_map(move |(_, voice, frame)| (0..width).map(move |at| speaker(at, voice, frame)));
+        spec.set_floats_each(places.cloned, numbers);
+        for (group, section) in places.cloned_codes.iter().enumerate() {
+            let code =
+                |voice: &Cloned, frame| voice.frames.get::<usize>(frame).and_then(|codes| codes.get(group)).copied();
+            let code =
+                |(_, voice, frame): (usize, &Arc<Cloned>, Option<usize>)| frame.and_then(|frame| code(voice, frame));
+            spec.set_each(*section, cloned().map(|row| code(row).unwrap_or(NO_ID)));
+        }
         let endless = |row: &Sampler<'_>| if row.step < LEAST_FRAMES { 0 } else { NO_ID };
         spec.set_each(places.endless, step.samplers.iter().map(endless));
         // The text's random numbers would be stream 0, codebook `c` is stream `c + 1`.
@@ -295,7 +344,15 @@ where
         let talker = &self.talker;
         let index = |section| ops.index(spec, section);
         let x = talker.text_rows(ops, &index(places.text));
-        let with = ops.overlay(talker.codec_rows(ops, &index(places.codec)), &self.last, &index(places.last));
+        let mut codecs = talker.codec_rows(ops, &index(places.codec));
+        if places.cloned_at.capacity() > 0 {
+            let [first, rest @ ..] = &places.cloned_codes[..] else { unreachable!("a frame has at least two codes") };
+            let rest: Vec<O::Index> = rest.iter().map(|codes| index(*codes)).collect();
+            let frames = talker.code_predictor.embed_frames(ops, talker.codec_rows(ops, &index(*first)), &rest);
+            let rows = ops.add(ops.floats(spec, places.cloned, self.width), &frames);
+            codecs = ops.scatter_at(codecs, &index(places.cloned_at), &rows);
+        }
+        let with = ops.overlay(codecs, &self.last, &index(places.last));
         let x = ops.add(x, &with);
         let Some(last) = last else {
             talker.model.forward(ops, x, cache, batch, None);
@@ -376,7 +433,6 @@ where
 
     /// Frames are reserved, not text tokens: speech takes several times as many positions as its text.
     fn room(&self, prompt: &[Element], _: usize) -> Room {
-        let positions = self.positions - HEADER_ROWS;
-        Room { used: prompt.len(), limit: positions - self.max_frames.min(positions / 2) }
+        Room { used: prompt.len(), limit: self.positions - self.max_frames.min(self.positions / 2) }
     }
 }

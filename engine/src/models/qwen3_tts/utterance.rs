@@ -1,14 +1,16 @@
 //! The talker's input of one utterance: a text part and a codec part for each position, added.
 
+use std::sync::Arc;
+
 use super::config::Config;
-use super::voices::Voice;
+use super::voices::{Cloned, Speaker, Voice};
 use repartee_kernels::ops::NO_ID;
 
-/// Rows of an utterance beside those of its text: header, language, speaker and marks.
+/// Rows of an utterance beside those of its text and of a recording: header, language, speaker and marks.
 pub const HEADER_ROWS: usize = 12;
 
 /// A position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Row {
     /// A text id and a codec id ([`NO_ID`] for none).
     Text {
@@ -16,6 +18,15 @@ pub enum Row {
         id: u32,
         /// The codec id.
         codec: u32,
+    },
+    /// A text id and a voice out of a recording.
+    Cloned {
+        /// The text id.
+        id: u32,
+        /// The voice.
+        voice: Arc<Cloned>,
+        /// Which frame of it, whose embeddings are added; `None` for the speaker's row.
+        frame: Option<usize>,
     },
     /// A text id and the sum of the last frame's embeddings.
     Frame {
@@ -45,12 +56,40 @@ pub struct Marks {
 /// What is said, as far as it is known.
 #[derive(Debug, Clone, Default)]
 pub struct Utterance {
+    /// Who says it.
+    pub voice: Voice,
     /// Text ids so far.
     pub text: Vec<u32>,
     /// Whether no more come.
     pub ended: bool,
     /// Whether all of it stands before the first frame; otherwise one id stands beside each frame.
     pub whole: bool,
+}
+
+impl Utterance {
+    /// The recording that stands before it: its codes, and what is said in it.
+    pub fn recording(&self) -> Option<&Arc<Cloned>> {
+        match &self.voice.speaker {
+            Speaker::Cloned(cloned) if !cloned.frames.is_empty() => Some(cloned),
+            _ => None,
+        }
+    }
+
+    /// Text ids that stand before the first frame where text stands beside frames: one, and one for each frame of the recording.
+    fn lead(&self) -> usize {
+        1 + self.recording().map_or(0, |recording| recording.frames.len())
+    }
+
+    /// Text ids that are known, those of the recording included.
+    fn known(&self) -> usize {
+        self.text.len() + self.recording().map_or(0, |recording| recording.text.len())
+    }
+
+    /// The text id at a place, those of the recording first.
+    fn text_at(&self, at: usize) -> Option<u32> {
+        let before = self.recording().map_or(&[][..], |recording| &recording.text);
+        before.get(at).or_else(|| self.text.get(at.checked_sub(before.len())?)).copied()
+    }
 }
 
 impl Marks {
@@ -73,37 +112,53 @@ impl Marks {
     }
 
     /// The rows before the first frame, once enough of the text is known. An utterance without text has none.
-    pub fn begin(&self, utterance: &Utterance, voice: Voice) -> Option<Vec<Row>> {
-        let Utterance { text, ended, whole } = utterance;
-        let first = *text.first()?;
-        if *whole && !ended {
+    pub fn begin(&self, utterance: &Utterance) -> Option<Vec<Row>> {
+        let Utterance { voice, text, ended, whole } = utterance;
+        let (lead, known) = (utterance.lead(), utterance.known());
+        let enough = if *whole { *ended } else { *ended || known >= lead };
+        if text.is_empty() || !enough {
             return None;
         }
-        let row = |id| move |codec| Row::Text { id, codec };
-        let mut rows: Vec<Row> = self.header.into_iter().map(|id| Row::Text { id, codec: NO_ID }).collect();
+        let with = |id, codec| Row::Text { id, codec };
+        let mut rows: Vec<Row> = self.header.into_iter().map(|id| with(id, NO_ID)).collect();
         let language = match voice.language {
             Some(language) => vec![self.think, self.think_bos, language, self.think_eos],
             None => vec![self.nothink, self.think_bos, self.think_eos],
         };
-        rows.extend(language.into_iter().chain(voice.speaker).map(row(self.tts_pad)));
-        rows.push(Row::Text { id: self.tts_bos, codec: self.codec_pad });
-        if *whole {
-            let text = text.iter().copied().chain([self.tts_eos]);
-            rows.extend(text.map(|id| Row::Text { id, codec: self.codec_pad }));
+        rows.extend(language.into_iter().map(|codec| with(self.tts_pad, codec)));
+        match &voice.speaker {
+            Speaker::Any => {}
+            Speaker::Listed(speaker) => rows.push(with(self.tts_pad, *speaker)),
+            Speaker::Cloned(cloned) => {
+                rows.push(Row::Cloned { id: self.tts_pad, voice: Arc::clone(cloned), frame: None });
+            }
         }
-        rows.push(Row::Text { id: if *whole { self.tts_pad } else { first }, codec: self.codec_bos });
+        rows.push(with(self.tts_bos, self.codec_pad));
+        if *whole {
+            let text = (0..known).filter_map(|at| utterance.text_at(at)).chain([self.tts_eos]);
+            rows.extend(text.map(|id| with(id, self.codec_pad)));
+        }
+        let beside = |at| if *whole { self.tts_pad } else { self.text_or_pad(utterance, at) };
+        rows.push(with(beside(0), self.codec_bos));
+        if let Some(recording) = utterance.recording() {
+            let frame = |at| Row::Cloned { id: beside(at + 1), voice: Arc::clone(recording), frame: Some(at) };
+            rows.extend((0..recording.frames.len()).map(frame));
+        }
         Some(rows)
     }
 
     /// The text id beside frame `frame`, counted from 1; `None` while it is not known.
     pub fn beside(&self, utterance: &Utterance, frame: usize) -> Option<u32> {
-        let Utterance { text, ended, whole } = utterance;
-        match text.get(frame) {
-            _ if *whole => Some(self.tts_pad),
-            Some(&id) => Some(id),
-            None if !ended => None,
-            None if frame == text.len() => Some(self.tts_eos),
-            None => Some(self.tts_pad),
+        if utterance.whole {
+            return Some(self.tts_pad);
         }
+        let at = utterance.lead() + frame - 1;
+        (utterance.ended || at < utterance.known()).then(|| self.text_or_pad(utterance, at))
+    }
+
+    /// The text id at a place of a text that has ended, or reaches so far: the end's after the last one, then padding.
+    fn text_or_pad(&self, utterance: &Utterance, at: usize) -> u32 {
+        let end = if at == utterance.known() { self.tts_eos } else { self.tts_pad };
+        utterance.text_at(at).unwrap_or(end)
     }
 }

@@ -1,6 +1,7 @@
 //! Which configurations can be served: every refusal names the field, its value and what is allowed.
 
-use super::config::{Config, Kind};
+use super::cloning::mel;
+use super::config::{CloningConfig, Config, Kind};
 use super::talker::SUPPRESSED_TAIL;
 use crate::models::parts::checks::{Check, Section};
 use crate::models::parts::config::CodeInput;
@@ -17,7 +18,8 @@ impl Config {
         top.id("tts_pad_token_id", self.tts_pad_token_id, text)?;
         self.talker_sizes()?;
         self.talker_ids()?;
-        self.code_predictor()
+        self.code_predictor()?;
+        self.cloning.as_ref().map_or(Ok(()), |cloning| self.speaker_encoder(cloning))
     }
 
     fn talker_sizes(&self) -> Check {
@@ -117,6 +119,68 @@ impl Config {
         let allowed = format!("a positive multiple of 2 to the power of {blocks}, the number of upsample_rates");
         let unit = u32::try_from(blocks).ok().and_then(|blocks| 1_usize.checked_shl(blocks));
         let halves = unit.is_some_and(|unit| codec.decoder_dim > 0 && codec.decoder_dim.is_multiple_of(unit));
-        at.check("decoder_dim", codec.decoder_dim, halves, &allowed)
+        at.check("decoder_dim", codec.decoder_dim, halves, &allowed)?;
+        self.cloning.as_ref().map_or(Ok(()), |cloning| self.speech_encoder(cloning))
+    }
+
+    fn speaker_encoder(&self, CloningConfig { speaker, .. }: &CloningConfig) -> Check {
+        let at = Section("speaker_encoder_config");
+        at.check("mel_dim", speaker.mel_dim, speaker.mel_dim == mel::BINS, "128, as in the reference implementation")?;
+        at.check("sample_rate", speaker.sample_rate, speaker.sample_rate == mel::RATE, "24000")?;
+        at.same("enc_dim", speaker.enc_dim, "talker_config.hidden_size", self.talker.hidden_size)?;
+        let channels = &speaker.enc_channels;
+        let (layers, last) = (channels.len(), channels.last().copied().unwrap_or_default());
+        let inner = channels.get(1..layers.saturating_sub(1)).unwrap_or_default();
+        let fits =
+            !inner.is_empty() && inner.iter().all(|&each| each == channels[0]) && inner.iter().sum::<usize>() == last;
+        let allowed = "at least 3, all but the last equal, and the last the sum of those between";
+        at.check("enc_channels", format!("{channels:?}"), fits && last > 0, allowed)?;
+        for (field, values) in
+            [("enc_kernel_sizes", &speaker.enc_kernel_sizes), ("enc_dilations", &speaker.enc_dilations)]
+        {
+            let holds = values.len() == layers && values.iter().all(|value| (1..=64).contains(value));
+            at.check(field, format!("{values:?}"), holds, "one of 1 to 64 for each of enc_channels")?;
+        }
+        at.positive("enc_attention_channels", speaker.enc_attention_channels)?;
+        at.positive("enc_se_channels", speaker.enc_se_channels)?;
+        at.check("enc_res2net_scale", speaker.enc_res2net_scale, speaker.enc_res2net_scale > 1, "at least 2")?;
+        at.divisible("enc_channels.0", channels[0], "enc_res2net_scale", speaker.enc_res2net_scale)
+    }
+
+    fn speech_encoder(&self, cloning: &CloningConfig) -> Check {
+        let (at, speech) = (Section("encoder_config"), &cloning.speech);
+        let top = Section("");
+        let groups = self.talker.num_code_groups;
+        let valid = cloning.encoder_valid_num_quantizers;
+        top.same("encoder_valid_num_quantizers", valid, "talker_config.num_code_groups of config.json", groups)?;
+        top.positive("encode_downsample_rate", cloning.encode_downsample_rate)?;
+        at.check("audio_channels", speech.audio_channels, speech.audio_channels == 1, "1")?;
+        at.check("sampling_rate", speech.sampling_rate, speech.sampling_rate == mel::RATE, "24000")?;
+        at.positive("hidden_size", speech.hidden_size)?;
+        at.positive("num_filters", speech.num_filters)?;
+        at.factors("upsampling_ratios", &speech.upsampling_ratios)?;
+        at.positive("kernel_size", speech.kernel_size)?;
+        at.positive("last_kernel_size", speech.last_kernel_size)?;
+        at.positive("residual_kernel_size", speech.residual_kernel_size)?;
+        let few = |value: usize| (1..=4).contains(&value);
+        at.check("num_residual_layers", speech.num_residual_layers, few(speech.num_residual_layers), "1 to 4")?;
+        at.check("dilation_growth_rate", speech.dilation_growth_rate, few(speech.dilation_growth_rate), "1 to 4")?;
+        at.divisible("num_filters", speech.num_filters, "compress", speech.compress)?;
+        at.check("use_causal_conv", speech.use_causal_conv, speech.use_causal_conv, "true")?;
+        at.check("pad_mode", &speech.pad_mode, speech.pad_mode == "constant", "constant")?;
+        at.check("use_conv_shortcut", speech.use_conv_shortcut, !speech.use_conv_shortcut, "false")?;
+        at.same("codebook_size", speech.codebook_size, "decoder_config.codebook_size", self.code2wav.codebook_size)?;
+        let width = speech.vector_quantization_hidden_dimension;
+        at.same("codebook_dim", speech.codebook_dim, "vector_quantization_hidden_dimension", width)?;
+        let allowed = format!("at least {groups}, the talker's code groups");
+        at.check("num_quantizers", speech.num_quantizers, speech.num_quantizers >= groups, &allowed)?;
+        at.check("num_semantic_quantizers", speech.num_semantic_quantizers, speech.num_semantic_quantizers == 1, "1")?;
+        at.positive("num_hidden_layers", speech.num_hidden_layers)?;
+        at.positive("intermediate_size", speech.intermediate_size)?;
+        at.attention(speech.num_attention_heads, speech.num_key_value_heads, speech.head_dim)?;
+        at.check("hidden_act", &speech.hidden_act, speech.hidden_act == "gelu", "gelu")?;
+        at.check("norm_eps", speech.norm_eps, speech.norm_eps > 0.0 && speech.norm_eps < 1.0, "between 0 and 1")?;
+        at.check("rope_theta", speech.rope_theta, speech.rope_theta.is_finite() && speech.rope_theta > 1.0, "above 1")?;
+        at.no_attention_bias(speech.attention_bias)
     }
 }

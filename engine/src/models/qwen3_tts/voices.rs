@@ -1,24 +1,51 @@
-//! The voices of a checkpoint: each speaker, alone and with each language. `NAME/LANGUAGE` is how a language is asked for.
+//! The voices of a checkpoint: each speaker, alone and with each language, and those made out of recordings. `NAME/LANGUAGE` is how a
+//! language is asked for.
 
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::config::{Config, Kind, TalkerConfig};
 use crate::model::Voices;
 
 /// What the checkpoint's own voice is called where it has no speakers.
 const OWN: &str = "default";
+/// What stands before the number of a voice out of a recording.
+const CLONED: &str = "cloned-";
 /// The language that a speaker of a dialect replaces by it.
 const REPLACED: &str = "chinese";
 /// Marks the languages that are not asked for by name.
 const DIALECT: &str = "dialect";
 
 /// Who speaks, and in which language.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Voice {
-    /// Codec id of the speaker; `None` for whoever the instructions describe.
-    pub speaker: Option<u32>,
+    /// Who speaks.
+    pub speaker: Speaker,
     /// Codec id of the language; `None` leaves it to the model.
     pub language: Option<u32>,
+}
+
+/// Who speaks.
+#[derive(Debug, Clone, Default)]
+pub enum Speaker {
+    /// Whoever the instructions describe.
+    #[default]
+    Any,
+    /// A speaker of the checkpoint, by its codec id.
+    Listed(u32),
+    /// A voice out of a recording.
+    Cloned(Arc<Cloned>),
+}
+
+/// A voice out of a recording.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cloned {
+    /// The speaker encoder's row.
+    pub speaker: Vec<f32>,
+    /// What is said in the recording; empty if that is not known.
+    pub text: Vec<u32>,
+    /// The recording's codes, frame by frame; empty without a text.
+    pub frames: Vec<Vec<u32>>,
 }
 
 /// All voices by name.
@@ -27,9 +54,16 @@ pub struct VoiceList {
     /// In the order in which they are listed.
     names: Vec<String>,
     voices: BTreeMap<String, Voice>,
+    /// Languages that a cloned voice may be asked for.
+    languages: BTreeMap<String, u32>,
+    /// Voices out of recordings, which all clones of the list have in common.
+    cloned: Arc<Mutex<Vec<Arc<Cloned>>>>,
 }
 
 impl VoiceList {
+    /// Voices out of recordings that are kept.
+    pub const MOST_CLONED: usize = 64;
+
     /// The voices of a configuration.
     pub fn new(config: &Config) -> Self {
         let talker = &config.talker;
@@ -41,12 +75,16 @@ impl VoiceList {
             Kind::VoiceDesign | Kind::Base => vec![(OWN, None, None)],
         };
         speakers.sort_by_key(|(_, id, _)| *id);
-        let mut list = Self::default();
+        let languages = talker.languages.iter().filter(|(name, _)| !name.contains(DIALECT));
+        let languages = languages.map(|(name, id)| (name.clone(), *id)).collect();
+        let mut list = Self { languages, ..Self::default() };
         for &(name, speaker, dialect) in &speakers {
+            let speaker = speaker.map_or(Speaker::Any, Speaker::Listed);
             list.add(name.to_owned(), Voice { speaker, language: language(talker, None, dialect) });
         }
         for (name, speaker, dialect) in speakers {
             for asked in talker.languages.keys().filter(|name| !name.contains(DIALECT)) {
+                let speaker = speaker.map_or(Speaker::Any, Speaker::Listed);
                 let language = language(talker, Some(asked), dialect);
                 list.add(format!("{name}/{asked}"), Voice { speaker, language });
             }
@@ -61,7 +99,32 @@ impl VoiceList {
 
     /// The voice of a name; for an unknown one, nobody's.
     pub fn get(&self, name: &str) -> Voice {
-        self.voices.get(name).copied().unwrap_or_default()
+        self.voices.get(name).cloned().or_else(|| self.cloned_voice(name)).unwrap_or_default()
+    }
+
+    fn cloned_voice(&self, name: &str) -> Option<Voice> {
+        let (name, language) = name.split_once('/').map_or((name, None), |(name, language)| (name, Some(language)));
+        let number: usize = name.strip_prefix(CLONED)?.parse().ok()?;
+        let cloned = Arc::clone(self.clones().get(number.checked_sub(1)?)?);
+        let language = language.and_then(|language| self.languages.get(language).copied());
+        Some(Voice { speaker: Speaker::Cloned(cloned), language })
+    }
+
+    /// A panic while they were held has changed none.
+    fn clones(&self) -> MutexGuard<'_, Vec<Arc<Cloned>>> {
+        self.cloned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether no further voice is kept.
+    pub fn is_full(&self) -> bool {
+        self.clones().len() >= Self::MOST_CLONED
+    }
+
+    /// Adds a voice and returns its name.
+    pub fn enrol(&self, cloned: Arc<Cloned>) -> String {
+        let mut clones = self.clones();
+        clones.push(cloned);
+        format!("{CLONED}{}", clones.len())
     }
 }
 
@@ -77,6 +140,11 @@ fn language(talker: &TalkerConfig, asked: Option<&str>, dialect: Option<&str>) -
 
 impl Voices for VoiceList {
     fn names(&self) -> Vec<String> {
-        self.names.clone()
+        let cloned = (1..=self.clones().len()).map(|number| format!("{CLONED}{number}"));
+        let in_languages = |name: String| {
+            let others: Vec<String> = self.languages.keys().map(|language| format!("{name}/{language}")).collect();
+            std::iter::once(name).chain(others)
+        };
+        self.names.iter().cloned().chain(cloned.flat_map(in_languages)).collect()
     }
 }

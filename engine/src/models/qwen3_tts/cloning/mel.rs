@@ -1,0 +1,47 @@
+//! The spectrogram that the speaker encoder takes: logarithms of mel-filtered magnitudes; after `mel_spectrogram`.
+
+use std::f64::consts::TAU;
+
+use realfft::RealFftPlanner;
+
+use super::rows::{Padding, Rows};
+use crate::audio::mel_filters::filters;
+
+/// Samples a second; hard-coded in the reference, as are the other sizes.
+pub const RATE: u32 = 24_000;
+/// Mel bins.
+pub const BINS: usize = 128;
+/// Samples that a frame sees.
+const FRAME: usize = 1024;
+/// Samples from one frame to the next.
+const HOP: usize = 256;
+/// Samples mirrored at both ends.
+const MIRRORED: usize = (FRAME - HOP) / 2;
+/// Added to the power of each frequency.
+const POWER_FLOOR: f32 = 1e-9;
+/// Least magnitude of a bin.
+const FLOOR: f32 = 1e-5;
+
+/// Frames of so many samples; none if they are too few.
+pub fn frames(samples: usize) -> usize {
+    if samples <= MIRRORED { 0 } else { (samples + 2 * MIRRORED).saturating_sub(FRAME) / HOP + 1 }
+}
+
+/// Frames of bins. There must be enough samples for one.
+pub fn spectrogram(samples: &[f32]) -> Rows {
+    let padded = Rows { width: 1, data: samples.to_vec() }.padded(MIRRORED, MIRRORED, Padding::Reflect).data;
+    let taper: Vec<f32> = (0..FRAME).map(|n| (0.5 - 0.5 * (TAU * n as f64 / FRAME as f64).cos()) as f32).collect();
+    let filters = filters(BINS, FRAME / 2 + 1, RATE);
+    let transform = RealFftPlanner::<f32>::new().plan_fft_forward(FRAME);
+    let (mut frame, mut spectrum) = (transform.make_input_vec(), transform.make_output_vec());
+    let mut scratch = transform.make_scratch_vec();
+    let mut data = Vec::with_capacity(frames(samples.len()) * BINS);
+    for seen in padded.windows(FRAME).step_by(HOP) {
+        frame.iter_mut().zip(seen.iter().zip(&taper)).for_each(|(out, (sample, taper))| *out = sample * taper);
+        let done = transform.process_with_scratch(&mut frame, &mut spectrum, &mut scratch);
+        done.expect("every buffer was made by the transform, which fails on wrong lengths only");
+        let magnitudes: Vec<f32> = spectrum.iter().map(|bin| (bin.norm_sqr() + POWER_FLOOR).sqrt()).collect();
+        data.extend(filters.iter().map(|filter| filter.apply(&magnitudes).max(FLOOR).ln()));
+    }
+    Rows { width: BINS, data }
+}

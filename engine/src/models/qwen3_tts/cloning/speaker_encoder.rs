@@ -1,0 +1,153 @@
+//! `speaker_encoder`: a spectrogram to one row that says who speaks, ECAPA-TDNN; after `Qwen3TTSSpeakerEncoder`.
+
+use repartee_kernels::Ops;
+
+use super::rows::{Conv, ConvShape, Rows};
+use crate::models::LoadError;
+use crate::models::parts::weights::Weights;
+use crate::models::qwen3_tts::config::SpeakerEncoderConfig;
+
+/// Least variance of a channel.
+const LEAST_VARIANCE: f32 = 1e-12;
+
+/// A squeeze-excitation block around parallel convolutions.
+struct Block<O: Ops> {
+    tdnn1: Conv<O>,
+    /// Each takes its part of the channels, and what the one before has made.
+    res2net: Vec<Conv<O>>,
+    tdnn2: Conv<O>,
+    squeeze: Conv<O>,
+    excite: Conv<O>,
+}
+
+/// The speaker encoder.
+pub struct SpeakerEncoder<O: Ops> {
+    first: Conv<O>,
+    blocks: Vec<Block<O>>,
+    mfa: Conv<O>,
+    attention_in: Conv<O>,
+    attention_out: Conv<O>,
+    fc: Conv<O>,
+}
+
+fn relu(rows: Rows) -> Rows {
+    rows.map(|value| value.max(0.0))
+}
+
+/// Mean and standard deviation of each channel over the rows, weighted.
+fn statistics(x: &Rows, weight: impl Fn(usize, usize) -> f32) -> (Vec<f32>, Vec<f32>) {
+    let over = |f: &dyn Fn(usize, usize) -> f32| -> Vec<f32> {
+        (0..x.width).map(|channel| (0..x.len()).map(|row| weight(row, channel) * f(row, channel)).sum()).collect()
+    };
+    let mean = over(&|row, channel| x.row(row)[channel]);
+    let variance = over(&|row, channel| (x.row(row)[channel] - mean[channel]).powi(2));
+    (mean, variance.into_iter().map(|variance| variance.max(LEAST_VARIANCE).sqrt()).collect())
+}
+
+/// One row, as often as needed.
+fn repeated(row: &[f32], rows: usize) -> Rows {
+    Rows { width: row.len(), data: row.repeat(rows) }
+}
+
+impl<O: Ops> Block<O> {
+    fn load(w: &Weights<'_, O>, config: &SpeakerEncoderConfig, at: usize) -> Result<Self, LoadError> {
+        let (input, out) = (config.enc_channels[at - 1], config.enc_channels[at]);
+        let part = out / config.enc_res2net_scale;
+        let inner = ConvShape {
+            kernel: config.enc_kernel_sizes[at],
+            dilation: config.enc_dilations[at],
+            ..ConvShape::plain(part, part, 1)
+        };
+        let point = |name: &str, input, out| Conv::load(&w.at(name), ConvShape::plain(input, out, 1), true);
+        let parts = 0..config.enc_res2net_scale - 1;
+        let res2net = parts.map(|i| Conv::load(&w.at(format_args!("res2net_block.blocks.{i}.conv")), inner, true));
+        Ok(Self {
+            tdnn1: point("tdnn1.conv", input, out)?,
+            res2net: res2net.collect::<Result<_, _>>()?,
+            tdnn2: point("tdnn2.conv", out, out)?,
+            squeeze: point("se_block.conv1", out, config.enc_se_channels)?,
+            excite: point("se_block.conv2", config.enc_se_channels, out)?,
+        })
+    }
+
+    fn forward(&self, ops: &O, x: Rows) -> Rows {
+        let h = relu(self.tdnn1.forward(ops, &x));
+        let part = h.width / (self.res2net.len() + 1);
+        let mut parts = vec![h.columns(0, part)];
+        for (i, conv) in self.res2net.iter().enumerate() {
+            let mine = h.columns((i + 1) * part, part);
+            let mine = if i == 0 { mine } else { mine.add(&parts[i]) };
+            parts.push(relu(conv.centred(ops, &mine)));
+        }
+        let h = relu(self.tdnn2.forward(ops, &Rows::beside(&parts.iter().collect::<Vec<_>>())));
+        let (mean, _) = statistics(&h, |_, _| 1.0 / h.len() as f32);
+        let squeezed = relu(self.squeeze.forward(ops, &Rows { width: h.width, data: mean }));
+        let gate = self.excite.forward(ops, &squeezed).map(|value| 1.0 / (1.0 + (-value).exp()));
+        let mut h = h;
+        for row in h.data.chunks_exact_mut(gate.width) {
+            row.iter_mut().zip(&gate.data).for_each(|(value, gate)| *value *= gate);
+        }
+        h.add(&x)
+    }
+}
+
+impl<O: Ops> SpeakerEncoder<O> {
+    /// Loads `speaker_encoder`.
+    pub fn load(w: &Weights<'_, O>, config: &SpeakerEncoderConfig) -> Result<Self, LoadError> {
+        let last = config.enc_channels.len() - 1;
+        let channels = config.enc_channels[last];
+        let dilated = |at: usize, input, out| ConvShape {
+            kernel: config.enc_kernel_sizes[at],
+            dilation: config.enc_dilations[at],
+            ..ConvShape::plain(input, out, 1)
+        };
+        let point = |name: &str, input, out| Conv::load(&w.at(name), ConvShape::plain(input, out, 1), true);
+        let first = dilated(0, config.mel_dim, config.enc_channels[0]);
+        let attention = config.enc_attention_channels;
+        Ok(Self {
+            first: Conv::load(&w.at("blocks.0.conv"), first, true)?,
+            blocks: (1..last)
+                .map(|at| Block::load(&w.at(format_args!("blocks.{at}")), config, at))
+                .collect::<Result<_, _>>()?,
+            mfa: Conv::load(&w.at("mfa.conv"), dilated(last, channels, channels), true)?,
+            attention_in: point("asp.tdnn.conv", 3 * channels, attention)?,
+            attention_out: point("asp.conv", attention, channels)?,
+            fc: point("fc", 2 * channels, config.enc_dim)?,
+        })
+    }
+
+    /// Frames that a spectrogram must have.
+    pub fn least_frames(&self) -> usize {
+        let inner = self.blocks.iter().flat_map(|block| &block.res2net);
+        inner.chain([&self.first, &self.mfa]).map(Conv::least_rows).max().unwrap_or(1)
+    }
+
+    /// The row of a spectrogram.
+    pub fn forward(&self, ops: &O, mel: &Rows) -> Vec<f32> {
+        let mut x = relu(self.first.centred(ops, mel));
+        let mut made = Vec::with_capacity(self.blocks.len());
+        for block in &self.blocks {
+            x = block.forward(ops, x);
+            made.push(x.clone());
+        }
+        let x = relu(self.mfa.centred(ops, &Rows::beside(&made.iter().collect::<Vec<_>>())));
+        let rows = x.len();
+        let (mean, deviation) = statistics(&x, |_, _| 1.0 / rows as f32);
+        let seen = Rows::beside(&[&x, &repeated(&mean, rows), &repeated(&deviation, rows)]);
+        let seen = relu(self.attention_in.forward(ops, &seen)).map(f32::tanh);
+        let mut weights = self.attention_out.forward(ops, &seen);
+        // A softmax over time, channel by channel.
+        for channel in 0..weights.width {
+            let at = |row: usize| row * weights.width + channel;
+            let highest = (0..rows).map(|row| weights.data[at(row)]).fold(f32::NEG_INFINITY, f32::max);
+            let exponentials: Vec<f32> = (0..rows).map(|row| (weights.data[at(row)] - highest).exp()).collect();
+            let total: f32 = exponentials.iter().sum();
+            for (row, value) in exponentials.into_iter().enumerate() {
+                weights.data[row * weights.width + channel] = value / total;
+            }
+        }
+        let (mut pooled, deviation) = statistics(&x, |row, channel| weights.row(row)[channel]);
+        pooled.extend(deviation);
+        self.fc.forward(ops, &Rows { width: pooled.len(), data: pooled }).data
+    }
+}

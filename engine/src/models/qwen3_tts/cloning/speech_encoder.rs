@@ -1,0 +1,225 @@
+//! `encoder` of the codec: samples to codes, Mimi's; after `Qwen3TTSTokenizerV2Encoder` and `MimiModel` of transformers 4.57.
+
+use repartee_kernels::{Attention, Layout, Ops, SequenceRows, StateSpec};
+
+use super::rows::{Conv, ConvShape, Padding, Rows};
+use crate::models::LoadError;
+use crate::models::parts::weights::Weights;
+use crate::models::qwen3_tts::config::SpeechEncoderConfig;
+
+/// Least usage that a quantizer's entry is divided by.
+const LEAST_USAGE: f32 = 1e-5;
+/// Stride of the convolution before the quantizer.
+const DOWNSAMPLE: usize = 2;
+
+/// One step of the convolutions.
+enum Step<O: Ops> {
+    Conv(Conv<O>),
+    /// An activation, a convolution, an activation, a convolution; added to what came in.
+    Residual(Conv<O>, Conv<O>),
+    Activation,
+}
+
+struct Layer<O: Ops> {
+    input_norm: (O::Weight, O::Weight),
+    qkv: O::Weight,
+    out: O::Weight,
+    attention_scale: O::Weight,
+    post_norm: (O::Weight, O::Weight),
+    fc1: O::Weight,
+    fc2: O::Weight,
+    mlp_scale: O::Weight,
+}
+
+/// One codebook: its entries, as a product, and half the square of each one's length.
+struct Codebook<O: Ops> {
+    entries: Vec<f32>,
+    product: O::Weight,
+    half_squares: Vec<f32>,
+}
+
+/// Codebooks, each of what those before it have left.
+struct Quantizer<O: Ops> {
+    input: Option<Conv<O>>,
+    codebooks: Vec<Codebook<O>>,
+}
+
+/// The codec's encoder.
+pub struct SpeechEncoder<O: Ops> {
+    config: SpeechEncoderConfig,
+    steps: Vec<Step<O>>,
+    layers: Vec<Layer<O>>,
+    downsample: Conv<O>,
+    semantic: Quantizer<O>,
+    acoustic: Quantizer<O>,
+}
+
+fn elu(rows: Rows) -> Rows {
+    rows.map(|value| if value > 0.0 { value } else { value.exp_m1() })
+}
+
+impl<O: Ops> Layer<O> {
+    fn load(w: &Weights<'_, O>, config: &SpeechEncoderConfig) -> Result<Self, LoadError> {
+        let (hidden, inner) = (config.hidden_size, config.intermediate_size);
+        let (q, kv) = (config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim);
+        let attention = w.at("self_attn");
+        let norm = |name: &str| -> Result<_, LoadError> {
+            let w = w.at(name);
+            Ok((w.vector("weight", hidden)?, w.vector("bias", hidden)?))
+        };
+        Ok(Self {
+            input_norm: norm("input_layernorm")?,
+            qkv: attention.linears(&[("q_proj.weight", q), ("k_proj.weight", kv), ("v_proj.weight", kv)], hidden)?,
+            out: attention.linear("o_proj.weight", hidden, q)?,
+            attention_scale: w.vector("self_attn_layer_scale.scale", hidden)?,
+            post_norm: norm("post_attention_layernorm")?,
+            fc1: w.linear("mlp.fc1.weight", inner, hidden)?,
+            fc2: w.linear("mlp.fc2.weight", hidden, inner)?,
+            mlp_scale: w.vector("mlp_layer_scale.scale", hidden)?,
+        })
+    }
+
+    fn forward(&self, ops: &O, x: O::T, batch: &O::Batch, config: &SpeechEncoderConfig) -> O::T {
+        let (eps, theta) = (config.norm_eps as f32, config.rope_theta as f32);
+        let (q, kv) = (config.num_attention_heads * config.head_dim, config.num_key_value_heads * config.head_dim);
+        let attention = Attention {
+            heads: config.num_attention_heads,
+            kv_heads: config.num_key_value_heads,
+            head_dim: config.head_dim,
+            // The reference's mask is causal, whatever its configuration says of a window.
+            window: None,
+        };
+        let h = ops.layer_norm(&x, &self.input_norm.0, &self.input_norm.1, eps);
+        let h = ops.linear(&h, &self.qkv, None);
+        let queries = ops.rotary(ops.narrow(&h, 0, q), batch, config.head_dim, theta);
+        let keys = ops.rotary(ops.narrow(&h, q, kv), batch, config.head_dim, theta);
+        let spec = StateSpec::KeyValue { blocks: 1, block_len: ops.rows(&x), width: kv };
+        let h = ops.attention(&queries, &keys, &ops.narrow(&h, q + kv, kv), &mut ops.state(spec), batch, attention);
+        let x = ops.add(ops.scale(ops.linear(&h, &self.out, None), &self.attention_scale), &x);
+        let h = ops.layer_norm(&x, &self.post_norm.0, &self.post_norm.1, eps);
+        let h = ops.linear(&ops.gelu(ops.linear(&h, &self.fc1, None)), &self.fc2, None);
+        ops.add(ops.scale(h, &self.mlp_scale), &x)
+    }
+}
+
+impl<O: Ops> Codebook<O> {
+    fn load(w: &Weights<'_, O>, entries: usize, width: usize) -> Result<Self, LoadError> {
+        let sums = w.values("embed_sum", &[entries, width])?;
+        let usage = w.values("cluster_usage", &[entries])?;
+        let each = sums.chunks_exact(width).zip(usage);
+        let values: Vec<f32> =
+            each.flat_map(|(sum, usage)| sum.iter().map(move |sum| sum / usage.max(LEAST_USAGE))).collect();
+        let half = |entry: &[f32]| entry.iter().map(|value| value * value).sum::<f32>() / 2.0;
+        Ok(Self {
+            product: w.made("codebook", Layout::Linear, &values, &[entries, width])?,
+            half_squares: values.chunks_exact(width).map(half).collect(),
+            entries: values,
+        })
+    }
+
+    /// The nearest entry of each row, which is taken away from it.
+    fn take(&self, ops: &O, rows: &mut Rows) -> Vec<u32> {
+        let products = ops.read(&ops.linear(&ops.tensor(rows.data.clone(), rows.width), &self.product, None));
+        let width = rows.width;
+        let nearest = |products: &[f32]| {
+            // The distance's square is the row's, less twice this.
+            let near = products.iter().zip(&self.half_squares).map(|(product, half)| product - half);
+            near.enumerate().fold((0, f32::NEG_INFINITY), |best, at| if at.1 > best.1 { at } else { best }).0
+        };
+        let mut codes = Vec::with_capacity(rows.len());
+        for (row, products) in rows.data.chunks_exact_mut(width).zip(products.chunks_exact(self.half_squares.len())) {
+            let code = nearest(products);
+            let entry = &self.entries[code * width..(code + 1) * width];
+            row.iter_mut().zip(entry).for_each(|(value, entry)| *value -= entry);
+            codes.push(code as u32);
+        }
+        codes
+    }
+}
+
+impl<O: Ops> Quantizer<O> {
+    fn load(w: &Weights<'_, O>, config: &SpeechEncoderConfig, codebooks: usize) -> Result<Self, LoadError> {
+        let (hidden, width) = (config.hidden_size, config.vector_quantization_hidden_dimension);
+        let input = || Conv::load(&w.at("input_proj"), ConvShape::plain(hidden, width, 1), false);
+        let codebook = |i| Codebook::load(&w.at(format_args!("layers.{i}.codebook")), config.codebook_size, width);
+        Ok(Self {
+            input: (hidden != width).then(input).transpose()?,
+            codebooks: (0..codebooks).map(codebook).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Codes of each codebook.
+    fn forward(&self, ops: &O, x: &Rows) -> Vec<Vec<u32>> {
+        let mut rows = self.input.as_ref().map_or_else(|| x.clone(), |input| input.forward(ops, x));
+        self.codebooks.iter().map(|codebook| codebook.take(ops, &mut rows)).collect()
+    }
+}
+
+impl<O: Ops> SpeechEncoder<O> {
+    /// Loads `encoder` with the first `codebooks` codebooks.
+    pub fn load(w: &Weights<'_, O>, config: &SpeechEncoderConfig, codebooks: usize) -> Result<Self, LoadError> {
+        let convolutions = w.at("encoder.layers");
+        let conv = |name: String, shape| Conv::load(&convolutions.at(name), shape, true);
+        let mut steps =
+            vec![Step::Conv(conv("0.conv".into(), ConvShape::plain(1, config.num_filters, config.kernel_size))?)];
+        let mut channels = config.num_filters;
+        for &ratio in config.upsampling_ratios.iter().rev() {
+            for block in 0..config.num_residual_layers {
+                let (at, inner) = (steps.len(), channels / config.compress);
+                let dilation = config.dilation_growth_rate.pow(block as u32);
+                let first = ConvShape { dilation, ..ConvShape::plain(channels, inner, config.residual_kernel_size) };
+                steps.push(Step::Residual(
+                    conv(format!("{at}.block.1.conv"), first)?,
+                    conv(format!("{at}.block.3.conv"), ConvShape::plain(inner, channels, 1))?,
+                ));
+            }
+            steps.push(Step::Activation);
+            let shape = ConvShape { stride: ratio, ..ConvShape::plain(channels, 2 * channels, 2 * ratio) };
+            steps.push(Step::Conv(conv(format!("{}.conv", steps.len()), shape)?));
+            channels *= 2;
+        }
+        steps.push(Step::Activation);
+        let last = ConvShape::plain(channels, config.hidden_size, config.last_kernel_size);
+        steps.push(Step::Conv(conv(format!("{}.conv", steps.len()), last)?));
+        let hidden = config.hidden_size;
+        let down = ConvShape { stride: DOWNSAMPLE, ..ConvShape::plain(hidden, hidden, 2 * DOWNSAMPLE) };
+        let quantizer = w.at("quantizer");
+        Ok(Self {
+            steps,
+            layers: (0..config.num_hidden_layers)
+                .map(|i| Layer::load(&w.at(format_args!("encoder_transformer.layers.{i}")), config))
+                .collect::<Result<_, _>>()?,
+            downsample: Conv::load(&w.at("downsample.conv"), down, false)?,
+            semantic: Quantizer::load(&quantizer.at("semantic_residual_vector_quantizer"), config, 1)?,
+            acoustic: Quantizer::load(&quantizer.at("acoustic_residual_vector_quantizer"), config, codebooks - 1)?,
+            config: config.clone(),
+        })
+    }
+
+    /// What the quantizer gets of a recording: one row a frame.
+    pub fn encode(&self, ops: &O, samples: &[f32]) -> Rows {
+        let mut x = Rows { width: 1, data: samples.to_vec() };
+        for step in &self.steps {
+            x = match step {
+                Step::Conv(conv) => conv.causal(ops, &x, Padding::Zero),
+                Step::Activation => elu(x),
+                Step::Residual(first, second) => {
+                    let h = first.causal(ops, &elu(x.clone()), Padding::Zero);
+                    second.forward(ops, &elu(h)).add(&x)
+                }
+            };
+        }
+        let (rows, width) = (x.len(), x.width);
+        let batch = ops.batch(&[SequenceRows { table: &[0], position: 0, rows }]);
+        let x = ops.tensor(x.data, width);
+        let x = self.layers.iter().fold(x, |x, layer| layer.forward(ops, x, &batch, &self.config));
+        self.downsample.causal(ops, &Rows { width, data: ops.read(&x) }, Padding::Replicate)
+    }
+
+    /// Codes of such rows: one list a frame.
+    pub fn quantize(&self, ops: &O, encoded: &Rows) -> Vec<Vec<u32>> {
+        let mut books = self.semantic.forward(ops, encoded);
+        books.extend(self.acoustic.forward(ops, encoded));
+        (0..encoded.len()).map(|frame| books.iter().map(|codes| codes[frame]).collect()).collect()
+    }
+}
