@@ -92,7 +92,7 @@ impl Checkpoint {
         let files = self.files.below(folder)?;
         let config = files.json(CONFIG)?;
         let weights = Weights::open(&files)?;
-        Ok(Self { files, name: format!("{}/{folder}", self.name), config, weights })
+        Ok(Self { files, name: format!("{}/{folder}", self.name), config, weights, reading: None })
     }
 
     /// The folder's name, or the name under which the files are embedded.

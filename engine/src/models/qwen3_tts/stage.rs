@@ -372,7 +372,7 @@ where
         ops.store(&mut self.last, &index(places.made), &embedding);
     }
 
-    fn sampled(&mut self, codes: Vec<u32>, _: usize) -> Sampled<Vec<u32>> {
+    fn sampled(&mut self, codes: Vec<u32>, _: usize, _: &mut State<O>) -> Sampled<Vec<u32>> {
         if codes.first() == Some(&self.marks.codec_eos) {
             Sampled::Stop
         } else if codes.contains(&NO_ID) {
