@@ -1,4 +1,4 @@
-//! A given text in the place of the model's own, with the demo model.
+//! A given text in the place of the model's own, with the demo model, and with Qwen3-TTS, which has none of its own.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
@@ -6,8 +6,8 @@
 mod common;
 
 use common::driven::{Response, submit};
-use common::generic::subjects::Omni;
-use common::generic::{Bed, assert_same, config, respond};
+use common::generic::subjects::{Omni, Tts};
+use common::generic::{Bed, Subject, assert_same, config, respond};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, Sampling, SessionHandle};
 
 const TEXT: &str = "The capital of France is Paris.";
@@ -21,8 +21,45 @@ fn stream(session: &SessionHandle, response: u64, text: &str) {
     submit(session, Command::StreamText { response, text: text.to_owned() });
 }
 
+/// The tests of one family.
+macro_rules! suite {
+    ($family:ident, $subject:expr) => {
+        mod $family {
+            use super::*;
+
+            #[test]
+            fn any_cut_of_the_text_sounds_the_same() {
+                super::any_cut_of_the_text_sounds_the_same(&$subject);
+            }
+            #[test]
+            fn sound_begins_before_the_text_ends() {
+                super::sound_begins_before_the_text_ends(&$subject);
+            }
+            #[test]
+            fn readers_do_not_change_each_other() {
+                super::readers_do_not_change_each_other(&$subject);
+            }
+            #[test]
+            fn an_empty_text_has_no_sound() {
+                super::an_empty_text_has_no_sound(&$subject);
+            }
+            #[test]
+            fn a_limit_cuts_the_text() {
+                super::a_limit_cuts_the_text(&$subject);
+            }
+            #[test]
+            fn a_cancelled_reader_leaves_nothing() {
+                super::a_cancelled_reader_leaves_nothing(&$subject);
+            }
+        }
+    };
+}
+
+suite!(demo, Omni::demo());
+suite!(tts, Tts::default());
+
 /// Reads a text that comes in pieces, with ticks of the engine between them.
-fn read(bed: &mut Bed<'_, Omni>, session: &SessionHandle, respond: Respond, pieces: &[&str]) -> Response {
+fn read<S: Subject>(bed: &mut Bed<'_, S>, session: &SessionHandle, respond: Respond, pieces: &[&str]) -> Response {
     let response = respond.response;
     submit(session, Command::Respond(respond));
     for piece in pieces {
@@ -51,10 +88,8 @@ fn a_text_sounds_like_the_model_s_own() {
     bed.close(session);
 }
 
-#[test]
-fn any_cut_of_the_text_sounds_the_same() {
-    let demo = Omni::demo();
-    let mut bed = Bed::new(&demo, &config());
+fn any_cut_of_the_text_sounds_the_same(subject: &impl Subject) {
+    let mut bed = Bed::new(subject, &config());
     let mut cut = |pieces: &[&str]| {
         let session = bed.engine.open();
         let response = read(&mut bed, &session, reading(0), pieces);
@@ -72,10 +107,8 @@ fn any_cut_of_the_text_sounds_the_same() {
     assert_same(&cut(&["", TEXT, ""]), &whole, "nothing before and after");
 }
 
-#[test]
-fn sound_begins_before_the_text_ends() {
-    let demo = Omni::demo();
-    let mut bed = Bed::new(&demo, &config());
+fn sound_begins_before_the_text_ends(subject: &impl Subject) {
+    let mut bed = Bed::new(subject, &config());
     let session = bed.engine.open();
     submit(&session, Command::Respond(reading(0)));
     stream(&session, 0, "The capital of France is ");
@@ -94,11 +127,9 @@ fn sound_begins_before_the_text_ends() {
     bed.close(session);
 }
 
-#[test]
-fn readers_do_not_change_each_other() {
+fn readers_do_not_change_each_other(subject: &impl Subject) {
     const TEXTS: [&str; 3] = [TEXT, "Three plus four is seven.", "A cow says moo."];
-    let demo = Omni::demo();
-    let mut bed = Bed::new(&demo, &config());
+    let mut bed = Bed::new(subject, &config());
     let alone = TEXTS.map(|text| {
         let session = bed.engine.open();
         let response = read(&mut bed, &session, reading(0), &[text]);
@@ -118,10 +149,8 @@ fn readers_do_not_change_each_other() {
     assert_eq!(bed.engine.left_behind(), (0, 0));
 }
 
-#[test]
-fn an_empty_text_has_no_sound() {
-    let demo = Omni::demo();
-    let mut bed = Bed::new(&demo, &config());
+fn an_empty_text_has_no_sound(subject: &impl Subject) {
+    let mut bed = Bed::new(subject, &config());
     let session = bed.engine.open();
     let response = read(&mut bed, &session, reading(0), &[]);
     assert!(response.text.is_empty() && response.samples.is_empty(), "{response:?}");
@@ -133,10 +162,8 @@ fn an_empty_text_has_no_sound() {
     bed.close(session);
 }
 
-#[test]
-fn a_limit_cuts_the_text() {
-    let demo = Omni::demo();
-    let mut bed = Bed::new(&demo, &config());
+fn a_limit_cuts_the_text(subject: &impl Subject) {
+    let mut bed = Bed::new(subject, &config());
     let session = bed.engine.open();
     let cut = read(&mut bed, &session, Respond { max_tokens: Some(2), ..reading(0) }, &[TEXT]);
     assert_eq!((cut.usage.output_text_tokens, cut.reason), (2, Some(FinishReason::Length)));
@@ -144,10 +171,8 @@ fn a_limit_cuts_the_text() {
     bed.close(session);
 }
 
-#[test]
-fn a_cancelled_reader_leaves_nothing() {
-    let demo = Omni::demo();
-    let mut bed = Bed::new(&demo, &config());
+fn a_cancelled_reader_leaves_nothing(subject: &impl Subject) {
+    let mut bed = Bed::new(subject, &config());
     let whole = {
         let session = bed.engine.open();
         let response = read(&mut bed, &session, reading(0), &[TEXT]);

@@ -3,12 +3,16 @@
 
 mod common;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_engine_api::{Command, SessionError};
+use repartee::config::Config;
+use repartee::server::Server;
+use repartee_engine::{Engine, EngineConfig, Source};
+use repartee_engine_api::{Command, SessionError, SpeechEngine as _};
 use repartee_media::pcm;
 use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice};
 use serde_json::{Value, json};
@@ -202,4 +206,44 @@ async fn the_list_of_voices_begins_with_the_default() {
     let list = send(server.address, "GET", "/v1/audio/voices", &[], b"").await.json();
     let voice = |name: &str| json!({"id": name, "object": "audio.voice", "name": name});
     assert_eq!(list, json!({"object": "list", "data": [voice("ada"), voice("bob")]}));
+}
+
+#[tokio::test]
+async fn a_reading_family_speaks_in_its_voices() {
+    /// Samples of a frame of the checkpoint.
+    const FRAME: usize = 240;
+    let checkpoint = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/fixtures/tts_custom/checkpoint");
+    let engine = Arc::new(Engine::start(Source::Folder(checkpoint), &EngineConfig::default()).unwrap());
+    assert!(engine.info().reads_aloud);
+    let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+    let server = Server::bind(config, engine).await.unwrap();
+    let (address, mut ready) = (server.local_addr(), server.ready());
+    let running = tokio::spawn(server.run(std::future::pending()));
+    ready.wait_for(|ready| *ready).await.unwrap();
+
+    let list = send(address, "GET", "/v1/audio/voices", &[], b"").await.json();
+    let names: Vec<_> = list["data"].as_array().unwrap().iter().map(|voice| voice["id"].as_str().unwrap()).collect();
+    assert_eq!(names[..3], ["ada", "grace", "li"]);
+    assert!(names.contains(&"li/english"));
+    let speak = async |voice: &str| {
+        let asked = json!({"model": "tts_custom", "voice": voice, "input": "the sea. a song about the rain!",
+            "instructions": "sing softly", "response_format": "pcm", "stream_format": "sse"});
+        let headers = [("content-type", "application/json")];
+        send(address, "POST", PATH, &headers, asked.to_string().as_bytes()).await
+    };
+    let reply = speak("li/english").await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let mut heard = events(&reply);
+    let done = heard.pop().unwrap();
+    assert_eq!(done["type"], "speech.audio.done", "{done}");
+    let bytes: Vec<u8> =
+        heard.iter().flat_map(|event| STANDARD.decode(event["audio"].as_str().unwrap()).unwrap()).collect();
+    let frames = done["usage"]["output_tokens"].as_u64().unwrap() as usize;
+    // Two sentences of two frames at least.
+    assert!(frames >= 4 && bytes.len() == 2 * FRAME * frames, "{frames} frames, {} bytes", bytes.len());
+    let samples = pcm::decode_i16le(&bytes).unwrap();
+    assert!(samples.iter().any(|sample| sample.abs() > 0.01));
+    let other = speak("nobody").await;
+    assert!(other.header("repartee-warnings").unwrap().contains("`nobody` is served as `ada`"), "{:?}", other.head);
+    running.abort();
 }

@@ -71,6 +71,8 @@ pub enum Layout {
     ConvTranspose1d {
         /// Output rows for each input row.
         stride: usize,
+        /// Whether with `2 * stride` the first `stride` rows of a stream are cut off, as the last ones always are.
+        cut: bool,
     },
     /// `[out, in, 3, 3]`: convolution with padding 1 over both axes.
     Conv2d {

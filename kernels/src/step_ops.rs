@@ -6,7 +6,7 @@ use crate::row_spec::{BatchSection, RowSpec, Section};
 
 /// The chunks of a packed batch at one level of a chain of convolutions, where a row of the first level has become `scale` rows.
 ///
-/// The reference cuts the first rows off each transposed convolution. Here they are kept, so that shapes do not depend on the state: the
+/// References cut the first rows off transposed convolutions. Here they are kept, so that shapes do not depend on the state: the
 /// first `skip` rows of a stream do not exist, which means that every operation reads them as zeros and gives zeros for them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Streams<I> {
@@ -24,8 +24,8 @@ impl<I: Clone> Streams<I> {
         Self { chunks, scale: 1, skip: 0 }
     }
 
-    /// The level after a transposed convolution by `stride`. `cut`: its kernel is twice the stride, so that a stream's first row yields
-    /// nothing.
+    /// The level after a transposed convolution by `stride`. `cut`: its kernel is twice the stride and its layout says so, so that a
+    /// stream's first row yields nothing.
     #[must_use]
     pub fn upsampled(&self, stride: usize, cut: bool) -> Self {
         let skip = (self.skip + usize::from(cut)) * stride;
@@ -151,8 +151,8 @@ pub trait StepOps: Ops {
         tail: &mut Self::State,
         streams: &Streams<Self::Index>,
     ) -> Self::T;
-    /// Transposed convolution, `stride` rows for each row of `x`; `streams` are those of `x`. With `kernel = 2 * stride` the first row of
-    /// a stream gives zeros: the reference cuts `stride` rows off both ends.
+    /// Transposed convolution, `stride` rows for each row of `x`; `streams` are those of `x`. With `kernel = 2 * stride` and
+    /// `cut` the first row of a stream gives zeros: the reference cuts `stride` rows off both ends.
     fn conv_transpose1d_at(
         &self,
         x: &Self::T,

@@ -102,7 +102,7 @@ impl<O: StepOps> Step<O> {
             conv2d: (weight(&ops, Layout::Conv2d { stride: 2 }, &[3, 1, 3, 3]), weight(&ops, Layout::Vector, &[3])),
             conv1d: weight(&ops, Layout::Conv1d { dilation: 2 }, &[WIDTH, WIDTH, 3]),
             depthwise: weight(&ops, Layout::Depthwise, &[WIDTH, 1, 7]),
-            up: weight(&ops, Layout::ConvTranspose1d { stride: 3 }, &[WIDTH, WIDTH, 6]),
+            up: weight(&ops, Layout::ConvTranspose1d { stride: 3, cut: true }, &[WIDTH, WIDTH, 6]),
             cache: ops.state(StateSpec::KeyValue { blocks: 40, block_len: 16, width: WIDTH / 2 }),
             mask: ops.state(StateSpec::TokenMask { slots: SLOTS, vocabulary: IDS }),
             rows: ops.state(StateSpec::Rows { rows: 32, columns: WIDTH }),

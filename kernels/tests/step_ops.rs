@@ -278,7 +278,7 @@ struct Layer<O: Ops> {
 impl<O: Ops> Codec<O> {
     fn new(ops: &O) -> Self {
         let up = |input, out, kernel, stride: usize, seed| Layer {
-            weight: weight(ops, Layout::ConvTranspose1d { stride }, &[input, out, kernel], seed),
+            weight: weight(ops, Layout::ConvTranspose1d { stride, cut: true }, &[input, out, kernel], seed),
             bias: weight(ops, Layout::Vector, &[out], seed + 1),
             tail: (kernel / stride - 1, input),
             up: Some((stride, kernel > stride)),

@@ -83,7 +83,7 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     let tail = |rows| ops.state(StateSpec::Tail { slots: 3, rows, columns: WIDTH });
     let linear = weight(ops, Layout::Linear, &[200, WIDTH]);
     let causal = weight(ops, Layout::Conv1d { dilation: 3 }, &[WIDTH, WIDTH, 7]);
-    let up = weight(ops, Layout::ConvTranspose1d { stride: 4 }, &[WIDTH, WIDTH, 8]);
+    let up = weight(ops, Layout::ConvTranspose1d { stride: 4, cut: true }, &[WIDTH, WIDTH, 8]);
     let pictures = ops.tensor(numbers(2 * 40 * 50 * 3, 4), 3);
     let conv2d = weight(ops, Layout::Conv2d { stride: 2 }, &[WIDTH, 3, 3, 3]);
     let router = weight(ops, Layout::Linear, &[3, WIDTH]);

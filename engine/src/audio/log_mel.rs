@@ -20,6 +20,8 @@ use crate::model::{FrontEnd, FrontEndStream, InputWindow};
 
 /// The file that describes the spectrogram.
 const FILE: &str = "preprocessor_config.json";
+/// The reference's `WhisperFeatureExtractor` spans 0 to 8 kHz whatever the sampling rate.
+const HIGHEST_HZ: f64 = 8000.0;
 /// Power below which everything is the same silence.
 const FLOOR: f32 = 1e-10;
 /// Orders of magnitude kept below the maximum.
@@ -101,7 +103,7 @@ impl LogMel {
         check("n_window_infer", window_frames, window_frames > 0, "at least 1")?;
         let n_fft = config.n_fft;
         let taper = (0..n_fft).map(|n| (0.5 - 0.5 * (TAU * n as f64 / n_fft as f64).cos()) as f32).collect();
-        let filters = filters(config.feature_size, n_fft / 2 + 1, config.sampling_rate);
+        let filters = filters(config.feature_size, HIGHEST_HZ, n_fft / 2 + 1, config.sampling_rate);
         let transform = RealFftPlanner::new().plan_fft_forward(n_fft);
         Ok(Arc::new(Self { config: config.clone(), window_frames, taper, filters, transform }))
     }

@@ -1,8 +1,5 @@
 //! Triangular mel filters, as the reference's `mel_filter_bank` makes them with norm and scale "slaney".
 
-/// The reference's `WhisperFeatureExtractor` spans 0 to 8 kHz whatever the sampling rate.
-const HIGHEST_HZ: f64 = 8000.0;
-
 /// Where the scale turns from linear to logarithmic.
 const KNEE_HZ: f64 = 1000.0;
 const KNEE_MEL: f64 = 15.0;
@@ -21,11 +18,11 @@ impl Filter {
     }
 }
 
-/// `count` filters over the bins of a real transform: `frequencies` of them, from 0 to half of `rate`.
-pub fn filters(count: usize, frequencies: usize, rate: u32) -> Vec<Filter> {
+/// `count` filters from 0 to `highest_hz`, over the bins of a real transform: `frequencies` of them, from 0 to half of `rate`.
+pub fn filters(count: usize, highest_hz: f64, frequencies: usize, rate: u32) -> Vec<Filter> {
     // The reference halves the rate as an integer.
     let step = f64::from(rate / 2) / (frequencies - 1) as f64;
-    let highest = mel(HIGHEST_HZ);
+    let highest = mel(highest_hz);
     let edge = |index: usize| hertz(highest * index as f64 / (count + 1) as f64);
     (0..count)
         .map(|index| {
@@ -69,7 +66,7 @@ mod tests {
     fn a_flat_spectrum_passes_wide_filters_alike() {
         // 5 Hz bins are fine enough for a triangle's sum to come near its area.
         let flat = vec![1.0; 1601];
-        for filter in filters(40, 1601, 16_000) {
+        for filter in filters(40, 8000.0, 1601, 16_000) {
             assert!((filter.apply(&flat) * 5.0 - 1.0).abs() < 0.02);
         }
     }

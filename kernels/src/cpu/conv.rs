@@ -175,8 +175,8 @@ fn depthwise_loop<const FUSED: bool>(x: &[f32], weight: &[f32], bias: &[f32], ou
 dispatch!(fn depthwise_run = depthwise_loop(x: &[f32], weight: &[f32], bias: &[f32], out: &mut [f32]));
 
 /// Transposed convolution as a causal one that makes `stride` rows of each input row: with a kernel of twice the stride
-/// each block of output needs this input row and the one before. A stream's first row has none before it; the reference
-/// cuts that block off, so it is zeros here.
+/// each block of output needs this input row and the one before. A stream's first row has none before it; where the
+/// reference cuts that block off, it is zeros here.
 pub(super) fn conv_transpose1d(
     cpu: &Cpu,
     x: &Tensor,
@@ -185,7 +185,7 @@ pub(super) fn conv_transpose1d(
     tail: &mut Tail,
     spans: impl Iterator<Item = Span>,
 ) -> Tensor {
-    let Weight::ConvTranspose1d { packed: weight, .. } = weight else {
+    let Weight::ConvTranspose1d { packed: weight, cut, .. } = weight else {
         panic!("not a transposed convolution: {}", weight.kind())
     };
     let (bias, channels) = (bias.vector(), x.columns);
@@ -195,7 +195,7 @@ pub(super) fn conv_transpose1d(
     let mut absent = Absent::new(weight.columns);
     for span in spans {
         let new = &x.data[span.row * channels..(span.row + span.rows) * channels];
-        let skipped = if span.first { (taps - 1).min(span.rows) } else { 0 };
+        let skipped = if span.first && *cut { span.rows.min(1) } else { 0 };
         let data = if taps == 1 {
             new
         } else {

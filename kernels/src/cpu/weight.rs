@@ -34,6 +34,8 @@ pub enum Weight {
         packed: Packed,
         /// Output rows for each input row.
         stride: usize,
+        /// Whether a stream's first input row gives none.
+        cut: bool,
     },
     /// [`Layout::Conv2d`]
     Conv2d {
@@ -103,7 +105,7 @@ impl Weight {
                 let w = &values[0];
                 Self::Depthwise((0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect())
             }
-            Layout::ConvTranspose1d { stride } => {
+            Layout::ConvTranspose1d { stride, cut } => {
                 let (channels, out, kernel) = (shape[0], shape[1], shape[2]);
                 if stride == 0 || (kernel != stride && kernel != 2 * stride) {
                     return Err(wrong(first));
@@ -116,7 +118,7 @@ impl Weight {
                     let (tap, channel) = (k / channels, k % channels);
                     w[(channel * out + o) * kernel + phase + (taps - 1 - tap) * stride]
                 });
-                Self::ConvTranspose1d { packed, stride }
+                Self::ConvTranspose1d { packed, stride, cut: cut && taps > 1 }
             }
             Layout::Conv2d { stride } => {
                 let (out, channels) = (shape[0], shape[1]);

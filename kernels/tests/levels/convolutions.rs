@@ -19,7 +19,7 @@ impl Kind {
     fn history(self) -> usize {
         match self.layout {
             Layout::Conv1d { dilation } => (self.taps - 1) * dilation,
-            Layout::ConvTranspose1d { stride } => self.taps / stride - 1,
+            Layout::ConvTranspose1d { stride, .. } => self.taps / stride - 1,
             _ => self.taps - 1,
         }
     }
@@ -39,9 +39,10 @@ impl Kind {
             Ok(row) if row < rows => f64::from(x[row * input + channel]),
             _ => 0.0,
         };
-        let stride = if let Layout::ConvTranspose1d { stride } = self.layout { stride } else { 1 };
-        // A transposed convolution with an overlap loses its first block.
-        let first = if stride == taps || stride == 1 { 0 } else { stride };
+        let (stride, cut) =
+            if let Layout::ConvTranspose1d { stride, cut } = self.layout { (stride, cut) } else { (1, false) };
+        // A transposed convolution with an overlap may lose its first block.
+        let first = if cut && stride != taps { stride } else { 0 };
         let mut result = Vec::new();
         for row in first..rows * stride {
             for o in 0..out {
@@ -56,7 +57,7 @@ impl Kind {
                     let from = match self.layout {
                         Layout::Conv1d { dilation } => row - ((taps - 1 - tap) * dilation) as isize,
                         // The row that this tap carries to here, if there is one.
-                        Layout::ConvTranspose1d { stride } => {
+                        Layout::ConvTranspose1d { stride, .. } => {
                             let (from, stride) = (row - tap as isize, stride as isize);
                             if from >= 0 && from % stride == 0 { from / stride } else { -1 }
                         }
@@ -76,8 +77,8 @@ fn kind() -> impl Strategy<Value = Kind> {
     prop_oneof![
         (1usize..8, 1usize..4).prop_map(|(taps, dilation)| Kind { layout: Layout::Conv1d { dilation }, taps }),
         (1usize..8).prop_map(|taps| Kind { layout: Layout::Depthwise, taps }),
-        (2usize..6, 1usize..=2)
-            .prop_map(|(stride, n)| Kind { layout: Layout::ConvTranspose1d { stride }, taps: n * stride }),
+        (2usize..6, 1usize..=2, any::<bool>())
+            .prop_map(|(stride, n, cut)| Kind { layout: Layout::ConvTranspose1d { stride, cut }, taps: n * stride }),
     ]
 }
 
@@ -111,9 +112,9 @@ fn run(
         let now = Streams::new(ops.index(&ops.upload(&spec), places.words()));
         let x = ops.tensor(x, input);
         let (out, level) = match kind.layout {
-            Layout::ConvTranspose1d { stride } => {
+            Layout::ConvTranspose1d { stride, cut } => {
                 let out = ops.conv_transpose1d_at(&x, weight, bias, tail, &now);
-                (out, now.upsampled(stride, kind.taps > stride))
+                (out, now.upsampled(stride, cut && kind.taps > stride))
             }
             _ => (ops.conv1d_at(&x, weight, bias, tail, &now), now),
         };

@@ -36,6 +36,8 @@ struct Conv<O: StepOps> {
     history: usize,
     /// Rows for each row that comes in.
     stride: usize,
+    /// Whether a stream's first row yields nothing.
+    cut: bool,
 }
 
 impl<O: StepOps> Conv<O> {
@@ -52,6 +54,7 @@ impl<O: StepOps> Conv<O> {
             channels,
             history: (kernel - 1) * dilation,
             stride: 1,
+            cut: false,
         })
     }
 
@@ -62,6 +65,7 @@ impl<O: StepOps> Conv<O> {
             channels,
             history: KERNEL - 1,
             stride: 1,
+            cut: false,
         })
     }
 
@@ -70,14 +74,16 @@ impl<O: StepOps> Conv<O> {
         channels: usize,
         out: usize,
         kernel: usize,
-        stride: usize,
+        (stride, cut): (usize, bool),
     ) -> Result<Self, LoadError> {
+        let layout = Layout::ConvTranspose1d { stride, cut };
         Ok(Self {
-            weight: w.convolution("conv.weight", Layout::ConvTranspose1d { stride }, [channels, out, kernel])?,
+            weight: w.convolution("conv.weight", layout, [channels, out, kernel])?,
             bias: w.vector("conv.bias", out)?,
             channels,
             history: kernel / stride - 1,
             stride,
+            cut: cut && kernel > stride,
         })
     }
 
@@ -86,18 +92,16 @@ impl<O: StepOps> Conv<O> {
         ops.conv1d_at(x, &self.weight, &self.bias, tail, streams)
     }
 
-    /// A transposed one, and the level of its result. With `cut`, its left end is cut too.
+    /// A transposed one, and the level of its result.
     fn upsample(
         &self,
         ops: &O,
         x: &O::T,
         tail: &mut O::State,
         streams: &Streams<O::Index>,
-        cut: bool,
     ) -> (O::T, Streams<O::Index>) {
         let x = ops.conv_transpose1d_at(x, &self.weight, &self.bias, tail, streams);
-        // With a kernel of twice the stride a stream's first row then yields nothing.
-        (x, streams.upsampled(self.stride, cut && self.history > 0))
+        (x, streams.upsampled(self.stride, self.cut))
     }
 
     fn tail(&self, ops: &O, slots: usize) -> O::State {
@@ -240,7 +244,7 @@ impl<O: StepOps> Code2Wav<O> {
     /// Loads `code2wav`, by whatever name its weights lie below.
     pub fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
         let hidden = config.hidden_size;
-        let latent = config.latent_size();
+        let (latent, cut) = (config.latent_size(), config.cuts_both_ends());
         let shape = Shape {
             hidden,
             layers: config.num_hidden_layers,
@@ -268,7 +272,7 @@ impl<O: StepOps> Code2Wav<O> {
                 pwconv2: linear("pwconv2", latent, 4 * latent)?,
                 gamma: next.vector("gamma", latent)?,
             };
-            Ok((Conv::transposed(&w.at("0"), latent, latent, factor, factor)?, block))
+            Ok((Conv::transposed(&w.at("0"), latent, latent, factor, (factor, cut))?, block))
         });
         let blocks = config.upsample_rates.iter().enumerate().map(|(i, &rate)| {
             let (input, out) = (config.decoder_dim >> i, config.decoder_dim >> (i + 1));
@@ -284,7 +288,7 @@ impl<O: StepOps> Code2Wav<O> {
             });
             Ok(Block {
                 snake: Snake::load(&w.at("0"), input)?,
-                upsample: Conv::transposed(&w.at("1"), input, out, 2 * rate, rate)?,
+                upsample: Conv::transposed(&w.at("1"), input, out, 2 * rate, (rate, cut))?,
                 units: units.collect::<Result<_, LoadError>>()?,
             })
         });
@@ -307,16 +311,11 @@ impl<O: StepOps> Code2Wav<O> {
     /// Samples by which the first frame falls short of a whole one: what the cut ends of the transposed convolutions hold
     /// back, each block's own rate times the samples that one of its rows still becomes.
     pub fn look_ahead(&self) -> usize {
-        if !self.is_cut() {
+        if !self.config.cuts_both_ends() {
             return 0;
         }
         let rates = &self.config.upsample_rates;
         (0..rates.len()).map(|i| rates[i..].iter().product::<usize>()).sum()
-    }
-
-    /// Whether the left end of each transposed convolution is cut.
-    fn is_cut(&self) -> bool {
-        self.config.input == CodeInput::Embedding
     }
 
     /// State for `slots` streams that decode at most [`MAX_FRAMES`] frames in one call.
@@ -386,7 +385,10 @@ impl<O: StepOps> Code2Wav<O> {
     ) {
         for (codebook, ids) in codes.iter().enumerate() {
             // The first codebook of a quantizer has a table of its own.
-            let before = if self.is_cut() { codebook } else { codebook.saturating_sub(1) };
+            let before = match self.front {
+                Front::Embedding { .. } => codebook,
+                Front::Quantizer { .. } => codebook.saturating_sub(1),
+            };
             let base = (before * self.config.codebook_size) as u32;
             spec.set_each(places.codes.part(codebook, places.rows), ids.iter().map(|id| base + id));
         }
@@ -410,7 +412,6 @@ impl<O: StepOps> Code2Wav<O> {
         let mut streams = Streams::new(ops.index(spec, places.streams.words()));
         let mut tails = state.tails.iter_mut();
         let mut tail = || tails.next().expect("one tail for each convolution: `state` makes them");
-        let cut = self.is_cut();
         let x = match &self.front {
             Front::Embedding { table } => ops.scale_all(sum(table, 0), 1.0 / codebooks as f32),
             Front::Quantizer { first, rest, conv, input, .. } => {
@@ -425,13 +426,13 @@ impl<O: StepOps> Code2Wav<O> {
             x = ops.linear(&x, &output.0, Some(&output.1));
         }
         for (up, next) in &self.upsample {
-            (x, streams) = up.upsample(ops, &x, tail(), &streams, cut);
+            (x, streams) = up.upsample(ops, &x, tail(), &streams);
             x = next.forward(ops, x, tail(), &streams);
         }
         x = self.first.forward(ops, &x, tail(), &streams);
         for block in &self.blocks {
             x = block.snake.forward(ops, x);
-            (x, streams) = block.upsample.upsample(ops, &x, tail(), &streams, cut);
+            (x, streams) = block.upsample.upsample(ops, &x, tail(), &streams);
             for unit in &block.units {
                 x = unit.forward(ops, x, tail(), tail(), &streams);
             }

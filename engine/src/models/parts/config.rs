@@ -108,6 +108,11 @@ impl Code2WavConfig {
         }
     }
 
+    /// Whether transposed convolutions are cut at both ends, so that the first frame is short.
+    pub fn cuts_both_ends(&self) -> bool {
+        self.input == CodeInput::Embedding
+    }
+
     /// Samples that one codec frame stands for.
     pub fn samples_per_frame(&self) -> usize {
         self.upsampling_ratios.iter().chain(&self.upsample_rates).product()

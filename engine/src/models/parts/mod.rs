@@ -8,6 +8,7 @@ pub mod code2wav_stage;
 pub mod code_predictor;
 pub mod config;
 pub mod decoder;
+pub mod dictation;
 pub mod raw_config;
 pub mod reader;
 pub mod resize_mlp;

@@ -3,14 +3,15 @@
 //! They are the user's positions of the prompt, or what streams in. The prompt's positions are announced to later stages as a
 //! language model's are. A token more than the limit ends the response there; so any cut of the text ends alike.
 
-use std::collections::VecDeque;
-
-use crate::elements::{Element, Value};
-use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, RowKind, Stage, Work};
 use repartee_engine_api::Role;
 
+use super::autoregressive::Sampled;
+use super::dictation::Dictation;
+use crate::elements::Element;
+use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, RowKind, Stage, Work};
+
 /// Tokens of one slot in one step.
-const MAX_ROWS: usize = 8;
+const MAX_ROWS: usize = 4;
 
 /// The stage, with what it knows of each slot.
 pub struct Reader {
@@ -26,9 +27,7 @@ struct Slot {
 
 /// A response that is read aloud.
 struct Reading {
-    tokens: VecDeque<u32>,
-    /// Whether no more come.
-    ended: bool,
+    text: Dictation,
     /// Tokens that may still be given.
     left: u32,
 }
@@ -48,10 +47,13 @@ impl Reader {
         if common < elements.len() {
             out.push((slot, Item::Context { from: common, elements: elements[common..].to_vec() }));
         }
-        state.reading = response.as_ref().map(|params| Reading {
-            tokens: if params.streamed { VecDeque::new() } else { spoken(&elements).collect() },
-            ended: !params.streamed,
-            left: params.max_tokens,
+        state.reading = response.as_ref().map(|params| {
+            let mut text = Dictation::default();
+            if !params.streamed {
+                text.push(elements.iter().filter(|element| element.role == Role::User));
+                text.end();
+            }
+            Reading { text, left: params.max_tokens }
         });
         state.prompt = elements;
         out.extend(response.map(|params| (slot, Item::Begin(params))));
@@ -63,30 +65,27 @@ fn common(a: &[Element], b: &[Element]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// Tokens of the user's positions.
-fn spoken(elements: &[Element]) -> impl Iterator<Item = u32> {
-    let user = elements.iter().filter(|element| element.role == Role::User);
-    user.filter_map(|element| match element.value {
-        Value::Token(id) => Some(id),
-        Value::Codes(_) | Value::Audio { .. } => None,
-    })
-}
-
 impl Reading {
     /// Steps that can be made now: one for each token, and one for the end.
     fn steps(&self) -> usize {
-        let tokens = self.tokens.len();
-        let given = tokens.min(self.left as usize);
-        given + usize::from(self.ended || tokens > given)
+        let known = self.text.known();
+        let given = known.min(self.left as usize);
+        given + usize::from(self.text.has_ended() || known > given)
     }
 
-    /// The next token, or how the text ends.
-    fn next(&mut self) -> Result<u32, End> {
-        if self.left == 0 && !self.tokens.is_empty() {
-            return Err(End::Length);
+    /// The next token, or how the text ends; `None` while neither is known.
+    fn next(&mut self) -> Option<Result<u32, End>> {
+        if self.left == 0 && self.text.known() > 0 {
+            return Some(Err(End::Length));
         }
-        self.left = self.left.saturating_sub(1);
-        self.tokens.pop_front().ok_or(End::Stop)
+        match self.text.next() {
+            Sampled::Piece(id) => {
+                self.left -= 1;
+                Some(Ok(id))
+            }
+            Sampled::Stop => Some(Err(End::Stop)),
+            Sampled::Pending | Sampled::NotFinite => None,
+        }
     }
 }
 
@@ -109,12 +108,12 @@ impl Stage for Reader {
             Item::Prompt { elements, response, .. } => self.prompt(slot, elements, response, out),
             Item::Streamed(elements) => {
                 if let Some(reading) = &mut state.reading {
-                    reading.tokens.extend(spoken(&elements));
+                    reading.text.push(&elements);
                 }
             }
             Item::StreamedEnd => {
                 if let Some(reading) = &mut state.reading {
-                    reading.ended = true;
+                    reading.text.end();
                 }
             }
             Item::Abort => {
@@ -141,13 +140,13 @@ impl Stage for Reader {
         for &Work { slot, rows } in work {
             let state = &mut self.slots[slot];
             for _ in 0..rows {
-                let Some(reading) = state.reading.as_mut().filter(|reading| reading.steps() > 0) else { break };
-                match reading.next() {
-                    Ok(id) => out.push((slot, Item::Token(id))),
-                    Err(end) => {
+                match state.reading.as_mut().and_then(Reading::next) {
+                    Some(Ok(id)) => out.push((slot, Item::Token(id))),
+                    Some(Err(end)) => {
                         state.reading = None;
                         out.push((slot, Item::End(end)));
                     }
+                    None => break,
                 }
             }
         }

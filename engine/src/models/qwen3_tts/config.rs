@@ -27,6 +27,8 @@ pub enum Kind {
 pub struct Config {
     /// `tts_model_type`
     pub kind: Kind,
+    /// Whether it was trained to follow instructions; those of one that was not are left out, as in the reference.
+    pub follows_instructions: bool,
     /// The talker: text in, codec frames out.
     pub talker: TalkerConfig,
     /// The codec's decoder: codec frames in, samples out.

@@ -19,7 +19,7 @@ pub mod voices;
 use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 
-use self::cloning::{Cloner, Encoders, MOST_IDS, most_frames};
+use self::cloning::{Cloner, Encoders, most_frames};
 use self::config::{ARCHITECTURE, Config};
 use self::generation::GenerationConfig;
 use self::prompt::Template;
@@ -98,8 +98,8 @@ where
     let frames = generation.max_new_tokens as usize;
     let most = config.talker.max_position_embeddings;
     let context = most.min(settings.session_tokens);
-    // A recording stands before the text, with what is said in it.
-    let recorded = config.cloning.as_ref().map_or(0, |cloning| most_frames(cloning.encode_downsample_rate) + MOST_IDS);
+    // A recording's frames stand before the text, each with a text id beside it.
+    let recorded = config.cloning.as_ref().map_or(0, |cloning| most_frames(cloning.encode_downsample_rate));
     let head = HEADER_ROWS + recorded;
     let positions = |context: usize| (context + frames).min(most) + head;
     let each = talker.model.position_bytes();

@@ -1,7 +1,8 @@
 //! The family's prompt: the instructions as a message of their own, then the text that is to be spoken.
 //!
 //! The reference speaks one text at a time and remembers none. So of a history there stand in the prompt the system messages and
-//! the last user message, whose text is spoken. A response whose text streams in speaks that alone.
+//! the last user message, whose text is spoken. A response whose text streams in speaks that alone. Checkpoints that follow no
+//! instructions get none.
 
 use std::sync::Arc;
 
@@ -16,8 +17,8 @@ use crate::text::Tokenizer;
 /// The template with the ids of one checkpoint.
 #[derive(Debug, Clone)]
 pub struct Template {
-    /// `<|im_start|>user\n`
-    instructions: Vec<u32>,
+    /// `<|im_start|>user\n`; `None` where no instructions are followed.
+    instructions: Option<Vec<u32>>,
     /// `<|im_end|>\n`
     end: Vec<u32>,
     newline: u32,
@@ -38,7 +39,7 @@ impl Template {
         };
         let ([user, newline], [assistant, _]) = (words("user\n")?, words("assistant\n")?);
         Ok(Self {
-            instructions: vec![config.im_start_token_id, user, newline],
+            instructions: config.follows_instructions.then(|| vec![config.im_start_token_id, user, newline]),
             end: vec![config.im_end_token_id, newline],
             newline,
             response: [config.im_start_token_id, assistant, newline],
@@ -58,15 +59,17 @@ fn elements(role: Role, ids: impl IntoIterator<Item = u32>) -> impl Iterator<Ite
 impl Script for Template {
     fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
         let of = |kind| history.iter().filter(move |message| message.kind == kind);
-        let mut instructions: Vec<u32> = Vec::new();
-        for message in of(MessageKind::System).filter(|message| !message.is_empty()) {
-            let between = (!instructions.is_empty()).then_some(self.newline);
-            instructions.extend(between.into_iter().chain(message.token_ids()));
-        }
         let mut prompt = Vec::new();
-        if !instructions.is_empty() {
-            let all = self.instructions.iter().chain(&instructions).chain(&self.end);
-            prompt.extend(elements(Role::System, all.copied()));
+        if let Some(header) = &self.instructions {
+            let mut instructions: Vec<u32> = Vec::new();
+            for message in of(MessageKind::System).filter(|message| !message.is_empty()) {
+                let between = (!instructions.is_empty()).then_some(self.newline);
+                instructions.extend(between.into_iter().chain(message.token_ids()));
+            }
+            if !instructions.is_empty() {
+                let all = header.iter().chain(&instructions).chain(&self.end);
+                prompt.extend(elements(Role::System, all.copied()));
+            }
         }
         if let Some(message) = of(MessageKind::User).last() {
             prompt.extend(elements(Role::User, message.token_ids()));

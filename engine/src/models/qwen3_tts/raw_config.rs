@@ -15,6 +15,9 @@ use crate::models::parts::checks::Section;
 use crate::models::parts::config::{Code2WavConfig, CodeInput, CodePredictorConfig};
 use crate::models::parts::raw_config::{RopeTable, head_size, rope, silu};
 
+/// `tts_model_size` of the listed voices that follow no instructions.
+const SMALL: &str = "0b6";
+
 impl Config {
     /// Reads, resolves and checks config.json, and config.json of `codec`.
     pub fn load(checkpoint: &Checkpoint, codec: &Checkpoint) -> Result<Self, CheckpointError> {
@@ -45,6 +48,7 @@ struct RawConfig {
     talker_config: RawTalker,
     speaker_encoder_config: Option<RawSpeakerEncoder>,
     tts_model_type: Option<String>,
+    tts_model_size: Option<String>,
     im_start_token_id: Option<u32>,
     im_end_token_id: Option<u32>,
     tts_bos_token_id: Option<u32>,
@@ -72,6 +76,11 @@ impl RawConfig {
             encoder_valid_num_quantizers: codec.encoder_valid_num_quantizers.unwrap_or(16),
         };
         Ok(Config {
+            follows_instructions: match kind {
+                Kind::CustomVoice => self.tts_model_size.as_deref() != Some(SMALL),
+                Kind::VoiceDesign => true,
+                Kind::Base => false,
+            },
             cloning: (kind == Kind::Base).then_some(cloning),
             kind,
             talker: self.talker_config.into(),

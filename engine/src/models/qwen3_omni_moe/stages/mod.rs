@@ -1,6 +1,5 @@
 //! The family's language models as [`Autoregressive`](crate::models::parts::autoregressive::Autoregressive) stages drive them.
 
-mod dictation;
 mod speaking;
 pub mod talker;
 pub mod thinker;

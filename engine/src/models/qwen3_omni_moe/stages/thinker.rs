@@ -8,9 +8,9 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, Section};
 use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
 
-use super::dictation::Dictation;
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
+use crate::models::parts::dictation::Dictation;
 use crate::models::parts::slot_rows::SlotRows;
 use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::BlockPool;

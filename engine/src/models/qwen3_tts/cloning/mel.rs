@@ -11,6 +11,8 @@ use crate::audio::mel_filters::filters;
 pub const RATE: u32 = 24_000;
 /// Mel bins.
 pub const BINS: usize = 128;
+/// End of the highest bin.
+const HIGHEST_HZ: f64 = 12_000.0;
 /// Samples that a frame sees.
 const FRAME: usize = 1024;
 /// Samples from one frame to the next.
@@ -31,7 +33,7 @@ pub fn frames(samples: usize) -> usize {
 pub fn spectrogram(samples: &[f32]) -> Rows {
     let padded = Rows { width: 1, data: samples.to_vec() }.padded(MIRRORED, MIRRORED, Padding::Reflect).data;
     let taper: Vec<f32> = (0..FRAME).map(|n| (0.5 - 0.5 * (TAU * n as f64 / FRAME as f64).cos()) as f32).collect();
-    let filters = filters(BINS, FRAME / 2 + 1, RATE);
+    let filters = filters(BINS, HIGHEST_HZ, FRAME / 2 + 1, RATE);
     let transform = RealFftPlanner::<f32>::new().plan_fft_forward(FRAME);
     let (mut frame, mut spectrum) = (transform.make_input_vec(), transform.make_output_vec());
     let mut scratch = transform.make_scratch_vec();

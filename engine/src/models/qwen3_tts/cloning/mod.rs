@@ -23,7 +23,7 @@ use crate::text::Tokenizer;
 /// Longest recording, in seconds. Its codes stand before every response in its voice.
 const MOST_SECONDS: usize = 20;
 /// Most text ids of what is said in a recording.
-pub const MOST_IDS: usize = 512;
+const MOST_IDS: usize = 512;
 
 /// Both encoders.
 pub struct Encoders<O: Ops> {

@@ -1,14 +1,14 @@
-//! A given text in the place of the thinker's own: what the talker is to read aloud. It may stream in.
+//! A given text in the place of a model's own: what is to be read aloud. It may stream in.
 
 use std::collections::VecDeque;
 
+use super::autoregressive::Sampled;
 use crate::elements::{Element, Value};
-use crate::models::parts::autoregressive::Sampled;
 
 /// The given text of one response.
 #[derive(Debug, Default)]
 pub struct Dictation {
-    /// Tokens that the talker has not got.
+    /// Tokens that the next stage has not got.
     ids: VecDeque<u32>,
     /// Whether no more come.
     ended: bool,
@@ -18,8 +18,8 @@ pub struct Dictation {
 
 impl Dictation {
     /// Takes more of the text.
-    pub fn push(&mut self, elements: &[Element]) {
-        self.ids.extend(elements.iter().filter_map(|element| match element.value {
+    pub fn push<'a>(&mut self, elements: impl IntoIterator<Item = &'a Element>) {
+        self.ids.extend(elements.into_iter().filter_map(|element| match element.value {
             Value::Token(id) => Some(id),
             Value::Audio { .. } | Value::Codes(_) => None,
         }));
@@ -28,6 +28,16 @@ impl Dictation {
     /// Ends the text.
     pub fn end(&mut self) {
         self.ended = true;
+    }
+
+    /// Tokens that can be taken now.
+    pub fn known(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether no more come than are known.
+    pub fn has_ended(&self) -> bool {
+        self.ended
     }
 
     /// What stands in the place of the next token.
