@@ -127,19 +127,36 @@ fn streamed(respond: Respond, cut: Cut<'_>) -> Vec<Command> {
 pub struct Tts {
     /// Whether text streams in; otherwise the user's message is read aloud.
     pub streamed: bool,
+    /// Whether it speaks in a voice out of a recording, with what is said in it.
+    pub cloned: bool,
     /// Whether its device repeats recorded steps.
     pub replayed: bool,
 }
 
+impl Tts {
+    /// What its first voice out of a recording is called.
+    const CLONED: &str = "cloned-1";
+
+    fn checkpoint(&self) -> &'static str {
+        if self.cloned { "tts_clone" } else { "tts_custom" }
+    }
+}
+
 impl Subject for Tts {
     fn model(&self, config: &EngineConfig) -> Model {
-        let checkpoint = Checkpoint::open(Source::Folder(folder("tts_custom").join("checkpoint"))).unwrap();
-        if !self.replayed {
-            return load(&checkpoint, config).unwrap();
+        let checkpoint = Checkpoint::open(Source::Folder(folder(self.checkpoint()).join("checkpoint"))).unwrap();
+        let mut model = if self.replayed {
+            let pool = pool(config.threads());
+            let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+            Model { pool, ..qwen3_tts::load(ops, &checkpoint, Variant("tts"), config).unwrap() }
+        } else {
+            load(&checkpoint, config).unwrap()
+        };
+        if self.cloned {
+            let samples = Expected::load(self.checkpoint()).tensor("run1.voice.audio").0;
+            assert_eq!(model.voices.enrol(&samples, 24_000, "dog and").unwrap(), Self::CLONED);
         }
-        let pool = pool(config.threads());
-        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
-        Model { pool, ..qwen3_tts::load(ops, &checkpoint, Variant("tts"), config).unwrap() }
+        model
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -155,6 +172,8 @@ impl Subject for Tts {
     }
 
     fn request(&self, respond: Respond, cut: Cut<'_>) -> Vec<Command> {
+        let voice = self.cloned.then(|| Self::CLONED.to_owned());
+        let respond = Respond { voice, ..respond };
         if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
     }
 
