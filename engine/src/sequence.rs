@@ -138,6 +138,21 @@ impl Sequence {
         Ok((fork, Some((from, to))))
     }
 
+    /// Drops all positions from `len` on and keeps the others. Where the block around `len` is shared, a copy takes its place, which
+    /// is left to the caller: (from, to). Or nothing of what stays changes.
+    pub fn truncate_exact(&mut self, pool: &mut BlockPool, len: usize) -> Result<Option<(u32, u32)>, OutOfBlocks> {
+        let (full, rest) = (len / pool.block_len, len % pool.block_len);
+        if len >= self.len || rest == 0 || !pool.is_shared(self.blocks[full]) {
+            self.truncate(pool, len);
+            return Ok(None);
+        }
+        // The copy may need a block that lies behind it.
+        self.truncate(pool, (full + 1) * pool.block_len);
+        let (exact, copied) = self.fork_exact(pool, len)?;
+        std::mem::replace(self, exact).release(pool);
+        Ok(copied)
+    }
+
     /// Gives every block back.
     pub fn release(&mut self, pool: &mut BlockPool) {
         self.truncate(pool, 0);
@@ -161,6 +176,25 @@ mod tests {
         a.append(&mut pool, 3).unwrap();
         assert_eq!(a.append(&mut pool, 1), Err(OutOfBlocks { blocks: 2 }));
         assert_eq!(a.len(), 8);
+    }
+
+    #[test]
+    fn exact_truncation_replaces_a_shared_block() {
+        let mut pool = BlockPool::new(4, 4);
+        let mut a = Sequence::default();
+        a.append(&mut pool, 12).unwrap();
+        let b = a.fork(&mut pool, 8);
+        let mut c = Sequence::default();
+        c.append(&mut pool, 1).unwrap();
+        assert_eq!(pool.free(), 0);
+        let shared = a.table()[1];
+        // The block behind it is given back in time.
+        let copied = a.truncate_exact(&mut pool, 6).unwrap();
+        assert_eq!((a.len(), copied), (6, Some((shared, a.table()[1]))));
+        assert!(a.table()[1] != b.table()[1] && a.table()[0] == b.table()[0]);
+        assert_eq!(a.truncate_exact(&mut pool, 5).unwrap(), None, "a block of its own");
+        assert_eq!(a.truncate_exact(&mut pool, 4).unwrap(), None, "whole blocks");
+        assert_eq!((a.len(), pool.free()), (4, 1));
     }
 
     #[test]

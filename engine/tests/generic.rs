@@ -107,6 +107,16 @@ fn sampled_speech_equals_serial_runs() {
 }
 
 #[test]
+fn a_rewind_into_shared_blocks_equals_a_fresh_history() {
+    // An out-of-band response shares the rows of the instructions while they change.
+    let steps = [(32, 25, 1760), (186, 19, 43229), (60, 175, 38963), (192, 199, 0), (147, 109, 35152), (36, 199, 0)];
+    for hand_off in [HandOff::FullPayload, HandOff::AsyncChunk] {
+        let reader = Tts { streamed: true, ..Tts::default() };
+        interleavings::check(&reader, &interleavings::mode(true, hand_off), &steps).unwrap();
+    }
+}
+
+#[test]
 fn speech_ending_early_keeps_the_whole_text() {
     // The talker stops early here, while the thinker has two more tokens to write.
     let steps = [(0, 0, 11400), (0, 0, 15280), (7, 0, 37594), (3, 0, 0), (8, 0, 0)];

@@ -71,7 +71,7 @@ impl Script for Template {
                 prompt.extend(elements(Role::System, all.copied()));
             }
         }
-        if let Some(message) = of(MessageKind::User).last() {
+        if let Some(message) = of(MessageKind::User).next_back() {
             prompt.extend(elements(Role::User, message.token_ids()));
         }
         prompt

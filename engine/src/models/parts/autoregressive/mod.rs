@@ -47,6 +47,8 @@ pub struct SlotState<O: StepOps, L: CausalLm<O>> {
     /// Positions of the last prompt; those after it are of its response.
     prompted: usize,
     decoding: Option<Decoding>,
+    /// Blocks that are to be copied, from and to.
+    copies: Vec<(u32, u32)>,
     /// Whether a response began since the penalty's history was last cleared.
     fresh: bool,
     /// The model's own.
@@ -62,6 +64,7 @@ impl<O: StepOps, L: CausalLm<O>> Default for SlotState<O, L> {
             shareable: 0,
             prompted: 0,
             decoding: None,
+            copies: Vec::new(),
             fresh: false,
             own: L::Slot::default(),
         }
@@ -101,10 +104,13 @@ impl<O: StepOps, L: CausalLm<O>> SlotState<O, L> {
         self.decoding.take()
     }
 
-    /// Drops every position from `len` on, queued ones too. Returns how many stay cached, see [`Sequence::truncate`].
-    pub fn truncate(&mut self, pool: &mut BlockPool, len: usize) -> usize {
+    /// Drops every position from `len` on, queued ones too. All others stay, also where another slot shares their blocks.
+    pub fn truncate(&mut self, pool: &mut BlockPool, len: usize) {
         self.queue.truncate(len.saturating_sub(self.sequence.len()));
-        self.sequence.truncate(pool, len)
+        let copied = self.sequence.truncate_exact(pool, len);
+        self.copies.extend(
+            copied.expect("a pool has blocks for all positions of all slots, and one that is shared is spared"),
+        );
     }
 
     /// Drops every position that is not cached.

@@ -139,6 +139,15 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         }
     }
 
+    /// Copies what the slot's truncations left to be copied.
+    fn copy_blocks(&mut self, slot: usize) {
+        for (from, to) in self.slots[slot].copies.drain(..) {
+            for cache in &mut self.cache {
+                self.ops.copy_block(cache, from, to);
+            }
+        }
+    }
+
     /// Makes room for `rows` more positions of a slot; retired prefixes give way.
     fn append(&mut self, slot: usize, rows: usize) -> bool {
         let sequence = &mut self.slots[slot].sequence;
@@ -179,6 +188,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
             }
             Sampled::Pending => {}
         }
+        self.copy_blocks(slot);
     }
 }
 
@@ -208,7 +218,9 @@ where
             item => {
                 let state = &mut self.slots[slot];
                 self.lm.accept(slot, item, state, &mut self.pool, out);
-                if let Some(sampled) = self.lm.resumed(state) {
+                let resumed = self.lm.resumed(state);
+                self.copy_blocks(slot);
+                if let Some(sampled) = resumed {
                     self.sampled(slot, sampled, out);
                 }
             }

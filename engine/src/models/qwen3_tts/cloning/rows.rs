@@ -30,7 +30,7 @@ pub enum Padding {
 
 impl Rows {
     /// How many.
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.data.len() / self.width.max(1)
     }
 
@@ -46,27 +46,27 @@ impl Rows {
     }
 
     /// Plus other rows of the same shape.
-    pub fn add(mut self, other: &Self) -> Self {
+    pub fn plus(mut self, other: &Self) -> Self {
         self.data.iter_mut().zip(&other.data).for_each(|(a, b)| *a += b);
         self
     }
 
     /// Columns `from..from + width`.
     pub fn columns(&self, from: usize, width: usize) -> Self {
-        let data = (0..self.len()).flat_map(|at| self.row(at)[from..from + width].iter().copied()).collect();
+        let data = (0..self.count()).flat_map(|at| self.row(at)[from..from + width].iter().copied()).collect();
         Self { width, data }
     }
 
     /// Rows side by side; all have as many.
     pub fn beside(parts: &[&Self]) -> Self {
-        let rows = parts.first().map_or(0, |part| part.len());
+        let rows = parts.first().map_or(0, |part| part.count());
         let data = (0..rows).flat_map(|at| parts.iter().flat_map(move |part| part.row(at).iter().copied())).collect();
         Self { width: parts.iter().map(|part| part.width).sum(), data }
     }
 
     /// With so many rows before and after.
     pub fn padded(&self, before: usize, after: usize, padding: Padding) -> Self {
-        let (rows, width) = (self.len(), self.width);
+        let (rows, width) = (self.count(), self.width);
         let mut data = Vec::with_capacity((before + rows + after) * width);
         for at in 0..before + rows + after {
             // Mirrored at both ends, the index of a row that there is.
@@ -132,7 +132,7 @@ impl<O: Ops> Conv<O> {
     pub fn forward(&self, ops: &O, x: &Rows) -> Rows {
         let ConvShape { channels, out, kernel, stride, dilation } = self.shape;
         let results =
-            (x.len().saturating_sub(self.shape.reach() + 1)) / stride + usize::from(x.len() > self.shape.reach());
+            (x.count().saturating_sub(self.shape.reach() + 1)) / stride + usize::from(x.count() > self.shape.reach());
         let mut data = Vec::with_capacity(results * out);
         for from in (0..results).step_by(CHUNK) {
             let count = CHUNK.min(results - from);
@@ -149,7 +149,7 @@ impl<O: Ops> Conv<O> {
     pub fn causal(&self, ops: &O, x: &Rows, padding: Padding) -> Rows {
         let ConvShape { stride, .. } = self.shape;
         let before = (self.shape.reach() + 1).saturating_sub(stride);
-        let after = x.len().next_multiple_of(stride) - x.len();
+        let after = x.count().next_multiple_of(stride) - x.count();
         self.forward(ops, &x.padded(before, after, padding))
     }
 

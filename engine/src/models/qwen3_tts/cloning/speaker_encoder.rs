@@ -37,7 +37,7 @@ fn relu(rows: Rows) -> Rows {
 /// Mean and standard deviation of each channel over the rows, weighted.
 fn statistics(x: &Rows, weight: impl Fn(usize, usize) -> f32) -> (Vec<f32>, Vec<f32>) {
     let over = |f: &dyn Fn(usize, usize) -> f32| -> Vec<f32> {
-        (0..x.width).map(|channel| (0..x.len()).map(|row| weight(row, channel) * f(row, channel)).sum()).collect()
+        (0..x.width).map(|channel| (0..x.count()).map(|row| weight(row, channel) * f(row, channel)).sum()).collect()
     };
     let mean = over(&|row, channel| x.row(row)[channel]);
     let variance = over(&|row, channel| (x.row(row)[channel] - mean[channel]).powi(2));
@@ -76,18 +76,18 @@ impl<O: Ops> Block<O> {
         let mut parts = vec![h.columns(0, part)];
         for (i, conv) in self.res2net.iter().enumerate() {
             let mine = h.columns((i + 1) * part, part);
-            let mine = if i == 0 { mine } else { mine.add(&parts[i]) };
+            let mine = if i == 0 { mine } else { mine.plus(&parts[i]) };
             parts.push(relu(conv.centred(ops, &mine)));
         }
         let h = relu(self.tdnn2.forward(ops, &Rows::beside(&parts.iter().collect::<Vec<_>>())));
-        let (mean, _) = statistics(&h, |_, _| 1.0 / h.len() as f32);
+        let (mean, _) = statistics(&h, |_, _| 1.0 / h.count() as f32);
         let squeezed = relu(self.squeeze.forward(ops, &Rows { width: h.width, data: mean }));
         let gate = self.excite.forward(ops, &squeezed).map(|value| 1.0 / (1.0 + (-value).exp()));
         let mut h = h;
         for row in h.data.chunks_exact_mut(gate.width) {
             row.iter_mut().zip(&gate.data).for_each(|(value, gate)| *value *= gate);
         }
-        h.add(&x)
+        h.plus(&x)
     }
 }
 
@@ -131,7 +131,7 @@ impl<O: Ops> SpeakerEncoder<O> {
             made.push(x.clone());
         }
         let x = relu(self.mfa.centred(ops, &Rows::beside(&made.iter().collect::<Vec<_>>())));
-        let rows = x.len();
+        let rows = x.count();
         let (mean, deviation) = statistics(&x, |_, _| 1.0 / rows as f32);
         let seen = Rows::beside(&[&x, &repeated(&mean, rows), &repeated(&deviation, rows)]);
         let seen = relu(self.attention_in.forward(ops, &seen)).map(f32::tanh);

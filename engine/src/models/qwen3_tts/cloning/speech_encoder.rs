@@ -126,7 +126,7 @@ impl<O: Ops> Codebook<O> {
             let near = products.iter().zip(&self.half_squares).map(|(product, half)| product - half);
             near.enumerate().fold((0, f32::NEG_INFINITY), |best, at| if at.1 > best.1 { at } else { best }).0
         };
-        let mut codes = Vec::with_capacity(rows.len());
+        let mut codes = Vec::with_capacity(rows.count());
         for (row, products) in rows.data.chunks_exact_mut(width).zip(products.chunks_exact(self.half_squares.len())) {
             let code = nearest(products);
             let entry = &self.entries[code * width..(code + 1) * width];
@@ -205,11 +205,11 @@ impl<O: Ops> SpeechEncoder<O> {
                 Step::Activation => elu(x),
                 Step::Residual(first, second) => {
                     let h = first.causal(ops, &elu(x.clone()), Padding::Zero);
-                    second.forward(ops, &elu(h)).add(&x)
+                    second.forward(ops, &elu(h)).plus(&x)
                 }
             };
         }
-        let (rows, width) = (x.len(), x.width);
+        let (rows, width) = (x.count(), x.width);
         let batch = ops.batch(&[SequenceRows { table: &[0], position: 0, rows }]);
         let x = ops.tensor(x.data, width);
         let x = self.layers.iter().fold(x, |x, layer| layer.forward(ops, x, &batch, &self.config));
@@ -220,6 +220,6 @@ impl<O: Ops> SpeechEncoder<O> {
     pub fn quantize(&self, ops: &O, encoded: &Rows) -> Vec<Vec<u32>> {
         let mut books = self.semantic.forward(ops, encoded);
         books.extend(self.acoustic.forward(ops, encoded));
-        (0..encoded.len()).map(|frame| books.iter().map(|codes| codes[frame]).collect()).collect()
+        (0..encoded.count()).map(|frame| books.iter().map(|codes| codes[frame]).collect()).collect()
     }
 }
