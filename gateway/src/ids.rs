@@ -36,6 +36,11 @@ impl Ids {
         Ok(format!("chatcmpl-{}", hex(&random)))
     }
 
+    /// `speech_<tag>_<128 random bits>`.
+    pub fn speech(&self) -> Result<String, getrandom::Error> {
+        self.id("speech")
+    }
+
     fn id(&self, kind: &str) -> Result<String, getrandom::Error> {
         let mut random = [0; 16];
         getrandom::fill(&mut random)?;

@@ -94,6 +94,8 @@ pub struct Scheduler {
     quarantine: BTreeSet<usize>,
     /// Since when a slot waits for silent prefill.
     silent_since: BTreeMap<usize, Instant>,
+    /// When the step began whose output is routed.
+    step_began: Instant,
     arrivals: flume::Receiver<Peer>,
     gauges: Arc<Gauges>,
     clock: Clock,
@@ -142,6 +144,7 @@ impl Scheduler {
             out_of_band: BTreeMap::new(),
             quarantine: BTreeSet::new(),
             silent_since: BTreeMap::new(),
+            step_began: clock(),
             arrivals,
             gauges,
             clock,

@@ -42,13 +42,14 @@ use repartee_protocol::{ClientEvent, ClientMessage, ErrorBody, ErrorKind, Server
 use repartee_realtime::{Core, Delivery, Effect, Input, PlayoutReport, Setup, audio};
 use tokio::sync::oneshot;
 
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Stage};
 use crate::turn_judge::TurnJudge;
 use input_pipeline::InputPipeline;
 use packet_decoder::PacketDecoder;
 use response_timing::ResponseTiming;
 
 pub use limits::CallLimits;
+pub use response_timing::stages_since;
 pub use services::CallServices;
 pub use transport::{OpusFrame, OutboundMessage, Transport, TransportError, TransportEvent};
 
@@ -268,7 +269,10 @@ impl Call {
             },
             TransportEvent::Audio { samples, rate } => self.push_audio(samples, rate, transport),
             TransportEvent::Playout(report) => self.input(Input::Playout(report), transport),
-            TransportEvent::FirstAudible { response, at } => self.timing.audible(response, at),
+            TransportEvent::FirstAudible { response, due, encoded, sent } => {
+                let stages = [(Stage::Playout, due), (Stage::Opus, encoded), (Stage::Wire, sent)];
+                self.timing.audible(response, stages);
+            }
             TransportEvent::Underrun => self.metrics.underruns.inc(),
             // Handled by the caller.
             TransportEvent::Closed => {}
@@ -421,7 +425,7 @@ impl Call {
                     let encoded = transport.push_audio(response, &samples);
                     self.send_audio(event_id, part, encoded, transport);
                     if T::DELIVERY == Delivery::Unpaced && is_audible(&samples) {
-                        self.timing.audible(response, now);
+                        self.timing.audible(response, [(Stage::Wire, now)]);
                     }
                 }
                 Effect::AudioEnd { event_id, response, part } => {

@@ -387,7 +387,15 @@ impl Actor {
                 }
                 () = permit => {
                     let now = Instant::now();
-                    let stamps = Stamps { accepted, first_token, first_frame: now, first_samples: now };
+                    let stamps = Stamps {
+                        accepted,
+                        encoding: accepted,
+                        begun: accepted,
+                        prefilled: accepted,
+                        first_token,
+                        first_frame: now,
+                        first_samples: now,
+                    };
                     let samples = voice(frame);
                     self.send(Event::Audio { response, frame, samples, stamps: (frame == 0).then_some(stamps) }).await?;
                     self.frames.send_modify(|frames| *frames += 1);
