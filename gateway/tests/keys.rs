@@ -173,6 +173,9 @@ async fn an_ephemeral_key_opens_configured_calls_alone() {
         ("GET", "/metrics"),
         ("POST", "/v1/realtime/client_secrets"),
         ("POST", "/v1/chat/completions"),
+        ("POST", "/v1/audio/voices"),
+        ("DELETE", "/v1/audio/voices/voice_any"),
+        ("GET", "/v1/audio/voice_consents"),
     ] {
         let reply = send(server.address, method, path, &[("authorization", &bearer(ephemeral))], b"").await;
         assert_eq!((reply.status, &*reply.code()), (403, "insufficient_permissions"), "{path}");

@@ -79,8 +79,8 @@ pub(super) struct List {
 }
 
 fn served(app: &App) -> Model {
-    let info = app.engine.info();
-    let (id, repartee) = (info.name.clone(), Facts::of(info));
+    let info = app.info();
+    let (id, repartee) = (info.name.clone(), Facts::of(&info));
     Model { id, object: "model", created: app.started, owned_by: "repartee", repartee }
 }
 

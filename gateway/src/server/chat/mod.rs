@@ -48,7 +48,7 @@ pub(super) async fn create(
         UploadError::Refused(error) => error,
     })?;
     let decoder = app.uploads.decoder().await;
-    let info = app.engine.info().clone();
+    let info = app.info();
     // Minutes of audio take a while to decode.
     let plan = tokio::task::spawn_blocking(move || {
         let plan = Plan::read(&body, &info);

@@ -13,7 +13,6 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
@@ -43,21 +42,6 @@ const AHEAD: usize = 1;
 /// Says what is served differently from what was requested.
 const WARNINGS: HeaderName = HeaderName::from_static("repartee-warnings");
 
-/// A voice on the wire.
-#[derive(Debug, Serialize)]
-struct Voice {
-    id: String,
-    object: &'static str,
-    name: String,
-}
-
-/// The model's voices, the default one first.
-pub(super) async fn voices(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
-    let voice = |name: &String| Voice { id: name.clone(), object: "audio.voice", name: name.clone() };
-    let data: Vec<_> = app.engine.info().voices.iter().map(voice).collect();
-    Json(json!({"object": "list", "data": data}))
-}
-
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -65,7 +49,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     app.check_capacity()?;
     let body = body.map_err(|rejection| ApiError::unreadable(&rejection))?;
-    let plan = Plan::read(&body, app.engine.info()).map_err(ApiError::bad_request)?;
+    let plan = Plan::read(&body, &app.info()).map_err(ApiError::bad_request)?;
     let (session, guard) = app.admit(&caller)?;
     let random = |error: getrandom::Error| ApiError::internal(&error.to_string());
     let (mut seed, mut serial) = ([0; 8], [0; 4]);
