@@ -90,6 +90,7 @@ impl Engine {
             tools: model.script.tools().is_some(),
             transcribes: config.transcribes && model.ears.is_some(),
             reads_aloud: model.script.streamed(&[]).is_some(),
+            recording_rate: model.voices.recording_rate(),
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);

@@ -118,6 +118,11 @@ pub trait Voices: Send {
     /// Names, the default one first.
     fn names(&self) -> Vec<String>;
 
+    /// Sampling rate of the recordings that new voices are made of, in Hz; `None` for a fixed list.
+    fn recording_rate(&self) -> Option<u32> {
+        None
+    }
+
     /// Makes a voice of this name, which no other has, out of a recording. Runs beside the stages, on a thread of its own.
     fn enrol(&mut self, _name: &str, _recording: &Recording) -> Result<(), EnrolError> {
         Err(EnrolError::Fixed { known: self.names().join(", ") })

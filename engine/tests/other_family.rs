@@ -260,10 +260,7 @@ fn a_recorded_voice_is_usable_at_once() {
     unknown(&mut bed);
 
     let samples = HEARING.audio(1).unwrap();
-    let recording = |samples: &[f32]| {
-        let (samples, rate, text) = (samples.to_vec(), ear::RATE, "what I said".to_owned());
-        Recording { samples, rate, text }
-    };
+    let recording = |samples: &[f32]| Recording { samples: samples.to_vec(), text: "what I said".to_owned() };
     // As a caller of the engine does it, from a thread of its own.
     let voices = bed.engine.scheduler.voices();
     let short = voices.enrol("mine", &recording(&samples[..100]));

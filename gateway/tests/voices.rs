@@ -26,7 +26,10 @@ fn sound(seconds: usize) -> Vec<u8> {
     wav::encode(&vec![0.25; seconds * 8_000], 8_000).unwrap()
 }
 
-async fn form(server: &Running, path: &str, fields: &[(&str, &[u8])]) -> Reply {
+/// Names of a form's fields, and what is in them.
+type Fields<'a> = &'a [(&'a str, &'a [u8])];
+
+async fn form(server: &Running, path: &str, fields: Fields<'_>) -> Reply {
     let mut body = Vec::new();
     for (name, content) in fields {
         body.extend(format!("--fence\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n").bytes());
@@ -148,7 +151,7 @@ async fn refusals_name_what_is_wrong() {
     let (ok, short) = (sound(2), wav::encode(&[0.1; 800], 8_000).unwrap());
     let big = vec![0; (10 << 20) + 1];
     let consent = consent.as_bytes();
-    let cases: [(&[(&str, &[u8])], u16, &str); 7] = [
+    let cases: [(Fields<'_>, u16, &str); 7] = [
         (&[("name", b"Ada"), ("audio_sample", &ok)], 400, "consent"),
         (&[("name", b"Ada"), ("consent", consent)], 400, "audio_sample"),
         (&[("name", b"Ada"), ("consent", consent), ("audio_sample", b"ID3")], 400, "audio_sample"),

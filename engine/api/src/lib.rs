@@ -57,15 +57,15 @@ pub struct ModelInfo {
     pub transcribes: bool,
     /// Whether the model reads a given text aloud ([`Respond::streamed`]).
     pub reads_aloud: bool,
+    /// Sampling rate of the recordings that new voices are made of, in Hz; `None` if it has a fixed list of voices.
+    pub recording_rate: Option<u32>,
 }
 
 /// Somebody's voice, for [`SpeechEngine::enrol`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Recording {
-    /// Mono samples in -1..1.
+    /// Mono samples in -1..1 at [`ModelInfo::recording_rate`].
     pub samples: Vec<f32>,
-    /// Samples a second.
-    pub rate: u32,
     /// What is said; empty where that is not known.
     pub text: String,
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use repartee_engine_api::{EnrolError, Recording, SpeechEngine};
-use repartee_media::wav::{self, Wav, WavError};
+use repartee_media::wav::{self, WavError};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -145,7 +145,7 @@ impl VoiceStore {
     /// Keeps a consent, recorded in the wav file `recording`.
     pub fn add_consent(&self, name: &str, language: &str, recording: &[u8]) -> Result<Consent, VoiceError> {
         let (name, language) = (checked_name(name)?, checked_language(language)?);
-        read("recording", recording)?;
+        readable("recording", wav::decode(recording, LONGEST))?;
         let consent = Consent { id: self.ids.consent()?, name, language, created_at: now() };
         let mut kept = self.kept();
         if kept.consents.len() >= self.most {
@@ -208,11 +208,11 @@ impl VoiceStore {
             let problem = format!("the text of a recording has at most {LONGEST_TEXT} characters");
             return Err(VoiceError::Field { field: "text", problem });
         }
-        let Wav { samples, rate } = read("audio_sample", recording)?;
+        let samples = samples(self.engine.as_ref(), recording)?;
         let voice = Voice { id: self.ids.voice()?, name, consent: consent.to_owned(), text, created_at: now() };
         let _pending = self.begin_voice(consent)?;
         // Unlocked: others list and delete meanwhile.
-        self.engine.enrol(&voice.id, &Recording { samples, rate, text: voice.text.clone() })?;
+        self.engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?;
         let mut kept = self.kept();
         let written = self.folder.as_ref().map(|folder| folder.write(Kind::Voice, &voice.id, &voice, Some(recording)));
         // The consent may be gone by now.
@@ -283,12 +283,20 @@ impl Drop for Pending<'_> {
 }
 
 fn enrol_again(folder: &Folder, engine: &dyn SpeechEngine, voice: &Voice) -> Result<(), VoiceError> {
-    let Wav { samples, rate } = read("audio_sample", &folder.recording(Kind::Voice, &voice.id)?)?;
-    Ok(engine.enrol(&voice.id, &Recording { samples, rate, text: voice.text.clone() })?)
+    let samples = samples(engine, &folder.recording(Kind::Voice, &voice.id)?)?;
+    Ok(engine.enrol(&voice.id, &Recording { samples, text: voice.text.clone() })?)
 }
 
-fn read(field: &'static str, recording: &[u8]) -> Result<Wav, VoiceError> {
-    wav::decode(recording, LONGEST).map_err(|error| {
+/// A wav file at the rate that the engine takes.
+fn samples(engine: &dyn SpeechEngine, recording: &[u8]) -> Result<Vec<f32>, VoiceError> {
+    let Some(rate) = engine.info().recording_rate else {
+        return Err(EnrolError::Fixed { known: engine.voices().join(", ") }.into());
+    };
+    readable("audio_sample", wav::read(recording, rate, LONGEST))
+}
+
+fn readable<T>(field: &'static str, read: Result<T, WavError>) -> Result<T, VoiceError> {
+    read.map_err(|error| {
         let problem = match error {
             WavError::Format(_) => "send the recording as a wav file; other formats are not read here".to_owned(),
             error => error.to_string(),

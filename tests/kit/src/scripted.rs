@@ -20,6 +20,8 @@ pub use voice::{Trace, voice};
 pub const INPUT_RATE: u32 = 16_000;
 /// Samples a second that the scripted model speaks.
 pub const OUTPUT_RATE: u32 = 24_000;
+/// Samples a second of the recordings that it takes.
+pub const RECORDING_RATE: u32 = 16_000;
 /// Samples of one frame, 80 ms.
 pub const FRAME_SAMPLES: usize = 1_920;
 
@@ -100,6 +102,7 @@ impl ScriptedEngine {
             tools: true,
             transcribes: script.transcribes,
             reads_aloud: true,
+            recording_rate: script.enrols.then_some(RECORDING_RATE),
         };
         Arc::new(Self {
             info,
@@ -169,7 +172,7 @@ impl SpeechEngine for ScriptedEngine {
         if !self.script.enrols {
             return Err(EnrolError::Fixed { known: self.info.voices.join(", ") });
         }
-        if recording.samples.len() < recording.rate as usize {
+        if recording.samples.len() < RECORDING_RATE as usize {
             return Err(EnrolError::Recording { reason: "it is shorter than a second".to_owned() });
         }
         self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), recording.clone());

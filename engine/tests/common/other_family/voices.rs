@@ -37,11 +37,12 @@ impl Voices for Recorded {
         OWN.iter().map(|name| (*name).to_owned()).chain(recorded.keys().cloned()).collect()
     }
 
+    fn recording_rate(&self) -> Option<u32> {
+        Some(Ear.rate())
+    }
+
     fn enrol(&mut self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
-        let Recording { samples, rate, text } = recording;
-        if *rate != Ear.rate() {
-            return Err(EnrolError::Recording { reason: format!("resample it to {} Hz", Ear.rate()) });
-        }
+        let Recording { samples, text } = recording;
         let (mut stream, mut windows) = (Ear.stream(), Vec::new());
         stream.push(samples, &mut windows);
         if windows.len() < LEAST_WINDOWS || text.is_empty() {
