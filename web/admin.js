@@ -17,11 +17,15 @@ const POINT_MS = 30_000;
 
 const STAGES = [
   ["endpointing", "End of the turn found"],
-  ["prefill", "Rest of the turn read"],
+  ["slice_wait", "Last slice taken"],
+  ["encoder", "It was encoded"],
+  ["prefill", "The rest was read"],
   ["first_token", "First text token"],
   ["first_frame", "First codec frame"],
   ["codec", "Its samples"],
-  ["wire", "Opus and the wire"],
+  ["playout", "Something to hear"],
+  ["opus", "Opus packet"],
+  ["wire", "On the wire"],
 ];
 
 /** Readings of the window, the oldest first. */

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use repartee_engine_api::{
-    Command, EngineLoad, Event, ModelInfo, OpenError, Peer, Respond, Role, SessionHandle, SpeechEngine, StageWork,
-    Wake, link,
+    Command, EngineLoad, EnrolError, Event, ModelInfo, OpenError, Peer, Recording, Respond, Role, SessionHandle,
+    SpeechEngine, StageWork, Wake, link,
 };
 use thiserror::Error;
 
@@ -15,6 +15,7 @@ use crate::config::{ConfigError, EngineConfig};
 use crate::models::{self, LoadError};
 use crate::progress::{StartProgress, StartStage};
 use crate::scheduler::{Gauges, Scheduler};
+use crate::voices::VoiceBook;
 
 /// [`ModelInfo::input_rate`] of a model without ears, in Hz.
 const NOMINAL_RATE: u32 = 16_000;
@@ -47,6 +48,7 @@ impl From<CheckpointError> for StartError {
 pub struct Engine {
     info: ModelInfo,
     slots: usize,
+    voices: Arc<VoiceBook>,
     gauges: Arc<Gauges>,
     /// `None` only while dropping.
     arrivals: Option<flume::Sender<Peer>>,
@@ -88,13 +90,15 @@ impl Engine {
             tools: model.script.tools().is_some(),
             transcribes: config.transcribes && model.ears.is_some(),
             reads_aloud: model.script.streamed(&[]).is_some(),
+            recording_rate: model.voices.recording_rate(),
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);
         let (wake, woken) = Wake::new();
         let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
+        let voices = scheduler.voices();
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run(&woken))?;
-        let engine = Self { info, slots, gauges, arrivals: Some(arrivals), wake, thread: Some(thread) };
+        let engine = Self { info, slots, voices, gauges, arrivals: Some(arrivals), wake, thread: Some(thread) };
         engine.warm_up()?;
         Ok(engine)
     }
@@ -153,6 +157,18 @@ impl SpeechEngine for Engine {
         }
         self.wake.signal();
         Ok(session)
+    }
+
+    fn voices(&self) -> Vec<String> {
+        self.voices.names().to_vec()
+    }
+
+    fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
+        self.voices.enrol(name, recording)
+    }
+
+    fn forget_voice(&self, name: &str) -> bool {
+        self.voices.forget(name)
     }
 
     fn occupancy(&self) -> (usize, usize) {

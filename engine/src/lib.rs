@@ -11,6 +11,7 @@
 //! - `session`: history and responses of one session
 //! - `audio_input`: open input audio
 //! - `model`: what a family loads: ears, script, stages, voices, geometry
+//! - `voices`: the model's voices, and those that are made while it runs
 //! - `stage`: the interface of stages and the items between them
 //! - `elements`: what a history and a prompt are made of
 //! - `sequence`: block pools and tables of cached positions
@@ -39,12 +40,13 @@ mod sequence;
 mod session;
 mod stage;
 mod text;
+mod voices;
 
 pub use audio::log_mel::{LogMel, LogMelConfig};
 pub use checkpoint::{BadValue, CheckpointError, Source};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};
 pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;
-pub use model::{EnrolError, TopologyError};
+pub use model::TopologyError;
 pub use models::LoadError;
 pub use progress::{StartProgress, StartStage};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use repartee_engine_api::{EVENT_QUEUE, Tool};
+use repartee_engine_api::{EVENT_QUEUE, EnrolError, Recording, Tool};
 use repartee_kernels::cpu::pool::Pool;
 use thiserror::Error;
 
@@ -113,37 +113,24 @@ pub trait Script: Send {
     }
 }
 
-/// Why a voice was not enrolled.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-pub enum EnrolError {
-    /// The model has a fixed list of voices.
-    #[error("this model cannot take new voices: choose one of {known}")]
-    Fixed {
-        /// Its voices.
-        known: String,
-    },
-    /// There are as many voices as may be.
-    #[error("there are {limit} voices out of recordings already, the most that are kept")]
-    Full {
-        /// How many.
-        limit: usize,
-    },
-    /// The recording cannot be used.
-    #[error("the recording cannot be used: {reason}")]
-    Recording {
-        /// What to do about it.
-        reason: String,
-    },
-}
-
 /// The voices of a model.
 pub trait Voices: Send {
     /// Names, the default one first.
     fn names(&self) -> Vec<String>;
 
-    /// Makes a voice out of a recording (mono samples in -1..1 at `rate` Hz) and what is said in it, and returns its name.
-    fn enrol(&mut self, _samples: &[f32], _rate: u32, _text: &str) -> Result<String, EnrolError> {
+    /// Sampling rate of the recordings that new voices are made of, in Hz; `None` for a fixed list.
+    fn recording_rate(&self) -> Option<u32> {
+        None
+    }
+
+    /// Makes a voice of this name, which no other has, out of a recording. Runs beside the stages, on a thread of its own.
+    fn enrol(&mut self, _name: &str, _recording: &Recording) -> Result<(), EnrolError> {
         Err(EnrolError::Fixed { known: self.names().join(", ") })
+    }
+
+    /// Forgets a voice that was made; whether there was one.
+    fn forget(&mut self, _name: &str) -> bool {
+        false
     }
 }
 

@@ -74,6 +74,9 @@ fn ticks_queues_and_caches_are_counted() {
     });
     let load = engine.load();
     assert!(load.ticks > before.ticks && load.tick_time > before.tick_time, "{load:?} after {before:?}");
+    assert!(load.ticks_within.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 <= pair[1].1), "{load:?}");
+    let (_, in_time) = load.ticks_within.last().unwrap();
+    assert!((1..=load.ticks).contains(in_time), "{load:?}");
     let work = engine.work();
     let thinker = work.iter().find(|work| work.stage == "thinker").unwrap();
     // The second prompt begins as the first one does.

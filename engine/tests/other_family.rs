@@ -16,8 +16,8 @@ use common::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, ear, model
 use repartee_engine::internals::{
     AudioRows, Ears, EdgeKind, Encoder, Item, Model, Need, Outbox, RowKind, Stage, WindowInput, Work,
 };
-use repartee_engine::{EngineConfig, EnrolError, StageConfig, Timeouts};
-use repartee_engine_api::{Command, Event, Respond, Role, SessionError, SessionHandle};
+use repartee_engine::{EngineConfig, StageConfig, Timeouts};
+use repartee_engine_api::{Command, EnrolError, Event, Recording, Respond, Role, SessionError, SessionHandle};
 
 const READING: Other = Other(Form::Reading);
 const HEARING: Other = Other(Form::Hearing);
@@ -249,24 +249,36 @@ fn a_recorded_voice_is_usable_at_once() {
     let session = bed.engine.open();
     let ask = |number, voice: &str| Respond { voice: Some(voice.to_owned()), ..respond(number) };
     bed.input(&session, 0, 0);
-    bed.engine.send(&session, Command::Respond(ask(0, "recorded-0")));
-    let refused = events(&session);
-    assert!(matches!(&refused[..], [Event::Failed { error: SessionError::UnknownVoice { .. }, .. }]), "{refused:?}");
+    let unknown = |bed: &mut Bed<Other>| {
+        bed.engine.send(&session, Command::Respond(ask(0, "mine")));
+        let refused = events(&session);
+        assert!(
+            matches!(&refused[..], [Event::Failed { error: SessionError::UnknownVoice { .. }, .. }]),
+            "{refused:?}"
+        );
+    };
+    unknown(&mut bed);
 
-    let recording = HEARING.audio(1).unwrap();
-    let short = bed.engine.scheduler.enrol(&recording[..100], ear::RATE, "what I said");
+    let samples = HEARING.audio(1).unwrap();
+    let recording = |samples: &[f32]| Recording { samples: samples.to_vec(), text: "what I said".to_owned() };
+    // As a caller of the engine does it, from a thread of its own.
+    let voices = bed.engine.scheduler.voices();
+    let short = voices.enrol("mine", &recording(&samples[..100]));
     assert!(matches!(short, Err(EnrolError::Recording { .. })), "{short:?}");
-    let voice = bed.engine.scheduler.enrol(&recording, ear::RATE, "what I said").unwrap();
-    assert_eq!(voice, "recorded-0");
+    voices.enrol("mine", &recording(&samples)).unwrap();
+    let again = voices.enrol("mine", &recording(&samples));
+    assert!(matches!(again, Err(EnrolError::Taken { .. })), "{again:?}");
     let mut say = |voice| {
         let response = bed.respond(&session, ask(1, voice));
         submit(&session, Command::Delete { item: 1001 });
         response
     };
-    let (recorded, own) = (say(&voice), say("low"));
+    let (recorded, own) = (say("mine"), say("low"));
     assert_eq!(recorded.text, own.text, "a voice changes the sound alone");
     assert_ne!(recorded.samples, own.samples);
-    assert_same(&say(&voice), &recorded, "the same voice");
+    assert_same(&say("mine"), &recorded, "the same voice");
+    assert!(voices.forget("mine") && !voices.forget("mine"));
+    unknown(&mut bed);
     bed.close(session);
 }
 

@@ -31,16 +31,33 @@ impl Ids {
 
     /// `chatcmpl-<128 random bits>`. A completion has no owner once it is answered.
     pub fn completion(&self) -> Result<String, getrandom::Error> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random)?;
-        Ok(format!("chatcmpl-{}", hex(&random)))
+        Ok(format!("chatcmpl-{}", random()?))
+    }
+
+    /// `voice_<128 random bits>`. Voices outlive the process.
+    pub fn voice(&self) -> Result<String, getrandom::Error> {
+        Ok(format!("voice_{}", random()?))
+    }
+
+    /// `cons_<128 random bits>`, of a consent.
+    pub fn consent(&self) -> Result<String, getrandom::Error> {
+        Ok(format!("cons_{}", random()?))
+    }
+
+    /// `speech_<tag>_<128 random bits>`.
+    pub fn speech(&self) -> Result<String, getrandom::Error> {
+        self.id("speech")
     }
 
     fn id(&self, kind: &str) -> Result<String, getrandom::Error> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random)?;
-        Ok(format!("{kind}_{}_{}", self.tag, hex(&random)))
+        Ok(format!("{kind}_{}_{}", self.tag, random()?))
     }
+}
+
+fn random() -> Result<String, getrandom::Error> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random)?;
+    Ok(hex(&random))
 }
 
 /// Lower-case hex, two digits a byte.

@@ -4,6 +4,7 @@
 //! - [`call`]: the task of one call, between a transport, the realtime session and the engine
 //! - [`server`]: HTTP routes, admission, health, shutdown
 //! - [`turn_judge`]: the turn-detection model, off the calls' tasks
+//! - [`voices`]: voices made out of recordings, under consents
 //! - [`auth`], [`admission`]: keys, and limits of each caller
 //! - [`config`], [`metrics`], [`ids`]: settings, metrics, ids
 //! - [`telemetry`]: logs, and traces over OTLP
@@ -26,6 +27,7 @@ pub mod telemetry;
 mod testdata;
 pub mod transport;
 pub mod turn_judge;
+pub mod voices;
 
 #[cfg(test)]
 #[global_allocator]

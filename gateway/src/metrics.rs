@@ -1,6 +1,12 @@
 //! Metrics in the Prometheus text format. Times are in seconds; no label names a session.
+//!
+//! - `stage`: parts of the time to first packet
+//! - `network`: network quality of WebRTC calls
+//! - `engine`: what the engine has computed
 
 mod engine;
+mod network;
+mod stage;
 
 use std::time::Duration;
 
@@ -14,40 +20,8 @@ use repartee_media::jitter::JitterStats;
 use repartee_protocol::ErrorKind;
 
 use engine::Engine;
-
-/// Parts of the time to first packet, in their order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
-    /// From the last voice to the end of the turn.
-    Endpointing,
-    /// From the end of the turn until the engine accepted the response.
-    Prefill,
-    /// Until the first text token.
-    FirstToken,
-    /// Until the first codec frame.
-    FirstFrame,
-    /// Until its samples.
-    Codec,
-    /// Until they left.
-    Wire,
-}
-
-impl Stage {
-    const ALL: [Self; 6] =
-        [Self::Endpointing, Self::Prefill, Self::FirstToken, Self::FirstFrame, Self::Codec, Self::Wire];
-
-    /// Its name, in metrics and traces.
-    pub fn label(self) -> &'static str {
-        match self {
-            Self::Endpointing => "endpointing",
-            Self::Prefill => "prefill",
-            Self::FirstToken => "first_token",
-            Self::FirstFrame => "first_frame",
-            Self::Codec => "codec",
-            Self::Wire => "wire",
-        }
-    }
-}
+pub use network::{DropCause, Network};
+pub use stage::Stage;
 
 /// Every metric of one server.
 #[derive(Debug)]
@@ -105,93 +79,6 @@ impl RequestMetrics {
     }
 }
 
-/// Network quality of WebRTC calls.
-#[derive(Debug)]
-pub struct Network {
-    round_trip: Histogram,
-    jitter: Histogram,
-    loss: Histogram,
-    packets: IntCounterVec,
-    dropped: IntCounterVec,
-    /// Times that a caller's address changed within a call.
-    pub address_changes: IntCounter,
-}
-
-impl Network {
-    fn new() -> Result<Self, prometheus::Error> {
-        let seconds = |name, help| {
-            let buckets = vec![0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28];
-            Histogram::with_opts(HistogramOpts::new(name, help).buckets(buckets))
-        };
-        let loss = HistogramOpts::new(
-            "repartee_rtp_loss_ratio",
-            "Share of our packets that a caller missed between two of its reports",
-        );
-        let dropped = Opts::new("repartee_udp_dropped_total", "Datagrams of calls that were dropped, by reason");
-        let packets = Opts::new("repartee_rtp_packets_total", "Audio packets of callers by what became of them");
-        Ok(Self {
-            round_trip: seconds("repartee_round_trip_seconds", "Round trip to callers, at each of their reports")?,
-            jitter: seconds("repartee_rtp_jitter_seconds", "Jitter of our packets that callers report")?,
-            loss: Histogram::with_opts(loss.buckets(vec![0.0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5]))?,
-            packets: IntCounterVec::new(packets, &["fate"])?,
-            dropped: IntCounterVec::new(dropped, &["reason"])?,
-            address_changes: IntCounter::new(
-                "repartee_address_changes_total",
-                "Times that a caller's address changed within a call",
-            )?,
-        })
-    }
-
-    fn register(&self, registry: &Registry) -> Result<(), prometheus::Error> {
-        registry.register(Box::new(self.round_trip.clone()))?;
-        registry.register(Box::new(self.jitter.clone()))?;
-        registry.register(Box::new(self.loss.clone()))?;
-        registry.register(Box::new(self.packets.clone()))?;
-        registry.register(Box::new(self.dropped.clone()))?;
-        registry.register(Box::new(self.address_changes.clone()))
-    }
-
-    /// Counts what a caller's report says; the loss is a share, 0 to 1.
-    pub fn reported(&self, round_trip: Option<Duration>, jitter: Option<Duration>, loss: Option<f64>) {
-        let observe = |histogram: &Histogram, value: Option<f64>| {
-            if let Some(value) = value {
-                histogram.observe(value);
-            }
-        };
-        observe(&self.round_trip, round_trip.map(|time| time.as_secs_f64()));
-        observe(&self.jitter, jitter.map(|time| time.as_secs_f64()));
-        observe(&self.loss, loss);
-    }
-
-    /// Sets the number of datagrams dropped for this reason since the start.
-    pub fn dropped(&self, reason: &str, total: u64) {
-        let counter = self.dropped.with_label_values(&[reason]);
-        counter.inc_by(total.saturating_sub(counter.get()));
-    }
-
-    /// Counts packets that were dropped because they claim more sound than time has passed.
-    pub fn early(&self, packets: u64) {
-        self.packets.with_label_values(&["early"]).inc_by(packets);
-    }
-
-    /// Counts a caller's audio packets since `before`.
-    pub fn received(&self, before: &JitterStats, now: &JitterStats) {
-        for (fate, before, now) in [
-            ("played", before.released, now.released),
-            ("copied", before.copied, now.copied),
-            ("recovered", before.recovered, now.recovered),
-            ("concealed", before.concealed, now.concealed),
-            ("skipped", before.skipped, now.skipped),
-            ("late", before.late, now.late),
-            ("duplicate", before.duplicate, now.duplicate),
-            ("reordered", before.reordered, now.reordered),
-            ("invalid", before.invalid, now.invalid),
-        ] {
-            self.packets.with_label_values(&[fate]).inc_by(now.saturating_sub(before));
-        }
-    }
-}
-
 impl Metrics {
     /// New metrics; histogram buckets are multiples of the duration of a codec frame.
     pub fn new(frame: Duration) -> Result<Self, prometheus::Error> {
@@ -203,6 +90,9 @@ impl Metrics {
         let frame = frame.as_secs_f64();
         let buckets: Vec<f64> =
             [0.125, 0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 32.0, 64.0].map(|n| n * frame).to_vec();
+        // A stage of the demo takes one to four milliseconds, the wait for the end of a turn takes some hundred.
+        let fine = [0.000_25, 0.000_5, 0.001, 0.002, 0.003, 0.004, 0.006, 0.008].into_iter();
+        let stage_buckets = fine.filter(|bound| *bound < buckets[0]).chain(buckets.iter().copied()).collect();
         let ttfp = HistogramOpts::new(
             "repartee_ttfp_seconds",
             "Time from the end of the caller's turn to the first audible packet of the response",
@@ -235,7 +125,7 @@ impl Metrics {
             calls: HistogramVec::new(calls, &["transport", "end"])?,
             active: IntGauge::new("repartee_active_sessions", "Calls that are running")?,
             ttfp: Histogram::with_opts(ttfp.buckets(buckets.clone()))?,
-            stages: HistogramVec::new(stages.buckets(buckets), &["stage"])?,
+            stages: HistogramVec::new(stages.buckets(stage_buckets), &["stage"])?,
             turns: IntCounterVec::new(Opts::new("repartee_turns_total", "Responses by how they ended"), &["status"])?,
             speculations: IntCounterVec::new(
                 Opts::new("repartee_speculations_total", "Speculations by outcome: committed or aborted"),
@@ -304,6 +194,9 @@ impl Metrics {
         self.errors.with_label_values(&[ErrorKind::Internal.code()]);
         self.network.received(&JitterStats::default(), &JitterStats::default());
         self.network.early(0);
+        for cause in [DropCause::Unread, DropCause::Stalled] {
+            self.network.dropped_audio(cause, 0);
+        }
     }
 
     /// Counts one part of a time to first packet.
@@ -366,11 +259,22 @@ mod tests {
         let metrics = Metrics::new(Duration::from_millis(80)).unwrap();
         let cache = StageWork { blocks: 4, capacity: 10, prompted: 7, reused: 6, ..StageWork::default() };
         let mut work = StageWork { stage: "any", steps: 2, rows: 5, busy: Duration::from_millis(500), ..cache };
-        let mut load = EngineLoad { ticks: 4, tick_time: Duration::from_millis(250), queues: vec![("commands", 3)] };
+        let within = |short, long| vec![(Duration::from_millis(1), short), (Duration::from_millis(200), long)];
+        let mut load = EngineLoad {
+            ticks: 4,
+            tick_time: Duration::from_millis(250),
+            ticks_within: within(1, 2),
+            queues: vec![("commands", 3)],
+        };
         metrics.engine(&[work], &load);
         work = StageWork { steps: 3, rows: 9, busy: Duration::from_millis(750), blocks: 1, ..work };
         (work.prompted, work.reused) = (20, 16);
-        load = EngineLoad { ticks: 5, tick_time: Duration::from_millis(500), queues: vec![("commands", 1)] };
+        load = EngineLoad {
+            ticks: 5,
+            tick_time: Duration::from_millis(500),
+            ticks_within: within(1, 3),
+            queues: vec![("commands", 1)],
+        };
         metrics.engine(&[work], &load);
         metrics.engine(&[work], &load);
         let text = metrics.render().unwrap();
@@ -382,8 +286,11 @@ mod tests {
             "repartee_engine_cache_capacity_blocks{stage=\"any\"} 10",
             "repartee_engine_prompt_positions_total{stage=\"any\"} 20",
             "repartee_engine_prompt_positions_reused_total{stage=\"any\"} 16",
-            "repartee_engine_ticks_total 5",
-            "repartee_engine_tick_seconds_total 0.5",
+            "repartee_engine_tick_seconds_bucket{le=\"0.001\"} 1",
+            "repartee_engine_tick_seconds_bucket{le=\"0.2\"} 3",
+            "repartee_engine_tick_seconds_bucket{le=\"+Inf\"} 5",
+            "repartee_engine_tick_seconds_sum 0.5",
+            "repartee_engine_tick_seconds_count 5",
             "repartee_engine_queue_length{queue=\"commands\"} 1",
         ] {
             assert!(text.contains(line), "{line} in {text}");
@@ -398,6 +305,7 @@ mod tests {
         let text = metrics.render().unwrap();
         assert!(text.contains("repartee_ttfp_seconds_bucket{le=\"0.08\"} 0"), "{text}");
         assert!(text.contains("repartee_ttfp_seconds_bucket{le=\"0.12\"} 1"), "{text}");
-        assert!(text.contains("repartee_stage_seconds_count{stage=\"codec\"} 1"), "{text}");
+        assert!(text.contains("repartee_stage_seconds_bucket{stage=\"codec\",le=\"0.004\"} 0"), "{text}");
+        assert!(text.contains("repartee_stage_seconds_bucket{stage=\"codec\",le=\"0.006\"} 1"), "{text}");
     }
 }

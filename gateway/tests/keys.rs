@@ -173,6 +173,9 @@ async fn an_ephemeral_key_opens_configured_calls_alone() {
         ("GET", "/metrics"),
         ("POST", "/v1/realtime/client_secrets"),
         ("POST", "/v1/chat/completions"),
+        ("POST", "/v1/audio/voices"),
+        ("DELETE", "/v1/audio/voices/voice_any"),
+        ("GET", "/v1/audio/voice_consents"),
     ] {
         let reply = send(server.address, method, path, &[("authorization", &bearer(ephemeral))], b"").await;
         assert_eq!((reply.status, &*reply.code()), (403, "insufficient_permissions"), "{path}");
@@ -248,7 +251,7 @@ async fn models_are_listed_or_named_as_missing() {
         model["repartee"],
         json!({"voices": ["ada", "bob"], "default_voice": "ada", "input_rate": 16_000, "output_rate": 24_000,
             "frame_ms": 80, "context_tokens": 4_096, "hears": true, "tools": true, "tool_choice": ["auto", "none"],
-            "transcription": false, "speech": true, "images": false})
+            "transcription": false, "speech": true, "cloning": false, "images": false})
     );
     let posted = send(server.address, "POST", "/v1/models", &[], b"").await;
     assert_eq!((posted.status, &*posted.code()), (405, "method_not_allowed"));

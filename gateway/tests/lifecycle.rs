@@ -211,6 +211,7 @@ async fn health_metrics_and_the_page_are_served() {
         "repartee_active_sessions 1",
         "repartee_turns_total{status=\"completed\"} 1",
         "repartee_stage_seconds_count{stage=\"endpointing\"} 1",
+        "repartee_stage_seconds_count{stage=\"slice_wait\"} 1",
         "repartee_stage_seconds_count{stage=\"wire\"} 1",
     ] {
         assert!(metrics.contains(line), "{line} in {metrics}");

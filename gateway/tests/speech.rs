@@ -204,7 +204,10 @@ async fn a_stopped_server_cuts_the_body() {
 async fn the_list_of_voices_begins_with_the_default() {
     let server = Running::start(Script::default()).await;
     let list = send(server.address, "GET", "/v1/audio/voices", &[], b"").await.json();
-    let voice = |name: &str| json!({"id": name, "object": "audio.voice", "name": name});
+    let started = &list["data"][0]["created_at"];
+    let voice =
+        |name: &str| json!({"id": name, "object": "audio.voice", "name": name, "type": "model", "created_at": started});
+    assert!(started.as_u64().is_some_and(|started| started > 1_700_000_000), "{list}");
     assert_eq!(list, json!({"object": "list", "data": [voice("ada"), voice("bob")]}));
 }
 

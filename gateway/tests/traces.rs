@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 
+use common::http::send;
 use common::{Running, question};
 
 const INSTRUCTIONS: &str = "planted-instructions";
@@ -142,7 +143,7 @@ async fn a_collector_gets_call_turn_and_stages() {
         assert_eq!(turn.parent_span_id, call.span_id);
         assert_eq!(attribute(turn, "repartee.turn.answered"), Some(Any::BoolValue(true)));
     }
-    let order = ["prefill", "first_token", "first_frame", "codec", "wire"];
+    let order = ["slice_wait", "encoder", "prefill", "first_token", "first_frame", "codec", "wire"];
     let spoken = collected.within(turns[0]);
     assert!(spoken.contains_key("endpointing") && !collected.within(turns[1]).contains_key("endpointing"));
     for turn in turns {
@@ -151,12 +152,43 @@ async fn a_collector_gets_call_turn_and_stages() {
         for pair in stages.windows(2) {
             assert_eq!(pair[0].end_time_unix_nano, pair[1].start_time_unix_nano, "{pair:?}");
         }
-        assert_eq!(stages[4].end_time_unix_nano, turn.end_time_unix_nano);
+        assert_eq!(stages[order.len() - 1].end_time_unix_nano, turn.end_time_unix_nano);
     }
     let bytes = String::from_utf8_lossy(&collected.bytes);
     for secret in [INSTRUCTIONS, WORD, "I heard", "You wrote"] {
         assert!(!bytes.contains(secret), "{secret}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_chat_completion_is_a_call_of_one_turn() {
+    let mut collector = Collector::start().await;
+    let mut server = traced(Script::default(), &collector.endpoint).await;
+    let request = json!({
+        "model": "gpt-audio",
+        "modalities": ["text", "audio"],
+        "audio": {"voice": "bob", "format": "wav"},
+        "messages": [{"role": "user", "content": WORD}],
+    });
+    let headers = [("content-type", "application/json")];
+    let body = request.to_string();
+    let reply = send(server.address, "POST", "/v1/chat/completions", &headers, body.as_bytes()).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let completion = reply.json();
+    server.sessions(0).await;
+    server.stop();
+    server.ended().await;
+    let collected = collector.collected();
+    let (calls, turns) = (collected.named("call"), collected.named("turn"));
+    let ([call], [turn]) = (&calls[..], &turns[..]) else { panic!("{:?}", collected.all) };
+    let text = |value: &str| Some(Any::StringValue(value.to_owned()));
+    assert_eq!(attribute(call, "repartee.call.id"), text(completion["id"].as_str().unwrap()));
+    assert_eq!(attribute(call, "repartee.call.transport"), text("http"));
+    assert_eq!(attribute(call, "repartee.call.end"), text("completed"));
+    assert_eq!(attribute(turn, "repartee.turn.answered"), Some(Any::BoolValue(true)));
+    let stages = collected.within(turn);
+    assert!(stages.contains_key("prefill") && stages.contains_key("codec"), "{stages:?}");
+    assert!(!String::from_utf8_lossy(&collected.bytes).contains(WORD));
 }
 
 #[tokio::test(flavor = "multi_thread")]

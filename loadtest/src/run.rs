@@ -151,7 +151,18 @@ fn difference(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>, nam
 }
 
 /// Stages of the server, in the order in which a turn passes them; others come behind.
-const STAGES: [&str; 6] = ["endpointing", "prefill", "first_token", "first_frame", "codec", "wire"];
+const STAGES: [&str; 10] = [
+    "endpointing",
+    "slice_wait",
+    "encoder",
+    "prefill",
+    "first_token",
+    "first_frame",
+    "codec",
+    "playout",
+    "opus",
+    "wire",
+];
 
 /// Mean of each stage between two readings, in seconds.
 fn stages(before: &BTreeMap<String, f64>, after: &BTreeMap<String, f64>) -> Vec<(String, f64)> {

@@ -2,15 +2,28 @@
 
 Usage: pypi_openai_speech.py ADDRESS SCENARIO
 
-The text is that of the scenario's function. Prints {"client", "wav", "pcm", "opus", "events" (sound, base64), "refused" (the error of mp3)}.
+The text is that of the scenario's function. A voice is made of the scenario's first recording, speaks, and is deleted. Prints {"client", "wav",
+"pcm", "opus", "events", "voice" (sound, base64), "refused" (the error of mp3), "made" (the voice's id), "gone" (whether both deletions were
+confirmed)}.
 """
 
 import base64
+import io
 import json
+import pathlib
+import wave
 from importlib.metadata import version
 
 from openai import BadRequestError, OpenAI
 from scenario import arguments
+
+
+def recording(path: str, rate: int) -> bytes:
+    file = io.BytesIO()
+    with wave.open(file, "wb") as sound:
+        sound.setparams((1, 2, rate, 0, "NONE", ""))
+        sound.writeframes(pathlib.Path(path).read_bytes())
+    return file.getvalue()
 
 
 def main() -> None:
@@ -36,7 +49,16 @@ def main() -> None:
         client.audio.speech.create(**asked)
     except BadRequestError as error:
         refused = f"{error.param}: {error.message}"
-    print(json.dumps({"client": f"openai {version('openai')}", "refused": refused, **spoken}))
+    said = recording(scenario.turns[0]["say"], scenario.rate)
+    consent = client.audio.voice_consents.create(name="mine", language="en-US", recording=("consent.wav", said, "audio/wav"))
+    voice = client.audio.voices.create(name="Ada", consent=consent.id, audio_sample=("ada.wav", said, "audio/wav"))
+    asked["voice"] = {"id": voice.id}
+    with client.audio.speech.with_streaming_response.create(**asked, response_format="pcm") as response:
+        spoken["voice"] = base64.b64encode(b"".join(response.iter_bytes())).decode()
+    [listed] = client.audio.voice_consents.list()
+    gone = listed == consent and client.audio.voices.delete(voice.id).deleted and client.audio.voice_consents.delete(consent.id).deleted
+    facts = {"refused": refused, "made": voice.id, "gone": gone}
+    print(json.dumps({"client": f"openai {version('openai')}", **facts, **spoken}))
 
 
 if __name__ == "__main__":

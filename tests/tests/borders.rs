@@ -61,11 +61,24 @@ const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("model", &["config"]),
     (
         "server",
-        &["admission", "auth", "call", "cli", "config", "ids", "metrics", "telemetry", "transport", "turn_judge"],
+        &[
+            "admission",
+            "auth",
+            "call",
+            "cli",
+            "config",
+            "ids",
+            "metrics",
+            "telemetry",
+            "transport",
+            "turn_judge",
+            "voices",
+        ],
     ),
     ("telemetry", &["metrics"]),
     ("transport", &["call", "metrics", "telemetry"]),
     ("turn_judge", &[]),
+    ("voices", &["config", "ids"]),
 ];
 
 /// Sources that take time and packets as parameters.

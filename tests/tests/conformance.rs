@@ -262,25 +262,39 @@ struct Speech {
     pcm: String,
     opus: String,
     events: String,
+    /// Of the voice that was made.
+    voice: String,
     refused: String,
+    /// The id of that voice.
+    made: String,
+    /// Whether it and its consent were deleted.
+    gone: bool,
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
     let client = Client::named("pypi_openai_speech");
     let scenario = Scenario::call(client.name)?;
-    let server = Running::start(scenario.config()?, scenario.engine()).await?;
+    let engine = ScriptedEngine::new(Script { enrols: true, ..Script::default() });
+    let server = Running::start(scenario.config()?, engine.clone()).await?;
     let speech: Speech = scenario.run(&mut client.python()?, &server.address().to_string()).await?;
     println!("{}", speech.client);
     // A frame a word of "The weather in a city."
     let said = pcm::encode_i16le(&(0..5).flat_map(voice).collect::<Vec<_>>());
-    let [wav, pcm, opus, events] =
-        [speech.wav, speech.pcm, speech.opus, speech.events].map(|sound| STANDARD.decode(sound));
+    let sounds = [speech.wav, speech.pcm, speech.opus, speech.events, speech.voice];
+    let [wav, pcm, opus, events, voiced] = sounds.map(|sound| STANDARD.decode(sound));
     ensure!(wav?.get(44..) == Some(&said[..]), "another sound in the wav file");
     ensure!(pcm? == said && events? == said, "another sound than what was made");
     let opus = opus?;
     ensure!(opus.starts_with(b"OggS") && opus.windows(8).any(|window| window == b"OpusHead"), "no Opus in Ogg");
     ensure!(speech.refused.starts_with("response_format: "), "{}", speech.refused);
+    let asked_for = |command: &EngineCommand| match command {
+        EngineCommand::Respond(respond) => respond.voice.clone(),
+        _ => None,
+    };
+    let voices: Vec<_> = engine.commands().iter().filter_map(asked_for).collect();
+    ensure!(voiced? == said && voices == [speech.made], "the voice that was made speaks: {voices:?}");
+    ensure!(speech.gone && engine.enrolled().is_empty(), "it is deleted");
     Ok(())
 }
 

@@ -6,6 +6,29 @@ use thiserror::Error;
 use super::SessionHandle;
 use super::{Command, ItemId};
 
+/// Why a voice was not enrolled.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum EnrolError {
+    /// The model has a fixed list of voices.
+    #[error("this model cannot take new voices: choose one of {known}")]
+    Fixed {
+        /// Its voices.
+        known: String,
+    },
+    /// The recording cannot be used.
+    #[error("the recording cannot be used: {reason}")]
+    Recording {
+        /// What to do about it.
+        reason: String,
+    },
+    /// There is a voice of that name.
+    #[error("there is a voice `{name}` already")]
+    Taken {
+        /// The name.
+        name: String,
+    },
+}
+
 /// Why a command or a response failed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SessionError {

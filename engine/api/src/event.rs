@@ -111,6 +111,12 @@ pub struct Usage {
 pub struct Stamps {
     /// The engine took the `Respond` command.
     pub accepted: Instant,
+    /// The encoder began with the last of its input; `begun` where nothing of it was to be encoded any more.
+    pub encoding: Instant,
+    /// All input was encoded, and the first stage got the prompt.
+    pub begun: Instant,
+    /// The step began that gave the first text token: the prompt was prefilled but for its last rows.
+    pub prefilled: Instant,
     /// The first text token was sampled.
     pub first_token: Instant,
     /// The first codec frame was complete.

@@ -21,7 +21,7 @@ pub mod work;
 use std::time::Duration;
 
 pub use command::{Command, Content, Input, InsertAt, ItemId, Respond, ResponseId, Role, Sampling, SlicePolicy, Tool};
-pub use error::{OpenError, SessionError, SubmitError};
+pub use error::{EnrolError, OpenError, SessionError, SubmitError};
 pub use event::{Event, FinishReason, Stamps, Usage};
 pub use handle::{Peer, SessionHandle, Wake, link};
 pub use work::{EngineLoad, StageWork};
@@ -57,6 +57,17 @@ pub struct ModelInfo {
     pub transcribes: bool,
     /// Whether the model reads a given text aloud ([`Respond::streamed`]).
     pub reads_aloud: bool,
+    /// Sampling rate of the recordings that new voices are made of, in Hz; `None` if it has a fixed list of voices.
+    pub recording_rate: Option<u32>,
+}
+
+/// Somebody's voice, for [`SpeechEngine::enrol`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recording {
+    /// Mono samples in -1..1 at [`ModelInfo::recording_rate`].
+    pub samples: Vec<f32>,
+    /// What is said; empty where that is not known.
+    pub text: String,
 }
 
 /// An engine as its callers see it. Tests use a scripted one.
@@ -67,6 +78,20 @@ pub trait SpeechEngine: Send + Sync + 'static {
     fn open(&self) -> Result<SessionHandle, OpenError>;
     /// Open sessions and session slots.
     fn occupancy(&self) -> (usize, usize);
+    /// Names of the voices that requests may name now: the model's own ([`ModelInfo::voices`]), and those that were enrolled.
+    fn voices(&self) -> Vec<String> {
+        self.info().voices.clone()
+    }
+    /// Makes a voice out of a recording, which requests may name from then on. Blocks while it is computed.
+    fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
+        let _ = (name, recording);
+        Err(EnrolError::Fixed { known: self.voices().join(", ") })
+    }
+    /// Forgets an enrolled voice; whether there was one. Responses that it speaks go on.
+    fn forget_voice(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
     /// Whether sessions are served now: false while the engine starts again after a fault, and once it has stopped.
     fn ready(&self) -> bool {
         true

@@ -30,6 +30,8 @@ pub struct EngineLoad {
     pub ticks: u64,
     /// Time that they took together.
     pub tick_time: Duration,
+    /// How many of them took at most so long, the shortest time first; those that took longer than all are in `ticks` alone.
+    pub ticks_within: Vec<(Duration, u64)>,
     /// Length of each queue, of all sessions together, when the last tick ended: its name and the items in it.
     pub queues: Vec<(&'static str, u64)>,
 }

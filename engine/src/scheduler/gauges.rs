@@ -12,6 +12,10 @@ use crate::stage::CacheUse;
 /// Names of the queues that are counted, in the order of [`Queues`]'s fields.
 const QUEUES: [&str; 4] = ["commands", "windows", "responses", "events"];
 
+/// By these the ticks are told apart: the demo's take one to four milliseconds, and a codec frame of 80 ms is late after as much.
+const TICK_MICROSECONDS: [u64; 14] =
+    [500, 1_000, 2_000, 3_000, 4_000, 6_000, 8_000, 12_000, 16_000, 24_000, 40_000, 80_000, 160_000, 320_000];
+
 /// Gauges and counters of the engine, written by its thread.
 #[derive(Debug, Default)]
 pub struct Gauges {
@@ -23,6 +27,8 @@ pub struct Gauges {
     pub ready: AtomicBool,
     ticks: AtomicU64,
     tick_nanoseconds: AtomicU64,
+    /// Ticks by the first of [`TICK_MICROSECONDS`] that they do not exceed.
+    ticks_by_time: [AtomicU64; TICK_MICROSECONDS.len()],
     /// See [`QUEUES`].
     queues: [AtomicU64; QUEUES.len()],
     /// The encoder, then each stage; empty until the model is known.
@@ -96,6 +102,9 @@ impl Gauges {
         if let Some(took) = took {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             self.tick_nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);
+            if let Some(at) = TICK_MICROSECONDS.iter().position(|most| took <= Duration::from_micros(*most)) {
+                self.ticks_by_time[at].fetch_add(1, Ordering::Relaxed);
+            }
         }
         let Queues { commands, windows, responses, events } = queues;
         for (gauge, length) in self.queues.iter().zip([commands, windows, responses, events]) {
@@ -105,7 +114,13 @@ impl Gauges {
 
     /// Ticks and queues.
     pub fn load(&self) -> EngineLoad {
+        let mut within = 0;
+        let ticks_within = TICK_MICROSECONDS.into_iter().zip(&self.ticks_by_time).map(|(most, ticks)| {
+            within += ticks.load(Ordering::Relaxed);
+            (Duration::from_micros(most), within)
+        });
         EngineLoad {
+            ticks_within: ticks_within.collect(),
             ticks: self.ticks.load(Ordering::Relaxed),
             tick_time: Duration::from_nanos(self.tick_nanoseconds.load(Ordering::Relaxed)),
             queues: QUEUES.into_iter().zip(self.queues.iter().map(|length| length.load(Ordering::Relaxed))).collect(),

@@ -32,11 +32,12 @@ use tracing::Span;
 use crate::config::{EngineConfig, Timeouts};
 use crate::deadline::{Limits, Planner};
 use crate::hand_off::Edge;
-use crate::model::{EnrolError, Model, Slots};
+use crate::model::{Model, Slots};
 use crate::models::pool;
 use crate::session::intake::{EncodedTexts, Intake};
 use crate::session::{ModelContext, Queues, Session};
 use crate::stage::Item;
+use crate::voices::VoiceBook;
 
 pub use gauges::Gauges;
 
@@ -70,8 +71,9 @@ pub struct Scheduler {
     timeouts: Timeouts,
     /// Events that one tick can send for one response.
     events_per_tick: usize,
-    /// Names of the model's voices.
-    voices: Vec<String>,
+    voices: Arc<VoiceBook>,
+    /// Their names when the tick began.
+    voice_names: Arc<[String]>,
     /// Whether a step takes many slots; otherwise one each.
     batch: bool,
     planner: Planner,
@@ -94,6 +96,8 @@ pub struct Scheduler {
     quarantine: BTreeSet<usize>,
     /// Since when a slot waits for silent prefill.
     silent_since: BTreeMap<usize, Instant>,
+    /// When the step began whose output is routed.
+    step_began: Instant,
     arrivals: flume::Receiver<Peer>,
     gauges: Arc<Gauges>,
     clock: Clock,
@@ -126,10 +130,13 @@ impl Scheduler {
             .iter()
             .skip(1)
             .map(|stage| Edge::new(config.hand_off, config.stage(stage.name()).chunks(), slots));
+        // The model keeps an empty list.
+        let voices = Arc::new(VoiceBook::new(std::mem::replace(&mut model.voices, Box::new(Vec::new()))));
         Self {
             timeouts: config.timeouts,
             events_per_tick: model.events_per_tick(),
-            voices: model.voices.names(),
+            voice_names: voices.names(),
+            voices,
             batch: config.batch,
             planner: Planner::new(config.order(), std::iter::once(encoder).chain(stages).collect()),
             pool: model.pool.take().or_else(|| pool(config.threads())),
@@ -142,6 +149,7 @@ impl Scheduler {
             out_of_band: BTreeMap::new(),
             quarantine: BTreeSet::new(),
             silent_since: BTreeMap::new(),
+            step_began: clock(),
             arrivals,
             gauges,
             clock,
@@ -174,6 +182,7 @@ impl Scheduler {
 
     fn tick_once(&mut self) -> Tick {
         let now = (self.clock)();
+        self.voice_names = self.voices.names();
         if !self.take_arrivals() {
             return Tick::Over;
         }
@@ -190,11 +199,9 @@ impl Scheduler {
         Tick::Idle(self.next_timeout())
     }
 
-    /// Makes a voice out of a recording; see [`Voices::enrol`](crate::model::Voices::enrol). Requests may name it from then on.
-    pub fn enrol(&mut self, samples: &[f32], rate: u32, text: &str) -> Result<String, EnrolError> {
-        let name = self.model.voices.enrol(samples, rate, text)?;
-        self.voices = self.model.voices.names();
-        Ok(name)
+    /// The voices, which may grow from any thread.
+    pub fn voices(&self) -> Arc<VoiceBook> {
+        self.voices.clone()
     }
 
     /// What waits in all sessions.
@@ -323,7 +330,7 @@ impl Scheduler {
         let model = ModelContext {
             tokenizer: &self.model.tokenizer,
             front_end: self.model.ears.as_ref().map(|ears| ears.front_end.as_ref()),
-            voices: &self.voices,
+            voices: &self.voice_names,
             script: self.model.script.as_ref(),
             stages: &self.model.stages,
             free_slots: &mut self.free_out_of_band,

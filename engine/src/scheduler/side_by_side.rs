@@ -27,6 +27,7 @@ enum Unit<'a> {
 struct Step {
     work: Vec<Work>,
     rows: StepRows,
+    began: Instant,
     took: Duration,
     result: Outcome,
 }
@@ -52,7 +53,7 @@ impl Task<'_> {
     /// Takes every step. `sent` takes out of a step's output what need not wait.
     fn run(&mut self, clock: &Clock, sent: &dyn Fn(usize, &mut Outbox)) {
         for batch in std::mem::take(&mut self.batches) {
-            let begun = clock();
+            let began = clock();
             let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
             let mut work: Vec<Work> = batch.iter().map(|share| Work { slot: share.slot, rows: share.rows }).collect();
             let result = match &mut self.unit {
@@ -73,8 +74,8 @@ impl Task<'_> {
                     }
                 }
             };
-            let took = clock().saturating_duration_since(begun);
-            self.done.push(Step { work, rows, took, result });
+            let took = clock().saturating_duration_since(began);
+            self.done.push(Step { work, rows, began, took, result });
         }
     }
 }
@@ -145,6 +146,7 @@ impl Scheduler {
         }
         for (at, steps) in done {
             for step in steps {
+                self.step_began = step.began;
                 match step.result {
                     Outcome::Encoded(encoded) => self.place_encoded(encoded),
                     Outcome::Items(mut out) => {

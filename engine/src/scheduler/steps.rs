@@ -13,6 +13,7 @@ use crate::deadline::cost::StepRows;
 use crate::deadline::{Share, Urgency, Want};
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
+use crate::session::EncoderTimes;
 use crate::session::active_response::Spoken;
 use crate::stage::{End, Item, Need, Outbox, RowKind, Work};
 
@@ -71,6 +72,7 @@ impl Scheduler {
                 moved = true;
                 let begun = (self.clock)();
                 let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
+                self.step_began = begun;
                 if at == ENCODER {
                     self.encode(&batch)
                 } else {
@@ -164,11 +166,12 @@ impl Scheduler {
 
     /// Gives encoded windows to their sessions. A session whose window could not be encoded ends.
     pub(super) fn place_encoded(&mut self, encoded: Vec<Encoded>) {
+        let (began, ended) = (self.step_began, (self.clock)());
         for Encoded { slot, window, rows } in encoded {
             match rows {
                 Some(rows) => {
                     if let Some(session) = self.sessions.get_mut(&slot) {
-                        session.place_window(&window, rows);
+                        session.place_window(&window, rows, EncoderTimes { began, ended });
                     }
                 }
                 None => self.fail(slot, internal("encoder")),
@@ -244,12 +247,12 @@ impl Scheduler {
     }
 
     fn route_item(&mut self, index: usize, slot: usize, item: Item) {
-        let now = (self.clock)();
+        let (began, now) = (self.step_began, (self.clock)());
         let owner = self.owner(slot);
         let Some(session) = self.sessions.get_mut(&owner) else { return };
         session.note_progress(slot, now);
         match &item {
-            Item::Token(id) | Item::Row { id, .. } => match session.token(slot, *id, now) {
+            Item::Token(id) | Item::Row { id, .. } => match session.token(slot, *id, began, now) {
                 Spoken::Yes => {}
                 // Later stages would wait for text while the call is written.
                 Spoken::Pauses => return self.pass(index, slot, Item::TextPause),

@@ -8,7 +8,7 @@ use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError
 use super::pending_response::PendingResponse;
 use super::streamed_text::StreamedText;
 use super::tool_calls::{TokenKind, ToolCallReader};
-use super::{ModelContext, Session};
+use super::{EncoderTimes, ModelContext, Session};
 use crate::config::Timeouts;
 use crate::deadline::Urgency;
 use crate::elements::{Element, Message};
@@ -28,6 +28,12 @@ pub struct ActiveResponse {
     prompt: Vec<Element>,
     /// When the engine took it.
     accepted: Instant,
+    /// When the encoder began with the last of its input.
+    encoding: Instant,
+    /// When the first stage got its prompt.
+    begun: Instant,
+    /// When the step began that gave its first token.
+    prefilled: Option<Instant>,
     /// When its first token came.
     first_token: Option<Instant>,
     /// When its first frame came.
@@ -74,14 +80,19 @@ impl ActiveResponse {
         params: ResponseParams,
         prompt: Vec<Element>,
         usage: Usage,
+        encoder: Option<EncoderTimes>,
         model: &ModelContext<'_>,
     ) -> Self {
+        let waited = encoder.filter(|times| times.ended > pending.accepted);
         Self {
             request: pending.request,
             streamed: pending.streamed,
             params,
             prompt,
             accepted: pending.accepted,
+            encoding: waited.map_or(model.now, |times| times.began),
+            begun: model.now,
+            prefilled: None,
             first_token: None,
             first_frame: None,
             text: model.tokenizer.stream(),
@@ -208,9 +219,10 @@ impl Session {
         }
     }
 
-    /// Takes a token of the response in `slot`; whether it is spoken.
-    pub fn token(&mut self, slot: usize, id: u32, now: Instant) -> Spoken {
+    /// Takes a token of the response in `slot`, from a step that began at `began`; whether it is spoken.
+    pub fn token(&mut self, slot: usize, id: u32, began: Instant, now: Instant) -> Spoken {
         let Some(active) = self.active_on(slot) else { return Spoken::No };
+        active.prefilled.get_or_insert(began.max(active.begun));
         active.first_token.get_or_insert(now);
         active.usage.output_text_tokens += 1;
         let (response, item, out_of_band) = (active.request.response, active.request.item, active.request.out_of_band);
@@ -273,6 +285,9 @@ impl Session {
         }
         let stamps = (frame == 0).then(|| Stamps {
             accepted: active.accepted,
+            encoding: active.encoding,
+            begun: active.begun,
+            prefilled: active.prefilled.unwrap_or(now),
             first_token: active.first_token.unwrap_or(now),
             first_frame: active.first_frame.unwrap_or(now),
             first_samples: now,

@@ -112,6 +112,15 @@ pub struct Queues {
     pub events: usize,
 }
 
+/// When a step of the encoder began and ended.
+#[derive(Debug, Clone, Copy)]
+pub struct EncoderTimes {
+    /// Its windows were taken.
+    pub began: Instant,
+    /// Their rows were there.
+    pub ended: Instant,
+}
+
 /// How far [`Command::Finish`] has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Ending {
@@ -149,6 +158,8 @@ pub struct Session {
     text_intake: Option<Box<TextIntake>>,
     /// Since when none of them was encoded.
     stalled: Option<Instant>,
+    /// The encoder's newest step with any of them.
+    encoder: Option<EncoderTimes>,
     /// In-band responses that wait for the one before them.
     pending_responses: VecDeque<PendingResponse>,
     /// The in-band response being generated.
@@ -186,6 +197,7 @@ impl Session {
             pending_sounds: VecDeque::new(),
             text_intake: None,
             stalled: None,
+            encoder: None,
             pending_responses: VecDeque::new(),
             active: None,
             out_of_band: Vec::new(),
@@ -451,8 +463,9 @@ impl Session {
     }
 
     /// Adds an encoded window to its target; windows of deleted items are dropped.
-    pub fn place_window(&mut self, window: &PendingWindow, rows: AudioRows) {
+    pub fn place_window(&mut self, window: &PendingWindow, rows: AudioRows, times: EncoderTimes) {
         self.stalled = None;
+        self.encoder = Some(times);
         let rows = Arc::new(rows);
         self.changed = true;
         match window.target {

@@ -2,12 +2,11 @@
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::load;
-use repartee_engine::internals::qwen3_tts::VoiceList;
-use repartee_engine_api::{Command, FinishReason, Respond, Role, SessionError};
+use repartee_engine_api::{Command, EnrolError, FinishReason, Recording, Respond, Role, SessionError};
 use serde_json::{Value, json};
 
 use crate::common::Expected;
-use crate::common::driven::{Driven, serve, submit};
+use crate::common::driven::{serve, submit};
 use crate::common::speech::greedy_copy;
 use crate::open;
 
@@ -16,30 +15,39 @@ fn config() -> EngineConfig {
 }
 
 #[test]
-fn cloned_voices_are_listed_and_bounded() {
+fn odd_recordings_are_refused() {
     let (expected, copy) = (Expected::load("tts_clone"), greedy_copy("tts_clone"));
     let mut engine = serve(copy.path(), &config());
+    let voices = engine.scheduler.voices();
     let samples = expected.tensor("run2.voice.audio").0;
-    let refused = |samples: &[f32], rate, text: &str, engine: &mut Driven| {
-        engine.scheduler.enrol(samples, rate, text).unwrap_err().to_string()
-    };
-    assert!(refused(&samples, 16_000, "", &mut engine).contains("resample it to 24000 Hz"));
-    assert!(refused(&samples[..400], 24_000, "", &mut engine).contains("too short"));
-    assert!(refused(&vec![0.0; 24_000 * 21], 24_000, "", &mut engine).contains("cut it to 20 s"));
-    assert!(refused(&vec![f32::NAN; 24_000], 24_000, "", &mut engine).contains("from -1 to 1"));
-    assert!(refused(&samples, 24_000, &"spoken ".repeat(400), &mut engine).contains("512 are allowed"));
-    for number in 1..=VoiceList::MOST_CLONED {
-        assert_eq!(engine.scheduler.enrol(&samples, 24_000, "").unwrap(), format!("cloned-{number}"));
+    let recording = |samples: &[f32], text: &str| Recording { samples: samples.to_vec(), text: text.to_owned() };
+    for (samples, text, says) in [
+        (&samples[..400], "", "too short"),
+        (&[], "", "too short"),
+        (&vec![0.0; 24_000 * 21], "", "cut it to 20 s"),
+        (&vec![f32::NAN; 24_000], "", "from -1 to 1"),
+        (&vec![1.5; 24_000], "", "from -1 to 1"),
+        (&samples, &*"spoken ".repeat(400), "512 are allowed"),
+    ] {
+        let error = voices.enrol("mine", &recording(samples, text)).unwrap_err();
+        assert!(matches!(error, EnrolError::Recording { .. }) && error.to_string().contains(says), "{error}");
     }
-    assert!(refused(&samples, 24_000, "", &mut engine).contains("the most that are kept"));
+    voices.enrol("mine", &recording(&samples, "")).unwrap();
+    let again = voices.enrol("mine", &recording(&samples, ""));
+    assert!(matches!(again, Err(EnrolError::Taken { .. })), "{again:?}");
     let session = engine.open();
     submit(&session, Command::text(0, Role::User, "the sea"));
-    for (number, voice) in ["default", "cloned-1", "cloned-64/english"].into_iter().enumerate() {
-        let respond = Respond { voice: Some(voice.to_owned()), ..Respond::new(number as u64, 10 + number as u64) };
-        assert!(!engine.respond(&session, respond).unwrap().samples.is_empty(), "{voice}");
+    let mut say = |number: u64, voice: &str| {
+        engine.respond(&session, Respond { voice: Some(voice.to_owned()), ..Respond::new(number, 10 + number) })
+    };
+    for (number, voice) in (0..).zip(["default", "mine", "mine/english"]) {
+        assert!(!say(number, voice).unwrap().samples.is_empty(), "{voice}");
     }
-    let unknown = Respond { voice: Some("cloned-65".to_owned()), ..Respond::new(9, 19) };
-    assert!(engine.respond(&session, unknown).is_err());
+    assert!(voices.forget("mine") && !voices.forget("mine"));
+    assert!(matches!(say(9, "mine"), Err(SessionError::UnknownVoice { .. })));
+    let fixed = serve(greedy_copy("tts_custom").path(), &config()).scheduler.voices();
+    let refused = fixed.enrol("mine", &recording(&samples, ""));
+    assert!(matches!(refused, Err(EnrolError::Fixed { .. })), "{refused:?}");
 }
 
 #[test]
@@ -48,7 +56,7 @@ fn unknown_voices_are_refused() {
     let mut engine = serve(copy.path(), &config());
     let session = engine.open();
     submit(&session, Command::text(0, Role::User, "the sea"));
-    for (number, voice) in ["nobody", "ada/klingon", "ada/", "cloned-1", ""].into_iter().enumerate() {
+    for (number, voice) in ["nobody", "ada/klingon", "ada/", "mine", ""].into_iter().enumerate() {
         let respond = Respond { voice: Some(voice.to_owned()), ..Respond::new(number as u64, 10 + number as u64) };
         let error = engine.respond(&session, respond).unwrap_err();
         assert!(matches!(error, SessionError::UnknownVoice { .. }), "{voice}: {error}");

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::Voices;
-use repartee_engine::internals::qwen3_tts::{LEAST_FRAMES, Qwen3Tts, VoiceList, mel};
-use repartee_engine_api::{Command, FinishReason, Respond, Role, SessionHandle};
+use repartee_engine::internals::qwen3_tts::{LEAST_FRAMES, Qwen3Tts, VoiceList};
+use repartee_engine_api::{Command, FinishReason, Recording, Respond, Role, SessionHandle};
 use repartee_kernels::cpu::Cpu;
 use serde_json::{Value, json};
 
@@ -13,6 +13,9 @@ use crate::common::driven::{Driven, Response, serve, submit};
 use crate::common::speech::{FIXTURES, edit_rows, greedy_copy, is_cloned, voice};
 use crate::common::{Expected, difference, folder};
 use crate::{TOLERANCE, open};
+
+/// What voices out of recordings are called here.
+const CLONED: &str = "mine";
 
 fn config() -> EngineConfig {
     EngineConfig { session_tokens: 512, ..EngineConfig::default() }
@@ -35,7 +38,9 @@ fn enrol(engine: &mut Driven, expected: &Expected, run: usize) -> String {
         return voice(facts);
     }
     let samples = expected.tensor(&format!("run{run}.voice.audio")).0;
-    engine.scheduler.enrol(&samples, mel::RATE, facts["reference"].as_str().unwrap_or_default()).unwrap()
+    let text = facts["reference"].as_str().unwrap_or_default().to_owned();
+    engine.scheduler.voices().enrol(CLONED, &Recording { samples, text }).unwrap();
+    CLONED.to_owned()
 }
 
 /// What the engine says to a run of a fixture; text that the reference has beside the frames comes in by `cut` characters.

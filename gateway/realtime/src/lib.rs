@@ -93,6 +93,7 @@ pub fn initial_session(id: &str, model: &ModelInfo, patch: &Value) -> Result<Ses
 ///     tools: false,
 ///     transcribes: false,
 ///     reads_aloud: false,
+///     recording_rate: None,
 /// };
 /// let (mut core, effects) = Core::new(Setup {
 ///     session_id: "sess_1".into(),

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use super::allocation_tests::Silent;
 use super::*;
+use crate::call::judged;
 use crate::testdata::question;
 
 /// No test waits longer for anything.

@@ -90,9 +90,10 @@ impl ResponseTiming {
         }
     }
 
-    /// The first audible packet was sent.
-    pub fn audible(&mut self, response: ResponseId, at: Instant) {
+    /// The first audible packet was sent: the stages after the engine's, each with its end.
+    pub fn audible<const N: usize>(&mut self, response: ResponseId, sent: [(Stage, Instant); N]) {
         let Some((_, since)) = self.waiting.take_if(|(waiting, _)| *waiting == response) else { return };
+        let Some((_, at)) = sent.last().copied() else { return };
         let ttfp = at.saturating_duration_since(since);
         self.metrics.ttfp.observe(ttfp.as_secs_f64());
         let mut stages = Vec::new();
@@ -103,13 +104,9 @@ impl ResponseTiming {
             stages.push((Stage::Endpointing, begun, since));
         }
         if let Some(stamps) = self.stamps.take() {
-            let times = [since, stamps.accepted, stamps.first_token, stamps.first_frame, stamps.first_samples, at];
-            let parts = [Stage::Prefill, Stage::FirstToken, Stage::FirstFrame, Stage::Codec, Stage::Wire];
-            for (stage, times) in parts.into_iter().zip(times.windows(2)) {
-                // Nobody waited for what a speculation did before the turn had ended.
-                let (from, to) = (times[0].max(since), times[1].max(since));
-                self.metrics.stage(stage, to.saturating_duration_since(from));
-                stages.push((stage, from, to));
+            stages.extend(stages_since(since, stamps, sent));
+            for (stage, from, to) in stages.iter().filter(|(stage, ..)| *stage != Stage::Endpointing) {
+                self.metrics.stage(*stage, to.saturating_duration_since(*from));
             }
         }
         tracing::debug!(ttfp_ms = ttfp.as_secs_f64() * 1e3, "a turn is answered");
@@ -135,6 +132,31 @@ impl ResponseTiming {
     }
 }
 
+/// The stages of a wait that began at `since`, each with its beginning and end: the engine's, then those in `sent`, given with their
+/// ends.
+pub fn stages_since(
+    since: Instant,
+    stamps: Stamps,
+    sent: impl IntoIterator<Item = (Stage, Instant)>,
+) -> Vec<(Stage, Instant, Instant)> {
+    let Stamps { accepted: _, encoding, begun, prefilled, first_token, first_frame, first_samples } = stamps;
+    let engine = [
+        (Stage::SliceWait, encoding),
+        (Stage::Encoder, begun),
+        (Stage::Prefill, prefilled),
+        (Stage::FirstToken, first_token),
+        (Stage::FirstFrame, first_frame),
+        (Stage::Codec, first_samples),
+    ];
+    let mut from = since;
+    let stages = engine.into_iter().chain(sent).map(|(stage, to)| {
+        // Nobody waited for what a speculation did before the turn had ended.
+        let to = to.max(from);
+        (stage, std::mem::replace(&mut from, to), to)
+    });
+    stages.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -151,7 +173,7 @@ mod tests {
         let ended = Instant::now();
         timing.requested(1, ended);
         timing.endpointing(Some(Duration::from_millis(500)), ended);
-        timing.audible(1, ended + Duration::from_millis(250));
+        timing.audible(1, [(Stage::Wire, ended + Duration::from_millis(250))]);
         assert_eq!(delays(&metrics), (1, 0.75));
     }
 
@@ -163,14 +185,71 @@ mod tests {
         timing.endpointing(Some(Duration::from_millis(500)), ended);
         let asked = ended + Duration::from_secs(5);
         timing.requested(2, asked);
-        timing.audible(2, asked + Duration::from_millis(250));
+        timing.audible(2, [(Stage::Wire, asked + Duration::from_millis(250))]);
         assert_eq!(delays(&metrics), (0, 0.0));
         assert_eq!(metrics.ttfp.get_sample_count(), 1);
     }
 
     fn stamps(accepted: Instant) -> Stamps {
         let later = |ms| accepted + Duration::from_millis(ms);
-        Stamps { accepted, first_token: later(10), first_frame: later(30), first_samples: later(40) }
+        Stamps {
+            accepted,
+            encoding: later(1),
+            begun: later(3),
+            prefilled: later(6),
+            first_token: later(10),
+            first_frame: later(30),
+            first_samples: later(40),
+        }
+    }
+
+    /// Milliseconds counted of each stage, in order.
+    fn waited(metrics: &Metrics) -> Vec<(&'static str, u64)> {
+        let text = metrics.render().unwrap();
+        let sum = |stage: &str| {
+            let name = format!("repartee_stage_seconds_sum{{stage=\"{stage}\"}} ");
+            let value = text.lines().find_map(|line| line.strip_prefix(&name)).unwrap();
+            (value.parse::<f64>().unwrap() * 1e3).round() as u64
+        };
+        Stage::ALL.map(|stage| (stage.label(), sum(stage.label()))).into_iter().filter(|(_, ms)| *ms > 0).collect()
+    }
+
+    #[test]
+    fn stages_add_up_to_what_the_caller_waits() {
+        let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
+        let ended = Instant::now();
+        let later = |ms| ended + Duration::from_millis(ms);
+        timing.endpointing(Some(Duration::from_millis(500)), ended);
+        timing.requested(1, ended);
+        timing.stamped(1, stamps(later(2)));
+        timing.audible(1, [(Stage::Playout, later(60)), (Stage::Opus, later(61)), (Stage::Wire, later(62))]);
+        let waterfall = waited(&metrics);
+        let expected = [
+            ("endpointing", 500),
+            ("slice_wait", 3),
+            ("encoder", 2),
+            ("prefill", 3),
+            ("first_token", 4),
+            ("first_frame", 20),
+            ("codec", 10),
+            ("playout", 18),
+            ("opus", 1),
+            ("wire", 1),
+        ];
+        assert_eq!(waterfall, expected);
+        assert_eq!(delays(&metrics), (1, 0.562));
+    }
+
+    #[test]
+    fn stages_of_a_speculation_count_from_the_end_of_the_turn() {
+        let metrics = Arc::new(Metrics::new(Duration::from_millis(80)).unwrap());
+        let mut timing = ResponseTiming::new(metrics.clone(), CallTrace::default(), 1_000);
+        let ended = Instant::now();
+        timing.requested(1, ended);
+        timing.stamped(1, stamps(ended.checked_sub(Duration::from_millis(25)).unwrap()));
+        timing.audible(1, [(Stage::Wire, ended + Duration::from_millis(16))]);
+        assert_eq!(waited(&metrics), [("first_frame", 5), ("codec", 10), ("wire", 1)]);
     }
 
     #[test]

@@ -105,8 +105,12 @@ pub enum TransportEvent {
     FirstAudible {
         /// The response.
         response: ResponseId,
+        /// When its sound was handed to the encoder.
+        due: Instant,
+        /// When it was encoded.
+        encoded: Instant,
         /// When the packet was sent.
-        at: Instant,
+        sent: Instant,
     },
     /// The playout clock found nothing to play.
     Underrun,

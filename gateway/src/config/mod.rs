@@ -60,6 +60,8 @@ pub struct Config {
     pub limits: Limits,
     /// When a caller's turn has ended.
     pub turns: Turns,
+    /// Voices made out of recordings.
+    pub voices: Voices,
     /// HTTPS.
     pub tls: Tls,
     /// The reverse proxy in front.
@@ -137,6 +139,16 @@ pub struct Turns {
     pub model: Option<PathBuf>,
     /// Threads that run it.
     pub threads: usize,
+}
+
+/// Voices made out of recordings, where the model takes any.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Voices {
+    /// A folder that keeps them and the recorded consents; without one they are gone when the server ends.
+    pub folder: Option<PathBuf>,
+    /// Most voices, and most consents.
+    pub most: usize,
 }
 
 /// HTTPS. Without a certificate the server speaks plain HTTP.
@@ -222,6 +234,7 @@ impl Default for Config {
             browser: Browser::default(),
             limits: Limits::default(),
             turns: Turns::default(),
+            voices: Voices::default(),
             tls: Tls::default(),
             proxy: Proxy::default(),
             webrtc: WebRtc::default(),
@@ -259,6 +272,12 @@ impl Default for Limits {
 impl Default for Turns {
     fn default() -> Self {
         Self { model: None, threads: 1 }
+    }
+}
+
+impl Default for Voices {
+    fn default() -> Self {
+        Self { folder: None, most: 64 }
     }
 }
 
@@ -334,6 +353,9 @@ impl Config {
         }
         if !(1..=64).contains(&self.turns.threads) {
             return refuse("turns.threads", "goes from 1 to 64");
+        }
+        if self.voices.most > 10_000 {
+            return refuse("voices.most", "goes from 0, which allows none, to 10000");
         }
         self.engine.check()?;
         if !(1_024..=262_144).contains(&self.webrtc.max_message_bytes) {

@@ -1,7 +1,11 @@
 //! What the engine has computed, and what waits in it.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::{Bucket, Histogram, Metric, MetricFamily, MetricType};
 use prometheus::{Counter, CounterVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Opts, Registry};
 use repartee_engine_api::{EngineLoad, StageWork};
 
@@ -15,8 +19,7 @@ pub(super) struct Engine {
     capacity: IntGaugeVec,
     prompted: IntCounterVec,
     reused: IntCounterVec,
-    ticks: IntCounter,
-    tick_seconds: Counter,
+    ticks: TickTimes,
     queues: IntGaugeVec,
 }
 
@@ -48,8 +51,7 @@ impl Engine {
                 opts("repartee_engine_prompt_positions_reused_total", "Of these, those that were in the cache already"),
                 stage,
             )?,
-            ticks: IntCounter::new("repartee_engine_ticks_total", "Ticks of the engine that found something to do")?,
-            tick_seconds: Counter::new("repartee_engine_tick_seconds_total", "Time that these ticks took")?,
+            ticks: TickTimes::new()?,
             queues: IntGaugeVec::new(
                 opts("repartee_engine_queue_length", "What waits in all sessions together, by queue"),
                 &["queue"],
@@ -63,7 +65,6 @@ impl Engine {
         registry.register(Box::new(engine.prompted.clone()))?;
         registry.register(Box::new(engine.reused.clone()))?;
         registry.register(Box::new(engine.ticks.clone()))?;
-        registry.register(Box::new(engine.tick_seconds.clone()))?;
         registry.register(Box::new(engine.queues.clone()))?;
         Ok(engine)
     }
@@ -89,10 +90,56 @@ impl Engine {
                 raise(&self.reused.with_label_values(&[*stage]), *reused);
             }
         }
-        raise(&self.ticks, load.ticks);
-        raise_seconds(&self.tick_seconds, load.tick_time);
+        self.ticks.set(load);
         for (queue, length) in &load.queues {
             set(&self.queues.with_label_values(&[*queue]), *length);
         }
+    }
+}
+
+/// A histogram that the engine counts itself.
+#[derive(Debug, Clone)]
+struct TickTimes {
+    desc: Arc<Desc>,
+    load: Arc<Mutex<EngineLoad>>,
+}
+
+impl TickTimes {
+    fn new() -> Result<Self, prometheus::Error> {
+        let help = "Time of the engine's ticks that found something to do".to_owned();
+        let desc = Desc::new("repartee_engine_tick_seconds".to_owned(), help, Vec::new(), HashMap::new())?;
+        Ok(Self { desc: Arc::new(desc), load: Arc::default() })
+    }
+
+    fn set(&self, load: &EngineLoad) {
+        self.load.lock().unwrap_or_else(PoisonError::into_inner).clone_from(load);
+    }
+}
+
+impl Collector for TickTimes {
+    fn desc(&self) -> Vec<&Desc> {
+        vec![&self.desc]
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let load = self.load.lock().unwrap_or_else(PoisonError::into_inner);
+        let buckets = load.ticks_within.iter().map(|(most, ticks)| {
+            let mut bucket = Bucket::default();
+            bucket.set_upper_bound(most.as_secs_f64());
+            bucket.set_cumulative_count(*ticks);
+            bucket
+        });
+        let mut histogram = Histogram::default();
+        histogram.set_bucket(buckets.collect());
+        histogram.set_sample_count(load.ticks);
+        histogram.set_sample_sum(load.tick_time.as_secs_f64());
+        let mut metric = Metric::default();
+        metric.set_histogram(histogram);
+        let mut family = MetricFamily::default();
+        family.set_name(self.desc.fq_name.clone());
+        family.set_help(self.desc.help.clone());
+        family.set_field_type(MetricType::HISTOGRAM);
+        family.set_metric(vec![metric]);
+        vec![family]
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
-use repartee_engine_api::{OpenError, SessionHandle, SpeechEngine};
+use repartee_engine_api::{ModelInfo, OpenError, SessionHandle, SpeechEngine};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::{Delivery, Setup};
 use tokio::sync::mpsc;
@@ -25,6 +25,7 @@ use crate::metrics::Metrics;
 use crate::telemetry::Traces;
 use crate::transport::webrtc::UdpMux;
 use crate::turn_judge::TurnJudge;
+use crate::voices::VoiceStore;
 
 /// `Retry-After` of a full or draining server.
 const BUSY_RETRY: Duration = Duration::from_secs(5);
@@ -42,6 +43,8 @@ pub(crate) struct App {
     /// The API keys. They may change, but not from some to none or back.
     pub(super) keys: RwLock<KeySet>,
     pub(super) ephemeral: EphemeralKeys,
+    /// Voices made out of recordings.
+    pub(super) voices: VoiceStore,
     /// Uploads in memory.
     pub(super) uploads: Arc<Uploads>,
     /// When the server was started, in seconds since 1970.
@@ -158,6 +161,11 @@ impl App {
         self.readiness.reached(wanted)
     }
 
+    /// The served model, with the voices that it has now.
+    pub(super) fn info(&self) -> ModelInfo {
+        ModelInfo { voices: self.engine.voices(), ..self.engine.info().clone() }
+    }
+
     /// The setup of a new realtime session.
     pub(super) fn setup(&self, delivery: Delivery, caller: &Caller) -> Result<Setup, ApiError> {
         let random = |error: getrandom::Error| ApiError::internal(&error.to_string());
@@ -166,7 +174,7 @@ impl App {
         getrandom::fill(&mut seed).map_err(random)?;
         // The end of a session's id is random; half of it is enough to tell items of different sessions apart.
         let stem = session_id[session_id.len() - 16..].to_owned();
-        let (seed, model) = (u64::from_le_bytes(seed), self.engine.info().clone());
+        let (seed, model) = (u64::from_le_bytes(seed), self.info());
         let configuration = caller.session.clone();
         let end = self.call_limits().longest.map(|longest| SystemTime::now() + longest);
         let expires_at = end.and_then(|end| end.duration_since(UNIX_EPOCH).ok()).map(|since| since.as_secs());

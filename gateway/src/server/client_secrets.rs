@@ -65,7 +65,7 @@ pub(super) async fn create(
     let patch = wanted.session.unwrap_or_else(|| json!({}));
     let id = app.ids.session().map_err(|error| ApiError::internal(&error.to_string()))?;
     // Checked here rather than at the call, because here its author reads the error.
-    let session = repartee_realtime::initial_session(&id, app.engine.info(), &patch).map_err(ApiError::bad_request)?;
+    let session = repartee_realtime::initial_session(&id, &app.info(), &patch).map_err(ApiError::bad_request)?;
     let value = app.ephemeral.issue(Instant::now(), lifetime, Arc::new(patch), caller.client.key).map_err(|error| {
         let message = error.to_string();
         match error {

@@ -32,6 +32,7 @@ use crate::metrics::{Metrics, RequestMetrics};
 use crate::telemetry::Traces;
 use crate::transport::webrtc::{UdpMux, WebRtcSettings};
 use crate::turn_judge::TurnJudge;
+use crate::voices::VoiceStore;
 
 /// A server that listens and has no model yet. It answers health checks and serves the pages; everything else gets 503.
 /// Dropping it ends it.
@@ -154,12 +155,14 @@ impl Listening {
         metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
         let (alive, calls_ended) = mpsc::channel(1);
         let ids = Ids::new()?;
+        let voices = VoiceStore::open(&config.voices, engine.clone(), ids.clone())?;
         readiness.loaded(engine.clone());
         let app = App {
             origins: Origins::new(&config.browser, !config.api_keys.is_empty()),
             admission: Admission::new(config.limits.clone()),
             keys: RwLock::new(config.api_keys.clone()),
             ephemeral: EphemeralKeys::new(ids.tag()),
+            voices,
             uploads: Uploads::new(chat::MAX_UPLOADED, chat::MAX_UPLOADED_BY_ONE),
             started: SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs(),
             config,

@@ -12,6 +12,8 @@
 //! - `calls`: `POST /v1/realtime/calls`, WebRTC
 //! - `chat`: `POST /v1/chat/completions`, one question in one upload
 //! - `speech`: `POST /v1/audio/speech`, a text read aloud
+//! - `voices`: `/v1/audio/voices`, voices made out of recordings
+//! - `form`: bodies of the type `multipart/form-data`
 //! - `generation`, `engine_session`: responses of the engine for one HTTP request
 //! - `client_secrets`: ephemeral keys
 //! - `models`: the served model
@@ -31,6 +33,7 @@ mod client_secrets;
 mod connections;
 mod development_certificate;
 mod engine_session;
+mod form;
 mod generation;
 mod ice_servers;
 mod keyless;
@@ -47,6 +50,7 @@ mod routes;
 mod speech;
 mod tls;
 mod uploads;
+mod voices;
 
 use std::future::Future;
 use std::io;
@@ -60,7 +64,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use opentelemetry_otlp::ExporterBuildError;
 use repartee_engine_api::SpeechEngine;
 use repartee_protocol::{ErrorBody, ErrorKind};
@@ -71,6 +75,7 @@ use tokio::time::timeout;
 
 use crate::config::{Config, ConfigError};
 use crate::transport::webrtc::Dropped;
+use crate::voices::FolderError;
 use api_error::ApiError;
 pub(crate) use app::App;
 pub use development_certificate::{Certificate, DevelopmentError, development_certificate};
@@ -102,6 +107,9 @@ pub enum BindError {
     /// The TLS settings cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
+    /// The folder of voices cannot be used.
+    #[error(transparent)]
+    Voices(#[from] FolderError),
     /// The turn-detection model cannot be loaded.
     #[error("turns.model: {0}")]
     Turns(#[from] ModelError),
@@ -205,7 +213,22 @@ fn router(app: Arc<App>, keyless: Arc<Keyless>) -> Router {
         )
         .route("/v1/chat/completions", post(chat::create).layer(DefaultBodyLimit::max(chat::MAX_BODY)))
         .route("/v1/audio/speech", post(speech::create).layer(DefaultBodyLimit::max(speech::MAX_BODY)))
-        .route("/v1/audio/voices", get(speech::voices))
+        .route(
+            "/v1/audio/voices",
+            get(voices::list).post(voices::create).layer(DefaultBodyLimit::max(voices::MAX_BODY)),
+        )
+        .route("/v1/audio/voices/{id}", delete(voices::delete))
+        .route(
+            "/v1/audio/voice_consents",
+            get(voices::consents).post(voices::create_consent).layer(DefaultBodyLimit::max(voices::MAX_BODY)),
+        )
+        .route(
+            "/v1/audio/voice_consents/{id}",
+            get(voices::consent)
+                .post(voices::rename_consent)
+                .delete(voices::delete_consent)
+                .layer(DefaultBodyLimit::max(voices::MAX_RENAME)),
+        )
         .route("/v1/realtime/ice_servers", get(ice_servers::list))
         .route("/v1/models", get(models::list))
         .route("/v1/models/{id}", get(models::show))

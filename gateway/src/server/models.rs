@@ -48,6 +48,8 @@ struct Facts {
     transcription: bool,
     /// Whether it reads a given text aloud.
     speech: bool,
+    /// Whether it takes new voices out of recordings.
+    cloning: bool,
     /// Whether it sees images.
     images: bool,
 }
@@ -66,6 +68,7 @@ impl Facts {
             tool_choice: ["auto", "none"],
             transcription: info.transcribes,
             speech: info.reads_aloud,
+            cloning: info.recording_rate.is_some(),
             images: false,
         }
     }
@@ -79,8 +82,8 @@ pub(super) struct List {
 }
 
 fn served(app: &App) -> Model {
-    let info = app.engine.info();
-    let (id, repartee) = (info.name.clone(), Facts::of(info));
+    let info = app.info();
+    let (id, repartee) = (info.name.clone(), Facts::of(&info));
     Model { id, object: "model", created: app.started, owned_by: "repartee", repartee }
 }
 

@@ -1,15 +1,13 @@
 //! The body of `POST /v1/realtime/calls`: SDP, or a form with `sdp` and the session's configuration in `session`.
 
 use axum::extract::rejection::BytesRejection;
-use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, StatusCode};
 use bytes::Bytes;
-use futures_util::stream;
-use multer::{Constraints, Multipart, SizeLimit, parse_boundary};
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde_json::Value;
 
 use super::api_error::ApiError;
+use super::form;
 
 /// The longest offer, in bytes.
 const MAX_SDP: usize = 64 << 10;
@@ -31,43 +29,25 @@ pub(super) struct Offer {
 
 /// Reads the body of a call.
 pub(super) async fn read_offer(headers: &HeaderMap, body: Result<Bytes, BytesRejection>) -> Result<Offer, ApiError> {
-    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
     let body = body.map_err(|rejection| ApiError::unreadable(&rejection))?;
-    let is = |wanted: &str| kind.split(';').next().is_some_and(|kind| kind.trim().eq_ignore_ascii_case(wanted));
-    if is(MEDIA_TYPE) {
-        Ok(Offer { sdp: read_sdp(body)?, session: None })
-    } else if is("multipart/form-data") {
-        read_form(kind, body).await
-    } else {
-        let message = format!("send the offer as {MEDIA_TYPE}, or as multipart/form-data with `sdp` and `session`");
-        Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, ErrorBody::invalid(ErrorKind::InvalidOffer, message)))
+    match form::media_type(headers).as_str() {
+        MEDIA_TYPE => Ok(Offer { sdp: read_sdp(body)?, session: None }),
+        form::MEDIA_TYPE => read_form(headers, body).await,
+        _ => {
+            let message =
+                format!("send the offer as {MEDIA_TYPE}, or as {} with `sdp` and `session`", form::MEDIA_TYPE);
+            let error = ErrorBody::invalid(ErrorKind::InvalidOffer, message);
+            Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error))
+        }
     }
 }
 
-async fn read_form(kind: &str, body: Bytes) -> Result<Offer, ApiError> {
-    let boundary = parse_boundary(kind).map_err(|error| bad(format!("the form has no boundary: {error}")))?;
-    let limits = SizeLimit::new()
-        .whole_stream(MAX_BODY as u64)
-        .for_field("sdp", MAX_SDP as u64)
-        .for_field("session", MAX_SESSION as u64)
-        .per_field(0);
-    let whole = stream::iter([Ok::<_, std::io::Error>(body)]);
-    let constraints = Constraints::new().allowed_fields(vec!["sdp", "session"]).size_limit(limits);
-    let mut form = Multipart::with_constraints(whole, boundary, constraints);
-    let (mut sdp, mut session) = (None, None);
-    while let Some(field) = form.next_field().await.map_err(unreadable)? {
-        let name = field.name().unwrap_or("").to_owned();
-        let bytes = field.bytes().await.map_err(unreadable)?;
-        let is_duplicate = match name.as_str() {
-            "sdp" => sdp.replace(read_sdp(bytes)?).is_some(),
-            _ => session.replace(read_session(&bytes)?).is_some(),
-        };
-        if is_duplicate {
-            return Err(bad(format!("the form has `{name}` twice")));
-        }
-    }
-    let sdp = sdp.ok_or_else(|| bad("the form has no `sdp`".into()))?;
-    Ok(Offer { sdp, session })
+async fn read_form(headers: &HeaderMap, body: Bytes) -> Result<Offer, ApiError> {
+    let fields = [("sdp", MAX_SDP), ("session", MAX_SESSION)];
+    let mut form = form::read(headers, body, &fields, ErrorKind::InvalidOffer).await?;
+    let sdp = form.remove("sdp").ok_or_else(|| bad("the form has no `sdp`".into()))?;
+    let session = form.remove("session").map(|session| read_session(&session)).transpose()?;
+    Ok(Offer { sdp: read_sdp(sdp)?, session })
 }
 
 fn read_sdp(body: Bytes) -> Result<String, ApiError> {
@@ -86,18 +66,6 @@ fn read_session(bytes: &[u8]) -> Result<Value, ApiError> {
     let session: Value =
         serde_json::from_slice(bytes).map_err(|error| refuse(format!("`session` is not JSON: {error}")))?;
     if session.is_object() { Ok(session) } else { Err(refuse("`session` is an object".into())) }
-}
-
-fn unreadable(error: multer::Error) -> ApiError {
-    use multer::Error::{FieldSizeExceeded, StreamSizeExceeded, UnknownField};
-    match error {
-        FieldSizeExceeded { .. } | StreamSizeExceeded { .. } => ApiError::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            ErrorBody::invalid(ErrorKind::TooLarge, format!("the form is too large: {error}")),
-        ),
-        UnknownField { .. } => bad(format!("the form holds `sdp` and `session`: {error}")),
-        error => bad(format!("the form cannot be read: {error}")),
-    }
 }
 
 fn bad(message: String) -> ApiError {

@@ -1,4 +1,5 @@
 use axum::http::HeaderValue;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse as _;
 use futures_util::FutureExt as _;
 use repartee_testkit::fuzz::fuzz;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, Input, ItemId, ModelInfo, OpenError, Peer, Respond, ResponseId,
-    SessionError, SessionHandle, SpeechEngine, Stamps, Tool, Usage, Wake, link,
+    Command, Content, EnrolError, Event, FinishReason, Input, ItemId, ModelInfo, OpenError, Peer, Recording, Respond,
+    ResponseId, SessionError, SessionHandle, SpeechEngine, Stamps, Tool, Usage, Wake, link,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -20,6 +20,8 @@ pub use voice::{Trace, voice};
 pub const INPUT_RATE: u32 = 16_000;
 /// Samples a second that the scripted model speaks.
 pub const OUTPUT_RATE: u32 = 24_000;
+/// Samples a second of the recordings that it takes.
+pub const RECORDING_RATE: u32 = 16_000;
 /// Samples of one frame, 80 ms.
 pub const FRAME_SAMPLES: usize = 1_920;
 
@@ -38,6 +40,8 @@ pub struct Script {
     pub responses: Vec<ScriptedResponse>,
     /// What a response calls if it is offered that function and has no function's result yet: its name, and its arguments in pieces.
     pub call: Option<(String, Vec<String>)>,
+    /// Whether it takes new voices. One sounds as every other does.
+    pub enrols: bool,
     /// Whether it transcribes. A transcript says how long the turn was: `words of 1280 ms`.
     pub transcribes: bool,
 }
@@ -55,7 +59,16 @@ pub struct ScriptedResponse {
 
 impl Default for Script {
     fn default() -> Self {
-        Self { slots: 4, frames: 5, gate: None, failure: None, responses: Vec::new(), call: None, transcribes: false }
+        Self {
+            slots: 4,
+            frames: 5,
+            gate: None,
+            failure: None,
+            responses: Vec::new(),
+            call: None,
+            enrols: false,
+            transcribes: false,
+        }
     }
 }
 
@@ -70,6 +83,8 @@ pub struct ScriptedEngine {
     /// Codec frames of all sessions that were handed over.
     frames: Arc<watch::Sender<u64>>,
     ready: AtomicBool,
+    /// Voices that were enrolled, by name.
+    enrolled: Mutex<BTreeMap<String, Recording>>,
 }
 
 impl ScriptedEngine {
@@ -87,6 +102,7 @@ impl ScriptedEngine {
             tools: true,
             transcribes: script.transcribes,
             reads_aloud: true,
+            recording_rate: script.enrols.then_some(RECORDING_RATE),
         };
         Arc::new(Self {
             info,
@@ -95,6 +111,7 @@ impl ScriptedEngine {
             log: Arc::default(),
             frames: Arc::new(watch::Sender::new(0)),
             ready: AtomicBool::new(true),
+            enrolled: Mutex::default(),
         })
     }
 
@@ -111,6 +128,11 @@ impl ScriptedEngine {
     /// How many codec frames were handed over in all sessions, as a signal.
     pub fn frames(&self) -> watch::Receiver<u64> {
         self.frames.subscribe()
+    }
+
+    /// Voices that are enrolled now, by name.
+    pub fn enrolled(&self) -> BTreeMap<String, Recording> {
+        self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Every command of every session so far, in order.
@@ -140,6 +162,25 @@ impl SpeechEngine for ScriptedEngine {
 
     fn info(&self) -> &ModelInfo {
         &self.info
+    }
+
+    fn voices(&self) -> Vec<String> {
+        self.info.voices.iter().cloned().chain(self.enrolled().into_keys()).collect()
+    }
+
+    fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
+        if !self.script.enrols {
+            return Err(EnrolError::Fixed { known: self.info.voices.join(", ") });
+        }
+        if recording.samples.len() < RECORDING_RATE as usize {
+            return Err(EnrolError::Recording { reason: "it is shorter than a second".to_owned() });
+        }
+        self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), recording.clone());
+        Ok(())
+    }
+
+    fn forget_voice(&self, name: &str) -> bool {
+        self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).remove(name).is_some()
     }
 
     fn open(&self) -> Result<SessionHandle, OpenError> {
@@ -387,7 +428,15 @@ impl Actor {
                 }
                 () = permit => {
                     let now = Instant::now();
-                    let stamps = Stamps { accepted, first_token, first_frame: now, first_samples: now };
+                    let stamps = Stamps {
+                        accepted,
+                        encoding: accepted,
+                        begun: accepted,
+                        prefilled: accepted,
+                        first_token,
+                        first_frame: now,
+                        first_samples: now,
+                    };
                     let samples = voice(frame);
                     self.send(Event::Audio { response, frame, samples, stamps: (frame == 0).then_some(stamps) }).await?;
                     self.frames.send_modify(|frames| *frames += 1);

@@ -9,8 +9,6 @@ use crate::model::Voices;
 
 /// What the checkpoint's own voice is called where it has no speakers.
 const OWN: &str = "default";
-/// What stands before the number of a voice out of a recording.
-const CLONED: &str = "cloned-";
 /// The language that a speaker of a dialect replaces by it.
 const REPLACED: &str = "chinese";
 /// Marks the languages that are not asked for by name.
@@ -57,13 +55,10 @@ pub struct VoiceList {
     /// Languages that a cloned voice may be asked for.
     languages: BTreeMap<String, u32>,
     /// Voices out of recordings, which all clones of the list have in common.
-    cloned: Arc<Mutex<Vec<Arc<Cloned>>>>,
+    cloned: Arc<Mutex<BTreeMap<String, Arc<Cloned>>>>,
 }
 
 impl VoiceList {
-    /// Voices out of recordings that are kept.
-    pub const MOST_CLONED: usize = 64;
-
     /// The voices of a configuration.
     pub fn new(config: &Config) -> Self {
         let talker = &config.talker;
@@ -103,28 +98,30 @@ impl VoiceList {
     }
 
     fn cloned_voice(&self, name: &str) -> Option<Voice> {
-        let (name, language) = name.split_once('/').map_or((name, None), |(name, language)| (name, Some(language)));
-        let number: usize = name.strip_prefix(CLONED)?.parse().ok()?;
-        let cloned = Arc::clone(self.clones().get(number.checked_sub(1)?)?);
-        let language = language.and_then(|language| self.languages.get(language).copied());
-        Some(Voice { speaker: Speaker::Cloned(cloned), language })
+        let cloned = self.clones();
+        let (cloned, language) = match cloned.get(name) {
+            Some(cloned) => (cloned, None),
+            None => {
+                let (name, language) = name.rsplit_once('/')?;
+                (cloned.get(name)?, self.languages.get(language).copied())
+            }
+        };
+        Some(Voice { speaker: Speaker::Cloned(Arc::clone(cloned)), language })
     }
 
     /// A panic while they were held has changed none.
-    fn clones(&self) -> MutexGuard<'_, Vec<Arc<Cloned>>> {
+    fn clones(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Cloned>>> {
         self.cloned.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether no further voice is kept.
-    pub fn is_full(&self) -> bool {
-        self.clones().len() >= Self::MOST_CLONED
+    /// Adds a voice out of a recording.
+    pub fn enrol(&self, name: &str, cloned: Cloned) {
+        self.clones().insert(name.to_owned(), Arc::new(cloned));
     }
 
-    /// Adds a voice and returns its name.
-    pub fn enrol(&self, cloned: Arc<Cloned>) -> String {
-        let mut clones = self.clones();
-        clones.push(cloned);
-        format!("{CLONED}{}", clones.len())
+    /// Forgets one; whether there was one.
+    pub fn forget(&self, name: &str) -> bool {
+        self.clones().remove(name).is_some()
     }
 }
 
@@ -140,11 +137,11 @@ fn language(talker: &TalkerConfig, asked: Option<&str>, dialect: Option<&str>) -
 
 impl Voices for VoiceList {
     fn names(&self) -> Vec<String> {
-        let cloned = (1..=self.clones().len()).map(|number| format!("{CLONED}{number}"));
+        let cloned: Vec<String> = self.clones().keys().cloned().collect();
         let in_languages = |name: String| {
             let others: Vec<String> = self.languages.keys().map(|language| format!("{name}/{language}")).collect();
             std::iter::once(name).chain(others)
         };
-        self.names.iter().cloned().chain(cloned.flat_map(in_languages)).collect()
+        self.names.iter().cloned().chain(cloned.into_iter().flat_map(in_languages)).collect()
     }
 }

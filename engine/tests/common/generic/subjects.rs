@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use repartee_engine::internals::{Checkpoint, Model, Variant, load, pool, qwen3_omni_moe, qwen3_tts};
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::{Command, Respond, Role, Usage};
+use repartee_engine_api::{Command, Recording, Respond, Role, Usage};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::replay::ReplayOps;
 
@@ -134,8 +134,8 @@ pub struct Tts {
 }
 
 impl Tts {
-    /// What its first voice out of a recording is called.
-    const CLONED: &str = "cloned-1";
+    /// What its voice out of a recording is called.
+    const CLONED: &str = "mine";
 
     fn checkpoint(&self) -> &'static str {
         if self.cloned { "tts_clone" } else { "tts_custom" }
@@ -154,7 +154,7 @@ impl Subject for Tts {
         };
         if self.cloned {
             let samples = Expected::load(self.checkpoint()).tensor("run1.voice.audio").0;
-            assert_eq!(model.voices.enrol(&samples, 24_000, "dog and").unwrap(), Self::CLONED);
+            model.voices.enrol(Self::CLONED, &Recording { samples, text: "dog and".to_owned() }).unwrap();
         }
         model
     }

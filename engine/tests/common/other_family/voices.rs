@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use repartee_engine::EnrolError;
 use repartee_engine::internals::{FrontEnd, Voices};
+use repartee_engine_api::{EnrolError, Recording};
 use repartee_kernels::random::uniform;
 
 use super::HIDDEN;
@@ -37,10 +37,12 @@ impl Voices for Recorded {
         OWN.iter().map(|name| (*name).to_owned()).chain(recorded.keys().cloned()).collect()
     }
 
-    fn enrol(&mut self, samples: &[f32], rate: u32, text: &str) -> Result<String, EnrolError> {
-        if rate != Ear.rate() {
-            return Err(EnrolError::Recording { reason: format!("resample it to {} Hz", Ear.rate()) });
-        }
+    fn recording_rate(&self) -> Option<u32> {
+        Some(Ear.rate())
+    }
+
+    fn enrol(&mut self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
+        let Recording { samples, text } = recording;
         let (mut stream, mut windows) = (Ear.stream(), Vec::new());
         stream.push(samples, &mut windows);
         if windows.len() < LEAST_WINDOWS || text.is_empty() {
@@ -51,8 +53,11 @@ impl Voices for Recorded {
             row[i % HIDDEN] += feature / windows.len() as f32;
         }
         let mut recorded = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let name = format!("recorded-{}", recorded.len());
-        recorded.insert(name.clone(), row);
-        Ok(name)
+        recorded.insert(name.to_owned(), row);
+        Ok(())
+    }
+
+    fn forget(&mut self, name: &str) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).is_some()
     }
 }

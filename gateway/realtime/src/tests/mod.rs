@@ -46,6 +46,7 @@ fn model() -> ModelInfo {
         tools: true,
         transcribes: true,
         reads_aloud: true,
+        recording_rate: None,
     }
 }
 

@@ -48,7 +48,7 @@ pub(super) async fn create(
         UploadError::Refused(error) => error,
     })?;
     let decoder = app.uploads.decoder().await;
-    let info = app.engine.info().clone();
+    let info = app.info();
     // Minutes of audio take a while to decode.
     let plan = tokio::task::spawn_blocking(move || {
         let plan = Plan::read(&body, &info);
@@ -58,7 +58,7 @@ pub(super) async fn create(
     let plan = plan.await.map_err(|error| ApiError::internal(&error.to_string()))?.map_err(ApiError::bad_request)?;
     let (session, guard) = app.admit(&caller)?;
     let metadata = metadata(&app, &plan)?;
-    let mut generation = Generation::new(&app, session, guard, plan.commands);
+    let mut generation = Generation::new(&app, &metadata.id, session, guard, plan.commands);
     let rate = app.engine.info().output_rate;
     if plan.stream {
         let chunks = ChunkBuilder::new(metadata, rate, plan.audio.is_some(), plan.include_usage)

@@ -13,7 +13,6 @@ use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Body;
 use axum::extract::State;
 use axum::extract::rejection::BytesRejection;
@@ -43,21 +42,6 @@ const AHEAD: usize = 1;
 /// Says what is served differently from what was requested.
 const WARNINGS: HeaderName = HeaderName::from_static("repartee-warnings");
 
-/// A voice on the wire.
-#[derive(Debug, Serialize)]
-struct Voice {
-    id: String,
-    object: &'static str,
-    name: String,
-}
-
-/// The model's voices, the default one first.
-pub(super) async fn voices(State(app): State<Arc<App>>) -> Json<serde_json::Value> {
-    let voice = |name: &String| Voice { id: name.clone(), object: "audio.voice", name: name.clone() };
-    let data: Vec<_> = app.engine.info().voices.iter().map(voice).collect();
-    Json(json!({"object": "list", "data": data}))
-}
-
 pub(super) async fn create(
     State(app): State<Arc<App>>,
     caller: Caller,
@@ -65,7 +49,7 @@ pub(super) async fn create(
 ) -> Result<Response, ApiError> {
     app.check_capacity()?;
     let body = body.map_err(|rejection| ApiError::unreadable(&rejection))?;
-    let plan = Plan::read(&body, app.engine.info()).map_err(ApiError::bad_request)?;
+    let plan = Plan::read(&body, &app.info()).map_err(ApiError::bad_request)?;
     let (session, guard) = app.admit(&caller)?;
     let random = |error: getrandom::Error| ApiError::internal(&error.to_string());
     let (mut seed, mut serial) = ([0; 8], [0; 4]);
@@ -76,7 +60,8 @@ pub(super) async fn create(
     let content_type = if plan.events { "text/event-stream" } else { writer.content_type() };
     let warnings = plan.warnings.join("; ");
     let events = plan.events;
-    let generation = Generation::new(&app, session, guard, Vec::new());
+    let id = app.ids.speech().map_err(random)?;
+    let generation = Generation::new(&app, &id, session, guard, Vec::new());
     let mut speech = Speech::new(generation, plan, writer, u64::from_le_bytes(seed));
     // An error before the first sound has a status of its own.
     let first = speech.next().await?;
@@ -121,14 +106,6 @@ struct Usage {
     total_tokens: u32,
 }
 
-/// What comes next of a text.
-enum Next {
-    /// Bytes of the audio.
-    Audio(Bytes),
-    /// Nothing.
-    End,
-}
-
 impl Speech {
     fn new(generation: Generation, plan: Plan, writer: AudioWriter, seed: u64) -> Self {
         let respond = Respond {
@@ -169,10 +146,10 @@ impl Speech {
         ]);
     }
 
-    /// The next bytes, or the error that ends the response.
-    async fn next(&mut self) -> Result<Next, ApiError> {
+    /// The next bytes, or the error that ends the response; `None` once all has been read.
+    async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
         loop {
-            let Some(writer) = &mut self.writer else { return Ok(Next::End) };
+            let Some(writer) = &mut self.writer else { return Ok(None) };
             let bytes = if self.open == 0 {
                 let writer = self.writer.take();
                 writer.map_or(Ok(Bytes::new()), AudioWriter::finish).map_err(internal)?
@@ -191,29 +168,26 @@ impl Speech {
                 }
             };
             if !bytes.is_empty() {
-                return Ok(Next::Audio(bytes));
+                return Ok(Some(bytes));
             }
         }
     }
 }
 
 /// The audio itself. An error ends the body before its end, which a client sees.
-fn as_audio(speech: Speech, first: Next) -> Response {
+fn as_audio(speech: Speech, first: Option<Bytes>) -> Response {
     let pieces = stream::try_unfold((speech, Some(first)), |(mut speech, first)| async move {
         let next = match first {
             Some(first) => first,
             None => speech.next().await.map_err(|error| io::Error::other(error.into_error().message))?,
         };
-        Ok::<_, io::Error>(match next {
-            Next::Audio(bytes) => Some((bytes, (speech, None))),
-            Next::End => None,
-        })
+        Ok::<_, io::Error>(next.map(|bytes| (bytes, (speech, None))))
     });
     Body::from_stream(pieces).into_response()
 }
 
 /// Server-sent events as published.
-fn as_events(speech: Speech, first: Next) -> Response {
+fn as_events(speech: Speech, first: Option<Bytes>) -> Response {
     let events = stream::unfold(Some((speech, Some(first))), |state| async move {
         let (mut speech, first) = state?;
         let next = match first {
@@ -221,8 +195,8 @@ fn as_events(speech: Speech, first: Next) -> Response {
             None => speech.next().await,
         };
         let (event, ended) = match next {
-            Ok(Next::Audio(bytes)) => (json!({"type": "speech.audio.delta", "audio": STANDARD.encode(bytes)}), false),
-            Ok(Next::End) => (json!({"type": "speech.audio.done", "usage": speech.usage}), true),
+            Ok(Some(bytes)) => (json!({"type": "speech.audio.delta", "audio": STANDARD.encode(bytes)}), false),
+            Ok(None) => (json!({"type": "speech.audio.done", "usage": speech.usage}), true),
             Err(error) => (json!(ErrorEvent { error: error.into_error() }), true),
         };
         let text = Bytes::from(format!("data: {event}\n\n"));

@@ -1,6 +1,7 @@
 //! Output audio of a WebRTC call: resampler and playout clock. Frames are encoded by the task that sends them; see `packet_encoder`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::ResponseId;
@@ -10,9 +11,14 @@ use repartee_media::playout::{Frame, Output, Playout, PushError};
 use repartee_media::resample::Resampler;
 use repartee_realtime::PlayoutReport;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 
-use super::packet_encoder::Playing;
+use super::packet_encoder::{AudibleReport, Playing};
 use crate::call::{TransportError, TransportEvent};
+use crate::metrics::{DropCause, Metrics};
+
+/// Reports of first audible packets that may wait: one for each response that begins.
+const REPORTS: usize = 4;
 
 /// Resampler and playout clock of one call.
 #[derive(Debug)]
@@ -27,14 +33,17 @@ pub(super) struct OutputAudio {
     resampler: Option<(ResponseId, Resampler)>,
     /// The newest response of which something audible was sent.
     audible: Option<ResponseId>,
+    /// Reports of these packets by the task that sends them.
+    reports: (mpsc::Sender<TransportEvent>, mpsc::Receiver<TransportEvent>),
     /// The end of the response's newest frame, which is heard with the next one; kept until something is audible.
     held: Vec<f32>,
     underruns: u64,
+    metrics: Arc<Metrics>,
 }
 
 impl OutputAudio {
     /// Takes samples at `output_rate`, and hands `frames` to an encoder at `encode_rate`.
-    pub fn new(output_rate: u32, encode_rate: u32, frames: mpsc::Sender<Playing>) -> Self {
+    pub fn new(output_rate: u32, encode_rate: u32, frames: mpsc::Sender<Playing>, metrics: Arc<Metrics>) -> Self {
         Self {
             frames,
             playout: Playout::new(encode_rate),
@@ -42,8 +51,10 @@ impl OutputAudio {
             encode_rate,
             resampler: None,
             audible: None,
+            reports: mpsc::channel(REPORTS),
             held: Vec::new(),
             underruns: 0,
+            metrics,
         }
     }
 
@@ -112,6 +123,15 @@ impl OutputAudio {
         self.playout.current().map(|(response, _, sent)| (response, sent))
     }
 
+    /// The next report of a response's first audible packet. Cancel safe.
+    pub async fn first_audible(&mut self) -> TransportEvent {
+        match self.reports.1.recv().await {
+            Some(report) => report,
+            // It has a sender itself.
+            None => std::future::pending().await,
+        }
+    }
+
     /// Hands out what is due by `now`, and adds what happened to `events`.
     pub fn play(&mut self, now: Instant, events: &mut VecDeque<TransportEvent>) {
         while let Some(output) = self.playout.poll(now) {
@@ -135,10 +155,10 @@ impl OutputAudio {
             events.push_back(TransportEvent::Playout(PlayoutReport::Started { response }));
         }
         let audible = self.audible < Some(response) && self.is_heard(&frame);
-        self.hand_out(Playing::Frame(frame));
+        let report = audible.then(|| AudibleReport { response, due: now, reports: self.reports.0.clone() });
+        self.hand_out(Playing::Frame(frame, report));
         if audible {
             self.audible = Some(response);
-            events.push_back(TransportEvent::FirstAudible { response, at: now });
         }
     }
 
@@ -154,8 +174,8 @@ impl OutputAudio {
     }
 
     fn hand_out(&self, playing: Playing) {
-        if self.frames.try_send(playing).is_err() {
-            tracing::debug!("the socket is stalled: audio was dropped");
+        if let Err(TrySendError::Full(Playing::Frame(..))) = self.frames.try_send(playing) {
+            self.metrics.network.dropped_audio(DropCause::Stalled, 1);
         }
     }
 }

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use repartee_engine_api::ResponseId;
 use repartee_media::adaptation::{Effort, LinkAdapter, Protection};
 use repartee_media::opus::{FRAME, OpusEncoder, OpusError};
 use repartee_media::playout::Frame;
@@ -13,6 +14,7 @@ use tokio::time::timeout_at;
 
 use super::Quality;
 use super::call::PayloadTypes;
+use crate::call::TransportEvent;
 
 /// Packets of silence that follow a response. A receiver learns that a packet is lost, and gets its copy, from those after it; and
 /// one whose jitter buffer counts packets would keep the last of them to itself until the next response.
@@ -21,10 +23,20 @@ pub(super) const TAIL: u32 = 5;
 /// What the call's task hands to the task that sends.
 #[derive(Debug)]
 pub(super) enum Playing {
-    /// 20 ms of a response.
-    Frame(Frame),
+    /// 20 ms of a response; with who wants to know when the packet leaves, if it is the first that is heard.
+    Frame(Frame, Option<AudibleReport>),
     /// The response before has been played to its end, or pauses.
     End,
+}
+
+/// Reports when the first audible packet of a response leaves.
+#[derive(Debug)]
+pub(super) struct AudibleReport {
+    pub response: ResponseId,
+    /// When its sound was handed to the encoder.
+    pub due: Instant,
+    /// To the call's task.
+    pub reports: mpsc::Sender<TransportEvent>,
 }
 
 /// One packet of output audio.
@@ -34,6 +46,20 @@ pub(super) struct Packet {
     pub payload: Bytes,
     /// Silence before it, which the RTP timestamp skips.
     pub gap: Duration,
+    /// When it was encoded, and who wants to know when it has left.
+    audible: Option<(Instant, AudibleReport)>,
+}
+
+impl Packet {
+    /// Takes out what reports that the packet has left, if somebody wants to know.
+    pub fn report(&mut self) -> impl FnOnce() + use<> {
+        let audible = self.audible.take();
+        move || {
+            let Some((encoded, AudibleReport { response, due, reports })) = audible else { return };
+            // No room means that the call's task stands still: then a figure is lost, no sound.
+            let _ = reports.try_send(TransportEvent::FirstAudible { response, due, encoded, sent: now() });
+        }
+    }
 }
 
 /// The packets of one call, each when it is to leave.
@@ -45,12 +71,14 @@ pub(super) struct Packets {
     until: Option<Instant>,
     /// Packets of silence that are still to follow.
     tail: u32,
+    /// Whose first audible packet is the next that leaves.
+    audible: Option<AudibleReport>,
 }
 
 impl Packets {
     /// Encodes what comes from `queue`.
     pub fn new(encoder: PacketEncoder, queue: mpsc::Receiver<Playing>) -> Self {
-        Self { encoder, queue, until: None, tail: 0 }
+        Self { encoder, queue, until: None, tail: 0, audible: None }
     }
 
     /// The next packet, adapted to what the caller reports; `None` once the queue is closed. Cancel safe.
@@ -70,14 +98,17 @@ impl Packets {
                 },
                 None => self.queue.recv().await?,
             };
-            let Playing::Frame(frame) = playing else {
+            let Playing::Frame(frame, audible) = playing else {
                 self.tail = TAIL;
+                self.audible = None;
                 continue;
             };
+            self.audible = audible.or(self.audible.take());
             self.tail = 0;
             self.until = Some(frame.due + FRAME);
             self.encoder.adapt(&quality());
-            if let Some(packet) = self.encoder.encode(&frame, tokio::time::Instant::now().into_std()) {
+            if let Some(mut packet) = self.encoder.encode(&frame, now()) {
+                packet.audible = self.audible.take().map(|report| (now(), report));
                 return Some(packet);
             }
         }
@@ -169,8 +200,13 @@ impl PacketEncoder {
         let opus = self.payload_types.opus;
         let redundant = self.payload_types.red.and_then(|red| Some((red, self.red.write(gap, &payload, self.copies)?)));
         let (payload_type, payload) = redundant.unwrap_or((opus, payload));
-        Packet { payload_type, payload, gap }
+        Packet { payload_type, payload, gap, audible: None }
     }
+}
+
+/// The runtime's clock, which a test may stop.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 #[cfg(test)]
@@ -203,7 +239,7 @@ mod tests {
             let samples = sine(440.0, 24_000, 480);
             Frame { generation: number, item: number, first: index == 0, due: begin + FRAME * index, samples }
         });
-        frames.map(Playing::Frame).chain([Playing::End]).collect()
+        frames.map(|frame| Playing::Frame(frame, None)).chain([Playing::End]).collect()
     }
 
     #[tokio::test(start_paused = true)]

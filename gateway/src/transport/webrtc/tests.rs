@@ -172,8 +172,12 @@ async fn a_stalled_reader_blocks_messages_without_loss() {
 #[tokio::test]
 async fn a_stalled_reader_drops_and_counts_audio() {
     let (caller, mut server, _port) = open().await;
-    for _ in 0..2_000 {
+    let mut sent = 0;
+    // The network may lose any number of them on the way to our queue.
+    while server.dropped_audio() == 0 {
         caller.send_audio(Bytes::from_static(&[0x08, 0, 0]), FRAME).await.unwrap();
+        sent += 1;
+        assert!(sent < 100_000, "nothing is dropped");
     }
     caller.send_message("after").await.unwrap();
     let mut heard = 0;
@@ -185,8 +189,7 @@ async fn a_stalled_reader_drops_and_counts_audio() {
         }
     }
     // Our queue and the library's hold 192 and 256.
-    assert!(heard < 450, "{heard} packets waited");
-    assert!(server.dropped_audio() > 0);
+    assert!((1..450).contains(&heard), "{heard} of {sent} packets waited");
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use super::output_audio::OutputAudio;
 use super::packet_encoder::{Packet, PacketEncoder, Packets, Playing};
 use super::{Call, PeerEvent, Quality, SendError};
 use crate::call::{OutboundMessage, Transport, TransportError, TransportEvent};
-use crate::metrics::Metrics;
+use crate::metrics::{DropCause, Metrics};
 use crate::telemetry::log;
 use crate::transport::sideband::{Commands, Publisher, Sidebands, sidebands};
 
@@ -53,6 +53,8 @@ pub struct WebRtcTransport {
     receiver_buffer: Duration,
     /// Reports of the caller that are in the metrics already.
     counted_reports: u64,
+    /// Packets that nobody read, of which the metrics know.
+    counted_unread: u64,
     /// Whether anything came of the caller's connection but its end.
     connected: bool,
     /// When the last event or packet of the caller came.
@@ -98,7 +100,7 @@ impl WebRtcTransport {
         write: impl FnOnce(mpsc::Receiver<OutboundMessage>, watch::Receiver<bool>, Publisher),
     ) -> Result<Self, OpusError> {
         let input = InputAudio::new(codec_rate(settings.input_rate), metrics.clone())?;
-        let output = OutputAudio::new(settings.output_rate, codec_rate(settings.output_rate), frames);
+        let output = OutputAudio::new(settings.output_rate, codec_rate(settings.output_rate), frames, metrics.clone());
         let (outbound, queue) = mpsc::channel(EVENT_QUEUE);
         let (open, opened) = watch::channel(false);
         let (sidebands, publisher, commands) = sidebands();
@@ -110,6 +112,7 @@ impl WebRtcTransport {
             commands,
             receiver_buffer: settings.receiver_buffer,
             counted_reports: 0,
+            counted_unread: 0,
             connected: false,
             last_input: None,
             events,
@@ -139,7 +142,15 @@ impl WebRtcTransport {
             self.counted_reports = reports;
             self.metrics.network.reported(round_trip, jitter, loss);
             self.input.count();
+            self.count_unread();
         }
+    }
+
+    /// Counts the caller's packets that nobody read.
+    fn count_unread(&mut self) {
+        let unread = self.call.as_ref().map_or(0, |call| call.dropped_audio());
+        let before = std::mem::replace(&mut self.counted_unread, unread);
+        self.metrics.network.dropped_audio(DropCause::Unread, unread.saturating_sub(before));
     }
 
     /// Plays what is due by `now`.
@@ -206,6 +217,7 @@ impl Transport for WebRtcTransport {
             let event = tokio::select! {
                 event = self.events.recv(), if self.pending_message.is_none() => event,
                 command = self.commands.next(), if self.pending_message.is_none() => Some(PeerEvent::Message(command)),
+                sent = self.output.first_audible() => return sent,
                 () = clock => continue,
             };
             if let Some(event) = self.on_peer_event(event) {
@@ -273,6 +285,7 @@ impl Transport for WebRtcTransport {
 impl Drop for WebRtcTransport {
     fn drop(&mut self) {
         self.input.count();
+        self.count_unread();
         self.metrics.network.address_changes.inc_by(self.call.as_ref().map_or(0, |call| call.address_changes()));
     }
 }
@@ -314,13 +327,16 @@ async fn send_messages(
 
 /// Sends the packets of a call, each when it is to leave.
 async fn send_packets(call: Arc<Call>, mut packets: Packets) {
-    while let Some(Packet { payload_type, payload, gap }) = packets.next(|| call.quality()).await {
+    while let Some(mut packet) = packets.next(|| call.quality()).await {
+        let has_left = packet.report();
+        let Packet { payload_type, payload, gap, .. } = packet;
         if !gap.is_zero() {
             call.skip_audio(gap);
         }
         if call.send_rtp(payload_type, payload, FRAME).await.is_err() {
             return;
         }
+        has_left();
     }
 }
 

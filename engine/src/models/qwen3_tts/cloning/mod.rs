@@ -6,8 +6,7 @@ pub mod rows;
 pub mod speaker_encoder;
 pub mod speech_encoder;
 
-use std::sync::Arc;
-
+use repartee_engine_api::{EnrolError, Recording};
 use repartee_kernels::Ops;
 
 use self::speaker_encoder::SpeakerEncoder;
@@ -15,7 +14,7 @@ use self::speech_encoder::SpeechEncoder;
 use super::config::CloningConfig;
 use super::voices::{Cloned, VoiceList};
 use crate::checkpoint::Checkpoint;
-use crate::model::{EnrolError, Voices};
+use crate::model::Voices;
 use crate::models::LoadError;
 use crate::models::parts::weights::Weights;
 use crate::text::Tokenizer;
@@ -91,12 +90,13 @@ where
         self.voices.names()
     }
 
+    fn recording_rate(&self) -> Option<u32> {
+        Some(mel::RATE)
+    }
+
     /// Without a text only the sound of the voice is taken over, not how it speaks.
-    fn enrol(&mut self, samples: &[f32], rate: u32, text: &str) -> Result<String, EnrolError> {
+    fn enrol(&mut self, name: &str, Recording { samples, text }: &Recording) -> Result<(), EnrolError> {
         let refuse = |reason: String| Err(EnrolError::Recording { reason });
-        if rate != mel::RATE {
-            return refuse(format!("resample it to {} Hz", mel::RATE));
-        }
         let most = MOST_SECONDS * mel::RATE as usize;
         if samples.len() > most {
             return refuse(format!("cut it to {MOST_SECONDS} s"));
@@ -113,13 +113,15 @@ where
         if ids.len() > MOST_IDS {
             return refuse(format!("its text has {} tokens; {MOST_IDS} are allowed", ids.len()));
         }
-        if self.voices.is_full() {
-            return Err(EnrolError::Full { limit: VoiceList::MOST_CLONED });
-        }
         let cloned = self.listen(samples, ids);
         if cloned.speaker.iter().any(|value| !value.is_finite()) {
             return refuse("the speaker encoder makes nothing of it".to_owned());
         }
-        Ok(self.voices.enrol(Arc::new(cloned)))
+        self.voices.enrol(name, cloned);
+        Ok(())
+    }
+
+    fn forget(&mut self, name: &str) -> bool {
+        self.voices.forget(name)
     }
 }

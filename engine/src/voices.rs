@@ -1,0 +1,60 @@
+//! The voices of a running engine: the model's own, and those that are made of recordings meanwhile.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+use repartee_engine_api::{EnrolError, Recording};
+
+use crate::model::Voices;
+
+/// Names for the engine's thread, and one voice after the other made by whoever asks for it. Making one takes as long as the model
+/// needs; nobody waits for it but those who make another.
+pub struct VoiceBook {
+    voices: Mutex<Box<dyn Voices>>,
+    names: RwLock<Arc<[String]>>,
+}
+
+impl VoiceBook {
+    /// The voices of a model.
+    pub fn new(voices: Box<dyn Voices>) -> Self {
+        Self { names: RwLock::new(voices.names().into()), voices: Mutex::new(voices) }
+    }
+
+    /// Names that requests may use now.
+    pub fn names(&self) -> Arc<[String]> {
+        self.names.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Makes a voice.
+    pub fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
+        let mut voices = self.lock();
+        if voices.names().iter().any(|known| known == name) {
+            return Err(EnrolError::Taken { name: name.to_owned() });
+        }
+        voices.enrol(name, recording)?;
+        self.publish(voices.as_ref());
+        Ok(())
+    }
+
+    /// Forgets a voice that was made; whether there was one.
+    pub fn forget(&self, name: &str) -> bool {
+        let mut voices = self.lock();
+        let known = voices.forget(name);
+        self.publish(voices.as_ref());
+        known
+    }
+
+    /// A model that panicked over a recording has enrolled nothing, and can be asked again.
+    fn lock(&self) -> MutexGuard<'_, Box<dyn Voices>> {
+        self.voices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn publish(&self, voices: &dyn Voices) {
+        *self.names.write().unwrap_or_else(PoisonError::into_inner) = voices.names().into();
+    }
+}
+
+impl std::fmt::Debug for VoiceBook {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("VoiceBook").field("names", &self.names()).finish_non_exhaustive()
+    }
+}

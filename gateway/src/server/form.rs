@@ -1,0 +1,73 @@
+//! Bodies of the type `multipart/form-data`: fields that are known, each at most once and of bounded size.
+
+use std::collections::BTreeMap;
+
+use axum::http::HeaderMap;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use bytes::Bytes;
+use futures_util::stream;
+use multer::{Constraints, Multipart, SizeLimit, parse_boundary};
+use repartee_protocol::{ErrorBody, ErrorKind};
+
+use super::api_error::ApiError;
+
+/// A field that a form may have: its name, and its most bytes.
+pub(super) type Field = (&'static str, usize);
+
+/// The media type of forms.
+pub(super) const MEDIA_TYPE: &str = "multipart/form-data";
+
+/// The media type of a body, in lower case and without parameters.
+pub(super) fn media_type(headers: &HeaderMap) -> String {
+    let kind = content_type(headers);
+    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+fn content_type(headers: &HeaderMap) -> &str {
+    headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("")
+}
+
+/// Reads a form of these fields; `kind` is what an error of the form as a whole is called.
+pub(super) async fn read(
+    headers: &HeaderMap,
+    body: Bytes,
+    fields: &[Field],
+    kind: ErrorKind,
+) -> Result<BTreeMap<String, Bytes>, ApiError> {
+    let bad = |message| ApiError::bad_request(ErrorBody::invalid(kind, message));
+    let names: Vec<&str> = fields.iter().map(|(name, _)| *name).collect();
+    let unreadable = |error: multer::Error| unreadable(&error, &names, kind);
+    let boundary =
+        parse_boundary(content_type(headers)).map_err(|error| bad(format!("the form has no boundary: {error}")))?;
+    let limits =
+        fields.iter().fold(SizeLimit::new().per_field(0), |limits, (name, most)| limits.for_field(*name, *most as u64));
+    let whole = stream::iter([Ok::<_, std::io::Error>(body)]);
+    let constraints = Constraints::new().allowed_fields(names.clone()).size_limit(limits);
+    let mut form = Multipart::with_constraints(whole, boundary, constraints);
+    let mut found = BTreeMap::new();
+    while let Some(field) = form.next_field().await.map_err(unreadable)? {
+        let name = field.name().unwrap_or("").to_owned();
+        let bytes = field.bytes().await.map_err(unreadable)?;
+        if found.contains_key(&name) {
+            return Err(bad(format!("the form has `{name}` twice")));
+        }
+        found.insert(name, bytes);
+    }
+    Ok(found)
+}
+
+fn unreadable(error: &multer::Error, names: &[&str], kind: ErrorKind) -> ApiError {
+    use multer::Error::{FieldSizeExceeded, StreamSizeExceeded, UnknownField};
+    let names = || names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+    match error {
+        FieldSizeExceeded { .. } | StreamSizeExceeded { .. } => ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            ErrorBody::invalid(ErrorKind::TooLarge, format!("the form is too large: {error}")),
+        ),
+        UnknownField { .. } => {
+            ApiError::bad_request(ErrorBody::invalid(kind, format!("the form holds {}: {error}", names())))
+        }
+        error => ApiError::bad_request(ErrorBody::invalid(kind, format!("the form cannot be read: {error}"))),
+    }
+}

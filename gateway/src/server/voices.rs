@@ -1,0 +1,268 @@
+//! `/v1/audio/voices` and `/v1/audio/voice_consents`: voices made out of recordings, in the shapes of the published API.
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::rejection::{JsonRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::StatusCode;
+use bytes::Bytes;
+use repartee_protocol::{ErrorBody, ErrorKind};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::App;
+use super::api_error::ApiError;
+use super::auth_middleware::Caller;
+use super::form::{self, Field};
+use super::uploads::UploadError;
+use crate::voices::{Consent, LONGEST_NAME, Voice, VoiceError, VoiceStore};
+
+/// The largest recording, in bytes, as published.
+const MAX_RECORDING: usize = 10 << 20;
+/// The largest other field, in bytes.
+const MAX_FIELD: usize = 16 << 10;
+/// The largest form.
+pub(super) const MAX_BODY: usize = MAX_RECORDING + 4 * MAX_FIELD;
+/// The largest new label of a consent, in bytes: characters of four bytes, as JSON may escape them.
+pub(super) const MAX_RENAME: usize = 16 * LONGEST_NAME;
+/// Consents on a page, as published.
+const PAGE: RangeInclusive<usize> = 1..=100;
+const DEFAULT_PAGE: usize = 20;
+
+/// Fields of a consent.
+const CONSENT: [Field; 3] = [("name", MAX_FIELD), ("language", MAX_FIELD), ("recording", MAX_RECORDING)];
+/// Fields of a voice; `text` is ours: what is said in the recording. `prompt`, `model` and `script_hint` are known, to be refused by name.
+const VOICE: [Field; 8] = [
+    ("name", MAX_FIELD),
+    ("consent", MAX_FIELD),
+    ("audio_sample", MAX_RECORDING),
+    ("text", MAX_FIELD),
+    ("type", MAX_FIELD),
+    ("prompt", MAX_FIELD),
+    ("model", MAX_FIELD),
+    ("script_hint", MAX_FIELD),
+];
+
+#[derive(Debug, Deserialize)]
+pub(super) struct PageQuery {
+    after: Option<String>,
+    limit: Option<usize>,
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Rename {
+    name: String,
+}
+
+#[derive(Debug, Serialize)]
+struct WireVoice<'a> {
+    id: &'a str,
+    object: &'static str,
+    name: &'a str,
+    /// `audio_sample` for one out of a recording; ours: `model` for one of the model's own.
+    #[serde(rename = "type")]
+    kind: &'static str,
+    created_at: u64,
+}
+
+fn consent_on_wire(consent: &Consent) -> Value {
+    let mut wire = json!(consent);
+    wire["object"] = "audio.voice_consent".into();
+    wire
+}
+
+fn voice_on_wire(voice: &Voice) -> Value {
+    let (id, name, created_at) = (&voice.id, &voice.name, voice.created_at);
+    json!(WireVoice { id, object: "audio.voice", name, kind: "audio_sample", created_at })
+}
+
+/// The model's voices, the default one first, then those out of recordings.
+pub(super) async fn list(State(app): State<Arc<App>>) -> Json<Value> {
+    let own = app.engine.info().voices.iter();
+    let own = own
+        .map(|name| json!(WireVoice { id: name, object: "audio.voice", name, kind: "model", created_at: app.started }));
+    let made = app.voices.voices();
+    let data: Vec<Value> = own.chain(made.iter().map(voice_on_wire)).collect();
+    Json(json!({"object": "list", "data": data}))
+}
+
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    app.check_rate(&caller)?;
+    if form::media_type(request.headers()) == "application/json" {
+        return Err(prompted());
+    }
+    let voice = with_form(&app, &caller, request, &VOICE, |store, form| {
+        if form.text("type")?.is_some_and(|kind| kind != "audio_sample") || form.has("prompt") {
+            return Err(prompted());
+        }
+        let name = form.needed_text("name")?;
+        let consent = form.needed_text("consent")?;
+        let text = form.text("text")?.unwrap_or_default();
+        store.add_voice(&name, &consent, form.needed("audio_sample")?, &text).map_err(refused)
+    });
+    Ok(Json(voice_on_wire(&voice.await?)))
+}
+
+pub(super) async fn delete(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    let deleted = json!({"id": &id, "object": "audio.voice.deleted", "deleted": true});
+    with_store(&app, move |store| store.delete_voice(&id)).await?;
+    Ok(Json(deleted))
+}
+
+pub(super) async fn create_consent(
+    State(app): State<Arc<App>>,
+    caller: Caller,
+    request: Request,
+) -> Result<Json<Value>, ApiError> {
+    app.check_rate(&caller)?;
+    let consent = with_form(&app, &caller, request, &CONSENT, |store, form| {
+        let (name, language) = (form.needed_text("name")?, form.needed_text("language")?);
+        store.add_consent(&name, &language, form.needed("recording")?).map_err(refused)
+    });
+    Ok(Json(consent_on_wire(&consent.await?)))
+}
+
+pub(super) async fn consents(
+    State(app): State<Arc<App>>,
+    query: Result<Query<PageQuery>, QueryRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Query(PageQuery { after, limit }) = query.map_err(|error| invalid("limit", &error.body_text()))?;
+    let limit = limit.unwrap_or(DEFAULT_PAGE);
+    if !PAGE.contains(&limit) {
+        return Err(invalid("limit", &format!("a page has {} to {} consents", PAGE.start(), PAGE.end())));
+    }
+    let all = app.voices.consents();
+    let begin = match after {
+        None => 0,
+        Some(after) => {
+            let at = all.iter().position(|consent| consent.id == after);
+            at.ok_or_else(|| refused(VoiceError::UnknownConsent(after)))? + 1
+        }
+    };
+    let page: Vec<Value> = all.iter().skip(begin).take(limit).map(consent_on_wire).collect();
+    let id = |at: Option<&Value>| at.map(|consent| consent["id"].clone());
+    Ok(Json(json!({
+        "object": "list",
+        "first_id": id(page.first()),
+        "last_id": id(page.last()),
+        "has_more": all.len() > begin + page.len(),
+        "data": page,
+    })))
+}
+
+pub(super) async fn consent(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
+    app.voices.consent(&id).map(|consent| Json(consent_on_wire(&consent))).map_err(refused)
+}
+
+pub(super) async fn rename_consent(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    rename: Result<Json<Rename>, JsonRejection>,
+) -> Result<Json<Value>, ApiError> {
+    let Json(Rename { name }) = rename.map_err(|error| invalid("name", &error.body_text()))?;
+    let consent = with_store(&app, move |store| store.rename_consent(&id, &name)).await?;
+    Ok(Json(consent_on_wire(&consent)))
+}
+
+pub(super) async fn delete_consent(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let deleted = json!({"id": &id, "object": "audio.voice_consent", "deleted": true});
+    with_store(&app, move |store| store.delete_consent(&id)).await?;
+    Ok(Json(deleted))
+}
+
+/// A form that was read.
+struct Form(BTreeMap<String, Bytes>);
+
+impl Form {
+    fn has(&self, field: &str) -> bool {
+        self.0.contains_key(field)
+    }
+
+    fn needed(&self, field: &'static str) -> Result<&[u8], ApiError> {
+        self.0.get(field).map(|bytes| &bytes[..]).ok_or_else(|| missing(field))
+    }
+
+    fn text(&self, field: &'static str) -> Result<Option<String>, ApiError> {
+        let text = self.0.get(field).map(|bytes| String::from_utf8(bytes.to_vec()));
+        text.transpose().map_err(|_| invalid(field, "this field is not text"))
+    }
+
+    fn needed_text(&self, field: &'static str) -> Result<String, ApiError> {
+        self.text(field)?.ok_or_else(|| missing(field))
+    }
+}
+
+/// Reads a form within the bounds of uploads, and hands it to `work` on a thread that may block.
+async fn with_form<T: Send + 'static>(
+    app: &Arc<App>,
+    caller: &Caller,
+    request: Request,
+    fields: &'static [Field],
+    work: impl FnOnce(&VoiceStore, &Form) -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let (parts, body) = request.into_parts();
+    if form::media_type(&parts.headers) != form::MEDIA_TYPE {
+        let message = format!("send the fields as {}", form::MEDIA_TYPE);
+        let error = ErrorBody::invalid(ErrorKind::InvalidValue, message);
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, error));
+    }
+    let mut upload = app.uploads.begin(caller.client.address);
+    let body = upload.read(body, MAX_BODY).await.map_err(|error| match error {
+        UploadError::NoRoom(error) => app.full(&error.to_string()),
+        UploadError::Refused(error) => error,
+    })?;
+    let form = Form(form::read(&parts.headers, body, fields, ErrorKind::InvalidValue).await?);
+    let decoder = app.uploads.decoder().await;
+    let app = app.clone();
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work(&app.voices, &form);
+        drop((form, upload, decoder));
+        done
+    });
+    done.await.map_err(|error| ApiError::internal(&error.to_string()))?
+}
+
+/// Calls the store on a thread that may block: it writes files.
+async fn with_store<T: Send + 'static>(
+    app: &Arc<App>,
+    work: impl FnOnce(&VoiceStore) -> Result<T, VoiceError> + Send + 'static,
+) -> Result<T, ApiError> {
+    let app = app.clone();
+    let done = tokio::task::spawn_blocking(move || work(&app.voices)).await;
+    done.map_err(|error| ApiError::internal(&error.to_string()))?.map_err(refused)
+}
+
+fn refused(error: VoiceError) -> ApiError {
+    match error {
+        VoiceError::Field { field, problem } => invalid(field, &problem),
+        VoiceError::UnknownConsent(_) | VoiceError::UnknownVoice(_) => ApiError::not_found(&error.to_string()),
+        VoiceError::Full { .. } => invalid("name", &error.to_string()),
+        VoiceError::Enrol(error) => invalid("audio_sample", &error.to_string()),
+        VoiceError::Random(_) | VoiceError::Io(_) => ApiError::internal(&error.to_string()),
+    }
+}
+
+fn invalid(field: &'static str, problem: &str) -> ApiError {
+    ApiError::bad_request(ErrorBody::invalid(ErrorKind::InvalidValue, problem).at(field))
+}
+
+fn missing(field: &'static str) -> ApiError {
+    let message = format!("the form has no `{field}`");
+    ApiError::bad_request(ErrorBody::invalid(ErrorKind::MissingField, message).at(field))
+}
+
+fn prompted() -> ApiError {
+    let message = "voices are made out of recordings here: send `audio_sample`, `consent` and `name` as \
+                   multipart/form-data; what a voice is to sound like goes into `instructions` where the model designs voices";
+    invalid("type", message)
+}

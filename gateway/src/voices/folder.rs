@@ -1,0 +1,95 @@
+//! The folder of `voices.folder`: for each consent and voice a JSON file, and the wav file as it was sent.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// What is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Consent,
+    Voice,
+}
+
+impl Kind {
+    fn folder(self) -> &'static str {
+        match self {
+            Self::Consent => "consents",
+            Self::Voice => "voices",
+        }
+    }
+}
+
+/// An open folder. Ids are file names: they are drawn here, or were found in the folder.
+#[derive(Debug)]
+pub(super) struct Folder(PathBuf);
+
+impl Folder {
+    /// Makes what is missing. People's voices are nobody else's business, so only this user may read them.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        for kind in [Kind::Consent, Kind::Voice] {
+            DirBuilder::new().recursive(true).mode(0o700).create(path.join(kind.folder()))?;
+        }
+        Ok(Self(path.to_owned()))
+    }
+
+    /// Everything of a kind that can be read; `id` is how an entry names itself, which has to be how its file is named.
+    pub fn all<T: DeserializeOwned>(&self, kind: Kind, id: impl Fn(&T) -> &str) -> io::Result<Vec<T>> {
+        let mut all = Vec::new();
+        for entry in fs::read_dir(self.0.join(kind.folder()))? {
+            let path = entry?.path();
+            if path.extension().is_none_or(|extension| extension != "json") {
+                continue;
+            }
+            let named = path.file_stem().and_then(|stem| stem.to_str());
+            match serde_json::from_slice::<T>(&fs::read(&path)?) {
+                Ok(entry) if named == Some(id(&entry)) => all.push(entry),
+                Ok(_) => {
+                    tracing::warn!(path = %path.display(), "this file holds another id than its name and is left out")
+                }
+                Err(error) => tracing::warn!(path = %path.display(), %error, "this file is damaged and is left out"),
+            }
+        }
+        Ok(all)
+    }
+
+    /// The wav file of an id.
+    pub fn recording(&self, kind: Kind, id: &str) -> io::Result<Vec<u8>> {
+        fs::read(self.path(kind, id, "wav"))
+    }
+
+    /// Writes an entry, whole or not at all: the JSON file comes last.
+    pub fn write(&self, kind: Kind, id: &str, entry: &impl Serialize, recording: Option<&[u8]>) -> io::Result<()> {
+        if let Some(recording) = recording {
+            write_whole(&self.path(kind, id, "wav"), recording)?;
+        }
+        write_whole(&self.path(kind, id, "json"), &serde_json::to_vec_pretty(entry)?)
+    }
+
+    /// Deletes an entry, if it is there; the JSON file goes first.
+    pub fn delete(&self, kind: Kind, id: &str) -> io::Result<()> {
+        for extension in ["json", "wav"] {
+            match fs::remove_file(self.path(kind, id, extension)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, kind: Kind, id: &str, extension: &str) -> PathBuf {
+        self.0.join(kind.folder()).join(format!("{id}.{extension}"))
+    }
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let part = path.with_extension("part");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&part, path)
+}

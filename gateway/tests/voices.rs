@@ -1,0 +1,183 @@
+//! `/v1/audio/voices` and `/v1/audio/voice_consents`: voices out of recordings.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod common;
+
+use repartee_engine_api::Command;
+use repartee_media::wav;
+use repartee_testkit::scripted::Script;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use common::Running;
+use common::http::{Reply, send};
+
+const CONSENTS: &str = "/v1/audio/voice_consents";
+const VOICES: &str = "/v1/audio/voices";
+const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+
+async fn start(folder: Option<&TempDir>) -> Running {
+    let script = Script { enrols: true, ..Script::default() };
+    Running::start_with(script, |config| config.voices.folder = folder.map(|folder| folder.path().to_owned())).await
+}
+
+/// So many seconds of sound.
+fn sound(seconds: usize) -> Vec<u8> {
+    wav::encode(&vec![0.25; seconds * 8_000], 8_000).unwrap()
+}
+
+/// Names of a form's fields, and what is in them.
+type Fields<'a> = &'a [(&'a str, &'a [u8])];
+
+async fn form(server: &Running, path: &str, fields: Fields<'_>) -> Reply {
+    let mut body = Vec::new();
+    for (name, content) in fields {
+        body.extend(format!("--fence\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n").bytes());
+        body.extend_from_slice(content);
+        body.extend(b"\r\n");
+    }
+    body.extend(b"--fence--\r\n");
+    let headers = [("content-type", "multipart/form-data; boundary=fence")];
+    send(server.address, "POST", path, &headers, &body).await
+}
+
+async fn get(server: &Running, path: &str) -> Value {
+    let reply = send(server.address, "GET", path, &[], b"").await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.json()
+}
+
+async fn consent(server: &Running) -> String {
+    let fields: [(&str, &[u8]); 3] = [("name", b"mine"), ("language", b"en-US"), ("recording", &sound(1))];
+    let reply = form(server, CONSENTS, &fields).await;
+    assert_eq!(reply.status, 200, "{reply:?}");
+    let consent = reply.json();
+    assert_eq!((&consent["object"], &consent["name"]), (&json!("audio.voice_consent"), &json!("mine")));
+    consent["id"].as_str().unwrap().to_owned()
+}
+
+async fn voice(server: &Running, consent: &str) -> Reply {
+    let fields: [(&str, &[u8]); 4] =
+        [("name", b"Ada"), ("consent", consent.as_bytes()), ("audio_sample", &sound(2)), ("text", b"Hello there.")];
+    form(server, VOICES, &fields).await
+}
+
+/// Whom the engine was last asked to speak as.
+fn spoken_by(server: &Running) -> Option<String> {
+    let commands = server.engine.commands();
+    let responses = commands.iter().rev().find_map(|command| match command {
+        Command::Respond(respond) => Some(respond.voice.clone()),
+        _ => None,
+    });
+    responses.flatten()
+}
+
+#[tokio::test]
+async fn a_recorded_voice_speaks_until_it_is_deleted() {
+    let folder = TempDir::new().unwrap();
+    let server = start(Some(&folder)).await;
+    let consent = consent(&server).await;
+    let made = voice(&server, &consent).await;
+    assert_eq!(made.status, 200, "{made:?}");
+    let made = made.json();
+    assert_eq!(
+        (&made["object"], &made["type"], &made["name"]),
+        (&json!("audio.voice"), &json!("audio_sample"), &json!("Ada"))
+    );
+    let id = made["id"].as_str().unwrap().to_owned();
+    assert_eq!(server.engine.enrolled()[&id].text, "Hello there.");
+    let listed = get(&server, VOICES).await;
+    let ids: Vec<_> = listed["data"].as_array().unwrap().iter().map(|voice| voice["id"].clone()).collect();
+    assert_eq!(ids, [json!("ada"), json!("bob"), json!(id)]);
+    drop(server);
+
+    // It outlives the server.
+    let server = start(Some(&folder)).await;
+    let request = json!({"model": "any", "voice": {"id": id}, "input": "Hello.", "response_format": "wav"});
+    let spoken = send(server.address, "POST", "/v1/audio/speech", &JSON, request.to_string().as_bytes()).await;
+    assert_eq!(
+        (spoken.status, spoken.header("repartee-warnings")),
+        (200, Some("model: `any` is served as `scripted`"))
+    );
+    assert_eq!(spoken_by(&server), Some(id.clone()));
+    let mut client = server.connect().await;
+    client.update(json!({"audio": {"output": {"voice": id}}})).await;
+    client.ask("hello").await;
+    assert_eq!(spoken_by(&server), Some(id.clone()));
+
+    let deleted = send(server.address, "DELETE", &format!("{VOICES}/{id}"), &[], b"").await;
+    assert_eq!(deleted.json(), json!({"id": id, "object": "audio.voice.deleted", "deleted": true}));
+    let spoken = send(server.address, "POST", "/v1/audio/speech", &JSON, request.to_string().as_bytes()).await;
+    assert!(spoken.header("repartee-warnings").unwrap().contains(&format!("voice: `{id}` is served as `ada`")));
+    assert_eq!(send(server.address, "DELETE", &format!("{VOICES}/{id}"), &[], b"").await.status, 404);
+}
+
+#[tokio::test]
+async fn consents_are_listed_renamed_and_taken_back() {
+    let server = start(None).await;
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(consent(&server).await);
+    }
+    // Those of one second are in the order of their ids.
+    let all = get(&server, CONSENTS).await;
+    let listed: Vec<String> =
+        all["data"].as_array().unwrap().iter().map(|consent| consent["id"].as_str().unwrap().to_owned()).collect();
+    assert_eq!((listed.len(), &all["has_more"]), (3, &json!(false)));
+    assert!(ids.iter().all(|id| listed.contains(id)));
+    let page = get(&server, &format!("{CONSENTS}?limit=1&after={}", listed[0])).await;
+    assert_eq!(
+        (&page["first_id"], &page["last_id"], &page["has_more"]),
+        (&json!(listed[1]), &json!(listed[1]), &json!(true))
+    );
+    let one = format!("{CONSENTS}/{}", ids[0]);
+    let renamed = send(server.address, "POST", &one, &JSON, br#"{"name": "yours"}"#).await;
+    assert_eq!(renamed.json()["name"], "yours");
+    assert_eq!(get(&server, &one).await, renamed.json());
+
+    assert_eq!(voice(&server, &ids[0]).await.status, 200);
+    let deleted = send(server.address, "DELETE", &one, &[], b"").await;
+    assert_eq!(deleted.json(), json!({"id": ids[0], "object": "audio.voice_consent", "deleted": true}));
+    assert!(server.engine.enrolled().is_empty(), "its voice went with it");
+    for (method, body) in [("GET", &b""[..]), ("DELETE", b""), ("POST", br#"{"name": "x"}"#)] {
+        assert_eq!(send(server.address, method, &one, &JSON, body).await.status, 404, "{method}");
+    }
+}
+
+#[tokio::test]
+async fn refusals_name_what_is_wrong() {
+    let server = start(None).await;
+    let consent = consent(&server).await;
+    let (ok, short) = (sound(2), wav::encode(&[0.1; 800], 8_000).unwrap());
+    let big = vec![0; (10 << 20) + 1];
+    let consent = consent.as_bytes();
+    let cases: [(Fields<'_>, u16, &str); 7] = [
+        (&[("name", b"Ada"), ("audio_sample", &ok)], 400, "consent"),
+        (&[("name", b"Ada"), ("consent", consent)], 400, "audio_sample"),
+        (&[("name", b"Ada"), ("consent", consent), ("audio_sample", b"ID3")], 400, "audio_sample"),
+        (&[("name", b"Ada"), ("consent", consent), ("audio_sample", &short)], 400, "audio_sample"),
+        (&[("name", b"\xff"), ("consent", consent), ("audio_sample", &ok)], 400, "name"),
+        (&[("name", b"Ada"), ("consent", b"cons_none"), ("audio_sample", &ok)], 404, ""),
+        (&[("name", b"Ada"), ("type", b"prompt"), ("prompt", b"An old man.")], 400, "type"),
+    ];
+    for (fields, status, param) in cases {
+        let reply = form(&server, VOICES, fields).await;
+        let names: Vec<_> = fields.iter().map(|(name, _)| name).collect();
+        assert_eq!((reply.status, reply.json()["error"]["param"].as_str().unwrap_or("")), (status, param), "{names:?}");
+    }
+    let large = form(&server, VOICES, &[("name", b"Ada"), ("consent", consent), ("audio_sample", &big)]).await;
+    assert_eq!((large.status, large.code()), (413, "message_too_large".to_owned()));
+    let unknown = form(&server, VOICES, &[("name", b"Ada"), ("secret", b"x")]).await;
+    assert_eq!(unknown.status, 400);
+    let prompt =
+        send(server.address, "POST", VOICES, &JSON, br#"{"type": "prompt", "name": "x", "prompt": "y"}"#).await;
+    assert_eq!((prompt.status, prompt.json()["error"]["param"].clone()), (400, json!("type")));
+    assert_eq!(send(server.address, "POST", VOICES, &[], b"x").await.status, 415);
+    assert_eq!(send(server.address, "GET", &format!("{CONSENTS}?limit=0"), &[], b"").await.status, 400);
+    assert!(server.engine.enrolled().is_empty());
+    // A model with voices of its own.
+    let fixed = Running::start(Script::default()).await;
+    let refused = voice(&fixed, &self::consent(&fixed).await).await;
+    let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
+    assert!(refused.status == 400 && message.contains("ada, bob"), "{message}");
+}
