@@ -70,6 +70,18 @@ pub enum Layout {
     },
 }
 
+/// How a device keeps the numbers of a weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// As the checkpoint has them, or wider.
+    #[default]
+    Float,
+    /// Eight-bit integers that share a scale in groups of 32 along the input.
+    Int8,
+    /// Four-bit integers, likewise.
+    Int4,
+}
+
 /// Why a device cannot do what it is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KernelError {
@@ -92,6 +104,22 @@ pub enum KernelError {
         expected: usize,
         /// Bytes that are there.
         found: usize,
+    },
+    /// A weight of this layout has no integer format.
+    #[error("{name}: {layout:?} cannot be kept as {format:?}")]
+    Format {
+        /// The weight.
+        name: String,
+        /// What it is used for.
+        layout: Layout,
+        /// What was asked for.
+        format: Format,
+    },
+    /// A weight that is to be quantised has numbers that are NaN or infinite.
+    #[error("{name}: holds numbers that are NaN or infinite, which integers cannot stand for")]
+    NotFinite {
+        /// The weight.
+        name: String,
     },
 }
 
@@ -201,8 +229,12 @@ pub trait Ops {
     /// The rows of an attention step, prepared for the device.
     type Batch;
 
+    /// Prepares a weight in a format of its own. [`Layout::Linear`] and [`Layout::Experts`] have all formats, the others [`Format::Float`].
+    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
     /// Prepares a weight.
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+        self.weight_as(layout, Format::Float, parts)
+    }
     /// The same device with buffers of its own, for a stage that runs beside others: its tensors stay at the same addresses.
     fn with_own_buffers(&self) -> Self
     where
