@@ -19,6 +19,7 @@
 //! Models:
 //! - `checkpoint`: checkpoints in published formats
 //! - `models`: one folder a model family
+//! - `weight_policy`: which weights are kept as integers
 //! - `audio`: the log-mel front end
 //! - `text`: the tokenizer
 
@@ -39,6 +40,7 @@ mod sequence;
 mod session;
 mod stage;
 mod text;
+mod weight_policy;
 
 pub use audio::log_mel::{LogMel, LogMelConfig};
 pub use checkpoint::{BadValue, CheckpointError, Source};
@@ -48,3 +50,4 @@ pub use hand_off::HandOff;
 pub use model::{EnrolError, TopologyError};
 pub use models::LoadError;
 pub use progress::{StartProgress, StartStage};
+pub use weight_policy::WeightPolicy;
