@@ -6,6 +6,7 @@
 //!
 //! - [`ptx`]: PTX text -> tree; [`decode`]: opcodes -> what is carried out; [`kernel`]: a module whose variables have addresses
 //! - [`run`]: a launch, warp by warp; [`memory`], [`shared`]: what it touches, with bounds, fresh bytes and races
+//! - [`driver`]: streams whose work is deferred, events, captures, graphs; [`border`]: the C functions
 //! - [`fault`]: what goes wrong, and the code that CUDA answers with
 //!
 //! # What is covered
@@ -14,7 +15,9 @@
 //!
 #![doc = include_str!("coverage.md")]
 
+pub mod border;
 pub mod decode;
+pub mod driver;
 pub mod fault;
 pub mod kernel;
 pub mod memory;

@@ -1,7 +1,7 @@
 //! Opcodes into what the interpreter carries out.
 //!
-//! [`form`] holds which opcodes are covered: the crate's table itself. [`kind`] says what an opcode means, the families
-//! [`integer`], [`float`], [`compare`] and [`convert`] find it, and [`bind`] joins it with its operands.
+//! `form` holds which opcodes are covered: the crate's table itself. `kind` says what an opcode means, the families
+//! `integer`, `float`, `compare` and `convert` find it, and `bind` joins it with its operands.
 
 mod bind;
 mod compare;
