@@ -151,6 +151,32 @@ fn warp_barriers_order_their_own_warp() {
 }
 
 #[test]
+fn several_readers_of_a_byte_are_noted() {
+    let written = |between: &str| {
+        format!(
+            ".shared .align 4 .b8 s[4];\nsetp.eq.u32 %p0, %r0, 0;\n@%p0 st.shared.u32 [s], 5;\nbar.sync 0;\n\
+             ld.shared.u32 %r1, [s];\n{between}\n@%p0 st.shared.u32 [s], 6;"
+        )
+    };
+    outcome(&written("bar.warp.sync -1;"), 32).unwrap();
+    finds(FaultKind::Race, &written(""), 32);
+}
+
+#[test]
+fn blocks_share_no_memory() {
+    let blocks = |body: &str| {
+        let text = format!(
+            ".shared .align 4 .b8 s[256];\nmov.u32 %r0, %tid.x;\nmov.u32 %r1, %ctaid.x;\nadd.s32 %r2, %r0, %r1;\n\
+             and.b32 %r2, %r2, 63;\nmov.u32 %r3, s;\nmad.lo.u32 %r3, %r2, 4, %r3;\nsetp.eq.u32 %p0, %r1, 0;\n{body}"
+        );
+        Device::kernel(0, &text).launch("test", [2, 1, 1], [64, 1, 1], 0, &[])
+    };
+    blocks("st.shared.u32 [%r3], %r0;\nld.shared.u32 %r4, [%r3];").unwrap();
+    let fault = blocks("@%p0 st.shared.u32 [%r3], %r0;\nld.shared.u32 %r4, [%r3];").unwrap_err();
+    assert!(fault.kind == FaultKind::Fresh && fault.text.contains("block (1, 0, 0)"), "{fault}");
+}
+
+#[test]
 fn divergent_barriers_are_found() {
     let guarded = |bound: u32| format!("setp.lt.u32 %p0, %r0, {bound};\n@%p0 bar.sync 0;");
     outcome(&guarded(64), 64).unwrap();

@@ -55,6 +55,7 @@ pub fn run(launch: &Launch, memory: &mut DeviceMemory) -> Result<(), Fault> {
             for x in 0..launch.grid[0] {
                 block.index = [x, y, z];
                 block.shared.reset();
+                block.epoch += 1;
                 let warps = (0..threads.div_ceil(32)).map(|index| Warp::new(index, launch)).collect();
                 block.run(warps)?;
             }

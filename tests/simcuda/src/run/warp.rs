@@ -195,17 +195,35 @@ impl Warp {
 
     fn step(&mut self, block: &mut Block, inst: &Inst, active: u32) -> LaneResult<()> {
         let read = |warp: &Self, at: usize| warp.value(inst.src[at].0, block);
+        let (mut a, mut b, mut c, mut d) = (None, None, None, None);
         match inst.kind {
-            Kind::Map1(map, ..) => self.set(inst.dst[0], &map(&read(self, 0)), active),
-            Kind::Map2(map, ..) => self.set(inst.dst[0], &map(&read(self, 0), &read(self, 1)), active),
+            Kind::Map1(map, ..) => {
+                let out = map(self.operand(inst, 0, block, &mut a));
+                self.set(inst.dst[0], &out, active);
+            }
+            Kind::Map2(map, ..) => {
+                let out = map(self.operand(inst, 0, block, &mut a), self.operand(inst, 1, block, &mut b));
+                self.set(inst.dst[0], &out, active);
+            }
             Kind::Map3(map, ..) => {
-                self.set(inst.dst[0], &map(&read(self, 0), &read(self, 1), &read(self, 2)), active);
+                let out = map(
+                    self.operand(inst, 0, block, &mut a),
+                    self.operand(inst, 1, block, &mut b),
+                    self.operand(inst, 2, block, &mut c),
+                );
+                self.set(inst.dst[0], &out, active);
             }
             Kind::Map4(map, ..) => {
-                self.set(inst.dst[0], &map(&read(self, 0), &read(self, 1), &read(self, 2), &read(self, 3)), active);
+                let out = map(
+                    self.operand(inst, 0, block, &mut a),
+                    self.operand(inst, 1, block, &mut b),
+                    self.operand(inst, 2, block, &mut c),
+                    self.operand(inst, 3, block, &mut d),
+                );
+                self.set(inst.dst[0], &out, active);
             }
             Kind::Compare(map, _, join) => {
-                let found = map(&read(self, 0), &read(self, 1));
+                let found = map(self.operand(inst, 0, block, &mut a), self.operand(inst, 1, block, &mut b));
                 let with = |found: &Lanes| match join {
                     Some(join) => join(found, &read(self, 2)),
                     None => *found,
@@ -268,6 +286,14 @@ impl Warp {
         }
     }
 
+    /// A source in all lanes, without a copy where it is a register; `room` is for what is none.
+    fn operand<'a>(&'a self, inst: &Inst, at: usize, block: &Block, room: &'a mut Option<Lanes>) -> &'a Lanes {
+        match inst.src[at].0 {
+            Src::Reg(index) => &self.registers[index as usize],
+            other => room.insert(self.value(other, block)),
+        }
+    }
+
     /// A source in all lanes.
     pub(super) fn value(&self, src: Src, block: &Block) -> Lanes {
         match src {
@@ -321,7 +347,7 @@ impl Warp {
 
     /// A lane at this moment.
     pub(super) fn who(&self, block: &Block, lane: usize) -> Who {
-        Who { thread: self.index * 32 + lane as u32, epoch: block.epoch, warp_epoch: self.warp_epoch }
+        Who { thread: (self.index * 32) as u16 + lane as u16, epoch: block.epoch, warp_epoch: self.warp_epoch }
     }
 
     /// Checks that the lanes which a mask names are those that carry the instruction out.

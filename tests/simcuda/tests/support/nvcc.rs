@@ -1,5 +1,7 @@
 //! The kernels of `kernels/cuda`, compiled with the toolkit that `scripts/setup.sh cuda` installs.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -28,6 +30,28 @@ pub fn compile(name: &str, change: impl Fn(String) -> String) -> String {
     let ptx = std::fs::read_to_string(folder.join("out.ptx")).unwrap();
     std::fs::remove_dir_all(folder).unwrap();
     ptx
+}
+
+/// Assembles PTX for the device that is aimed at, and says what for it needs; `Err` has what the assembler finds wrong.
+fn assembled(ptx: &str) -> Result<String, String> {
+    let folder = own_folder();
+    let source = folder.join("in.ptx");
+    std::fs::write(&source, ptx).unwrap();
+    let mut ptxas = Command::new(root().join("target/tools/cuda/bin/ptxas"));
+    let done = ptxas.args(["-v", "-arch=sm_90", "-o", "/dev/null"]).arg(&source).output().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    if done.status.success() { Ok(said) } else { Err(said) }
+}
+
+/// Checks PTX; `Err` has what the assembler finds wrong.
+pub fn assemble(ptx: &str) -> Result<(), String> {
+    assembled(ptx).map(drop)
+}
+
+/// Registers, spills and shared memory of PTX's kernels.
+pub fn resources(ptx: &str) -> String {
+    assembled(ptx).unwrap()
 }
 
 /// A folder that no other test uses.
