@@ -44,7 +44,10 @@ impl<O: Ops> Encoders<O> {
         // They run once a voice, and not in the stages.
         let policy = WeightPolicy::default();
         Ok(Self {
-            speaker: SpeakerEncoder::load(&Weights::new(ops, checkpoint, policy).at("speaker_encoder"), &config.speaker)?,
+            speaker: SpeakerEncoder::load(
+                &Weights::new(ops, checkpoint, policy).at("speaker_encoder"),
+                &config.speaker,
+            )?,
             speech: SpeechEncoder::load(&Weights::new(ops, codec, policy).at("encoder"), &config.speech, codebooks)?,
         })
     }
