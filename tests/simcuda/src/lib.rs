@@ -1,8 +1,7 @@
 //! A CUDA driver library for tests, on machines without a GPU.
 //!
-//! It is built as a shared library under the names that a program expects of `libcuda.so`, so that the very PTX which ships is
-//! run by the stock `cudarc`. It interprets that PTX warp by warp and finds faults that hardware would hide: see
-//! [`fault::FaultKind`].
+//! It is built as a shared library with the C functions of `libcuda.so`, so that the stock `cudarc` runs the very PTX that ships. It
+//! interprets that PTX warp by warp and finds faults that hardware would hide: see [`fault::FaultKind`].
 //!
 //! - [`ptx`]: PTX text -> tree; [`decode`]: opcodes -> what is carried out; [`kernel`]: a module whose variables have addresses
 //! - [`run`]: a launch, warp by warp; [`memory`], [`shared`]: what it touches, with bounds, fresh bytes and races

@@ -80,6 +80,10 @@ unsafe fn text<'a>(text: *const c_char) -> Result<&'a str, Failure> {
 
 /// The bytes of a range of host memory.
 pub fn read(range: HostRange) -> Vec<u8> {
+    // A pointer to nothing may be null.
+    if range.length() == 0 {
+        return Vec::new();
+    }
     // SAFETY: whoever made the range has promised that it can be read.
     unsafe { std::slice::from_raw_parts(std::ptr::with_exposed_provenance(range.address()), range.length()).to_vec() }
 }
@@ -87,6 +91,9 @@ pub fn read(range: HostRange) -> Vec<u8> {
 /// Writes the bytes of a range of host memory.
 pub fn write(range: HostRange, bytes: &[u8]) {
     let length = bytes.len().min(range.length());
+    if length == 0 {
+        return;
+    }
     // SAFETY: whoever made the range has promised that it can be written; `bytes` is our own.
     unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), std::ptr::with_exposed_provenance_mut(range.address()), length);

@@ -49,19 +49,23 @@ struct Page {
 
 /// Page-locked host memory.
 pub struct Pinned {
-    pages: Box<[Page]>,
+    /// Only kept: C reads and writes it, through its address.
+    _pages: Vec<Page>,
+    address: usize,
     length: usize,
 }
 
 impl Pinned {
     /// Zeros.
     pub fn new(length: usize) -> Self {
-        Self { pages: vec![Page { _bytes: [0; PAGE] }; length.div_ceil(PAGE).max(1)].into_boxed_slice(), length }
+        let mut pages = vec![Page { _bytes: [0; PAGE] }; length.div_ceil(PAGE).max(1)];
+        let address = pages.as_mut_ptr().expose_provenance();
+        Self { _pages: pages, address, length }
     }
 
     /// Its first byte's address.
     pub fn address(&self) -> usize {
-        self.pages.as_ptr().expose_provenance()
+        self.address
     }
 
     /// Bytes.

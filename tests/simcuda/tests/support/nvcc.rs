@@ -32,7 +32,7 @@ pub fn compile(name: &str, change: impl Fn(String) -> String) -> String {
     ptx
 }
 
-/// Assembles PTX for the device that is aimed at, and says what for it needs; `Err` has what the assembler finds wrong.
+/// Assembles PTX for compute capability 9.0: what the assembler tells of it, or what it finds wrong.
 fn assembled(ptx: &str) -> Result<String, String> {
     let folder = own_folder();
     let source = folder.join("in.ptx");

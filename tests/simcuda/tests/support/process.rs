@@ -31,11 +31,12 @@ fn library_folder() -> &'static PathBuf {
         // Cargo builds the library beside the tests.
         let built = std::env::current_exe().unwrap().with_file_name("librepartee_simcuda.so");
         assert!(built.exists(), "{} is missing", built.display());
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("simcuda-{}", std::process::id()));
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("simcuda");
         std::fs::create_dir_all(&folder).unwrap();
-        let name = folder.join("libcuda.so");
-        let _ = std::fs::remove_file(&name);
-        std::os::unix::fs::symlink(built, name).unwrap();
+        // In one step, because another run may need it at this moment.
+        let link = folder.join(format!("libcuda.so.{}", std::process::id()));
+        std::os::unix::fs::symlink(built, &link).unwrap();
+        std::fs::rename(link, folder.join("libcuda.so")).unwrap();
         folder
     })
 }
