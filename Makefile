@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-heard bench-interruptions bench-turns eval-model sound-sample
+.PHONY: help run release test test-cuda test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-heard bench-interruptions bench-turns bench-weights weight-loss eval-model sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,8 +26,12 @@ test:  ## Every test that a change must pass (at most 45 minutes on two cores, f
 	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --no-fail-fast
 
+test-cuda:  ## The CUDA kernels, compiled and interpreted on a device that needs no GPU (docs/cuda.md); `make test` tests that device
+	@$(SETUP) build cuda
+	$(CARGO) test --release -p repartee-simcuda --no-fail-fast -- --include-ignored
+
 test-long:  ## The long tests too; writes target/report/test-long.txt
-	@$(SETUP) build load tests prometheus recipe
+	@$(SETUP) build load tests prometheus recipe cuda
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 
 screenshots:  ## Make the pictures of docs/page.md anew, in Chromium with the demo model
@@ -53,6 +57,14 @@ bench: bench-engine bench-heard bench-interruptions bench-turns  ## Measure ever
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build load
 	$(CARGO) bench -p repartee-tests --bench engine
+
+bench-weights:  ## Measure products of published dimensions with bf16, int8 and int4 weights against the bandwidth of memory; prints
+	@$(SETUP) build
+	$(CARGO) bench -p repartee-kernels --bench weights
+
+weight-loss:  ## Say what the demo model loses with int8, int4 and mixed weights: error of tensors, loss, answers; prints
+	@$(SETUP) build
+	$(CARGO) bench -p repartee-engine --bench weights
 
 bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
 	@$(SETUP) build load recogniser

@@ -5,6 +5,7 @@
 #   build      a C compiler and cmake, for libopus
 #   load       OpenSSL's headers, for the load generator and all that is built with it
 #   clients    Python with tests/requirements-clients.txt alone, of which `tests` is more
+#   cuda       the CUDA compiler, headers and runtime of kernels/cuda/toolkit.txt (210 MB), and a C++ compiler: no GPU is needed
 #   lint       rustfmt and clippy, Python
 #   tests      Python with tests/requirements.txt, Python with tests/requirements-clients.txt (the stock clients), Node
 #              packages of tests/browser and tests/clients/node, Chromium, nginx
@@ -136,6 +137,23 @@ prometheus() {
     dpkg -x prometheus_*.deb . && rm prometheus_*.deb) >&2 || die "that failed. As root, type: apt-get install prometheus"
 }
 
+# The compiler alone, without a driver: what it makes is interpreted by tests/simcuda.
+cuda() {
+  local home=$TOOLS/cuda pins=kernels/cuda/toolkit.txt part pip=pip
+  cmp -s "$pins" "$home/installed.txt" && return
+  command -v g++ >/dev/null || need_packages "the CUDA compiler" g++
+  for part in recipe python; do [ -x "$TOOLS/$part/bin/pip" ] && pip=$TOOLS/$part/bin/pip; done
+  command -v "$pip" >/dev/null || need_packages "the CUDA compiler's packages" python3-pip
+  say "downloading the CUDA toolkit of $pins (210 MB) into $home"
+  rm -rf "$home"
+  mkdir -p "$home"
+  # Their own requirements are not pinned, so that none is followed.
+  "$pip" install --quiet --disable-pip-version-check --no-deps --target "$home/packages" --requirement "$pins" >&2
+  mv "$home"/packages/nvidia/cu13/* "$home"
+  rm -rf "$home/packages"
+  cp "$pins" "$home/installed.txt"
+}
+
 reference() {
   python_tools reference tests/parity/requirements.txt
 }
@@ -211,10 +229,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, lint, tests, prometheus, reference, reference_tts, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, cuda, lint, tests, prometheus, reference, reference_tts, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | lint | tests | prometheus | reference | reference_tts | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | cuda | lint | tests | prometheus | reference | reference_tts | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

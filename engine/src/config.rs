@@ -8,6 +8,7 @@ use thiserror::Error;
 
 use crate::deadline::Order;
 use crate::hand_off::{Chunks, HandOff};
+use crate::weight_policy::WeightPolicy;
 
 /// Settings that were renamed, as (old, new) paths. A path that begins with an old one is read with the new one in its
 /// place; apply the pairs in this order.
@@ -37,6 +38,8 @@ pub struct EngineConfig {
     pub hand_off: HandOff,
     /// Whether a stage advances many slots as one batch, or one after another, for comparison.
     pub batch: bool,
+    /// In which format matrices are kept.
+    pub weights: WeightPolicy,
     /// Threads that compute; unset for one on each physical core, at most 8.
     pub threads: Option<usize>,
     /// Whether sessions run by deadline, or first come, first served, for comparison.
@@ -88,6 +91,7 @@ impl Default for EngineConfig {
             transcribes: false,
             hand_off: HandOff::default(),
             batch: true,
+            weights: WeightPolicy::default(),
             threads: None,
             deadlines: true,
             timeouts: Timeouts::default(),

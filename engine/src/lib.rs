@@ -20,6 +20,7 @@
 //! Models:
 //! - `checkpoint`: checkpoints in published formats
 //! - `models`: one folder a model family
+//! - `weight_policy`: which weights are kept as integers
 //! - `audio`: the log-mel front end
 //! - `text`: the tokenizer
 
@@ -41,6 +42,7 @@ mod session;
 mod stage;
 mod text;
 mod voices;
+mod weight_policy;
 
 pub use audio::log_mel::{LogMel, LogMelConfig};
 pub use checkpoint::{BadValue, CheckpointError, Source};
@@ -50,3 +52,4 @@ pub use hand_off::HandOff;
 pub use model::TopologyError;
 pub use models::LoadError;
 pub use progress::{StartProgress, StartStage};
+pub use weight_policy::WeightPolicy;

@@ -10,10 +10,10 @@ use std::path::Path;
 
 use common::eager::{self, batch, index};
 use common::{CONVERSATIONS, Expected, difference, folder};
-use repartee_engine::Source;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::internals::qwen3_omni_moe::{Window, tokens};
 use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
+use repartee_engine::{Source, WeightPolicy};
 use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor};
@@ -37,8 +37,13 @@ fn open(folder: &Path) -> Checkpoint {
 
 /// Runs every stage of a checkpoint on the fixture's inputs, each fed with the reference's own results of the stage before.
 fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
+    compare_as(checkpoint, expected, WeightPolicy::default())
+}
+
+/// The same with weights in formats after `policy`.
+fn compare_as(checkpoint: &Checkpoint, expected: &Expected, policy: WeightPolicy) -> Findings {
     let ops = Cpu::default();
-    let model = Qwen3Omni::load(&ops, checkpoint).unwrap();
+    let model = Qwen3Omni::load_as(&ops, checkpoint, policy).unwrap();
     let mut findings = Findings::new();
     let mut audio_rows: Vec<Tensor> = Vec::new();
     for turn in 0..expected.turns() {
@@ -254,6 +259,25 @@ fn every_tensor_equals_the_reference() {
         }
         let wrong: Vec<_> = findings.iter().filter(|(_, off)| !is_close(*off)).collect();
         assert!(wrong.is_empty(), "{name}: {wrong:?}");
+    }
+}
+
+/// What integers lose in stages that are fed with the reference's own results throughout: far more than rounding, so the policy reaches
+/// them; and eight bits less than four. The talker and its predictor go on with codes that they choose themselves.
+#[test]
+fn eight_bits_are_nearer_than_four() {
+    for name in CONVERSATIONS {
+        let checkpoint = open(&folder(name).join("checkpoint"));
+        let expected = Expected::load(name);
+        let [eight, mixed, four] = [WeightPolicy::Int8, WeightPolicy::Mixed, WeightPolicy::Int4]
+            .map(|policy| compare_as(&checkpoint, &expected, policy));
+        for (((what, eight), (_, mixed)), (_, four)) in eight.iter().zip(&mixed).zip(&four) {
+            println!("{name:10} {what:24} int8 {eight:.1e}, mixed {mixed:.1e}, int4 {four:.1e}");
+            let stage = ["audio_tower", "thinker.hidden", "thinker.logits", "talker.prompt", "waveform"];
+            if stage.iter().any(|stage| what.ends_with(stage)) {
+                assert!(!is_close(*eight) && eight < four, "{name} {what}");
+            }
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub mod row_spec;
 pub mod step_ops;
 
 pub use ops::{
-    Attention, AttentionBatch, DType, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows,
+    Attention, AttentionBatch, DType, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows,
     StateSpec,
 };
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};

@@ -24,10 +24,20 @@ impl DType {
 
     /// Little-endian numbers of this format in single precision, which is exact. Bytes that make no whole number are left out.
     pub fn widen(self, bytes: &[u8]) -> Vec<f32> {
+        let mut numbers = vec![0.0; bytes.len() / self.size()];
+        self.widen_into(bytes, &mut numbers);
+        numbers
+    }
+
+    /// The same for as many numbers as there is room for.
+    pub fn widen_into(self, bytes: &[u8], numbers: &mut [f32]) {
+        fn read<const N: usize>(bytes: &[u8], numbers: &mut [f32], read: impl Fn([u8; N]) -> f32) {
+            numbers.iter_mut().zip(bytes.as_chunks().0).for_each(|(number, &bytes)| *number = read(bytes));
+        }
         match self {
-            Self::F32 => bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect(),
-            Self::Bf16 => bytes.as_chunks().0.iter().map(|b| half::bf16::from_le_bytes(*b).to_f32()).collect(),
-            Self::F16 => bytes.as_chunks().0.iter().map(|b| half::f16::from_le_bytes(*b).to_f32()).collect(),
+            Self::F32 => read(bytes, numbers, f32::from_le_bytes),
+            Self::Bf16 => read(bytes, numbers, |bytes| half::bf16::from_le_bytes(bytes).to_f32()),
+            Self::F16 => read(bytes, numbers, |bytes| half::f16::from_le_bytes(bytes).to_f32()),
         }
     }
 }
@@ -81,6 +91,18 @@ pub enum Layout {
     },
 }
 
+/// How a device keeps the numbers of a weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// As the checkpoint has them, or wider.
+    #[default]
+    Float,
+    /// Eight-bit integers that share a scale in groups of 32 along the input.
+    Int8,
+    /// Four-bit integers, likewise.
+    Int4,
+}
+
 /// Why a device cannot do what it is asked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum KernelError {
@@ -103,6 +125,22 @@ pub enum KernelError {
         expected: usize,
         /// Bytes that are there.
         found: usize,
+    },
+    /// A weight of this layout has no integer format.
+    #[error("{name}: {layout:?} cannot be kept as {format:?}")]
+    Format {
+        /// The weight.
+        name: String,
+        /// What it is used for.
+        layout: Layout,
+        /// What was asked for.
+        format: Format,
+    },
+    /// A weight that is to be quantised has numbers that are NaN or infinite.
+    #[error("{name}: holds numbers that are NaN or infinite, which integers cannot stand for")]
+    NotFinite {
+        /// The weight.
+        name: String,
     },
 }
 
@@ -212,8 +250,12 @@ pub trait Ops {
     /// The rows of an attention step, prepared for the device.
     type Batch;
 
+    /// Prepares a weight in a format of its own. [`Layout::Linear`] and [`Layout::Experts`] have all formats, the others [`Format::Float`].
+    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
     /// Prepares a weight.
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+        self.weight_as(layout, Format::Float, parts)
+    }
     /// The same device with buffers of its own, for a stage that runs beside others: its tensors stay at the same addresses.
     fn with_own_buffers(&self) -> Self
     where

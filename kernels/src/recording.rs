@@ -6,7 +6,9 @@
 use std::fmt::Display;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::ops::{Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec};
+use crate::ops::{
+    Attention, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
+};
 use crate::row_spec::{BatchSection, RowSpec, Section};
 use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
 
@@ -101,8 +103,8 @@ impl<O: Ops> Ops for RecordingOps<O> {
     type State = O::State;
     type Batch = O::Batch;
 
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
-        self.inner.weight(layout, parts)
+    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
+        self.inner.weight_as(layout, format, parts)
     }
 
     fn with_own_buffers(&self) -> Self {

@@ -10,7 +10,7 @@ use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::replay::ReplayOps;
 use repartee_kernels::row_spec::{BatchSection, SampleSection, Section, SegmentSection, StreamSection};
 use repartee_kernels::{
-    Attention, DType, Layout, Ops, Outputs, RawTensor, ReadBack, Router, RowSpec, SampleParams, SequenceRows,
+    Attention, DType, Format, Layout, Ops, Outputs, RawTensor, ReadBack, Router, RowSpec, SampleParams, SequenceRows,
     SpecLayout, StateSpec, StepKey, StepOps, StreamRows, Streams,
 };
 use repartee_testkit::memory::{CountingAllocator, Scope, counts};
@@ -69,10 +69,15 @@ struct Model<O: StepOps> {
 }
 
 fn weight<O: StepOps>(ops: &O, layout: Layout, shape: &[usize]) -> O::Weight {
+    weight_as(ops, layout, Format::Float, shape)
+}
+
+fn weight_as<O: StepOps>(ops: &O, layout: Layout, format: Format, shape: &[usize]) -> O::Weight {
     let parts = if let Layout::Experts { per_expert } = layout { per_expert * EXPERTS } else { 1 };
     let values = (0..shape.iter().product::<usize>()).map(|i| uniform(5, i as u64, shape.len() as u64, 0) - 0.5);
     let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
-    ops.weight(layout, &vec![RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }; parts]).unwrap()
+    ops.weight_as(layout, format, &vec![RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape }; parts])
+        .unwrap()
 }
 
 impl<O: StepOps> Step<O> {
@@ -97,8 +102,8 @@ impl<O: StepOps> Step<O> {
             gate: weight(&ops, Layout::Linear, &[1, WIDTH]),
             router: weight(&ops, Layout::Linear, &[EXPERTS, WIDTH]),
             gate_up: weight(&ops, Layout::Experts { per_expert: 2 }, &[16, WIDTH]),
-            down: weight(&ops, Layout::Experts { per_expert: 1 }, &[WIDTH, 16]),
-            head: weight(&ops, Layout::Linear, &[IDS, WIDTH]),
+            down: weight_as(&ops, Layout::Experts { per_expert: 1 }, Format::Int4, &[WIDTH, 16]),
+            head: weight_as(&ops, Layout::Linear, Format::Int8, &[IDS, WIDTH]),
             conv2d: (weight(&ops, Layout::Conv2d { stride: 2 }, &[3, 1, 3, 3]), weight(&ops, Layout::Vector, &[3])),
             conv1d: weight(&ops, Layout::Conv1d { dilation: 2 }, &[WIDTH, WIDTH, 3]),
             depthwise: weight(&ops, Layout::Depthwise, &[WIDTH, 1, 7]),

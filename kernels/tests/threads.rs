@@ -8,10 +8,13 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use repartee_kernels::cpu::gemm::{Packed, Rows, multiply, multiply_on};
 use repartee_kernels::cpu::pool::Pool;
+use repartee_kernels::cpu::quantised::{Bits, Quantised};
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor, Weight};
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, Layout, Ops, RawTensor, Router, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
+use repartee_kernels::{
+    DType, Format, Layout, Ops, RawTensor, Router, SpecLayout, StateSpec, StepOps, StreamRows, Streams,
+};
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
 
@@ -36,22 +39,36 @@ fn sizes() -> impl Strategy<Value = (usize, usize, usize)> {
 fn products_are_equal_for_any_thread_count() {
     let pools = pools();
     let mut runner =
-        TestRunner::new(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() });
-    let inputs = (sizes(), any::<bool>(), any::<bool>(), 0u64..1000);
-    let check = |((rows, k, columns), narrow, biased, seed): ((usize, usize, usize), bool, bool, u64)| {
+        TestRunner::new(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() });
+    let inputs = (sizes(), 0usize..4, any::<bool>(), 0u64..1000);
+    let check = |((rows, k, columns), format, biased, seed): ((usize, usize, usize), usize, bool, u64)| {
         let (x, w) = (numbers(rows * k, seed), numbers(columns * k, seed + 1));
         let bias = biased.then(|| numbers(columns, seed + 2));
-        let weight = if narrow {
-            Packed::new_bf16(columns, k, |column, i| (w[column * k + i].to_bits() >> 16) as u16)
-        } else {
-            Packed::new(columns, k, |column, i| w[column * k + i])
+        let quantised = |bits| {
+            let mut rows = w.chunks_exact(k);
+            let weight = Quantised::new(bits, columns, k, |row| row.copy_from_slice(rows.next().unwrap()));
+            Packed::quantised(weight.unwrap(), k)
+        };
+        let weight = match format {
+            0 => Packed::new_bf16(columns, k, |column, i| (w[column * k + i].to_bits() >> 16) as u16),
+            1 => Packed::new(columns, k, |column, i| w[column * k + i]),
+            2 => quantised(Bits::Eight),
+            _ => quantised(Bits::Four),
         };
         for level in Level::available() {
             let mut alone = vec![0.0; rows * columns];
             multiply(level, Rows::dense(&x, k), &weight, bias.as_deref(), &mut alone);
             for pool in &pools {
                 let mut split = vec![f32::NAN; rows * columns];
-                multiply_on(Some(pool), level, Rows::dense(&x, k), &weight, bias.as_deref(), &mut split);
+                multiply_on(
+                    Some(pool),
+                    level,
+                    Rows::dense(&x, k),
+                    &weight,
+                    bias.as_deref(),
+                    &mut Vec::new(),
+                    &mut split,
+                );
                 prop_assert!(split == alone, "{} threads", pool.threads());
             }
         }
@@ -61,11 +78,15 @@ fn products_are_equal_for_any_thread_count() {
 }
 
 fn weight(ops: &Cpu, layout: Layout, shape: &[usize]) -> Weight {
+    weight_as(ops, layout, Format::Float, shape)
+}
+
+fn weight_as(ops: &Cpu, layout: Layout, format: Format, shape: &[usize]) -> Weight {
     let experts = if let Layout::Experts { per_expert } = layout { 3 * per_expert } else { 1 };
     let values = numbers(shape.iter().product(), shape.len() as u64);
     let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let part = RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape };
-    ops.weight(layout, &vec![part; experts]).unwrap()
+    ops.weight_as(layout, format, &vec![part; experts]).unwrap()
 }
 
 /// The results of every operation that is split, over sizes at which it is. `split` is asked after each.
@@ -100,6 +121,11 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     add("conv_transpose1d", ops.conv_transpose1d_at(&x(), &up, &vector, &mut tail(1), &streams));
     add("conv2d", ops.conv2d(&pictures, 2, 40, 50, &conv2d, &vector));
     add("experts", ops.experts(&x(), &router, &gate_up, &down, routed));
+    for (name, format) in [("experts, int8", Format::Int8), ("experts, int4", Format::Int4)] {
+        let gate_up = weight_as(ops, Layout::Experts { per_expert: 2 }, format, &[80, WIDTH]);
+        let down = weight_as(ops, Layout::Experts { per_expert: 1 }, format, &[WIDTH, 80]);
+        add(name, ops.experts(&x(), &router, &gate_up, &down, routed));
+    }
     add("snake", ops.snake(x(), &vector, &vector));
     add("gelu", ops.gelu(x()));
     results

@@ -29,6 +29,7 @@ const MAY_NEED: &[(&str, &[&str])] = &[
     ("repartee-engine", &["repartee-engine-api", "repartee-kernels"]),
     ("repartee-kernels", &[]),
     ("repartee-load", &[]),
+    ("repartee-simcuda", &[]),
     ("repartee-testkit", &["repartee-engine-api"]),
 ];
 
@@ -43,6 +44,7 @@ const WITHOUT_NETWORK: &[&str] = &[
     "repartee-media",
     "repartee-protocol",
     "repartee-realtime",
+    "repartee-simcuda",
     "repartee-turn",
 ];
 

@@ -158,6 +158,11 @@ impl Checkpoint {
         self.weights.has(name)
     }
 
+    /// The shape of a tensor, if there is one of this name.
+    pub fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.weights.shape(name)
+    }
+
     /// The names of all tensors, in alphabetical order.
     pub fn tensor_names(&self) -> impl Iterator<Item = &str> {
         self.weights.names()

@@ -147,6 +147,10 @@ impl Weights {
         self.tensors.contains_key(name)
     }
 
+    pub(super) fn shape(&self, name: &str) -> Option<&[usize]> {
+        self.tensors.get(name).map(|location| &location.shape[..])
+    }
+
     pub(super) fn get(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, CheckpointError> {
         if self.files.is_empty() {
             return Err(CheckpointError::FileMissing { file: self.catalogue.clone() });

@@ -4,6 +4,7 @@
 //! computed once and any split of a stream gives the same rows.
 
 use super::arena::Buffer;
+use super::cut::LEAST_PART;
 use super::gemm::{self, Packed, Rows};
 use super::simd::{dispatch, multiply_add};
 use super::{Cpu, Tensor, Weight};
@@ -245,7 +246,7 @@ pub(super) fn conv2d(
         }
         let padded = &padded;
         // A line is one product, too small to be split itself.
-        cpu.split(out, line, gemm::LEAST_PART / weight.k.max(1), |first, lines| {
+        cpu.split(out, line, LEAST_PART / weight.k.max(1), |first, lines| {
             for (y, out) in (first..).zip(lines.chunks_exact_mut(line.max(1))) {
                 let rows = Rows {
                     data: padded,

@@ -9,9 +9,11 @@
 //! A row need not be contiguous: it is `taps` stretches of `length` numbers that lie `stride` apart. With one tap this
 //! is a linear layer; with several, over a stream `[time, channels]`, a (dilated) convolution without any copying.
 
-use std::ops::Range;
-
+use super::cut::{Cut, Part};
+use super::groups::{self, GROUP, Group};
+use super::integer;
 use super::pool::Pool;
+use super::quantised::Quantised;
 use super::simd::{Kind, Lanes, Level, Plain};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{Pair, Wide};
@@ -35,6 +37,8 @@ pub struct Packed {
 enum Panels {
     F32(Vec<f32>),
     Bf16(Vec<u16>),
+    /// Of a layout of their own.
+    Integers(Quantised),
 }
 
 impl Packed {
@@ -46,6 +50,21 @@ impl Packed {
     /// As [`Packed::new`], of bfloat16 given by their bits.
     pub fn new_bf16(columns: usize, k: usize, at: impl Fn(usize, usize) -> u16) -> Self {
         Self { columns, k, panels: Panels::Bf16(pack(columns, k, at)) }
+    }
+
+    /// A weight of integers.
+    pub fn quantised(weight: Quantised, k: usize) -> Self {
+        assert_eq!(weight.groups(), k.div_ceil(GROUP), "the weight has another input");
+        Self { columns: weight.columns(), k, panels: Panels::Integers(weight) }
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        match &self.panels {
+            Panels::F32(numbers) => size_of_val(&numbers[..]),
+            Panels::Bf16(numbers) => size_of_val(&numbers[..]),
+            Panels::Integers(weight) => weight.bytes(),
+        }
     }
 
     fn panel_count(&self) -> usize {
@@ -126,16 +145,18 @@ impl<'a> Rows<'a> {
 
 /// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`; `out` is `[x.count, weight.columns]`.
 pub fn multiply(level: Level, x: Rows<'_>, weight: &Packed, bias: Option<&[f32]>, out: &mut [f32]) {
-    multiply_on(None, level, x, weight, bias, out);
+    multiply_on(None, level, x, weight, bias, &mut Vec::new(), out);
 }
 
-/// As [`multiply`], on the threads of a pool if the product is large. The bits are the same.
+/// As [`multiply`], on the threads of a pool if the product is large. The bits are the same. `groups` is room for the rows of a quantised
+/// weight.
 pub fn multiply_on(
     pool: Option<&Pool>,
     level: Level,
     x: Rows<'_>,
     weight: &Packed,
     bias: Option<&[f32]>,
+    groups: &mut Vec<Group>,
     out: &mut [f32],
 ) {
     if x.count == 0 {
@@ -146,6 +167,10 @@ pub fn multiply_on(
     assert!(x.end().is_some_and(|end| end <= x.data.len()), "rows reach beyond their data");
     assert_eq!(Some(out.len()), x.count.checked_mul(weight.columns), "output has the wrong size");
     assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
+    if let Panels::Integers(weight) = &weight.panels {
+        groups::quantise(level, x, groups);
+        return integer::multiply(pool, level, (groups, x.count), weight, bias, out);
+    }
     let panels = weight.panel_count();
     let task = Task { x, columns: weight.columns, k: weight.k, panels, bias, out: Out(out.as_mut_ptr()) };
     let compute = |part: Part| match &weight.panels {
@@ -153,62 +178,12 @@ pub fn multiply_on(
         Panels::F32(numbers) => unsafe { dispatch(level, task, numbers, part) },
         // SAFETY: as above.
         Panels::Bf16(numbers) => unsafe { dispatch(level, task, numbers, part) },
+        Panels::Integers(_) => unreachable!("multiplied above"),
     };
-    let cut = Cut::new(level, pool.map_or(1, Pool::threads), x.count, panels, weight.k);
+    let cut = Cut::new(pool.map_or(1, Pool::threads), x.count, panels, weight.k, tile_size(level, x.count));
     match pool {
         Some(pool) if cut.parts > 1 => pool.run(cut.parts, |number| compute(cut.part(number))),
         _ => compute(cut.whole()),
-    }
-}
-
-/// Multiply-adds for which a part of a product pays: over a microsecond, which is what a region of the pool costs.
-pub(super) const LEAST_PART: usize = 1 << 16;
-/// Parts for each thread: one that comes late or is taken away leaves the rest to the others.
-const PARTS_PER_THREAD: usize = 4;
-
-/// Some rows by some panels of a product.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Part {
-    rows: Range<usize>,
-    panels: Range<usize>,
-}
-
-/// How a product is cut into parts: along one axis, into ranges of equal length but for the last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Cut {
-    rows: usize,
-    panels: usize,
-    by_rows: bool,
-    /// Rows or panels of a part.
-    length: usize,
-    parts: usize,
-}
-
-impl Cut {
-    fn new(level: Level, threads: usize, rows: usize, panels: usize, k: usize) -> Self {
-        let multiplies = rows.saturating_mul(panels).saturating_mul(k).saturating_mul(LANES);
-        let most = (multiplies / LEAST_PART).min(threads * PARTS_PER_THREAD);
-        if threads < 2 || most < 2 {
-            return Self { rows, panels, by_rows: true, length: rows, parts: 1 };
-        }
-        // No part ends within a tile.
-        let (tile_rows, tile_panels) = tile_size(level, rows);
-        let (row_tiles, panel_tiles) = (rows.div_ceil(tile_rows), panels.div_ceil(tile_panels));
-        let by_rows = row_tiles > panel_tiles;
-        let (all, tiles, tile) =
-            if by_rows { (rows, row_tiles, tile_rows) } else { (panels, panel_tiles, tile_panels) };
-        let length = tiles.div_ceil(most) * tile;
-        Self { rows, panels, by_rows, length, parts: all.div_ceil(length) }
-    }
-
-    fn whole(&self) -> Part {
-        Part { rows: 0..self.rows, panels: 0..self.panels }
-    }
-
-    fn part(&self, number: usize) -> Part {
-        let all = if self.by_rows { self.rows } else { self.panels };
-        let range = number * self.length..all.min((number + 1) * self.length);
-        if self.by_rows { Part { rows: range, ..self.whole() } } else { Part { panels: range, ..self.whole() } }
     }
 }
 
@@ -242,12 +217,38 @@ struct Task<'a> {
 
 /// Where the output lies: `[x.count, columns]`.
 #[derive(Clone, Copy)]
-struct Out(*mut f32);
+pub(super) struct Out(pub(super) *mut f32);
 
 // SAFETY: threads write to it at different places alone, as `dispatch` demands.
 unsafe impl Send for Out {}
 // SAFETY: as above.
 unsafe impl Sync for Out {}
+
+impl Out {
+    /// Stores a panel's sums of one row, with the bias added.
+    ///
+    /// # Safety
+    /// The processor has `L`'s instructions. The output has the row, of `columns` numbers, of which the panel has at least one; `bias` has
+    /// `columns`. Nobody else reads or writes there meanwhile.
+    #[inline(always)]
+    pub(super) unsafe fn store<L: Lanes>(self, sum: L, columns: usize, row: usize, panel: usize, bias: Option<&[f32]>) {
+        let column = panel * LANES;
+        let width = LANES.min(columns - column);
+        // SAFETY: the caller's promises; a whole panel is stored only where so many columns are left.
+        unsafe {
+            let to = self.0.add(row * columns + column);
+            if width == LANES && bias.is_none() {
+                sum.store(to);
+                return;
+            }
+            let mut lanes = [0.0f32; LANES];
+            sum.store(lanes.as_mut_ptr());
+            for (lane, &value) in lanes.iter().take(width).enumerate() {
+                *to.add(lane) = value + bias.map_or(0.0, |b| *b.get_unchecked(column + lane));
+            }
+        }
+    }
+}
 
 /// Computes a part of a product.
 ///
@@ -285,7 +286,7 @@ unsafe fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[N], part: 
 }
 
 /// Rows that share one pass over the panels: few enough that they stay in the nearest cache beside a group of panels.
-const ROW_BLOCK: usize = 64;
+pub(super) const ROW_BLOCK: usize = 64;
 
 /// Cuts the output into tiles whose sums fit the registers: eight, four, three, two rows or one by `P8`, `P4`, `P3`, `P2` or `P1`
 /// panels. Eight rows widen each number of the weight half as often as four; `P8` is 0 where the registers are too few.
@@ -418,59 +419,8 @@ unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize>(
         }
         for (r, sums) in sums.iter().enumerate() {
             for (p, &sum) in sums.iter().enumerate() {
-                let column = (panel + p) * LANES;
-                let width = LANES.min(columns - column);
-                let to = out.0.add((row + r) * columns + column);
-                if width == LANES && bias.is_none() {
-                    sum.store(to);
-                    continue;
-                }
-                let mut lanes = [0.0f32; LANES];
-                sum.store(lanes.as_mut_ptr());
-                for (lane, &value) in lanes.iter().take(width).enumerate() {
-                    *to.add(lane) = value + bias.map_or(0.0, |b| *b.get_unchecked(column + lane));
-                }
+                out.store(sum, columns, row + r, panel + p, bias);
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_cover_each_output_once() {
-        for level in Level::available() {
-            for (threads, rows, panels, k) in [
-                (2, 1920, 1, 84),
-                (2, 16, 6, 1344),
-                (3, 1, 2000, 900),
-                (7, 2, 90, 800),
-                (7, 63, 37, 500),
-                (64, 5, 99, 999),
-            ] {
-                let cut = Cut::new(level, threads, rows, panels, k);
-                assert!(cut.parts > 1 && cut.parts <= threads * PARTS_PER_THREAD, "{cut:?}");
-                let mut covered = vec![0; rows * panels];
-                for part in (0..cut.parts).map(|number| cut.part(number)) {
-                    assert!(!part.rows.is_empty() && !part.panels.is_empty(), "{part:?} of {cut:?}");
-                    for row in part.rows {
-                        part.panels.clone().for_each(|panel| covered[row * panels + panel] += 1);
-                    }
-                }
-                assert!(covered.iter().all(|&times| times == 1), "{cut:?}");
-            }
-        }
-    }
-
-    #[test]
-    fn small_products_stay_whole() {
-        let level = Level::detect();
-        let parts = |threads, rows, panels, k| Cut::new(level, threads, rows, panels, k).parts;
-        // A step of one row of the demo's talker; the same of a large model; one thread.
-        assert_eq!([parts(2, 1, 16, 256), parts(1, 1000, 100, 1000)], [1, 1]);
-        assert!(parts(2, 1, 128, 2048) > 1);
-        assert_eq!(parts(2, usize::MAX, 1, 0), 1);
     }
 }

@@ -1,12 +1,13 @@
 //! [`Ops`] on the processor, in single precision.
 //!
-//! - [`gemm`]: the matrix product behind linear layers and convolutions
+//! - [`gemm`]: the matrix product behind linear layers and convolutions; `cut`: how threads share one
+//! - [`quantised`]: weights of eight-bit and four-bit integers; [`groups`]: activations likewise; [`integer`]: their product
 //! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`]: one concept each
 //! - `step`: the operations that read a row spec; `arena`: where their results lie
 //! - [`simd`]: what the processor offers; [`pool`]: threads that run closures side by side
 //!
 //! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices of
-//! bfloat16 as they are used, all others when they load.
+//! bfloat16 as they are used, all others when they load. Products of matrices that are kept as integers are summed in integers.
 //!
 //! A device may have a pool of threads. Large products, convolutions and activations are then split over it, such that each number is
 //! computed in the same order as on one thread.
@@ -14,10 +15,14 @@
 mod arena;
 pub mod attention;
 pub mod conv;
+mod cut;
 pub mod experts;
 pub mod gemm;
+pub mod groups;
+pub mod integer;
 pub mod math;
 pub mod pool;
+pub mod quantised;
 pub mod rotary;
 pub mod sample;
 pub mod simd;
@@ -32,11 +37,12 @@ pub use weight::Weight;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ops::{
-    Attention, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
+    Attention, Format, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
 };
 use crate::step_ops::{Outputs, ReadBack};
 use arena::{Arena, Spares, Words};
 use gemm::Rows;
+use groups::Group;
 use pool::Pool;
 use simd::Level;
 
@@ -53,6 +59,7 @@ pub struct Cpu {
     batches: Spares<rotary::Parts>,
     words: Words,
     scratch: Spares<Scratch>,
+    groups: Spares<Vec<Group>>,
     outputs: Spares<Outputs<Self>>,
     read_back: Spares<ReadBack>,
 }
@@ -67,9 +74,9 @@ impl Cpu {
     /// With the vector instructions of `level`; the default has the best of the machine.
     pub fn with_level(level: Level) -> Self {
         let (arena, batches) = (Arena::default(), Spares::default());
-        let (words, scratch) = (Words::default(), Spares::default());
+        let (words, scratch, groups) = (Words::default(), Spares::default(), Spares::default());
         let (outputs, read_back) = (Spares::default(), Spares::default());
-        Self { level, pool: None, arena, batches, words, scratch, outputs, read_back }
+        Self { level, pool: None, arena, batches, words, scratch, groups, outputs, read_back }
     }
 
     /// The same device with large operations split over a pool; `None` for one thread.
@@ -85,7 +92,8 @@ impl Cpu {
 
     /// A product on as many threads as it pays for.
     fn multiply(&self, x: Rows<'_>, weight: &gemm::Packed, bias: Option<&[f32]>, out: &mut [f32]) {
-        gemm::multiply_on(self.pool.as_deref(), self.level, x, weight, bias, out);
+        let groups = &mut self.groups.take();
+        gemm::multiply_on(self.pool.as_deref(), self.level, x, weight, bias, groups, out);
     }
 
     /// Calls `compute` with consecutive parts of `numbers`, each of so many whole rows and with the index of its first row, on as many
@@ -131,8 +139,8 @@ impl Ops for Cpu {
     type State = State;
     type Batch = rotary::Batch;
 
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
-        Weight::new(layout, parts)
+    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
+        Weight::new(layout, format, parts)
     }
 
     fn with_own_buffers(&self) -> Self {

@@ -1,7 +1,8 @@
 //! How the processor packs a weight.
 
 use super::gemm::Packed;
-use crate::ops::{DType, KernelError, Layout, RawTensor};
+use super::quantised::{Bits, NotFinite, Quantised};
+use crate::ops::{DType, Format, KernelError, Layout, RawTensor};
 
 /// A prepared weight.
 #[derive(Debug, Clone)]
@@ -47,7 +48,7 @@ pub enum Weight {
 }
 
 impl Weight {
-    pub(super) fn new(layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self, KernelError> {
+    pub(super) fn new(layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self, KernelError> {
         let wrong = |part: &RawTensor<'_>| KernelError::Shape {
             name: part.name.to_owned(),
             shape: part.shape.to_vec(),
@@ -67,6 +68,18 @@ impl Weight {
             }
         }
         let shape = first.shape;
+        if let Some(bits) = Bits::of(format) {
+            parts.iter().try_for_each(check_bytes)?;
+            return match layout {
+                Layout::Linear => Ok(Self::Linear(quantised(bits, parts)?)),
+                Layout::Experts { per_expert } if per_expert > 0 && parts.len().is_multiple_of(per_expert) => {
+                    let experts = parts.chunks(per_expert).map(|expert| quantised(bits, expert));
+                    Ok(Self::Experts(experts.collect::<Result<_, _>>()?))
+                }
+                Layout::Experts { .. } => Err(wrong(first)),
+                _ => Err(KernelError::Format { name: first.name.to_owned(), layout, format }),
+            };
+        }
         // Matrices that are bfloat16 throughout stay so: see `Packed`.
         if parts.iter().all(|part| part.dtype == DType::Bf16) {
             let bits = || parts.iter().map(bf16_bits).collect::<Result<Vec<_>, _>>();
@@ -79,7 +92,7 @@ impl Weight {
                 _ => {}
             }
         }
-        let values = parts.iter().map(widen).collect::<Result<Vec<_>, _>>()?;
+        let values = parts.iter().map(widened).collect::<Result<Vec<_>, _>>()?;
         Ok(match layout {
             Layout::Vector => Self::Vector(values.concat()),
             Layout::Table => Self::Table { width: shape[1], data: values.concat() },
@@ -184,6 +197,25 @@ fn linear_bf16(w: &[u16], k: usize) -> Packed {
     Packed::new_bf16(w.len() / k, k, |column, i| w[column * k + i])
 }
 
+/// Quantises parts `[out, k]`, joined along `out`, row by row: nothing but the result has their size. Their bytes were checked.
+fn quantised(bits: Bits, parts: &[RawTensor<'_>]) -> Result<Packed, KernelError> {
+    let k = parts.first().map_or(0, |part| part.shape[1]);
+    let rows = parts.iter().flat_map(|part| part.bytes.chunks_exact(k * part.dtype.size()).map(move |row| (part, row)));
+    let mut rows = rows.fuse();
+    let mut name = "";
+    let columns = parts.iter().map(|part| part.shape[0]).sum();
+    let weight = Quantised::new(bits, columns, k, |numbers| {
+        if let Some((part, row)) = rows.next() {
+            name = part.name;
+            part.dtype.widen_into(row, numbers);
+        }
+    });
+    match weight {
+        Ok(weight) => Ok(Packed::quantised(weight, k)),
+        Err(NotFinite) => Err(KernelError::NotFinite { name: name.to_owned() }),
+    }
+}
+
 fn check_bytes(part: &RawTensor<'_>) -> Result<(), KernelError> {
     let count: usize = part.shape.iter().product();
     let expected = count * part.dtype.size();
@@ -200,7 +232,7 @@ fn bf16_bits(part: &RawTensor<'_>) -> Result<Vec<u16>, KernelError> {
 }
 
 /// Reads a part as single precision, which is exact.
-fn widen(part: &RawTensor<'_>) -> Result<Vec<f32>, KernelError> {
+fn widened(part: &RawTensor<'_>) -> Result<Vec<f32>, KernelError> {
     check_bytes(part)?;
     Ok(part.dtype.widen(part.bytes))
 }

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use super::{Numbered, ReplayOps, Replayable, Value, lock, outside};
-use crate::ops::{Attention, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec};
+use crate::ops::{
+    Attention, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
+};
 
 impl<O: Replayable> Ops for ReplayOps<O> {
     type T = Value<O>;
@@ -12,8 +14,8 @@ impl<O: Replayable> Ops for ReplayOps<O> {
     type State = Arc<Mutex<O::State>>;
     type Batch = Numbered;
 
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
-        self.inner.weight(layout, parts).map(Arc::new)
+    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+        self.inner.weight_as(layout, format, parts).map(Arc::new)
     }
 
     /// Steps are recorded and repeated one at a time, so nothing is gained by more buffers.

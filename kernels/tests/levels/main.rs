@@ -9,6 +9,7 @@
 mod attention;
 mod convolutions;
 mod functions;
+mod integers;
 mod products;
 mod rotary;
 mod sampling;
@@ -29,6 +30,12 @@ const CHECKS: &[Check] = &[
     ("product_equals_the_plain_sum", products::product_equals_the_plain_sum),
     ("bfloat16_equals_its_widened_numbers", products::bfloat16_equals_its_widened_numbers),
     ("row_is_independent_of_its_neighbours", products::row_is_independent_of_its_neighbours),
+    ("integers_stand_for_their_numbers", integers::integers_stand_for_their_numbers),
+    ("integer_products_have_the_plain_bits", integers::integer_products_have_the_plain_bits),
+    ("integer_rows_are_independent", integers::integer_rows_are_independent),
+    ("greatest_integers_do_not_overflow", integers::greatest_integers_do_not_overflow),
+    ("rows_that_are_not_finite_give_nan", integers::rows_that_are_not_finite_give_nan),
+    ("weights_that_are_not_finite_are_refused", integers::weights_that_are_not_finite_are_refused),
     ("snake_matches_its_formula", functions::snake_matches_its_formula),
     ("gelu_matches_a_series", functions::gelu_matches_a_series),
     ("silu_and_gates_match_the_sigmoid", functions::silu_and_gates_match_the_sigmoid),
@@ -81,6 +88,11 @@ fn main() -> ExitCode {
         (true, _) => format!("; SKIPPED, not on this processor or ruled out by REPARTEE_SIMD: {}", skipped.join(", ")),
     };
     println!("levels: {} checks at {}, {failed} failed{about}", checks.len(), tested.join(", "));
+    if compiled && !Level::detect().has_vnni() {
+        println!(
+            "levels: SKIPPED, not on this processor or ruled out by REPARTEE_SIMD: integer products with AVX-512 VNNI"
+        );
+    }
     let in_ci = std::env::var("CI").is_ok_and(|value| !value.is_empty());
     if compiled && in_ci && !tested.contains(&"avx2") {
         println!("levels: FAILED, because CI is set and AVX2 was not tested");

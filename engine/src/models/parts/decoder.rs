@@ -151,7 +151,7 @@ impl<O: Ops> Layer<O> {
         let mlp = match feed_forward {
             FeedForward::Dense(inner) => Mlp::Dense(Gated::load(&mlp, hidden, inner)?),
             FeedForward::Experts { count, inner, router, shared } => Mlp::Experts {
-                router: mlp.linear("gate.weight", count, hidden)?,
+                router: mlp.router("gate.weight", count, hidden)?,
                 gate_up: mlp.experts(
                     &["experts.{}.gate_proj.weight", "experts.{}.up_proj.weight"],
                     count,
@@ -163,7 +163,7 @@ impl<O: Ops> Layer<O> {
                 shared: match shared {
                     Some(inner) => Some((
                         Gated::load(&mlp.at("shared_expert"), hidden, inner)?,
-                        mlp.linear("shared_expert_gate.weight", 1, hidden)?,
+                        mlp.router("shared_expert_gate.weight", 1, hidden)?,
                     )),
                     None => None,
                 },

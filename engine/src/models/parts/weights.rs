@@ -1,30 +1,37 @@
 //! Takes a model's tensors out of a checkpoint, by the names that the checkpoint gives them.
 
-use repartee_kernels::{DType, Layout, Ops, RawTensor};
+use repartee_kernels::{DType, Format, Layout, Ops, RawTensor};
 
 use crate::checkpoint::{Checkpoint, TensorView};
 use crate::models::LoadError;
+use crate::weight_policy::WeightPolicy;
 
 /// The tensors below one prefix of a checkpoint's names.
 pub struct Weights<'a, O: Ops> {
     ops: &'a O,
     checkpoint: &'a Checkpoint,
     prefix: String,
+    policy: WeightPolicy,
 }
 
 impl<'a, O: Ops> Weights<'a, O> {
-    /// All tensors.
-    pub fn new(ops: &'a O, checkpoint: &'a Checkpoint) -> Self {
-        Self { ops, checkpoint, prefix: String::new() }
+    /// All tensors, in formats after `policy`.
+    pub fn new(ops: &'a O, checkpoint: &'a Checkpoint, policy: WeightPolicy) -> Self {
+        Self { ops, checkpoint, prefix: String::new(), policy }
     }
 
     /// The tensors below `name`, which is appended to the prefix.
     pub fn at(&self, name: impl std::fmt::Display) -> Self {
-        Self { ops: self.ops, checkpoint: self.checkpoint, prefix: format!("{}{name}.", self.prefix) }
+        let Self { ops, checkpoint, policy, .. } = *self;
+        Self { ops, checkpoint, prefix: format!("{}{name}.", self.prefix), policy }
     }
 
-    /// Several tensors of one width as one weight.
+    /// Several tensors of one width as one weight, in the policy's format.
     fn join(&self, layout: Layout, names: &[(&str, Vec<usize>)]) -> Result<O::Weight, LoadError> {
+        self.join_as(layout, self.policy.format(layout), names)
+    }
+
+    fn join_as(&self, layout: Layout, format: Format, names: &[(&str, Vec<usize>)]) -> Result<O::Weight, LoadError> {
         let names: Vec<(String, &Vec<usize>)> =
             names.iter().map(|(name, shape)| (format!("{}{name}", self.prefix), shape)).collect();
         let mut parts = Vec::with_capacity(names.len());
@@ -32,7 +39,7 @@ impl<'a, O: Ops> Weights<'a, O> {
             let TensorView { dtype, bytes, .. } = self.checkpoint.tensor(name, shape)?;
             parts.push(RawTensor { name, bytes, dtype, shape });
         }
-        Ok(self.ops.weight(layout, &parts)?)
+        Ok(self.ops.weight_as(layout, format, &parts)?)
     }
 
     /// `name`, a vector of `n`.
@@ -43,6 +50,11 @@ impl<'a, O: Ops> Weights<'a, O> {
     /// `name`, a matrix `[out, in]`.
     pub fn linear(&self, name: &str, out: usize, input: usize) -> Result<O::Weight, LoadError> {
         self.join(Layout::Linear, &[(name, vec![out, input])])
+    }
+
+    /// `name`, a matrix `[out, in]` that chooses or weighs experts: whatever the policy, as in the checkpoint.
+    pub fn router(&self, name: &str, out: usize, input: usize) -> Result<O::Weight, LoadError> {
+        self.join_as(Layout::Linear, Format::Float, &[(name, vec![out, input])])
     }
 
     /// Matrices that share their input, as one.
@@ -97,7 +109,7 @@ impl<'a, O: Ops> Weights<'a, O> {
             }
         }
         let part = RawTensor { name: &name, bytes: &swapped, dtype, shape: as_shape };
-        Ok(self.ops.weight(layout, &[part])?)
+        Ok(self.ops.weight_as(layout, self.policy.format(layout), &[part])?)
     }
 
     /// The numbers of `name`, a tensor of the given shape, for what is computed once at loading.

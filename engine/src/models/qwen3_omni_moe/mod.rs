@@ -39,6 +39,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
 use crate::model::{Codec, Ears, Model};
 use crate::text::Tokenizer;
+use crate::weight_policy::WeightPolicy;
 
 /// The stages, and the settings that each has beside those of every stage.
 const STAGES: [(&str, &[&str]); 3] = [("thinker", &[]), ("talker", &[]), ("code2wav", &[LEFT_CONTEXT])];
@@ -63,10 +64,15 @@ pub struct Qwen3Omni<O: StepOps> {
 }
 
 impl<O: StepOps> Qwen3Omni<O> {
-    /// Loads all parts.
+    /// Loads all parts, with weights as in the checkpoint.
     pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
+        Self::load_as(ops, checkpoint, WeightPolicy::default())
+    }
+
+    /// Loads all parts, with weights in formats after `policy`.
+    pub fn load_as(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint)?;
-        let weights = Weights::new(ops, checkpoint);
+        let weights = Weights::new(ops, checkpoint, policy);
         let thinker = weights.at("thinker");
         Ok(Self {
             audio_tower: AudioTower::load(&thinker.at("audio_tower"), &config.thinker.audio)?,
@@ -94,7 +100,8 @@ where
     O::State: Send,
     O::Ticket: Send,
 {
-    let Qwen3Omni { config, audio_tower, thinker, talker, code2wav } = Qwen3Omni::load(&ops, checkpoint)?;
+    let Qwen3Omni { config, audio_tower, thinker, talker, code2wav } =
+        Qwen3Omni::load_as(&ops, checkpoint, settings.weights)?;
     let generation = GenerationConfig::load(checkpoint, &config)?;
     let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size)?;
     let template = ChatTemplate::new(checkpoint, &config, &tokenizer)?;

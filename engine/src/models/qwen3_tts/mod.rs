@@ -37,6 +37,7 @@ use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
 use crate::model::{Codec, Model, Voices};
 use crate::text::Tokenizer;
+use crate::weight_policy::WeightPolicy;
 
 /// The stages.
 const STAGES: [(&str, &[&str]); 3] = [("reader", &[]), ("talker", &[]), ("code2wav", &[])];
@@ -56,8 +57,13 @@ pub struct Qwen3Tts<O: StepOps> {
 }
 
 impl<O: StepOps> Qwen3Tts<O> {
-    /// Loads all parts.
+    /// Loads all parts, with weights as in the checkpoint.
     pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
+        Self::load_as(ops, checkpoint, WeightPolicy::default())
+    }
+
+    /// Loads all parts, with the stages' weights in formats after `policy`.
+    pub fn load_as(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
         let codec = checkpoint.part(CODEC)?;
         let config = Config::load(checkpoint, &codec)?;
         let encoders = config.cloning.as_ref();
@@ -66,8 +72,8 @@ impl<O: StepOps> Qwen3Tts<O> {
             .transpose()?;
         Ok(Self {
             encoders,
-            talker: Talker::load(&Weights::new(ops, checkpoint).at("talker"), &config.talker)?,
-            code2wav: Code2Wav::load(&Weights::new(ops, &codec).at("decoder"), &config.code2wav)?,
+            talker: Talker::load(&Weights::new(ops, checkpoint, policy).at("talker"), &config.talker)?,
+            code2wav: Code2Wav::load(&Weights::new(ops, &codec, policy).at("decoder"), &config.code2wav)?,
             config,
         })
     }
@@ -90,7 +96,7 @@ where
     O::Ticket: Send,
 {
     settings.check_stages(&STAGES)?;
-    let Qwen3Tts { config, talker, code2wav, encoders } = Qwen3Tts::load(&ops, checkpoint)?;
+    let Qwen3Tts { config, talker, code2wav, encoders } = Qwen3Tts::load_as(&ops, checkpoint, settings.weights)?;
     let generation = GenerationConfig::load(checkpoint)?;
     let tokenizer = Tokenizer::load(checkpoint, config.talker.text_vocab_size)?;
     let template = Template::new(checkpoint, &config, &tokenizer)?;

@@ -6,14 +6,16 @@
 //! Everything above [`Level::BASELINE`] needs an x86-64 processor and the crate's feature `simd`, which is on by default. Without
 //! them the same loops are compiled for the baseline alone, in plain Rust.
 
+mod dots;
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 mod x86;
 
 use std::fmt;
 use std::sync::OnceLock;
 
+pub use dots::{Dots, PlainEight, PlainFour};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-pub use x86::{Pair, Wide};
+pub use x86::{Pair, PairEight, PairFour, Wide, WideEight, WideFour};
 
 /// Vector instructions that this processor has: whoever holds a level may use them.
 ///
@@ -104,6 +106,16 @@ impl Level {
         self.0.name()
     }
 
+    /// Whether integer products have instructions of their own: AVX-512 VNNI, which only some processors with AVX-512 have. Without
+    /// them such a processor computes integer products as with AVX2.
+    pub fn has_vnni(self) -> bool {
+        match self.0 {
+            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+            Kind::Avx512 => is_x86_feature_detected!("avx512vnni"),
+            _ => false,
+        }
+    }
+
     /// What to choose code by.
     pub(crate) const fn kind(self) -> Kind {
         self.0
@@ -178,16 +190,26 @@ pub trait Lanes: Copy {
     /// # Safety
     /// The processor has the level's instructions; `to` is writable for sixteen numbers.
     unsafe fn store(self, to: *mut f32);
-    /// `self + a * b`.
+    /// `self + a * b`, fused where the level has it.
     ///
     /// # Safety
     /// The processor has the level's instructions.
     unsafe fn multiply_add(self, a: Self, b: Self) -> Self;
+    /// `self + b`.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn plus(self, b: Self) -> Self;
+    /// `self * b`.
+    ///
+    /// # Safety
+    /// The processor has the level's instructions.
+    unsafe fn times(self, b: Self) -> Self;
 }
 
 /// Sixteen plain numbers, for any processor.
 #[derive(Clone, Copy)]
-pub struct Plain([f32; 16]);
+pub struct Plain(pub(super) [f32; 16]);
 
 impl Lanes for Plain {
     #[inline(always)]
@@ -221,5 +243,13 @@ impl Lanes for Plain {
             *sum += a * b;
         }
         Self(sum)
+    }
+    #[inline(always)]
+    unsafe fn plus(self, b: Self) -> Self {
+        Self(std::array::from_fn(|lane| self.0[lane] + b.0[lane]))
+    }
+    #[inline(always)]
+    unsafe fn times(self, b: Self) -> Self {
+        Self(std::array::from_fn(|lane| self.0[lane] * b.0[lane]))
     }
 }

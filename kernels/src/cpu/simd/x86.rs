@@ -1,8 +1,8 @@
-//! [`Lanes`] in the registers of x86-64.
+//! [`Lanes`] and [`Dots`] in the registers of x86-64.
 
 use std::arch::x86_64::*;
 
-use super::Lanes;
+use super::{Dots, Lanes};
 
 /// One 512-bit register.
 #[derive(Clone, Copy)]
@@ -41,6 +41,16 @@ impl Lanes for Wide {
     unsafe fn multiply_add(self, a: Self, b: Self) -> Self {
         // SAFETY: the caller answers for AVX-512.
         unsafe { Self(_mm512_fmadd_ps(a.0, b.0, self.0)) }
+    }
+    #[inline(always)]
+    unsafe fn plus(self, b: Self) -> Self {
+        // SAFETY: the caller answers for AVX-512.
+        unsafe { Self(_mm512_add_ps(self.0, b.0)) }
+    }
+    #[inline(always)]
+    unsafe fn times(self, b: Self) -> Self {
+        // SAFETY: the caller answers for AVX-512.
+        unsafe { Self(_mm512_mul_ps(self.0, b.0)) }
     }
 }
 
@@ -90,5 +100,180 @@ impl Lanes for Pair {
     unsafe fn multiply_add(self, a: Self, b: Self) -> Self {
         // SAFETY: the caller answers for AVX2 and fused multiply-add.
         unsafe { Self(_mm256_fmadd_ps(a.0, b.0, self.0), _mm256_fmadd_ps(a.1, b.1, self.1)) }
+    }
+    #[inline(always)]
+    unsafe fn plus(self, b: Self) -> Self {
+        // SAFETY: the caller answers for AVX2.
+        unsafe { Self(_mm256_add_ps(self.0, b.0), _mm256_add_ps(self.1, b.1)) }
+    }
+    #[inline(always)]
+    unsafe fn times(self, b: Self) -> Self {
+        // SAFETY: the caller answers for AVX2.
+        unsafe { Self(_mm256_mul_ps(self.0, b.0), _mm256_mul_ps(self.1, b.1)) }
+    }
+}
+
+/// Products of int8 in one 512-bit register, with VNNI.
+///
+/// The instruction multiplies unsigned by signed: weights have 128 added, which the group's total takes out again.
+#[derive(Clone, Copy)]
+pub struct WideEight(__m512i);
+
+impl Dots for WideEight {
+    const STEP: usize = 128;
+    type Sums = Wide;
+    type Quad = __m512i;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller answers for AVX-512.
+        unsafe { Self(_mm512_setzero_si512()) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> [__m512i; 2] {
+        // SAFETY: the caller answers for AVX-512 and for 128 readable bytes. The sign bit exchanged is 128 added.
+        unsafe {
+            let sign = _mm512_set1_epi8(i8::MIN);
+            let line = |from: *const u8| _mm512_xor_si512(_mm512_loadu_si512(from.cast()), sign);
+            [line(from), line(from.add(64))]
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(self, weights: __m512i, x: i32) -> Self {
+        // SAFETY: the caller answers for AVX-512 VNNI.
+        unsafe { Self(_mm512_dpbusd_epi32(self.0, weights, _mm512_set1_epi32(x))) }
+    }
+    #[inline(always)]
+    unsafe fn finish(self, total: i32) -> Wide {
+        // SAFETY: the caller answers for AVX-512.
+        unsafe { Wide(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(128))))) }
+    }
+}
+
+/// Products of int4 in one 512-bit register, with VNNI. Weights have 8 added, as they are stored.
+#[derive(Clone, Copy)]
+pub struct WideFour(__m512i);
+
+impl Dots for WideFour {
+    const STEP: usize = 64;
+    type Sums = Wide;
+    type Quad = __m512i;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller answers for AVX-512.
+        unsafe { Self(_mm512_setzero_si512()) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> [__m512i; 2] {
+        // SAFETY: the caller answers for AVX-512 and for 64 readable bytes.
+        unsafe {
+            let (line, low) = (_mm512_loadu_si512(from.cast()), _mm512_set1_epi8(0xf));
+            [_mm512_and_si512(line, low), _mm512_and_si512(_mm512_srli_epi16::<4>(line), low)]
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(self, weights: __m512i, x: i32) -> Self {
+        // SAFETY: the caller answers for AVX-512 VNNI.
+        unsafe { Self(_mm512_dpbusd_epi32(self.0, weights, _mm512_set1_epi32(x))) }
+    }
+    #[inline(always)]
+    unsafe fn finish(self, total: i32) -> Wide {
+        // SAFETY: the caller answers for AVX-512.
+        unsafe { Wide(_mm512_cvtepi32_ps(_mm512_sub_epi32(self.0, _mm512_set1_epi32(total.wrapping_mul(8))))) }
+    }
+}
+
+/// Products of int8 in two 256-bit registers, eight columns each.
+///
+/// The instruction adds two products of an unsigned and a signed byte in sixteen bits, saturating: the weight's magnitude, at most 128,
+/// times the activation with the weight's sign, at most 127 either way, twice, fits.
+#[derive(Clone, Copy)]
+pub struct PairEight(__m256i, __m256i);
+
+impl Dots for PairEight {
+    const STEP: usize = 128;
+    type Sums = Pair;
+    type Quad = [__m256i; 2];
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller answers for AVX2.
+        unsafe { Self(_mm256_setzero_si256(), _mm256_setzero_si256()) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> [[__m256i; 2]; 2] {
+        // SAFETY: the caller answers for AVX2 and for 128 readable bytes, 32 for each register.
+        unsafe {
+            let part = |at: usize| _mm256_loadu_si256(from.add(at).cast());
+            [[part(0), part(32)], [part(64), part(96)]]
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(self, weights: [__m256i; 2], x: i32) -> Self {
+        // SAFETY: the caller answers for AVX2.
+        unsafe {
+            let x = _mm256_set1_epi32(x);
+            let add = |sums: __m256i, weights: __m256i| {
+                let pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(weights), _mm256_sign_epi8(x, weights));
+                _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+            };
+            Self(add(self.0, weights[0]), add(self.1, weights[1]))
+        }
+    }
+    #[inline(always)]
+    unsafe fn finish(self, _total: i32) -> Pair {
+        // SAFETY: the caller answers for AVX2.
+        unsafe { Pair(_mm256_cvtepi32_ps(self.0), _mm256_cvtepi32_ps(self.1)) }
+    }
+}
+
+/// Products of int4 in two 256-bit registers, eight columns each. Weights have 8 added, as they are stored.
+///
+/// Sums stay in sixteen bits for a whole group: eight times two products of at most 15 times 127 is below 2¹⁵.
+#[derive(Clone, Copy)]
+pub struct PairFour(__m256i, __m256i);
+
+impl Dots for PairFour {
+    const STEP: usize = 64;
+    type Sums = Pair;
+    type Quad = [__m256i; 2];
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        // SAFETY: the caller answers for AVX2.
+        unsafe { Self(_mm256_setzero_si256(), _mm256_setzero_si256()) }
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> [[__m256i; 2]; 2] {
+        // SAFETY: the caller answers for AVX2 and for 64 readable bytes, 32 for each register.
+        unsafe {
+            let low = _mm256_set1_epi8(0xf);
+            let parts = [_mm256_loadu_si256(from.cast()), _mm256_loadu_si256(from.add(32).cast())];
+            let first = [_mm256_and_si256(parts[0], low), _mm256_and_si256(parts[1], low)];
+            let high = |part: __m256i| _mm256_and_si256(_mm256_srli_epi16::<4>(part), low);
+            [first, [high(parts[0]), high(parts[1])]]
+        }
+    }
+    #[inline(always)]
+    unsafe fn add(self, weights: [__m256i; 2], x: i32) -> Self {
+        // SAFETY: the caller answers for AVX2.
+        unsafe {
+            let x = _mm256_set1_epi32(x);
+            let add = |sums: __m256i, weights| _mm256_add_epi16(sums, _mm256_maddubs_epi16(weights, x));
+            Self(add(self.0, weights[0]), add(self.1, weights[1]))
+        }
+    }
+    #[inline(always)]
+    unsafe fn finish(self, total: i32) -> Pair {
+        // SAFETY: the caller answers for AVX2.
+        unsafe {
+            let added = _mm256_set1_epi32(total.wrapping_mul(8));
+            let finish = |sums: __m256i| {
+                let sums = _mm256_madd_epi16(sums, _mm256_set1_epi16(1));
+                _mm256_cvtepi32_ps(_mm256_sub_epi32(sums, added))
+            };
+            Pair(finish(self.0), finish(self.1))
+        }
     }
 }

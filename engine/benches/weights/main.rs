@@ -1,0 +1,65 @@
+//! What a model loses with integer weights: `make weight-loss`. For each value of `engine.weights`, on the demo checkpoint:
+//! - bytes of the matrices, and the error of each kind of them: root mean square of (integer's number - checkpoint's number), over the
+//!   root mean square of the checkpoint's numbers; the worst tensor by name
+//! - the thinker's loss, in nats a token, on the right answers to the frozen questions (`tests/questions`), written as text; and how often its
+//!   likeliest token is the one of bf16
+//! - of the same questions, asked in recorded voices, how many are answered with all key words of the right answer, and how many with
+//!   the same text as with bf16. Greedy; no sound is made.
+#![allow(clippy::unwrap_used)] // A panic is this benchmark's report.
+
+mod answers;
+#[allow(dead_code)] // Each binary uses its part.
+#[path = "../../tests/common/eager.rs"]
+mod eager;
+mod loss;
+mod tensors;
+
+use std::path::{Path, PathBuf};
+
+use repartee_engine::internals::Checkpoint;
+use repartee_engine::{Source, WeightPolicy};
+use serde::Deserialize;
+
+/// A frozen question.
+#[derive(Deserialize)]
+struct Question {
+    file: String,
+    text: String,
+    answer: String,
+    key: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn demo() -> Source {
+    Source::Folder(root().join("models/demo"))
+}
+
+fn main() {
+    let list = std::fs::read_to_string(root().join("tests/questions/questions.json")).unwrap();
+    let questions: Vec<Question> = serde_json::from_str(&list).unwrap();
+    let checkpoint = Checkpoint::open(demo()).unwrap();
+    let base = loss::measure(&checkpoint, WeightPolicy::Bf16, &questions);
+    let said = answers::all(WeightPolicy::Bf16, &questions);
+    for policy in WeightPolicy::ALL {
+        println!("{policy:?}");
+        tensors::print(&checkpoint, policy);
+        let found = loss::measure(&checkpoint, policy, &questions);
+        let same = found.likeliest.iter().zip(&base.likeliest).filter(|(a, b)| a == b).count();
+        println!("  loss {:.4} nats a token; likeliest token of bf16: {same} of {}", found.loss, found.likeliest.len());
+        let answers = answers::all(policy, &questions);
+        let right = answers.iter().zip(&questions).filter(|(answer, question)| question.is_answered_by(answer)).count();
+        let same = answers.iter().zip(&said).filter(|(a, b)| a == b).count();
+        println!("  answers with all key words: {right} of {}; text of bf16: {same}", questions.len());
+    }
+}
+
+impl Question {
+    fn is_answered_by(&self, answer: &str) -> bool {
+        let words: Vec<String> =
+            answer.split(|letter: char| !letter.is_alphanumeric() && letter != '\'').map(str::to_lowercase).collect();
+        self.key.iter().all(|key| words.contains(&key.to_lowercase()))
+    }
+}

@@ -1,0 +1,78 @@
+//! The error of single tensors.
+
+use std::collections::BTreeMap;
+
+use repartee_engine::WeightPolicy;
+use repartee_engine::internals::{Checkpoint, DType};
+use repartee_kernels::cpu::quantised::{Bits, Quantised};
+use repartee_kernels::{Format, Layout};
+
+/// The tensors of one kind.
+#[derive(Default)]
+struct Kind {
+    bytes: usize,
+    squares: f64,
+    errors: f64,
+    worst: (f64, String),
+}
+
+/// Whether a tensor is a matrix of experts, or another one; `None` for what stays as it is.
+fn layout(name: &str, shape: &[usize]) -> Option<Layout> {
+    let routes = name.ends_with("mlp.gate.weight") || name.ends_with("shared_expert_gate.weight");
+    let looked_up = name.contains("embed") || name.contains("codebook") || name.contains(".visual.");
+    if shape.len() != 2 || routes || looked_up {
+        return None;
+    }
+    Some(if name.contains(".experts.") { Layout::Experts { per_expert: 1 } } else { Layout::Linear })
+}
+
+pub fn print(checkpoint: &Checkpoint, policy: WeightPolicy) {
+    let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
+    for name in checkpoint.tensor_names() {
+        let Some(shape) = checkpoint.shape(name) else { continue };
+        let Some(layout) = layout(name, shape) else { continue };
+        let tensor = checkpoint.tensor(name, shape).unwrap();
+        let numbers: Vec<f32> = match tensor.dtype {
+            DType::Bf16 => {
+                let wide = |&bits| f32::from_bits(u32::from(u16::from_le_bytes(bits)) << 16);
+                tensor.bytes.as_chunks().0.iter().map(wide).collect()
+            }
+            DType::F32 => tensor.bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect(),
+            DType::F16 => panic!("{name} is of float16, which this benchmark does not read"),
+        };
+        let part = name.split('.').take(2).collect::<Vec<_>>().join(".");
+        let kind = if matches!(layout, Layout::Experts { .. }) { format!("{part}, experts") } else { part };
+        let kind = kinds.entry(kind).or_default();
+        let squares: f64 = numbers.iter().map(|&number| f64::from(number).powi(2)).sum();
+        let (bytes, errors) = match policy.format(layout) {
+            Format::Float => (tensor.bytes.len(), 0.0),
+            Format::Int8 => errors(Bits::Eight, &numbers, shape),
+            Format::Int4 => errors(Bits::Four, &numbers, shape),
+        };
+        kind.bytes += bytes;
+        kind.squares += squares;
+        kind.errors += errors;
+        let relative = share(errors, squares);
+        if relative > kind.worst.0 {
+            kind.worst = (relative, name.to_owned());
+        }
+    }
+    for (name, Kind { bytes, squares, errors, worst }) in kinds {
+        let (error, worst_error) = (share(errors, squares) * 100.0, worst.0 * 100.0);
+        println!("  {name:<32} {:>8} KiB, error {error:.2} %, at worst {worst_error:.2} % {}", bytes >> 10, worst.1);
+    }
+}
+
+/// Root of a quotient; a matrix of zeros has no error.
+fn share(errors: f64, squares: f64) -> f64 {
+    if errors == 0.0 { 0.0 } else { (errors / squares).sqrt() }
+}
+
+/// Bytes of the quantised matrix, and the sum of its squared errors.
+fn errors(bits: Bits, numbers: &[f32], shape: &[usize]) -> (usize, f64) {
+    let mut rows = numbers.chunks_exact(shape[1]);
+    let fill = |row: &mut [f32]| row.copy_from_slice(rows.next().unwrap());
+    let weight = Quantised::new(bits, shape[0], shape[1], fill).unwrap();
+    let error = |(at, &number): (usize, &f32)| f64::from(weight.number(at / shape[1], at % shape[1]) - number).powi(2);
+    (weight.bytes(), numbers.iter().enumerate().map(error).sum())
+}

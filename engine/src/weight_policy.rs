@@ -1,0 +1,46 @@
+//! Which weights are kept as integers: what `engine.weights` names.
+//!
+//! | setting | matrices | matrices of experts | everything else |
+//! |---|---|---|---|
+//! | `bf16` | as in the checkpoint | as in the checkpoint | as in the checkpoint, or wider |
+//! | `int8` | int8 | int8 | likewise |
+//! | `int4` | int4 | int4 | likewise |
+//! | `mixed` | int8 | int4 | likewise |
+//!
+//! Matrices are those of attention, feed-forward blocks, projections and heads, in all stages. Everything else: norms, biases and scales,
+//! tables of embeddings, convolutions, and the routers that choose experts and weigh shared ones, whose error would change which experts
+//! a row goes through. The formats themselves are those of [`Format`].
+
+use repartee_kernels::{Format, Layout};
+use serde::{Deserialize, Serialize};
+
+/// In which format matrices are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WeightPolicy {
+    /// As in the checkpoint, which publishes bfloat16.
+    #[default]
+    Bf16,
+    /// Eight-bit integers.
+    Int8,
+    /// Four-bit integers.
+    Int4,
+    /// Experts as four-bit integers, other matrices as eight-bit ones.
+    Mixed,
+}
+
+impl WeightPolicy {
+    /// Every policy.
+    pub const ALL: [Self; 4] = [Self::Bf16, Self::Int8, Self::Int4, Self::Mixed];
+
+    /// The format of a weight, unless it routes.
+    pub fn format(self, layout: Layout) -> Format {
+        match (layout, self) {
+            (Layout::Linear | Layout::Experts { .. }, Self::Int8) | (Layout::Linear, Self::Mixed) => Format::Int8,
+            (Layout::Linear | Layout::Experts { .. }, Self::Int4) | (Layout::Experts { .. }, Self::Mixed) => {
+                Format::Int4
+            }
+            _ => Format::Float,
+        }
+    }
+}

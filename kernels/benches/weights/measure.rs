@@ -1,0 +1,145 @@
+//! Times single products on one thread or several.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use repartee_kernels::cpu::gemm::{Packed, Rows, multiply_on};
+use repartee_kernels::cpu::pool::Pool;
+use repartee_kernels::cpu::quantised::{Bits, Quantised};
+use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::random::uniform;
+
+/// MiB of weights that are read before one is read again: eight times the last cache of a small server.
+pub const MIB: usize = 256;
+/// Rows of a prefill: a second of heard speech is thirteen.
+pub const ROWS: [usize; 4] = [2, 4, 13, 64];
+/// Passes over all weights. The fastest product counts, as the fastest region does of plain reading: what else the machine does only adds
+/// to it.
+const PASSES: usize = 5;
+
+/// A matrix of Qwen3-Omni-30B-A3B's thinker.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    pub name: &'static str,
+    pub columns: usize,
+    pub k: usize,
+}
+
+/// Products of a decode step.
+pub const DECODE: [Shape; 3] = [
+    Shape { name: "q, k, v 5120x2048", columns: 5120, k: 2048 },
+    Shape { name: "expert gate, up 1536x2048", columns: 1536, k: 2048 },
+    Shape { name: "expert down 2048x768", columns: 2048, k: 768 },
+];
+
+/// How the weight is kept.
+#[derive(Clone, Copy)]
+pub enum Format {
+    Bf16,
+    Int8,
+    Int4,
+}
+
+impl Format {
+    pub const ALL: [Self; 3] = [Self::Bf16, Self::Int8, Self::Int4];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bf16 => "bf16",
+            Self::Int8 => "int8",
+            Self::Int4 => "int4",
+        }
+    }
+
+    fn weight(self, Shape { columns, k, .. }: Shape) -> Packed {
+        let number = |i: usize| uniform(1, i as u64, 0, 0) - 0.5;
+        let mut at = 0;
+        let row = |row: &mut [f32]| {
+            row.iter_mut().enumerate().for_each(|(i, value)| *value = number(at + i));
+            at += k;
+        };
+        match self {
+            Self::Bf16 => Packed::new_bf16(columns, k, |c, i| (number(c * k + i).to_bits() >> 16) as u16),
+            Self::Int8 => Packed::quantised(Quantised::new(Bits::Eight, columns, k, row).unwrap(), k),
+            Self::Int4 => Packed::quantised(Quantised::new(Bits::Four, columns, k, row).unwrap(), k),
+        }
+    }
+}
+
+/// What one product takes, reads and multiplies.
+pub struct Rate {
+    pub seconds: f64,
+    pub bytes: f64,
+    pub multiplies: f64,
+}
+
+/// What the numbers depend on.
+pub fn about() -> String {
+    let level = Level::detect();
+    format!("{level:?}{}, pages as the system gives them", if level.has_vnni() { " with VNNI" } else { "" })
+}
+
+pub struct Bench {
+    pool: Pool,
+}
+
+impl Bench {
+    pub fn new(threads: usize) -> Self {
+        Self { pool: Pool::new(threads).unwrap() }
+    }
+
+    /// Bytes a second that the threads read from memory when they do nothing else.
+    pub fn read_bandwidth(&self) -> f64 {
+        /// Numbers that are read at once: as many bytes as a weight has.
+        const REGION: usize = 1 << 21;
+        const PART: usize = 1 << 17;
+        let numbers: Vec<u64> = (0..MIB << 17).map(|i| i as u64).collect();
+        let total = AtomicU64::new(0);
+        let read = |region: &[u64]| {
+            let begun = Instant::now();
+            self.pool.run(region.len() / PART, |part| {
+                let mut sums = [0u64; 16];
+                for numbers in region[part * PART..(part + 1) * PART].as_chunks::<16>().0 {
+                    sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum = sum.wrapping_add(*number));
+                }
+                total.fetch_add(sums.iter().fold(0, |a, b| a ^ b), Ordering::Relaxed);
+            });
+            begun.elapsed().as_secs_f64()
+        };
+        let passes = (0..PASSES).flat_map(|_| numbers.chunks_exact(REGION));
+        let seconds = passes.map(read).fold(f64::INFINITY, f64::min);
+        black_box(total);
+        (REGION * size_of::<u64>()) as f64 / seconds
+    }
+
+    /// One row by one weight after the other, none of which a cache still holds.
+    pub fn decode(&self, format: Format, shape: Shape) -> Rate {
+        let weight = format.weight(shape);
+        let bytes = weight.bytes();
+        let weights = vec![weight; (MIB << 20).div_ceil(bytes)];
+        self.rate(&weights, 1, shape)
+    }
+
+    /// Rows by a weight that is in a cache, if it fits.
+    pub fn prefill(&self, format: Format, rows: usize) -> Rate {
+        let shape = DECODE[1];
+        self.rate(&vec![format.weight(shape); 16], rows, shape)
+    }
+
+    fn rate(&self, weights: &[Packed], rows: usize, shape: Shape) -> Rate {
+        let x: Vec<f32> = (0..rows * shape.k).map(|i| uniform(2, i as u64, 0, 0) - 0.5).collect();
+        let mut out = vec![0.0; rows * shape.columns];
+        let mut groups = Vec::new();
+        let mut product = |weight| {
+            let begun = Instant::now();
+            let x = Rows::dense(black_box(&x), shape.k);
+            multiply_on(Some(&self.pool), Level::detect(), x, weight, None, &mut groups, &mut out);
+            begun.elapsed().as_secs_f64()
+        };
+        let passes = (0..PASSES).flat_map(|_| weights);
+        let seconds = passes.map(&mut product).fold(f64::INFINITY, f64::min);
+        let multiplies = (rows * shape.columns * shape.k) as f64;
+        Rate { seconds, bytes: weights[0].bytes() as f64, multiplies }
+    }
+}

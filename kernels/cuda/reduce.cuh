@@ -1,0 +1,34 @@
+// Sums and maxima over a block, in an order that the block's size alone decides.
+#pragma once
+
+// The same sum in every lane of the warp.
+__device__ __forceinline__ float warp_sum(float value) {
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) value += __shfl_xor_sync(0xffffffffu, value, distance);
+  return value;
+}
+
+// The same sum in every thread; `scratch` holds a number for each warp and is free again afterwards.
+__device__ __forceinline__ float block_sum(float value, float *scratch) {
+  const int warps = blockDim.x / 32;
+  value = warp_sum(value);
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
+  __syncthreads();
+  float sum = 0.0f;
+  for (int warp = 0; warp < warps; ++warp) sum += scratch[warp];
+  __syncthreads();
+  return sum;
+}
+
+// The same maximum in every thread; `scratch` as in block_sum.
+__device__ __forceinline__ float block_max(float value, float *scratch) {
+  const int warps = blockDim.x / 32;
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2) value = fmaxf(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
+  __syncthreads();
+  float greatest = scratch[0];
+  for (int warp = 1; warp < warps; ++warp) greatest = fmaxf(greatest, scratch[warp]);
+  __syncthreads();
+  return greatest;
+}

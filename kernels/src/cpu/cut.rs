@@ -1,0 +1,104 @@
+//! How a product is cut into parts that threads compute side by side.
+
+use std::ops::Range;
+
+use super::gemm::LANES;
+
+/// Multiply-adds for which a part of a product pays: over a microsecond, which is what a region of the pool costs.
+pub const LEAST_PART: usize = 1 << 16;
+/// Parts for each thread: one that comes late or is taken away leaves the rest to the others.
+const PARTS_PER_THREAD: usize = 4;
+
+/// Some rows by some panels of a product.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    /// Rows of the output.
+    pub rows: Range<usize>,
+    /// Panels of the weight.
+    pub panels: Range<usize>,
+}
+
+/// How a product is cut into parts: along one axis, into ranges of equal length but for the last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    rows: usize,
+    panels: usize,
+    by_rows: bool,
+    /// Rows or panels of a part.
+    length: usize,
+    /// How many parts.
+    pub parts: usize,
+}
+
+impl Cut {
+    /// For a product of `rows` rows by `panels` panels of `k` inputs, computed in tiles of (rows, panels).
+    pub fn new(threads: usize, rows: usize, panels: usize, k: usize, tile: (usize, usize)) -> Self {
+        let multiplies = rows.saturating_mul(panels).saturating_mul(k).saturating_mul(LANES);
+        let most = (multiplies / LEAST_PART).min(threads * PARTS_PER_THREAD);
+        if threads < 2 || most < 2 {
+            return Self { rows, panels, by_rows: true, length: rows, parts: 1 };
+        }
+        // No part ends within a tile.
+        let (row_tiles, panel_tiles) = (rows.div_ceil(tile.0), panels.div_ceil(tile.1));
+        let by_rows = row_tiles > panel_tiles;
+        let (all, tiles, tile) = if by_rows { (rows, row_tiles, tile.0) } else { (panels, panel_tiles, tile.1) };
+        let length = tiles.div_ceil(most) * tile;
+        Self { rows, panels, by_rows, length, parts: all.div_ceil(length) }
+    }
+
+    /// Everything.
+    pub fn whole(&self) -> Part {
+        Part { rows: 0..self.rows, panels: 0..self.panels }
+    }
+
+    /// One of the parts, which have no output in common.
+    pub fn part(&self, number: usize) -> Part {
+        let all = if self.by_rows { self.rows } else { self.panels };
+        let range = number * self.length..all.min((number + 1) * self.length);
+        if self.by_rows { Part { rows: range, ..self.whole() } } else { Part { panels: range, ..self.whole() } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tiles of one level or another.
+    const TILES: [(usize, usize); 6] = [(1, 8), (1, 4), (4, 4), (4, 2), (8, 2), (12, 2)];
+
+    #[test]
+    fn parts_cover_each_output_once() {
+        for tile in TILES {
+            for (threads, rows, panels, k) in [
+                (2, 1920, 1, 84),
+                (2, 16, 6, 1344),
+                (3, 1, 2000, 900),
+                (7, 2, 90, 800),
+                (7, 63, 37, 500),
+                (64, 5, 99, 999),
+            ] {
+                let cut = Cut::new(threads, rows, panels, k, tile);
+                assert!(cut.parts <= threads * PARTS_PER_THREAD, "{cut:?}");
+                let several = rows > tile.0 || panels > tile.1;
+                assert!(cut.parts > 1 || !several, "{cut:?}");
+                let mut covered = vec![0; rows * panels];
+                for part in (0..cut.parts).map(|number| cut.part(number)) {
+                    assert!(!part.rows.is_empty() && !part.panels.is_empty(), "{part:?} of {cut:?}");
+                    for row in part.rows {
+                        part.panels.clone().for_each(|panel| covered[row * panels + panel] += 1);
+                    }
+                }
+                assert!(covered.iter().all(|&times| times == 1), "{cut:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn small_products_stay_whole() {
+        let parts = |threads, rows, panels, k| Cut::new(threads, rows, panels, k, (1, 4)).parts;
+        // A step of one row of the demo's talker; the same of a large model; one thread.
+        assert_eq!([parts(2, 1, 16, 256), parts(1, 1000, 100, 1000)], [1, 1]);
+        assert!(parts(2, 1, 128, 2048) > 1);
+        assert_eq!(parts(2, usize::MAX, 1, 0), 1);
+    }
+}

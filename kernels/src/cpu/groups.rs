@@ -1,0 +1,153 @@
+//! Activations in groups of eight-bit integers, for products with quantised weights.
+//!
+//! A row is cut into groups of [`GROUP`] numbers, the last filled up with zeros. A group's scale is its greatest magnitude over
+//! 127, and a number is the nearest integer to its quotient, of two equally near the even one: it is off by half a scale at most.
+//! - Groups whose greatest magnitude is below [`LEAST`] count as zeros.
+//! - A group with a number that is not finite has NaN for a scale, and zeros: whatever is made of its row is NaN.
+
+use super::gemm::Rows;
+use super::simd::dispatch;
+
+/// Numbers that share a scale, of activations and of weights alike.
+pub const GROUP: usize = 32;
+/// The least magnitude that is told from zero, 2⁻¹⁰⁰: its reciprocal is far from the largest number.
+pub const LEAST: f32 = f32::from_bits((127 - 100) << 23);
+
+/// Numbers that share a scale. Each stands for `scale` times itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[repr(C)]
+pub struct Group {
+    /// Never negative; NaN where a number was not finite.
+    pub scale: f32,
+    /// Sum of the numbers.
+    pub total: i32,
+    /// Between -127 and 127.
+    pub numbers: [i8; GROUP],
+}
+
+/// The nearest integer, of two equally near the even one. `value` is below 2²² either way.
+#[inline(always)]
+pub(super) fn nearest(value: f32) -> i32 {
+    /// Added to such a number it leaves the integer in the last bits, without an instruction that some processors lack.
+    const ROUND: f32 = (3 << 22) as f32;
+    (value + ROUND).to_bits() as i32 - ROUND.to_bits() as i32
+}
+
+impl Group {
+    const ZERO: Self = Self { scale: 0.0, total: 0, numbers: [0; GROUP] };
+
+    /// Quantises the numbers.
+    #[inline(always)]
+    fn new(values: &[f32; GROUP]) -> Self {
+        // Bits without the sign are ordered as magnitudes are, with infinity and NaN above all.
+        let greatest = values.iter().fold(0, |greatest, value| (value.to_bits() & 0x7fff_ffff).max(greatest));
+        let greatest = f32::from_bits(greatest);
+        if !greatest.is_finite() {
+            return Self { scale: f32::NAN, ..Self::ZERO };
+        }
+        if greatest < LEAST {
+            return Self::ZERO;
+        }
+        let by = 127.0 / greatest;
+        let rounded = values.map(|value| nearest(value * by));
+        Self { scale: greatest / 127.0, total: rounded.iter().sum(), numbers: rounded.map(|number| number as i8) }
+    }
+}
+
+/// Quantises the rows, one after the other: `[row][group]`.
+pub fn quantise(level: super::simd::Level, x: Rows<'_>, groups: &mut Vec<Group>) {
+    let a_row = (x.taps * x.length).div_ceil(GROUP);
+    groups.clear();
+    groups.resize(x.count * a_row, Group::ZERO);
+    quantise_rows(level, x, a_row, groups);
+}
+
+dispatch! {
+    fn quantise_rows = quantise_rows_with(x: Rows<'_>, a_row: usize, groups: &mut [Group])
+}
+
+#[inline(always)]
+fn quantise_rows_with<const FUSED: bool>(x: Rows<'_>, a_row: usize, groups: &mut [Group]) {
+    for (row, groups) in groups.chunks_exact_mut(a_row.max(1)).enumerate() {
+        let start = x.first + row * x.step;
+        let whole = if x.taps == 1 { x.length / GROUP } else { 0 };
+        let (aligned, rest) = groups.split_at_mut(whole);
+        let numbers = if whole > 0 { x.data[start..][..whole * GROUP].as_chunks().0 } else { &[] };
+        for (group, numbers) in aligned.iter_mut().zip(numbers) {
+            *group = Group::new(numbers);
+        }
+        for (at, group) in rest.iter_mut().enumerate() {
+            let mut numbers = [0.0; GROUP];
+            let first = (whole + at) * GROUP;
+            for (i, number) in (first..x.taps * x.length).zip(&mut numbers) {
+                *number = x.data[start + i / x.length * x.stride + i % x.length];
+            }
+            *group = Group::new(&numbers);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cpu::simd::Level;
+
+    fn quantised(level: Level, x: Rows<'_>) -> Vec<Group> {
+        let mut groups = vec![Group::ZERO; 3];
+        quantise(level, x, &mut groups);
+        groups
+    }
+
+    #[test]
+    fn numbers_are_the_nearest_integers() {
+        for level in Level::available() {
+            let mut row: Vec<f32> = (0..40).map(|i| i as f32 / 2.0 - 4.25).collect();
+            row[7] = -63.5;
+            let groups = quantised(level, Rows::dense(&row, 40));
+            assert_eq!([groups.len(), 24], [2, groups[1].numbers[8..].iter().filter(|&&n| n == 0).count()]);
+            assert_eq!((groups[0].scale, groups[0].numbers[7]), (0.5, -127));
+            // -8.5, and 0.5 and 1.5, of which the even neighbour is taken.
+            assert_eq!([0, 9, 10].map(|i| groups[0].numbers[i]), [-8, 0, 2]);
+            for (group, row) in groups.iter().zip(row.chunks(GROUP)) {
+                assert_eq!(group.total, group.numbers.iter().map(|&n| i32::from(n)).sum::<i32>());
+                for (&number, value) in group.numbers.iter().zip(row) {
+                    assert!((f32::from(number) * group.scale - value).abs() <= group.scale * 0.500_01);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn edges_are_as_documented() {
+        for level in Level::available() {
+            let mut row = [0.0; 6 * GROUP];
+            row[1] = f32::MIN_POSITIVE;
+            row[GROUP] = f32::MAX;
+            row[GROUP + 1] = -f32::MAX / 2.0;
+            row[2 * GROUP + 5] = f32::NAN;
+            row[2 * GROUP + 6] = 1.0;
+            row[3 * GROUP] = f32::NEG_INFINITY;
+            row[4 * GROUP] = -LEAST;
+            let groups = quantised(level, Rows::dense(&row, row.len()));
+            assert_eq!(groups[0], Group::ZERO);
+            assert_eq!(groups[1].numbers[..3], [127, -64, 0]);
+            for group in &groups[2..4] {
+                assert!(group.scale.is_nan() && group.numbers == [0; GROUP] && group.total == 0);
+            }
+            assert_eq!((groups[4].numbers[0], groups[4].scale), (-127, LEAST / 127.0));
+            assert_eq!(groups[5], Group::ZERO);
+        }
+    }
+
+    #[test]
+    fn stretches_of_a_row_join() {
+        let data: Vec<f32> = (0..200).map(|i| (i as f32 * 0.7).sin()).collect();
+        // Two rows of three stretches of twenty numbers, fifty apart.
+        let x = Rows { data: &data, first: 5, step: 10, count: 2, taps: 3, length: 20, stride: 50 };
+        let row = |r: usize| (0..3).flat_map(move |tap| (0..20).map(move |i| 5 + r * 10 + tap * 50 + i));
+        let joined: Vec<f32> = (0..2).flat_map(|r| row(r).map(|at| data[at])).collect();
+        for level in Level::available() {
+            assert_eq!(quantised(level, x), quantised(Level::BASELINE, Rows::dense(&joined, 60)));
+        }
+    }
+}

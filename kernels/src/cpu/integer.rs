@@ -1,0 +1,214 @@
+//! The matrix product with a quantised weight.
+//!
+//! Rows are quantised in groups first ([`groups`](super::groups)), weights were when they loaded
+//! ([`quantised`](super::quantised)). The products of a group are summed in integers, which is exact. An output is the sum over the
+//! groups, in ascending order, of
+//!
+//! `group's sum * (scale of the weight * scale of the row)`
+//!
+//! in single precision, with each operation rounded by itself and none fused: so all levels of instructions give equal bits, and as in
+//! [`gemm`](super::gemm) neither the rows beside it nor the thread matter.
+
+use super::cut::{Cut, Part};
+use super::gemm::{LANES, Out, ROW_BLOCK};
+use super::groups::{GROUP, Group};
+use super::pool::Pool;
+use super::quantised::{Bits, Quantised, STEPS};
+use super::simd::{Dots, Kind, Lanes, Level, PlainEight, PlainFour};
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
+use super::simd::{PairEight, PairFour, WideEight, WideFour};
+
+/// A product whose bounds were checked.
+#[derive(Clone, Copy)]
+struct Task<'a> {
+    /// `[row][group]`
+    x: &'a [Group],
+    weight: &'a Quantised,
+    bias: Option<&'a [f32]>,
+    out: Out,
+}
+
+/// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`, of `rows` rows whose groups `x` holds.
+pub fn multiply(
+    pool: Option<&Pool>,
+    level: Level,
+    (x, rows): (&[Group], usize),
+    weight: &Quantised,
+    bias: Option<&[f32]>,
+    out: &mut [f32],
+) {
+    let (columns, groups) = (weight.columns(), weight.groups());
+    // The kernels read and write through raw pointers: these bounds are what they rely on.
+    assert_eq!(rows.checked_mul(groups), Some(x.len()), "rows and weight differ");
+    assert_eq!(rows.checked_mul(columns), Some(out.len()), "output has the wrong size");
+    assert!(bias.is_none_or(|b| b.len() == columns), "bias has the wrong size");
+    let panels = columns.div_ceil(LANES);
+    let task = Task { x, weight, bias, out: Out(out.as_mut_ptr()) };
+    // SAFETY: the bounds hold, and parts of one cut have no output in common.
+    let compute = |part: Part| unsafe { dispatch(level, task, part) };
+    let cut = Cut::new(pool.map_or(1, Pool::threads), rows, panels, groups * GROUP, tile_size(level, rows));
+    match pool {
+        Some(pool) if cut.parts > 1 => pool.run(cut.parts, |number| compute(cut.part(number))),
+        _ => compute(cut.whole()),
+    }
+}
+
+/// Rows and panels that [`dispatch`] computes together where there are so many rows.
+fn tile_size(level: Level, rows: usize) -> (usize, usize) {
+    match (level.has_vnni(), rows) {
+        (true, 1) => (1, 4),
+        (true, _) => (4, 2),
+        (false, 1) => (1, 2),
+        (false, _) => (2, 1),
+    }
+}
+
+/// Computes a part of a product.
+///
+/// # Safety
+/// The bounds that [`multiply`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
+unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
+    /// # Safety
+    /// The processor has AVX-512 VNNI; the caller's promises.
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+    #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx512vnni,avx2,fma")]
+    unsafe fn vnni(task: Task<'_>, part: Part) {
+        // 32 registers: eight integer sums, eight sums in single precision, and the weights.
+        // SAFETY: the caller answers for it, and the dots are of the weight's format.
+        unsafe {
+            match task.weight.bits() {
+                Bits::Eight => tiles::<WideEight, 4, 2, 4>(task, part),
+                Bits::Four => tiles::<WideFour, 4, 2, 4>(task, part),
+            }
+        }
+    }
+    /// # Safety
+    /// The processor has AVX2; the caller's promises.
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+    #[target_feature(enable = "avx2,fma")]
+    unsafe fn avx2(task: Task<'_>, part: Part) {
+        // 16 registers, two for each sum.
+        // SAFETY: as above.
+        unsafe {
+            match task.weight.bits() {
+                Bits::Eight => tiles::<PairEight, 2, 1, 2>(task, part),
+                Bits::Four => tiles::<PairFour, 2, 1, 2>(task, part),
+            }
+        }
+    }
+    match level.kind() {
+        // SAFETY: no special instruction; the dots are of the weight's format; the caller answers for the rest.
+        Kind::Baseline => unsafe {
+            match task.weight.bits() {
+                Bits::Eight => tiles::<PlainEight, 2, 1, 2>(task, part),
+                Bits::Four => tiles::<PlainFour, 2, 1, 2>(task, part),
+            }
+        },
+        // SAFETY: a level has VNNI only where the processor has; the caller answers for the rest.
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        Kind::Avx512 if level.has_vnni() => unsafe { vnni(task, part) },
+        // SAFETY: a `Level` of this kind exists only where the processor has these instructions; the caller answers for the rest.
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        Kind::Avx2 | Kind::Avx512 => unsafe { avx2(task, part) },
+    }
+}
+
+/// Cuts a part into tiles whose sums fit the registers: `R` rows by `P` panels, or one row by `P1` panels. Panels are outermost, so that
+/// each is read once for a whole block of rows.
+///
+/// # Safety
+/// The processor has `D`'s instructions, and `D` is of the weight's format; the promises of [`dispatch`].
+#[inline(always)]
+unsafe fn tiles<D: Dots, const R: usize, const P: usize, const P1: usize>(task: Task<'_>, part: Part) {
+    let mut first = part.rows.start;
+    while first < part.rows.end {
+        let end = part.rows.end.min(first + ROW_BLOCK);
+        let mut panel = part.panels.start;
+        // SAFETY: the caller's promises, and as many rows and panels are left as each call takes.
+        unsafe {
+            while end - first == 1 && part.panels.end - panel >= P1 {
+                tile::<D, 1, P1>(task, first, panel);
+                panel += P1;
+            }
+            while part.panels.end - panel >= P {
+                rows::<D, R, P>(task, (first, end), panel);
+                panel += P;
+            }
+            while panel < part.panels.end {
+                rows::<D, R, 1>(task, (first, end), panel);
+                panel += 1;
+            }
+        }
+        first = end;
+    }
+}
+
+/// Rows `first .. end` by `P` panels.
+///
+/// # Safety
+/// As [`tiles`]: the rows and the panels from `panel` to `panel + P` are of a part.
+#[inline(always)]
+unsafe fn rows<D: Dots, const R: usize, const P: usize>(task: Task<'_>, (first, end): (usize, usize), panel: usize) {
+    let mut row = first;
+    // SAFETY: the caller's promises, and as many rows are left as each call takes.
+    unsafe {
+        while end - row >= R {
+            tile::<D, R, P>(task, row, panel);
+            row += R;
+        }
+        while end - row >= 2 {
+            tile::<D, 2, P>(task, row, panel);
+            row += 2;
+        }
+        if row < end {
+            tile::<D, 1, P>(task, row, panel);
+        }
+    }
+}
+
+/// `R` rows by `P` panels.
+///
+/// # Safety
+/// As [`rows`], and the rows up to `row + R` are of the part.
+#[inline(always)]
+unsafe fn tile<D: Dots, const R: usize, const P: usize>(task: Task<'_>, row: usize, panel: usize) {
+    let Task { x, weight, bias, out } = task;
+    let (columns, groups) = (weight.columns(), weight.groups());
+    // SAFETY: the weight has `panel + P` panels of `groups` groups, each of `STEPS` steps of `D::STEP` bytes, as `D` is of its format, and
+    // of `LANES` scales; the loops read no others. Row `row + R - 1` has `groups` groups in `x`, each of eight times four numbers. Columns
+    // of these rows lie in `out`, which has `columns` for each row; a whole panel is stored only where so many are left. `bias` has
+    // `columns`.
+    unsafe {
+        let mut sums = [[D::Sums::zero(); R]; P];
+        let lines: [*const u8; P] = std::array::from_fn(|p| weight.lines().add((panel + p) * groups * STEPS * D::STEP));
+        let scales: [*const u16; P] = std::array::from_fn(|p| weight.scales().add((panel + p) * groups * LANES));
+        let inputs: [*const Group; R] = std::array::from_fn(|r| x.as_ptr().add((row + r) * groups));
+        for group in 0..groups {
+            // Plain loops and no checked arithmetic: a closure that stayed a function of its own would lack the instructions.
+            let mut dots = [[D::zero(); R]; P];
+            for step in 0..STEPS {
+                let at = group.wrapping_mul(STEPS).wrapping_add(step).wrapping_mul(D::STEP);
+                for (dots, line) in dots.iter_mut().zip(&lines) {
+                    let [first, second] = D::load(line.add(at));
+                    for (dots, input) in dots.iter_mut().zip(&inputs) {
+                        let quads = (&raw const (*input.add(group)).numbers).cast::<i32>();
+                        *dots = dots.add(first, quads.add(step).read_unaligned());
+                        *dots = dots.add(second, quads.add(step + STEPS).read_unaligned());
+                    }
+                }
+            }
+            for ((sums, dots), scales) in sums.iter_mut().zip(&dots).zip(&scales) {
+                let weight = D::Sums::load_bf16(scales.add(group.wrapping_mul(LANES)));
+                for ((sum, dots), input) in sums.iter_mut().zip(dots).zip(&inputs) {
+                    let Group { scale, total, .. } = &*input.add(group);
+                    *sum = sum.plus(dots.finish(*total).times(weight.times(D::Sums::splat(*scale))));
+                }
+            }
+        }
+        for (p, sums) in sums.iter().enumerate() {
+            for (r, &sum) in sums.iter().enumerate() {
+                out.store(sum, columns, row + r, panel + p, bias);
+            }
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Integer products of a group of inputs by sixteen columns of a weight.
+
+use super::{Lanes, Plain};
+
+/// Sums of sixteen columns over one group, exact. The layout of a weight is that of `quantised`.
+///
+/// A sum takes at most eight calls of [`Dots::add`], of four inputs each: a whole group. Some implementations would overflow beyond.
+pub trait Dots: Copy {
+    /// Bytes of a step: eight inputs of sixteen columns.
+    const STEP: usize;
+    /// What the sums become.
+    type Sums: Lanes;
+    /// Four inputs of sixteen columns.
+    type Quad: Copy;
+
+    /// All zero.
+    ///
+    /// # Safety
+    /// The processor has the implementation's instructions.
+    unsafe fn zero() -> Self;
+    /// Both halves of a step, from memory.
+    ///
+    /// # Safety
+    /// The processor has the implementation's instructions; `from` is readable for [`Dots::STEP`] bytes.
+    unsafe fn load(from: *const u8) -> [Self::Quad; 2];
+    /// Adds the products of four inputs, each a byte of `x` between -127 and 127.
+    ///
+    /// # Safety
+    /// The processor has the implementation's instructions.
+    unsafe fn add(self, weights: Self::Quad, x: i32) -> Self;
+    /// The sums in single precision, which is exact. `total` is the sum of all inputs that were added.
+    ///
+    /// # Safety
+    /// The processor has the implementation's instructions.
+    unsafe fn finish(self, total: i32) -> Self::Sums;
+}
+
+/// Products of int8 for any processor.
+#[derive(Clone, Copy)]
+pub struct PlainEight([i32; 16]);
+
+/// Products of int4 for any processor.
+#[derive(Clone, Copy)]
+pub struct PlainFour([i32; 16]);
+
+/// Four inputs of sixteen columns, widened.
+type Quad = [[i32; 4]; 16];
+
+/// Adds the products of four inputs to each sum.
+#[inline(always)]
+fn add(mut sums: [i32; 16], weights: &Quad, x: i32) -> [i32; 16] {
+    let x = x.to_ne_bytes().map(|byte| i32::from(byte as i8));
+    for (sum, weights) in sums.iter_mut().zip(weights) {
+        for (weight, x) in weights.iter().zip(x) {
+            *sum = sum.wrapping_add(weight.wrapping_mul(x));
+        }
+    }
+    sums
+}
+
+impl Dots for PlainEight {
+    const STEP: usize = 128;
+    type Sums = Plain;
+    type Quad = Quad;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Self([0; 16])
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> [Quad; 2] {
+        // SAFETY: the caller answers for 128 readable bytes.
+        let halves: [[[i8; 4]; 16]; 2] = unsafe { std::ptr::read_unaligned(from.cast()) };
+        halves.map(|half| half.map(|column| column.map(i32::from)))
+    }
+    #[inline(always)]
+    unsafe fn add(self, weights: Quad, x: i32) -> Self {
+        Self(add(self.0, &weights, x))
+    }
+    #[inline(always)]
+    unsafe fn finish(self, _total: i32) -> Plain {
+        Plain(self.0.map(|sum| sum as f32))
+    }
+}
+
+impl Dots for PlainFour {
+    const STEP: usize = 64;
+    type Sums = Plain;
+    type Quad = Quad;
+
+    #[inline(always)]
+    unsafe fn zero() -> Self {
+        Self([0; 16])
+    }
+    #[inline(always)]
+    unsafe fn load(from: *const u8) -> [Quad; 2] {
+        // SAFETY: the caller answers for 64 readable bytes.
+        let step: [[u8; 4]; 16] = unsafe { std::ptr::read_unaligned(from.cast()) };
+        let half = |shift: u32| step.map(|column| column.map(|byte| i32::from(byte >> shift & 0xf)));
+        [half(0), half(4)]
+    }
+    #[inline(always)]
+    unsafe fn add(self, weights: Quad, x: i32) -> Self {
+        Self(add(self.0, &weights, x))
+    }
+    #[inline(always)]
+    unsafe fn finish(self, total: i32) -> Plain {
+        Plain(self.0.map(|sum| sum.wrapping_sub(total.wrapping_mul(8)) as f32))
+    }
+}

@@ -1,0 +1,103 @@
+//! Weights in each format, as the operations of a device take them.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+use repartee_kernels::cpu::{Cpu, Weight};
+use repartee_kernels::random::uniform;
+use repartee_kernels::{DType, Format, KernelError, Layout, Ops, RawTensor, Router};
+
+const INTEGERS: [Format; 2] = [Format::Int8, Format::Int4];
+
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    (0..count).map(|i| uniform(seed, i as u64, 0, 0) - 0.5).collect()
+}
+
+/// Numbers in one of a checkpoint's formats.
+fn bytes(dtype: DType, values: &[f32]) -> Vec<u8> {
+    match dtype {
+        DType::F32 => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+        DType::Bf16 => values.iter().flat_map(|&value| half::bf16::from_f32(value).to_le_bytes()).collect(),
+        DType::F16 => values.iter().flat_map(|&value| half::f16::from_f32(value).to_le_bytes()).collect(),
+    }
+}
+
+fn part<'a>(name: &'a str, dtype: DType, bytes: &'a [u8], shape: &'a [usize]) -> RawTensor<'a> {
+    RawTensor { name, bytes, dtype, shape }
+}
+
+/// Parts of several widths and formats are the matrix that they make when joined.
+#[test]
+fn parts_of_any_format_join() {
+    let ops = Cpu::default();
+    let k = 45;
+    // Numbers that all formats hold exactly.
+    let values: Vec<f32> = numbers(30 * k, 1).iter().map(|value| (value * 100.0).round() / 64.0).collect();
+    let (first, second) = values.split_at(11 * k);
+    let whole = bytes(DType::F32, &values);
+    let x = ops.tensor(numbers(3 * k, 2), k);
+    for format in INTEGERS {
+        let alone = ops.weight_as(Layout::Linear, format, &[part("w", DType::F32, &whole, &[30, k])]).unwrap();
+        let expected = ops.read(&ops.linear(&x, &alone, None));
+        for (a, b) in [(DType::Bf16, DType::F16), (DType::F32, DType::Bf16)] {
+            let (first, second) = (bytes(a, first), bytes(b, second));
+            let shapes = [[11, k], [19, k]];
+            let parts = [part("a", a, &first, &shapes[0]), part("b", b, &second, &shapes[1])];
+            let joined = ops.weight_as(Layout::Linear, format, &parts).unwrap();
+            assert_eq!(ops.read(&ops.linear(&x, &joined, None)), expected, "{format:?} {a:?} {b:?}");
+        }
+    }
+}
+
+fn experts(ops: &Cpu, format: Format, shape: &[usize], per_expert: usize, count: usize, seed: u64) -> Weight {
+    let parts: Vec<_> = (0..count * per_expert)
+        .map(|part| bytes(DType::Bf16, &numbers(shape.iter().product(), seed + part as u64)))
+        .collect();
+    let parts: Vec<_> = parts.iter().map(|bytes| part("w", DType::Bf16, bytes, shape)).collect();
+    ops.weight_as(Layout::Experts { per_expert }, format, &parts).unwrap()
+}
+
+/// A mixture with quantised experts is near that with bfloat16: int8 nearer than int4.
+#[test]
+fn mixtures_are_near_those_of_floats() {
+    const HIDDEN: usize = 96;
+    let ops = Cpu::default();
+    let router = bytes(DType::F32, &numbers(6 * HIDDEN, 9));
+    let router = ops.weight(Layout::Linear, &[part("r", DType::F32, &router, &[6, HIDDEN])]).unwrap();
+    let mixture = |format| {
+        let gate_up = experts(&ops, format, &[40, HIDDEN], 2, 6, 100);
+        let down = experts(&ops, format, &[HIDDEN, 40], 1, 6, 200);
+        let x = ops.tensor(numbers(5 * HIDDEN, 3), HIDDEN);
+        ops.read(&ops.experts(&x, &router, &gate_up, &down, Router { top_k: 3, normalise: true }))
+    };
+    let exact = mixture(Format::Float);
+    let size = exact.iter().map(|value| value * value).sum::<f32>();
+    let [eight, four] = INTEGERS.map(|format| {
+        let off: f32 = mixture(format).iter().zip(&exact).map(|(a, b)| (a - b) * (a - b)).sum();
+        (off / size).sqrt()
+    });
+    assert!(eight > 0.0 && eight < 0.02 && four > 4.0 * eight && four < 0.25, "{eight} {four}");
+}
+
+#[test]
+fn bad_weights_are_refused_by_name() {
+    let ops = Cpu::default();
+    let (good, mut bad) = (vec![1.0; 64], vec![1.0; 64]);
+    bad[40] = f32::NAN;
+    let [good, bad] = [good, bad].map(|values| bytes(DType::F32, &values));
+    let shape = &[2, 32][..];
+    let parts = [part("good", DType::F32, &good, shape), part("bad", DType::F32, &bad, shape)];
+    let short = [part("good", DType::F32, &good, shape), part("short", DType::F32, &good[4..], shape)];
+    for format in INTEGERS {
+        for layout in [Layout::Linear, Layout::Experts { per_expert: 2 }, Layout::Experts { per_expert: 1 }] {
+            let error = ops.weight_as(layout, format, &parts).unwrap_err();
+            assert_eq!(error, KernelError::NotFinite { name: "bad".to_owned() });
+            let error = ops.weight_as(layout, format, &short).unwrap_err();
+            assert_eq!(error, KernelError::Bytes { name: "short".to_owned(), expected: 256, found: 252 });
+        }
+        let error = ops.weight_as(Layout::Experts { per_expert: 3 }, format, &parts).unwrap_err();
+        assert!(matches!(error, KernelError::Shape { .. }), "{error}");
+        let error = ops.weight_as(Layout::Table, format, &parts[..1]).unwrap_err();
+        assert_eq!(error, KernelError::Format { name: "good".to_owned(), layout: Layout::Table, format });
+    }
+    // Numbers as they are may be anything, as ever.
+    assert!(ops.weight(Layout::Linear, &parts).is_ok());
+}

@@ -1,0 +1,156 @@
+//! Products of weights that are kept as integers.
+
+use proptest::prelude::*;
+use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
+use repartee_kernels::cpu::groups::{GROUP, quantise};
+use repartee_kernels::cpu::quantised::{Bits, NotFinite, Quantised};
+use repartee_kernels::cpu::simd::Level;
+
+use crate::{check, numbers};
+
+const ALL: [Bits; 2] = [Bits::Eight, Bits::Four];
+
+fn weight(bits: Bits, w: &[f32], k: usize) -> Quantised {
+    let mut rows = w.chunks_exact(k);
+    Quantised::new(bits, w.len() / k, k, |row| row.copy_from_slice(rows.next().unwrap())).unwrap()
+}
+
+fn product(level: Level, x: &[f32], k: usize, weight: &Quantised, bias: Option<&[f32]>) -> Vec<f32> {
+    let mut out = vec![f32::NAN; x.len() / k * weight.columns()];
+    multiply(level, Rows::dense(x, k), &Packed::quantised(weight.clone(), k), bias, &mut out);
+    out
+}
+
+/// Rows, inputs and columns: most with a last group and a last panel that are not full.
+fn shapes() -> impl Strategy<Value = (usize, usize, usize, u64)> {
+    (1usize..14, 1usize..150, 1usize..100, 0u64..1000)
+}
+
+/// A weight and its activations, of which some groups are small, some are zero and some numbers stand out.
+fn uneven(count: usize, seed: u64) -> Vec<f32> {
+    let sizes = [1.0, 0.0, 1e-4, 30.0, 1.0];
+    let mut made = numbers(count, 1.0, seed);
+    made.iter_mut()
+        .enumerate()
+        .for_each(|(i, number)| *number *= sizes[i / 20 % 5] * if i % 37 == 0 { 9.0 } else { 1.0 });
+    made
+}
+
+/// The product is that of the dequantised numbers but for rounding, and that of the numbers themselves but for half a scale each.
+pub fn integers_stand_for_their_numbers(level: Level) {
+    check(96, &shapes(), |(rows, k, columns, seed)| {
+        let (x, w) = (uneven(rows * k, seed), uneven(columns * k, seed + 1));
+        let mut groups = Vec::new();
+        quantise(level, Rows::dense(&x, k), &mut groups);
+        for bits in ALL {
+            let weight = weight(bits, &w, k);
+            for (at, found) in product(level, &x, k, &weight, None).into_iter().enumerate() {
+                let (r, c) = (at / columns, at % columns);
+                let (mut dequantised, mut size, mut exact, mut off) = (0.0, 0.0, 0.0, 0.0);
+                for i in 0..k {
+                    let group = &groups[r * k.div_ceil(GROUP) + i / GROUP];
+                    let (a, b) = (f64::from(x[r * k + i]), f64::from(w[c * k + i]));
+                    let (sa, sb) = (f64::from(group.scale) * 0.5001, f64::from(weight.scale(c, i)) * 0.5001);
+                    let qa = f64::from(group.scale) * f64::from(group.numbers[i % GROUP]);
+                    let qb = f64::from(weight.number(c, i));
+                    prop_assert!((qb - b).abs() <= sb, "{qb} for {b}, scale {sb}");
+                    dequantised += qa * qb;
+                    size += (qa * qb).abs();
+                    exact += a * b;
+                    off += a.abs() * sb + b.abs() * sa + sa * sb;
+                }
+                // Three roundings of each group's product, and one of each sum.
+                let rounding = (k.div_ceil(GROUP) + 3) as f64 * f64::from(f32::EPSILON) * size + 1e-30;
+                prop_assert!((f64::from(found) - dequantised).abs() <= rounding, "{found} {dequantised}");
+                prop_assert!((f64::from(found) - exact).abs() <= off + rounding, "{found} {exact}");
+            }
+        }
+        Ok(())
+    });
+}
+
+pub fn integer_products_have_the_plain_bits(level: Level) {
+    check(96, &shapes(), |(rows, k, columns, seed)| {
+        let (mut x, w) = (uneven(rows * k, seed), uneven(columns * k, seed + 1));
+        let bias = (seed % 2 == 0).then(|| numbers(columns, 1.0, seed + 2));
+        x[seed as usize % (rows * k)] *= 1e30;
+        for bits in ALL {
+            let weight = weight(bits, &w, k);
+            let [plain, found] = [Level::BASELINE, level].map(|level| product(level, &x, k, &weight, bias.as_deref()));
+            let bits = |out: &[f32]| out.iter().map(|number| number.to_bits()).collect::<Vec<_>>();
+            prop_assert_eq!(bits(&plain), bits(&found));
+        }
+        Ok(())
+    });
+}
+
+pub fn integer_rows_are_independent(level: Level) {
+    check(48, &(2usize..=70, 1usize..90, 1usize..70, 0u64..1000), |(rows, k, columns, seed)| {
+        let (x, w) = (uneven(rows * k, seed), uneven(columns * k, seed + 1));
+        for bits in ALL {
+            let weight = weight(bits, &w, k);
+            let whole = product(level, &x, k, &weight, None);
+            let (mut from, mut cut) = (0, seed as usize);
+            while from < rows {
+                cut = (cut * 31 + 7) % 9;
+                let n = (cut + 1).min(rows - from);
+                let part = product(level, &x[from * k..(from + n) * k], k, &weight, None);
+                prop_assert_eq!(&part[..], &whole[from * columns..(from + n) * columns]);
+                from += n;
+            }
+        }
+        Ok(())
+    });
+}
+
+/// Every integer at its end: where sixteen bits would overflow, or saturate, first.
+pub fn greatest_integers_do_not_overflow(level: Level) {
+    let (k, columns) = (4 * GROUP, 19);
+    for bits in ALL {
+        for signs in [[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]] {
+            let weight = weight(bits, &vec![signs[0]; columns * k], k);
+            let out = product(level, &vec![signs[1]; 5 * k], k, &weight, None);
+            let expected = weight.number(0, 0) * signs[1] * k as f32;
+            assert!((weight.number(0, 0) - signs[0]).abs() < 0.07);
+            assert!(out.iter().all(|found| (found - expected).abs() < 1e-4), "{bits:?} {signs:?}: {expected} {out:?}");
+        }
+    }
+}
+
+/// A row with NaN or infinity gives NaN, and the rows beside it do not change.
+pub fn rows_that_are_not_finite_give_nan(level: Level) {
+    let (rows, k, columns) = (7, 70, 37);
+    let w = numbers(columns * k, 1.0, 1);
+    let good = numbers(rows * k, 1.0, 2);
+    for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let mut x = good.clone();
+        x[2 * k + 69] = bad;
+        x[5 * k] = bad;
+        for bits in ALL {
+            let weight = weight(bits, &w, k);
+            let [good, found] = [&good, &x].map(|x| product(level, x, k, &weight, None));
+            for (r, (good, found)) in good.chunks(columns).zip(found.chunks(columns)).enumerate() {
+                if r == 2 || r == 5 {
+                    assert!(found.iter().all(|number| number.is_nan()), "{bits:?}: {found:?}");
+                } else {
+                    assert_eq!(good, found);
+                }
+            }
+        }
+    }
+}
+
+/// As the rest, of the weight: it is refused when it is made.
+pub fn weights_that_are_not_finite_are_refused(_level: Level) {
+    for bits in ALL {
+        for bad in [f32::NAN, f32::INFINITY] {
+            let row = |row: &mut [f32]| {
+                row.fill(1.0);
+                row[40] = bad;
+            };
+            assert_eq!(Quantised::new(bits, 3, 41, row).unwrap_err(), NotFinite);
+        }
+        let zeros = weight(bits, &[0.0; 80], 40);
+        assert_eq!(product(Level::BASELINE, &[1.0; 40], 40, &zeros, None), [0.0; 2]);
+    }
+}

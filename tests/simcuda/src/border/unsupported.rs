@@ -1,0 +1,58 @@
+//! Functions that the stock `cudarc` may ask for and that nothing here needs: they say so. A caller's arguments are ignored,
+//! as C allows.
+
+use super::{Status, with};
+use crate::driver::{Code, Failure};
+
+macro_rules! unsupported {
+    ($($name:ident),+ $(,)?) => {$(
+        #[unsafe(no_mangle)]
+        extern "C" fn $name() -> Status {
+            with(|_| Err(Failure::new(Code::NotSupported, concat!(stringify!($name), " is not covered"))))
+        }
+    )+};
+}
+
+unsupported!(
+    cuCtxCreate_v3,
+    cuCtxCreate_v4,
+    cuCtxDestroy_v2,
+    cuCtxGetCacheConfig,
+    cuCtxGetLimit,
+    cuCtxSetCacheConfig,
+    cuCtxSetFlags,
+    cuCtxSetLimit,
+    cuDestroyExternalMemory,
+    cuDeviceGetDefaultMemPool,
+    cuDeviceGetMemPool,
+    cuDeviceGetUuid,
+    cuDeviceSetMemPool,
+    cuEventElapsedTime,
+    cuEventElapsedTime_v2,
+    cuExternalMemoryGetMappedBuffer,
+    cuFuncSetCacheConfig,
+    cuImportExternalMemory,
+    cuLaunchCooperativeKernel,
+    cuLaunchHostFunc,
+    cuMemAdvise_v2,
+    cuMemAllocFromPoolAsync,
+    cuMemAllocManaged,
+    cuMemPoolCreate,
+    cuMemPoolDestroy,
+    cuMemPoolGetAttribute,
+    cuMemPoolSetAttribute,
+    cuMemPoolTrimTo,
+    cuMemPrefetchAsync_v2,
+    cuMemcpyPeerAsync,
+    cuModuleLoad,
+    cuOccupancyAvailableDynamicSMemPerBlock,
+    cuOccupancyMaxActiveBlocksPerMultiprocessor,
+    cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags,
+    cuOccupancyMaxActiveClusters,
+    cuOccupancyMaxPotentialBlockSize,
+    cuOccupancyMaxPotentialBlockSizeWithFlags,
+    cuOccupancyMaxPotentialClusterSize,
+    cuProfilerStart,
+    cuProfilerStop,
+    cuStreamAttachMemAsync,
+);

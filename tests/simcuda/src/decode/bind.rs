@@ -1,0 +1,328 @@
+//! An instruction's meaning joined with its operands, whose widths have to be right.
+
+use std::collections::HashMap;
+
+use super::decode;
+use super::kind::Kind;
+use crate::ptx::{Address, Base, Entry, Guard, Instruction, Operand, PtxError, Reg, Space, Special, Ty};
+
+/// Where the shared memory of a block begins in the generic space.
+pub const SHARED_WINDOW: u64 = 1 << 32;
+/// Where the memory of a thread begins in the generic space.
+pub const LOCAL_WINDOW: u64 = 2 << 32;
+
+/// A source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Src {
+    /// A register's place.
+    Reg(u32),
+    /// A predicate to be negated.
+    Not(u32),
+    /// A number, cut to the instruction's width.
+    Imm(u64),
+    /// What the hardware fills.
+    Special(Special),
+}
+
+/// A destination; `None` is `_`.
+pub type Dst = Option<Reg>;
+
+/// A part of a packed register: its source, its width in bits.
+pub type Part = (Src, u32);
+
+/// An address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addr {
+    /// The register that it starts from.
+    pub reg: Option<Reg>,
+    /// What is added.
+    pub offset: i64,
+}
+
+/// One instruction that can be carried out.
+#[derive(Clone, Debug)]
+pub struct Inst {
+    /// Line in the PTX text, from 1.
+    pub line: u32,
+    /// Which lanes carry it out.
+    pub guard: Option<Guard>,
+    /// What it does.
+    pub kind: Kind,
+    /// Where results go.
+    pub dst: Vec<Dst>,
+    /// What it reads, with widths in bits.
+    pub src: Vec<Part>,
+    /// The addresses that it touches.
+    pub address: Vec<Addr>,
+    /// The instruction that it jumps to.
+    pub target: usize,
+}
+
+/// Where each variable lies in its own space.
+pub type Symbols = HashMap<String, (Space, u64)>;
+
+/// Joins an instruction's meaning with its operands.
+///
+/// # Errors
+/// An opcode that is not covered, or operands that do not fit it.
+pub fn bind(instruction: &Instruction, entry: &Entry, symbols: &Symbols) -> Result<Inst, PtxError> {
+    let line = instruction.line;
+    let Some(kind) = decode(&instruction.opcode) else {
+        return Err(PtxError::new(line, format!("the opcode `{}` is not covered", instruction.opcode)));
+    };
+    let inst = Inst {
+        line,
+        guard: instruction.guard,
+        kind,
+        dst: vec![],
+        src: vec![],
+        address: vec![],
+        target: entry.body.len(),
+    };
+    let mut binder =
+        Binder { rest: instruction.operands.iter(), line, opcode: &instruction.opcode, entry, symbols, inst };
+    binder.all()?;
+    if binder.rest.next().is_some() {
+        return Err(binder.wrong("too many operands"));
+    }
+    Ok(binder.inst)
+}
+
+struct Binder<'a> {
+    rest: std::slice::Iter<'a, Operand>,
+    line: u32,
+    opcode: &'a str,
+    entry: &'a Entry,
+    symbols: &'a Symbols,
+    inst: Inst,
+}
+
+impl<'a> Binder<'a> {
+    fn wrong(&self, problem: &str) -> PtxError {
+        PtxError::new(self.line, format!("`{}`: {problem}", self.opcode))
+    }
+
+    fn next(&mut self) -> Result<&'a Operand, PtxError> {
+        self.rest.next().ok_or_else(|| self.wrong("an operand is missing"))
+    }
+
+    fn all(&mut self) -> Result<(), PtxError> {
+        match self.inst.kind {
+            Kind::Map1(_, to, from) => self.map(to, &from),
+            Kind::Map2(_, to, from) => self.map(to, &from),
+            Kind::Map3(_, to, from) => self.map(to, &from),
+            Kind::Map4(_, to, from) => self.map(to, &from),
+            Kind::Compare(_, ty, join) => {
+                match self.next()? {
+                    Operand::Both(first, second) => {
+                        self.to(first, 1, true)?;
+                        self.to(second, 1, true)?;
+                    }
+                    one => self.to(one, 1, true)?,
+                }
+                self.from(ty)?;
+                self.from(ty)?;
+                if join.is_some() { self.from(Ty::Pred) } else { Ok(()) }
+            }
+            Kind::Move(ty) => self.moved(ty),
+            Kind::Convert(convert) => {
+                let to = self.next()?;
+                self.to(to, convert.to.bits(), false)?;
+                let from = self.next()?;
+                self.source(from, convert.from.bits(), false)
+            }
+            Kind::Window(..) => self.map(Ty::U(64), &[Ty::U(64)]),
+            Kind::Load(space, ty, count) => {
+                let to = self.next()?;
+                for part in self.parts(to, count)? {
+                    self.to(part, ty.bits(), false)?;
+                }
+                self.address(space)
+            }
+            Kind::Store(space, ty, count) => {
+                self.address(space)?;
+                let from = self.next()?;
+                for part in self.parts(from, count)? {
+                    self.source(part, ty.bits(), false)?;
+                }
+                Ok(())
+            }
+            Kind::Atomic { space, ty, compares, returns, .. } => {
+                if returns {
+                    let to = self.next()?;
+                    self.to(to, ty.bits(), true)?;
+                }
+                self.address(space)?;
+                self.from(ty)?;
+                if compares { self.from(ty) } else { Ok(()) }
+            }
+            Kind::Branch => {
+                let Operand::Symbol(label) = self.next()? else { return Err(self.wrong("a label is missing")) };
+                let target = self.entry.labels.get(label).copied();
+                self.inst.target = target.ok_or_else(|| self.wrong("there is no such label"))?;
+                Ok(())
+            }
+            Kind::Exit | Kind::Trap | Kind::Fence | Kind::CopyCommit | Kind::CopyWait(true) => Ok(()),
+            Kind::Barrier => match self.next()? {
+                Operand::Imm(_) => Ok(()),
+                _ => Err(self.wrong("only barriers of a constant number are covered")),
+            },
+            Kind::BarrierReduce(reduce) => {
+                let to = self.next()?;
+                self.to(to, if reduce == super::kind::Reduce::Count { 32 } else { 1 }, true)?;
+                let Operand::Imm(_) = self.next()? else {
+                    return Err(self.wrong("only barriers of a constant number are covered"));
+                };
+                self.from(Ty::Pred)
+            }
+            Kind::WarpBarrier => self.from(Ty::U(32)),
+            Kind::Shuffle(_) => {
+                match self.next()? {
+                    Operand::Both(first, second) => {
+                        self.to(first, 32, true)?;
+                        self.to(second, 1, true)?;
+                    }
+                    one => self.to(one, 32, true)?,
+                }
+                (0..4).try_for_each(|_| self.from(Ty::U(32)))
+            }
+            Kind::Vote(vote) => {
+                let to = self.next()?;
+                self.to(to, if vote == super::kind::Vote::Ballot { 32 } else { 1 }, true)?;
+                self.from(Ty::Pred)?;
+                self.from(Ty::U(32))
+            }
+            Kind::Redux(_, ty) => self.map(ty, &[ty, Ty::U(32)]),
+            Kind::ActiveMask => self.map(Ty::U(32), &[]),
+            Kind::LoadMatrix(count, _) => {
+                let to = self.next()?;
+                for part in self.parts(to, count)? {
+                    self.to(part, 32, true)?;
+                }
+                self.address(Space::Shared)
+            }
+            Kind::Mma => {
+                for (count, is_result) in [(4, true), (4, false), (2, false), (4, false)] {
+                    let operand = self.next()?;
+                    for part in self.parts(operand, count)? {
+                        if is_result { self.to(part, 32, true)? } else { self.source(part, 32, true)? }
+                    }
+                }
+                Ok(())
+            }
+            Kind::CopyAsync(least) => {
+                self.address(Space::Shared)?;
+                self.address(Space::Global)?;
+                let Operand::Imm(size) = self.next()? else { return Err(self.wrong("the size is no constant")) };
+                if !(least..=16).contains(size) || !size.is_power_of_two() {
+                    return Err(self.wrong("this size cannot be copied"));
+                }
+                self.inst.src.push((Src::Imm(*size), 32));
+                if self.rest.len() > 0 { self.from(Ty::U(32)) } else { Ok(()) }
+            }
+            Kind::CopyWait(false) => self.from(Ty::U(32)),
+        }
+    }
+
+    fn map(&mut self, to: Ty, from: &[Ty]) -> Result<(), PtxError> {
+        let destination = self.next()?;
+        self.to(destination, to.bits(), true)?;
+        from.iter().try_for_each(|ty| self.from(*ty))
+    }
+
+    /// `mov`: the other side of a vector has all of its bits.
+    fn moved(&mut self, ty: Ty) -> Result<(), PtxError> {
+        match (self.next()?, self.next()?) {
+            (Operand::Vector(parts), from) => {
+                let bits = ty.bits() / parts.len().max(1) as u32;
+                for part in parts {
+                    self.to(part, bits, true)?;
+                }
+                self.source(from, ty.bits(), true)
+            }
+            (to, Operand::Vector(parts)) => {
+                self.to(to, ty.bits(), true)?;
+                let bits = ty.bits() / parts.len().max(1) as u32;
+                parts.iter().try_for_each(|part| self.source(part, bits, true))
+            }
+            (to, from) => {
+                self.to(to, ty.bits(), true)?;
+                self.source(from, ty.bits(), true)
+            }
+        }
+    }
+
+    fn parts(&self, operand: &'a Operand, count: usize) -> Result<&'a [Operand], PtxError> {
+        match operand {
+            Operand::Vector(parts) if parts.len() == count => Ok(parts),
+            one if count == 1 => Ok(std::slice::from_ref(one)),
+            _ => Err(self.wrong(&format!("a vector of {count} is missing"))),
+        }
+    }
+
+    /// A destination of so many bits: `exact`, or at least so many.
+    fn to(&mut self, operand: &Operand, bits: u32, exact: bool) -> Result<(), PtxError> {
+        let dst = match operand {
+            Operand::Reg(reg) => Some(self.fitting(*reg, bits, exact)?),
+            Operand::Sink => None,
+            _ => return Err(self.wrong("a destination is a register")),
+        };
+        self.inst.dst.push(dst);
+        Ok(())
+    }
+
+    fn fitting(&self, reg: Reg, bits: u32, exact: bool) -> Result<Reg, PtxError> {
+        // Registers narrower than 16 bits are rare; a byte fits all of them.
+        let fits = reg.bits == bits || (!exact && reg.bits > bits && bits > 1);
+        if fits { Ok(reg) } else { Err(self.wrong(&format!("a register of {} bits where {bits} are due", reg.bits))) }
+    }
+
+    fn from(&mut self, ty: Ty) -> Result<(), PtxError> {
+        let operand = self.next()?;
+        self.source(operand, ty.bits(), true)
+    }
+
+    fn source(&mut self, operand: &Operand, bits: u32, exact: bool) -> Result<(), PtxError> {
+        let cut = |value: u64| if bits >= 64 { value } else { value & ((1 << bits) - 1) };
+        let src = match operand {
+            Operand::Reg(reg) => Src::Reg(self.fitting(*reg, bits, exact)?.index),
+            Operand::Not(reg) => Src::Not(self.fitting(*reg, 1, true)?.index),
+            Operand::Imm(value) => Src::Imm(cut(*value)),
+            Operand::Special(special) => Src::Special(*special),
+            Operand::Symbol(name) => match self.symbols.get(name) {
+                Some((_, place)) => Src::Imm(cut(*place)),
+                None => return Err(self.wrong(&format!("there is no variable `{name}`"))),
+            },
+            _ => return Err(self.wrong("this operand is not covered")),
+        };
+        self.inst.src.push((src, bits));
+        Ok(())
+    }
+
+    fn address(&mut self, space: Space) -> Result<(), PtxError> {
+        let Operand::Address(Address { base, offset }) = self.next()? else {
+            return Err(self.wrong("an address is missing"));
+        };
+        let (reg, start) = match base {
+            Base::Reg(reg) if reg.bits >= 32 => (Some(*reg), 0),
+            Base::Reg(_) => return Err(self.wrong("an address has 32 or 64 bits")),
+            Base::Zero => (None, 0),
+            Base::Symbol(name) => {
+                let param = || self.entry.params.iter().find(|param| param.name == *name);
+                let (of, place) = match (space, self.symbols.get(name)) {
+                    (Space::Param, _) => {
+                        (Space::Param, param().ok_or_else(|| self.wrong("there is no such parameter"))?.offset as u64)
+                    }
+                    (_, Some(found)) => *found,
+                    (_, None) => return Err(self.wrong(&format!("there is no variable `{name}`"))),
+                };
+                if of != space {
+                    return Err(self.wrong(&format!("`{name}` lies in another space")));
+                }
+                (None, place as i64)
+            }
+        };
+        self.inst.address.push(Addr { reg, offset: start + offset });
+        Ok(())
+    }
+}

@@ -1,0 +1,79 @@
+//! Opcodes with their modifiers, and which of them are covered.
+
+use std::collections::HashSet;
+use std::sync::OnceLock;
+
+use crate::ptx::{Space, Ty};
+
+/// What the crate's description says.
+const TABLE: &str = include_str!("../coverage.md");
+
+/// An opcode in its parts.
+#[derive(Clone, Debug)]
+pub struct Form<'a> {
+    /// The part before the first dot.
+    pub base: &'a str,
+    /// The others in order.
+    pub modifiers: Vec<&'a str>,
+}
+
+impl<'a> Form<'a> {
+    /// Cuts an opcode at its dots.
+    pub fn of(opcode: &'a str) -> Self {
+        let mut parts = opcode.split('.');
+        let base = parts.next().unwrap_or_default();
+        Self { base, modifiers: parts.collect() }
+    }
+
+    /// Whether it has this modifier.
+    pub fn has(&self, modifier: &str) -> bool {
+        self.modifiers.contains(&modifier)
+    }
+
+    /// Its last modifier as a type.
+    pub fn ty(&self) -> Option<Ty> {
+        Ty::named(self.modifiers.last()?)
+    }
+
+    /// The space that it names; the generic one if none.
+    pub fn space(&self) -> Space {
+        let named = |modifier: &&str| match *modifier {
+            "global" | "const" => Some(Space::Global),
+            "shared" => Some(Space::Shared),
+            "local" => Some(Space::Local),
+            "param" => Some(Space::Param),
+            _ => None,
+        };
+        self.modifiers.iter().find_map(named).unwrap_or(Space::Generic)
+    }
+
+    /// How many elements it moves.
+    pub fn elements(&self) -> usize {
+        if self.has("v4") {
+            4
+        } else if self.has("v2") {
+            2
+        } else {
+            1
+        }
+    }
+}
+
+/// Every form that the table of [`crate`]'s description lists.
+pub fn covered() -> &'static HashSet<String> {
+    static FORMS: OnceLock<HashSet<String>> = OnceLock::new();
+    FORMS.get_or_init(|| {
+        // Every other piece between the backquotes of a row's first cell is a pattern.
+        let cells = TABLE.lines().filter_map(|line| line.strip_prefix("| `")).filter_map(|row| row.split(" |").next());
+        cells.flat_map(|cell| cell.split('`').step_by(2)).flat_map(expand).collect()
+    })
+}
+
+/// `a{b,c}d` as `abd` and `acd`.
+fn expand(pattern: &str) -> Vec<String> {
+    let Some((before, rest)) = pattern.split_once('{') else {
+        return if pattern.is_empty() { Vec::new() } else { vec![pattern.to_owned()] };
+    };
+    let (choices, after) = rest.split_once('}').unwrap_or((rest, ""));
+    choices.split(',').flat_map(|choice| expand(&format!("{before}{choice}{after}"))).collect()
+}

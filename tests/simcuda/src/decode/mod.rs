@@ -1,0 +1,131 @@
+//! Opcodes into what the interpreter carries out.
+//!
+//! `form` holds which opcodes are covered: the crate's table itself. `kind` says what an opcode means, the families
+//! `integer`, `float`, `compare` and `convert` find it, and `bind` joins it with its operands.
+
+mod bind;
+mod compare;
+mod convert;
+mod float;
+pub mod form;
+pub mod half;
+mod integer;
+pub mod kind;
+pub mod lanes;
+
+pub use bind::{Addr, Dst, Inst, LOCAL_WINDOW, Part, SHARED_WINDOW, Src, Symbols, bind};
+
+use form::Form;
+use kind::{Kind, Reduce, Shuffle, Vote};
+use lanes::{Map2, Map3, lanes};
+
+use crate::ptx::Ty::{self, F, S, U};
+
+/// The meaning of an opcode; `None` if it is not covered.
+pub fn decode(opcode: &str) -> Option<Kind> {
+    if !form::covered().contains(opcode) {
+        return None;
+    }
+    let form = &Form::of(opcode);
+    let memory = |make: fn(_, _, _) -> Kind| Some(make(form.space(), form.ty()?, form.elements()));
+    match form.base {
+        "ld" => memory(Kind::Load),
+        "st" => memory(Kind::Store),
+        "atom" | "red" => atomic(form),
+        "mov" => Some(Kind::Move(form.ty()?)),
+        "cvt" => convert::kind(form),
+        "cvta" => Some(Kind::Window(form.space(), form.has("to"))),
+        "setp" => compare::comparison(form),
+        "selp" => Some(compare::selection(form.ty()?)),
+        "bra" => Some(Kind::Branch),
+        "ret" | "exit" => Some(Kind::Exit),
+        "trap" => Some(Kind::Trap),
+        "membar" | "fence" => Some(Kind::Fence),
+        "activemask" => Some(Kind::ActiveMask),
+        "bar" | "barrier" => Some(barrier(form)),
+        "shfl" => Some(Kind::Shuffle(match form.modifiers[1] {
+            "up" => Shuffle::Up,
+            "down" => Shuffle::Down,
+            "bfly" => Shuffle::Butterfly,
+            _ => Shuffle::Index,
+        })),
+        "vote" => Some(Kind::Vote(match form.modifiers[1] {
+            "all" => Vote::All,
+            "any" => Vote::Any,
+            "uni" => Vote::Uniform,
+            _ => Vote::Ballot,
+        })),
+        "redux" => Some(Kind::Redux(redux(form)?, form.ty()?)),
+        "ldmatrix" => {
+            let count = ["x1", "x2", "x4"].iter().position(|count| form.has(count))?;
+            Some(Kind::LoadMatrix(1 << count, form.has("trans")))
+        }
+        "mma" => Some(Kind::Mma),
+        "cp" if form.has("commit_group") => Some(Kind::CopyCommit),
+        "cp" if form.has("wait_group") || form.has("wait_all") => Some(Kind::CopyWait(form.has("wait_all"))),
+        "cp" => Some(Kind::CopyAsync(if form.has("cg") { 16 } else { 4 })),
+        _ if matches!(form.ty()?, F(_)) => float::kind(form),
+        _ => integer::kind(form),
+    }
+}
+
+fn barrier(form: &Form) -> Kind {
+    if form.has("warp") {
+        Kind::WarpBarrier
+    } else if !form.has("red") {
+        Kind::Barrier
+    } else if form.has("and") {
+        Kind::BarrierReduce(Reduce::And)
+    } else if form.has("or") {
+        Kind::BarrierReduce(Reduce::Or)
+    } else {
+        Kind::BarrierReduce(Reduce::Count)
+    }
+}
+
+/// A function of two numbers of the type, for what joins many into one.
+fn joining(name: &str, ty: Ty) -> Option<Map2> {
+    Some(match (name, ty) {
+        ("add", F(32)) => lanes!(|a: f32, b: f32| a + b),
+        ("add", U(64)) => lanes!(|a: u64, b: u64| a.wrapping_add(b)),
+        ("add", _) => lanes!(|a: u32, b: u32| a.wrapping_add(b)),
+        ("min", S(32)) => lanes!(|a: i32, b: i32| a.min(b)),
+        ("min", S(_)) => lanes!(|a: i64, b: i64| a.min(b)),
+        ("max", S(32)) => lanes!(|a: i32, b: i32| a.max(b)),
+        ("max", S(_)) => lanes!(|a: i64, b: i64| a.max(b)),
+        ("min", _) => lanes!(|a: u64, b: u64| a.min(b)),
+        ("max", _) => lanes!(|a: u64, b: u64| a.max(b)),
+        ("and", _) => lanes!(|a: u64, b: u64| a & b),
+        ("or", _) => lanes!(|a: u64, b: u64| a | b),
+        ("xor", _) => lanes!(|a: u64, b: u64| a ^ b),
+        _ => return None,
+    })
+}
+
+fn redux(form: &Form) -> Option<Map2> {
+    joining(form.modifiers.get(1)?, form.ty()?)
+}
+
+fn atomic(form: &Form) -> Option<Kind> {
+    let ty = form.ty()?;
+    let name = *form.modifiers.iter().rev().nth(1)?;
+    // Of the old value, the operand, and the second operand that only `cas` has.
+    let update: Map3 = match (name, ty) {
+        ("exch", _) => lanes!(|_a: u64, b: u64, _c: u64| b),
+        ("cas", _) => lanes!(|a: u64, b: u64, c: u64| if a == b { c } else { a }),
+        ("add", F(32)) => lanes!(|a: f32, b: f32, _c: u64| a + b),
+        ("add", U(64)) => lanes!(|a: u64, b: u64, _c: u64| a.wrapping_add(b)),
+        ("add", _) => lanes!(|a: u32, b: u32, _c: u64| a.wrapping_add(b)),
+        ("min", S(32)) => lanes!(|a: i32, b: i32, _c: u64| a.min(b)),
+        ("min", S(_)) => lanes!(|a: i64, b: i64, _c: u64| a.min(b)),
+        ("max", S(32)) => lanes!(|a: i32, b: i32, _c: u64| a.max(b)),
+        ("max", S(_)) => lanes!(|a: i64, b: i64, _c: u64| a.max(b)),
+        ("min", _) => lanes!(|a: u64, b: u64, _c: u64| a.min(b)),
+        ("max", _) => lanes!(|a: u64, b: u64, _c: u64| a.max(b)),
+        ("and", _) => lanes!(|a: u64, b: u64, _c: u64| a & b),
+        ("or", _) => lanes!(|a: u64, b: u64, _c: u64| a | b),
+        ("xor", _) => lanes!(|a: u64, b: u64, _c: u64| a ^ b),
+        _ => return None,
+    };
+    Some(Kind::Atomic { space: form.space(), update, ty, compares: name == "cas", returns: form.base == "atom" })
+}

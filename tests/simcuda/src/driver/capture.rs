@@ -1,0 +1,160 @@
+//! Captures: what is put on a stream becomes nodes of a graph, and what would have to happen now is refused.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::graph::{Graph, Node};
+use super::{Code, DEFAULT_STREAM, Driver, Failure, Work};
+
+/// How far a capture reaches, as `CUstreamCaptureMode` numbers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// No thread may do what a capture forbids.
+    Global,
+    /// The thread that began it may not.
+    ThreadLocal,
+    /// Only calls on a captured stream are forbidden.
+    Relaxed,
+}
+
+/// A capture under way.
+#[derive(Debug)]
+pub struct Capture {
+    origin: u64,
+    mode: Mode,
+    thread: u64,
+    /// What has spoiled it.
+    spoiled: Option<String>,
+    nodes: Vec<Node>,
+    /// The nodes that each stream's next one comes behind.
+    tips: BTreeMap<u64, Vec<usize>>,
+}
+
+impl Driver {
+    /// The capture that a stream takes part in.
+    pub(super) fn capture_of(&self, stream: u64) -> Option<u64> {
+        self.streams.get(&stream)?.capture
+    }
+
+    /// Refuses what no capture allows, and spoils those that it concerns.
+    pub(super) fn outside_capture(&mut self, what: &str, thread: u64) -> Result<(), Failure> {
+        self.healthy()?;
+        let concerned = |capture: &&mut Capture| match capture.mode {
+            Mode::Global => true,
+            Mode::ThreadLocal => capture.thread == thread,
+            Mode::Relaxed => false,
+        };
+        let text = format!("{what} inside of a capture");
+        let mut refused = Ok(());
+        for capture in self.captures.values_mut().filter(concerned) {
+            capture.spoiled.get_or_insert_with(|| text.clone());
+            refused = Err(Failure::new(Code::CaptureUnsupported, text.clone()));
+        }
+        refused
+    }
+
+    /// Spoils a stream's capture.
+    pub(super) fn invalidate(&mut self, stream: u64, text: &str) -> Failure {
+        self.invalidate_with(stream, Code::CaptureUnsupported, text)
+    }
+
+    pub(super) fn invalidate_with(&mut self, stream: u64, code: Code, text: &str) -> Failure {
+        if let Some(capture) = self.capture_of(stream).and_then(|handle| self.captures.get_mut(&handle)) {
+            capture.spoiled.get_or_insert_with(|| text.to_owned());
+        }
+        Failure::new(code, text)
+    }
+
+    /// Begins to capture a stream.
+    pub fn begin_capture(&mut self, stream: u64, mode: Mode, thread: u64) -> Result<(), Failure> {
+        self.healthy()?;
+        if stream == DEFAULT_STREAM {
+            return Err(Failure::new(Code::CaptureUnsupported, "the default stream cannot be captured"));
+        }
+        let handle = self.handle();
+        let found = self.stream(stream)?;
+        if found.capture.is_some() {
+            return Err(Failure::new(Code::IllegalState, "the stream is captured already"));
+        }
+        found.capture = Some(handle);
+        let tips = BTreeMap::from([(stream, Vec::new())]);
+        let capture = Capture { origin: stream, mode, thread, spoiled: None, nodes: Vec::new(), tips };
+        self.captures.insert(handle, capture);
+        Ok(())
+    }
+
+    /// 0 if a stream is not captured, 1 if it is, 2 if its capture is spoiled.
+    pub fn capture_status(&mut self, stream: u64) -> Result<u32, Failure> {
+        self.stream(stream)?;
+        let capture = self.capture_of(stream).and_then(|handle| self.captures.get(&handle));
+        Ok(capture.map_or(0, |capture| if capture.spoiled.is_some() { 2 } else { 1 }))
+    }
+
+    /// The nodes that a stream's next one comes behind.
+    pub(super) fn tips(&self, capture: u64, stream: u64) -> Vec<usize> {
+        let tips = self.captures.get(&capture).and_then(|capture| capture.tips.get(&stream));
+        tips.cloned().unwrap_or_default()
+    }
+
+    /// Adds a node.
+    pub(super) fn capture_work(&mut self, stream: u64, work: Work) -> Result<(), Failure> {
+        if matches!(work, Work::Graph(_)) {
+            return Err(self.invalidate_with(stream, Code::NotSupported, "a graph inside of a graph is not covered"));
+        }
+        let Some(capture) = self.capture_of(stream).and_then(|handle| self.captures.get_mut(&handle)) else {
+            return Err(Failure::new(Code::IllegalState, "the stream is not captured"));
+        };
+        if let Some(text) = &capture.spoiled {
+            return Err(Failure::new(Code::CaptureInvalidated, format!("the capture is spoiled by {text}")));
+        }
+        let tips = capture.tips.entry(stream).or_default();
+        let behind = std::mem::replace(tips, vec![capture.nodes.len()]);
+        capture.nodes.push(Node { work, behind });
+        Ok(())
+    }
+
+    /// Lets a stream's next node come behind an event's, with which the stream joins the capture.
+    pub(super) fn join_capture(&mut self, stream: u64, handle: u64, nodes: Vec<usize>) -> Result<(), Failure> {
+        let found = self.stream(stream)?;
+        if found.capture.is_some_and(|other| other != handle) {
+            return Err(self.invalidate_with(
+                stream,
+                Code::CaptureIsolation,
+                "waiting for an event of another capture",
+            ));
+        }
+        let Some(capture) = self.captures.get_mut(&handle) else {
+            return Err(Failure::new(Code::CapturedEvent, "the event was recorded in a capture that has ended"));
+        };
+        capture.tips.entry(stream).or_default().extend(nodes);
+        self.stream(stream)?.capture = Some(handle);
+        Ok(())
+    }
+
+    /// Ends a capture and gives its graph.
+    pub fn end_capture(&mut self, stream: u64) -> Result<u64, Failure> {
+        self.stream(stream)?;
+        let not_captured = || Failure::new(Code::IllegalState, "the stream is not captured");
+        let handle = self.capture_of(stream).ok_or_else(not_captured)?;
+        if self.captures.get(&handle).is_some_and(|capture| capture.origin != stream) {
+            return Err(self.invalidate_with(stream, Code::CaptureUnmatched, "the capture began in another stream"));
+        }
+        let capture = self.captures.remove(&handle).ok_or_else(not_captured)?;
+        for stream in self.streams.values_mut().filter(|stream| stream.capture == Some(handle)) {
+            stream.capture = None;
+        }
+        if let Some(text) = capture.spoiled {
+            return Err(Failure::new(Code::CaptureInvalidated, format!("the capture is spoiled by {text}")));
+        }
+        let graph = Graph::new(capture.nodes);
+        let own = capture.tips.get(&stream).map_or(&[][..], Vec::as_slice);
+        let joined = graph.before(own);
+        if capture.tips.values().flatten().any(|tip| !joined[*tip]) {
+            let text = "a stream that joined the capture is not waited for by the stream that began it";
+            return Err(Failure::new(Code::CaptureUnjoined, text));
+        }
+        let handle = self.handle();
+        self.graphs.insert(handle, Arc::new(graph));
+        Ok(handle)
+    }
+}

@@ -1,0 +1,173 @@
+//! What `libcuda` keeps: modules, memory, streams, events, captures and graphs, behind handles.
+//!
+//! Work that is put on a stream is deferred until something waits for it, and then no more than that is carried out. So a wait
+//! that is missing shows: whoever reads too early finds fresh or old memory. `stream` has the queues, `capture` the rules
+//! inside of captures, and `graph` what they leave.
+
+mod capture;
+mod code;
+mod graph;
+mod host;
+mod module;
+mod stream;
+mod work;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+pub use capture::Mode;
+pub use code::{Code, Failure, names};
+pub use host::{HostRange, Pinned};
+pub use module::{SHARED, SHARED_OPT_IN, THREADS};
+pub use work::{Source, Work};
+
+use crate::fault::Fault;
+use crate::kernel::Loaded;
+use crate::memory::{CAPACITY, DeviceMemory};
+use capture::Capture;
+use graph::Graph;
+use module::Function;
+use stream::{Event, Stream};
+
+/// The default stream's handle, as in CUDA.
+pub const DEFAULT_STREAM: u64 = 0;
+
+/// All that the library keeps.
+#[derive(Default)]
+pub struct Driver {
+    memory: DeviceMemory,
+    modules: HashMap<u64, Loaded>,
+    functions: HashMap<u64, Function>,
+    streams: BTreeMap<u64, Stream>,
+    events: HashMap<u64, Event>,
+    /// Captures under way.
+    captures: HashMap<u64, Capture>,
+    graphs: HashMap<u64, Arc<Graph>>,
+    executables: HashMap<u64, Arc<Graph>>,
+    /// Host memory for copies that stay asynchronous, by address.
+    pinned: BTreeMap<usize, Pinned>,
+    last_handle: u64,
+    /// The first fault of a launch. Like a corrupt context, it is what every later call answers with.
+    fault: Option<Fault>,
+}
+
+impl Driver {
+    fn handle(&mut self) -> u64 {
+        // Far from 0, 1 and 2, which CUDA reserves.
+        self.last_handle = self.last_handle.max(0x1000) + 16;
+        self.last_handle
+    }
+
+    /// Refuses when a fault has left nothing that can be trusted.
+    pub fn healthy(&self) -> Result<(), Failure> {
+        match &self.fault {
+            Some(fault) => Err(Failure::of_fault(fault)),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps a fault and drops all work.
+    fn broken(&mut self, fault: Fault) -> Failure {
+        let failure = Failure::of_fault(&fault);
+        self.fault.get_or_insert(fault);
+        self.streams.values_mut().for_each(|stream| stream.queue.clear());
+        failure
+    }
+
+    /// Free bytes and all bytes.
+    pub fn memory_info(&self) -> (usize, usize) {
+        (self.memory.free_bytes(), CAPACITY)
+    }
+
+    /// Fresh device memory, at once.
+    pub fn alloc(&mut self, size: usize, thread: u64) -> Result<u64, Failure> {
+        self.outside_capture("an allocation", thread)?;
+        self.new_memory(size)
+    }
+
+    /// Fresh device memory in the order of a stream.
+    pub fn alloc_async(&mut self, size: usize, stream: u64) -> Result<u64, Failure> {
+        self.stream(stream)?;
+        if self.capture_of(stream).is_some() {
+            return Err(self.invalidate(stream, "an allocation in a stream that is captured"));
+        }
+        self.new_memory(size)
+    }
+
+    fn new_memory(&mut self, size: usize) -> Result<u64, Failure> {
+        if size == 0 {
+            return Err(Failure::new(Code::InvalidValue, "an allocation of no bytes"));
+        }
+        let full = || Failure::new(Code::OutOfMemory, format!("{size} bytes are not free"));
+        self.memory.alloc(size).ok_or_else(full)
+    }
+
+    /// Frees device memory when all work is done.
+    pub fn free(&mut self, address: u64, thread: u64) -> Result<(), Failure> {
+        self.outside_capture("freeing memory", thread)?;
+        self.synchronize_all()?;
+        if self.memory.free(address) {
+            return Ok(());
+        }
+        Err(Failure::new(Code::InvalidValue, format!("{address:#x} is no allocation to be freed")))
+    }
+
+    /// Frees device memory in the order of a stream.
+    pub fn free_async(&mut self, address: u64, stream: u64) -> Result<(), Failure> {
+        if self.capture_of(stream).is_some() {
+            return Err(self.invalidate(stream, "freeing memory in a stream that is captured"));
+        }
+        self.submit(stream, Work::Free(address))
+    }
+
+    /// Page-locked host memory.
+    pub fn alloc_pinned(&mut self, size: usize) -> usize {
+        let pinned = Pinned::new(size);
+        let address = pinned.address();
+        self.pinned.insert(address, pinned);
+        address
+    }
+
+    /// Frees page-locked host memory; copies that still need it become faults.
+    pub fn free_pinned(&mut self, address: usize) -> Result<(), Failure> {
+        match self.pinned.remove(&address) {
+            Some(_) => Ok(()),
+            None => Err(Failure::new(Code::InvalidValue, format!("{address:#x} is no page-locked memory"))),
+        }
+    }
+
+    /// Whether a range of host memory is page-locked.
+    fn is_pinned(&self, range: HostRange) -> bool {
+        let before = self.pinned.range(..=range.address()).next_back();
+        before.is_some_and(|(start, pinned)| range.address() + range.length() <= start + pinned.length())
+    }
+
+    /// Copies from the host. What is not page-locked is read now, the rest when the copy's turn has come.
+    pub fn upload(&mut self, to: u64, from: HostRange, stream: u64) -> Result<(), Failure> {
+        let source = if self.is_pinned(from) {
+            Source::Pinned(from)
+        } else if self.capture_of(stream).is_some() {
+            return Err(self.invalidate(stream, "a copy from host memory that is not page-locked, inside of a capture"));
+        } else {
+            Source::Bytes(from.read())
+        };
+        self.submit(stream, Work::Upload { to, from: source })
+    }
+
+    /// Copies to the host. Memory that is not page-locked is there when this returns, as CUDA promises.
+    pub fn download(&mut self, to: HostRange, from: u64, stream: u64) -> Result<(), Failure> {
+        let pinned = self.is_pinned(to);
+        if !pinned && self.capture_of(stream).is_some() {
+            return Err(self.invalidate(stream, "a copy to host memory that is not page-locked, inside of a capture"));
+        }
+        self.submit(stream, Work::Download { to, from, pinned })?;
+        if pinned { Ok(()) } else { self.drain(stream) }
+    }
+
+    /// Does work on the default stream and waits for it.
+    pub fn at_once(&mut self, work: Work, thread: u64) -> Result<(), Failure> {
+        self.outside_capture("a copy that waits", thread)?;
+        self.submit(DEFAULT_STREAM, work)?;
+        self.drain(DEFAULT_STREAM)
+    }
+}

@@ -1,0 +1,73 @@
+//! The kernels of `kernels/cuda`, compiled with the toolkit that `scripts/setup.sh cuda` installs.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// PTX of a file of `kernels/cuda`, after `change` has been made to its text.
+pub fn compile(name: &str, change: impl Fn(String) -> String) -> String {
+    let home = root().join("target/tools/cuda");
+    assert!(home.join("bin/nvcc").exists(), "the CUDA compiler is missing: `make test-cuda` installs it");
+    let kernels = root().join("kernels/cuda");
+    let folder = own_folder();
+    let source = folder.join(name);
+    std::fs::write(&source, change(std::fs::read_to_string(kernels.join(name)).unwrap())).unwrap();
+    let done = Command::new(home.join("bin/nvcc"))
+        .args(["-ptx", "-arch=compute_80", "-o"])
+        .arg(folder.join("out.ptx"))
+        .arg("-I")
+        .arg(kernels)
+        .arg(&source)
+        .env("PATH", format!("{}:{}", home.join("bin").display(), std::env::var("PATH").unwrap()))
+        .output()
+        .unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let ptx = std::fs::read_to_string(folder.join("out.ptx")).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    ptx
+}
+
+/// Assembles PTX for compute capability 9.0: what the assembler tells of it, or what it finds wrong.
+fn assembled(ptx: &str) -> Result<String, String> {
+    let folder = own_folder();
+    let source = folder.join("in.ptx");
+    std::fs::write(&source, ptx).unwrap();
+    let mut ptxas = Command::new(root().join("target/tools/cuda/bin/ptxas"));
+    let done = ptxas.args(["-v", "-arch=sm_90", "-o", "/dev/null"]).arg(&source).output().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    if done.status.success() { Ok(said) } else { Err(said) }
+}
+
+/// Checks PTX; `Err` has what the assembler finds wrong.
+pub fn assemble(ptx: &str) -> Result<(), String> {
+    assembled(ptx).map(drop)
+}
+
+/// Registers, spills and shared memory of PTX's kernels.
+pub fn resources(ptx: &str) -> String {
+    assembled(ptx).unwrap()
+}
+
+/// A folder that no other test uses.
+fn own_folder() -> PathBuf {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    let own = format!("kernels-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(own);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+/// The same text with one piece replaced, which has to be there.
+pub fn replace(from: &'static str, to: &'static str) -> impl Fn(String) -> String {
+    move |text| {
+        assert!(text.contains(from), "`{from}` is no longer in the kernel");
+        text.replacen(from, to, 1)
+    }
+}
