@@ -91,7 +91,6 @@ suite!(qwen3_tts, Tts::default(), 8);
 suite!(qwen3_tts_streamed, Tts { streamed: true, ..Tts::default() }, 8);
 suite!(qwen3_tts_cloned, Tts { cloned: true, ..Tts::default() }, 4);
 suite!(qwen3_tts_replayed, Tts { streamed: true, replayed: true, ..Tts::default() }, 4);
-suite!(qwen3_tts_cloned_replayed, Tts { streamed: true, cloned: true, replayed: true }, 4);
 suite!(hearing, Other(Form::Hearing), 12);
 suite!(reading, Other(Form::Reading), 12);
 

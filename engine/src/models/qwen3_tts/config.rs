@@ -35,7 +35,7 @@ pub struct Config {
     pub code2wav: Code2WavConfig,
     /// Samples a second of the codec's decoder.
     pub output_sample_rate: u32,
-    /// What makes a voice out of a recording; `None` unless the kind is [`Kind::Base`].
+    /// What makes a voice out of a recording; `None` where voices are not cloned.
     pub cloning: Option<CloningConfig>,
     /// `<|im_start|>`, which opens a message.
     pub im_start_token_id: u32,
