@@ -126,8 +126,8 @@ pub enum KernelError {
         /// Bytes that are there.
         found: usize,
     },
-    /// A weight of this layout has no integer format.
-    #[error("{name}: {layout:?} cannot be kept as {format:?}")]
+    /// A device has no such format for weights of this layout.
+    #[error("{name}: this device cannot keep {layout:?} as {format:?}")]
     Format {
         /// The weight.
         name: String,
@@ -250,11 +250,16 @@ pub trait Ops {
     /// The rows of an attention step, prepared for the device.
     type Batch;
 
-    /// Prepares a weight in a format of its own. [`Layout::Linear`] and [`Layout::Experts`] have all formats, the others [`Format::Float`].
-    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
     /// Prepares a weight.
-    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
-        self.weight_as(layout, Format::Float, parts)
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError>;
+    /// Prepares a weight in a format of its own. [`Layout::Linear`] and [`Layout::Experts`] may have all formats, the others
+    /// [`Format::Float`]. What a device does not have is refused by name; by default it has [`Format::Float`] alone.
+    fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+        if format == Format::Float {
+            return self.weight(layout, parts);
+        }
+        let name = parts.first().map_or("", |part| part.name).to_owned();
+        Err(KernelError::Format { name, layout, format })
     }
     /// The same device with buffers of its own, for a stage that runs beside others: its tensors stay at the same addresses.
     fn with_own_buffers(&self) -> Self

@@ -103,6 +103,10 @@ impl<O: Ops> Ops for RecordingOps<O> {
     type State = O::State;
     type Batch = O::Batch;
 
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
+        self.inner.weight(layout, parts)
+    }
+
     fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
         self.inner.weight_as(layout, format, parts)
     }

@@ -121,7 +121,7 @@ impl Bench {
         self.rate(&weights, 1, shape)
     }
 
-    /// Rows by a weight that is in a cache, if it fits.
+    /// Rows by one weight after the other.
     pub fn prefill(&self, format: Format, rows: usize) -> Rate {
         let shape = DECODE[1];
         self.rate(&vec![format.weight(shape); 16], rows, shape)

@@ -139,6 +139,10 @@ impl Ops for Cpu {
     type State = State;
     type Batch = rotary::Batch;
 
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
+        self.weight_as(layout, Format::Float, parts)
+    }
+
     fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
         Weight::new(layout, format, parts)
     }

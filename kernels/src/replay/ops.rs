@@ -14,6 +14,10 @@ impl<O: Replayable> Ops for ReplayOps<O> {
     type State = Arc<Mutex<O::State>>;
     type Batch = Numbered;
 
+    fn weight(&self, layout: Layout, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
+        self.inner.weight(layout, parts).map(Arc::new)
+    }
+
     fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
         self.inner.weight_as(layout, format, parts).map(Arc::new)
     }

@@ -15,9 +15,15 @@ pub struct Weights<'a, O: Ops> {
 }
 
 impl<'a, O: Ops> Weights<'a, O> {
-    /// All tensors, in formats after `policy`.
-    pub fn new(ops: &'a O, checkpoint: &'a Checkpoint, policy: WeightPolicy) -> Self {
-        Self { ops, checkpoint, prefix: String::new(), policy }
+    /// All tensors, in the formats of the checkpoint.
+    pub fn new(ops: &'a O, checkpoint: &'a Checkpoint) -> Self {
+        Self { ops, checkpoint, prefix: String::new(), policy: WeightPolicy::default() }
+    }
+
+    /// The same tensors in formats after `policy`.
+    #[must_use]
+    pub fn with_policy(self, policy: WeightPolicy) -> Self {
+        Self { policy, ..self }
     }
 
     /// The tensors below `name`, which is appended to the prefix.

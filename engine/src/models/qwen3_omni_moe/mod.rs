@@ -72,7 +72,7 @@ impl<O: StepOps> Qwen3Omni<O> {
     /// Loads all parts, with weights in formats after `policy`.
     pub fn load_as(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
         let config = Config::load(checkpoint)?;
-        let weights = Weights::new(ops, checkpoint, policy);
+        let weights = Weights::new(ops, checkpoint).with_policy(policy);
         let thinker = weights.at("thinker");
         Ok(Self {
             audio_tower: AudioTower::load(&thinker.at("audio_tower"), &config.thinker.audio)?,

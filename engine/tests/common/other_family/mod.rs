@@ -93,7 +93,7 @@ pub fn model(form: Form, config: &EngineConfig) -> Model {
     let (ops, checkpoint, tokenizer) = (Cpu::default().on(pool.clone()), checkpoint::open(), tokenizer());
     assert_eq!(tokenizer.vocab_size(), TEXT_IDS);
     config.check_stages(&[("writer", &[]), ("speaker", &[]), ("refiner", &[]), ("vocoder", &[])]).unwrap();
-    let weights = Weights::new(&ops, &checkpoint, config.weights);
+    let weights = Weights::new(&ops, &checkpoint).with_policy(config.weights);
     let recorded = Recorded::default();
     let bytes = SlotBytes { position: 8 * LAYERS * 2 * KV_WIDTH, fixed: 4 * VOCABULARY };
     let slots = slots(config, CONTEXT, bytes).unwrap();
