@@ -72,8 +72,8 @@ impl<O: StepOps> Qwen3Tts<O> {
             .transpose()?;
         Ok(Self {
             encoders,
-            talker: Talker::load(&Weights::new(ops, checkpoint, policy).at("talker"), &config.talker)?,
-            code2wav: Code2Wav::load(&Weights::new(ops, &codec, policy).at("decoder"), &config.code2wav)?,
+            talker: Talker::load(&Weights::new(ops, checkpoint).with_policy(policy).at("talker"), &config.talker)?,
+            code2wav: Code2Wav::load(&Weights::new(ops, &codec).with_policy(policy).at("decoder"), &config.code2wav)?,
             config,
         })
     }

@@ -18,7 +18,6 @@ use crate::model::Voices;
 use crate::models::LoadError;
 use crate::models::parts::weights::Weights;
 use crate::text::Tokenizer;
-use crate::weight_policy::WeightPolicy;
 
 /// Longest recording, in seconds. Its codes stand before every response in its voice.
 const MOST_SECONDS: usize = 20;
@@ -41,14 +40,10 @@ impl<O: Ops> Encoders<O> {
         config: &CloningConfig,
         codebooks: usize,
     ) -> Result<Self, LoadError> {
-        // They run once a voice, and not in the stages.
-        let policy = WeightPolicy::default();
+        // As in the checkpoint, whatever the stages have: they run once a voice.
         Ok(Self {
-            speaker: SpeakerEncoder::load(
-                &Weights::new(ops, checkpoint, policy).at("speaker_encoder"),
-                &config.speaker,
-            )?,
-            speech: SpeechEncoder::load(&Weights::new(ops, codec, policy).at("encoder"), &config.speech, codebooks)?,
+            speaker: SpeakerEncoder::load(&Weights::new(ops, checkpoint).at("speaker_encoder"), &config.speaker)?,
+            speech: SpeechEncoder::load(&Weights::new(ops, codec).at("encoder"), &config.speech, codebooks)?,
         })
     }
 }
