@@ -128,6 +128,9 @@ async fn a_spoken_question_is_answered_with_playout_events() {
     assert!(trace.first_ms.abs() < 10.0 && (trace.last_ms - 393.5).abs() < 10.0, "{trace:?}");
     assert_eq!((trace.missing_ms, trace.added_ms), (0.0, 0.0));
     let (_, metrics) = server.get("/metrics").await;
+    for stage in ["codec", "playout", "opus", "wire"] {
+        assert!(metrics.contains(&format!("repartee_stage_seconds_count{{stage=\"{stage}\"}} 1")), "{metrics}");
+    }
     assert!(metrics.contains("repartee_ttfp_seconds_count 1"), "{metrics}");
 }
 
