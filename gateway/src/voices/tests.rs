@@ -133,6 +133,7 @@ fn damaged_files_leave_the_others_out_of_it() {
     // It must not be deleted by the name of another file.
     let moved = serde_json::to_vec(&Voice { id: "../consents/x".into(), ..voice.clone() }).unwrap();
     std::fs::write(at("voice_moved.json"), moved).unwrap();
+    std::fs::write(folder.path().join("consents/x.wav"), sound(2.0)).unwrap();
     let engine = engine(true);
     let again = store(&engine, Some(folder.path()));
     assert_eq!(engine.enrolled().into_keys().collect::<Vec<_>>().concat(), voice.id);
