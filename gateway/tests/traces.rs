@@ -4,20 +4,22 @@
 mod common;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use repartee_engine_api::SessionError;
-use repartee_testkit::scripted::Script;
+use repartee_testkit::scripted::{FRAME_SAMPLES, Script};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
+use tokio::time::timeout;
 
 use common::http::send;
-use common::{Running, question};
+use common::{PATIENCE, Running, question};
 
 const INSTRUCTIONS: &str = "planted-instructions";
 const WORD: &str = "planted-word";
@@ -189,6 +191,34 @@ async fn a_chat_completion_is_a_call_of_one_turn() {
     let stages = collected.within(turn);
     assert!(stages.contains_key("prefill") && stages.contains_key("codec"), "{stages:?}");
     assert!(!String::from_utf8_lossy(&collected.bytes).contains(WORD));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_leaves_a_text_has_hung_up() {
+    let mut collector = Collector::start().await;
+    // The first sentence is read to its end, the second one is not.
+    let gate = Some(Arc::new(Semaphore::new(4)));
+    let mut server = traced(Script { gate, ..Script::default() }, &collector.endpoint).await;
+    let body = json!({"model": "any", "input": "One two three. Four five!", "response_format": "pcm"}).to_string();
+    let mut socket = TcpStream::connect(server.address).await.unwrap();
+    let head = format!(
+        "POST /v1/audio/speech HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        server.address,
+        body.len()
+    );
+    socket.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+    let (mut read, mut bytes) = (0, vec![0; 4_096]);
+    while read < 4 * FRAME_SAMPLES * 2 {
+        read += timeout(PATIENCE, socket.read(&mut bytes)).await.expect("the sound so far").unwrap();
+    }
+    drop(socket);
+    server.sessions(0).await;
+    server.stop();
+    server.ended().await;
+    let collected = collector.collected();
+    let [call] = collected.named("call")[..] else { panic!("{:?}", collected.all) };
+    assert_eq!(attribute(call, "repartee.call.end"), Some(Any::StringValue("hangup".to_owned())));
+    assert_eq!(attribute(collected.named("turn")[0], "repartee.turn.answered"), Some(Any::BoolValue(true)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -79,6 +79,8 @@ impl Generation {
 impl RequestTrace {
     /// Notes what is read for the caller.
     fn note(&mut self, event: Option<&Event>) {
+        // Whoever reads no further has hung up.
+        self.end = ("hangup", false);
         match event {
             Some(Event::Audio { samples, stamps, .. }) => {
                 self.stamps = self.stamps.or(*stamps);
@@ -91,7 +93,7 @@ impl RequestTrace {
                 self.end = ("completed", false);
             }
             Some(Event::Failed { .. }) | None => self.end = ("failed", true),
-            Some(_) => self.end = ("hangup", false),
+            Some(_) => {}
         }
     }
 
