@@ -7,6 +7,7 @@
 //! | `config` | `session.update` |
 //! | `input_buffer` | the input audio buffer: preroll, turns, slices for the engine |
 //! | `turns` | the caller's turns, from turn detection or the client's commits |
+//! | `answered_slices` | turns that are answered slice by slice |
 //! | `speculation` | responses begun before the turn has surely ended |
 //! | `transcription` | transcripts of the turns |
 //! | `transcription_session` | sessions that only transcribe |
@@ -22,6 +23,7 @@
 //! | [`estimate`] | which words were heard |
 //! | [`audio`] | base64 audio inside events |
 
+mod answered_slices;
 pub mod audio;
 mod config;
 mod create_response;
@@ -301,7 +303,7 @@ impl Core {
 
     fn configure(&mut self) {
         let input = &self.config.audio.input;
-        let speculative = self.config.repartee.speculative_start;
+        let speculative = self.speculates();
         let turns = input.turn_detection.as_ref().map(|turns| config::turn_settings(turns, speculative));
         let idle_ms = self.idle_timeout_ms().unwrap_or(0);
         self.input.set_preroll(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms), idle_ms);

@@ -42,10 +42,15 @@ pub(super) fn response_of(event: &Event) -> Option<ResponseId> {
 }
 
 impl Core {
+    /// Whether the session speculates. What is answered slice by slice has been answered before the pause.
+    pub(super) fn speculates(&self) -> bool {
+        self.config.repartee.speculative_start && !self.answers_slices()
+    }
+
     /// Begins a speculation at the caller's pause, if the session wants it and nothing else is going on.
     pub(super) fn begin_speculation(&mut self, audio_end_ms: u64, now: Instant) {
         let detection = self.config.audio.input.turn_detection.as_ref();
-        let wanted = self.config.repartee.speculative_start && detection.is_some_and(TurnDetection::creates_response);
+        let wanted = self.speculates() && detection.is_some_and(TurnDetection::creates_response);
         let busy = self.speculation.is_some() || !self.queued.is_empty();
         if !wanted || busy || self.responses.iter().any(|response| response.exclusive) {
             return;

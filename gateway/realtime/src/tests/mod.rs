@@ -1,5 +1,6 @@
 //! The realtime session, behaviour by behaviour, without clock or sockets.
 
+mod answered_slices;
 mod idle;
 mod items;
 mod out_of_band;

@@ -45,6 +45,8 @@ fn step() -> impl Strategy<Value = Step> {
         json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": {"idle_timeout_ms": 5_000}}}}}),
         json!({"type": "session.update", "session": {"audio": {"input": {"turn_detection": {"interrupt_response": false}}}}}),
         json!({"type": "session.update", "session": {"repartee": {"speculative_start": false}, "tools": [{"name": "f"}], "parallel_tool_calls": false}}),
+        json!({"type": "session.update", "session": {"repartee": {"slice_ms": 200}}}),
+        json!({"type": "session.update", "session": {"repartee": {"slice_ms": null}}}),
         json!({"type": "conversation.item.create", "item": {"type": "message", "role": "user", "content": content}}),
         json!({"type": "conversation.item.create", "previous_item_id": "root",
             "item": {"type": "message", "role": "user", "id": "mine", "content": content}}),
