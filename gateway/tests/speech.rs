@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use common::http::{Reply, send};
-use common::{PATIENCE, Running};
+use common::{PATIENCE, Running, find};
 
 const PATH: &str = "/v1/audio/speech";
 const TEXT: &str = "One two three. Four five!";
@@ -249,4 +249,24 @@ async fn a_reading_family_speaks_in_its_voices() {
     let other = speak("nobody").await;
     assert!(other.header("repartee-warnings").unwrap().contains("`nobody` is served as `ada`"), "{:?}", other.head);
     running.abort();
+}
+
+#[tokio::test]
+async fn text_streams_in_over_the_websocket() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    let reads = json!({"repartee": {"reads": true}});
+    client.send(json!({"type": "response.create", "response": reads})).await;
+    client.send(json!({"type": "repartee.text.append", "text": "One two "})).await;
+    // The first words are heard before the last are written.
+    let begun = client.until("response.output_audio.delta").await;
+    client.send(json!({"type": "repartee.text.append", "text": "three."})).await;
+    client.send(json!({"type": "repartee.text.done"})).await;
+    let rest = client.until("response.done").await;
+    let events = [begun, rest].concat();
+    let sound = events.iter().filter(|event| event["type"] == "response.output_audio.delta");
+    let bytes: Vec<u8> = sound.flat_map(|event| STANDARD.decode(event["delta"].as_str().unwrap()).unwrap()).collect();
+    let said: Vec<f32> = (0..3).flat_map(voice).collect();
+    assert_eq!(bytes.len(), 2 * said.len());
+    assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "One two three.");
 }

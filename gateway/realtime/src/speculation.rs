@@ -9,7 +9,7 @@ use repartee_engine_api::{Command, Event, ItemId, ResponseId};
 use repartee_protocol::session::TurnDetection;
 
 use super::response::Response;
-use super::{Core, Effect};
+use super::{Core, Effect, reading};
 
 /// Events held back, about 6 s of speech. Beyond that the engine's events are not read, so the engine waits.
 const MAX_HELD_EVENTS: usize = 96;
@@ -112,7 +112,8 @@ impl Core {
     /// When [`super::Input::Time`] is due; `None` for never.
     pub fn deadline(&self) -> Option<Instant> {
         let speculation = self.speculation.as_ref().map(|speculation| speculation.deadline);
-        speculation.into_iter().chain(self.transcriber.deadline()).min()
+        let texts = self.responses.iter().filter_map(reading::deadline);
+        speculation.into_iter().chain(self.transcriber.deadline()).chain(texts).min()
     }
 
     /// Aborts a speculation whose deadline has passed, and tries again what is to be tried again.
@@ -120,6 +121,7 @@ impl Core {
         if self.speculation.as_ref().is_some_and(|speculation| speculation.deadline <= now) {
             self.abort_speculation();
         }
+        self.end_silent_texts(now);
         self.retry_transcript(now);
     }
 

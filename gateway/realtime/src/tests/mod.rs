@@ -6,6 +6,7 @@ mod items;
 mod out_of_band;
 mod playback;
 mod random;
+mod reading;
 mod responses;
 mod settings;
 mod speculation;
