@@ -26,9 +26,11 @@ test:  ## Every test that a change must pass (at most 45 minutes on two cores, f
 	@$(SETUP) build load tests
 	$(CARGO) test --release --workspace --no-fail-fast
 
-test-cuda:  ## The CUDA kernels, compiled and interpreted on a device that needs no GPU (docs/cuda.md); `make test` tests that device
+test-cuda:  ## The CUDA kernels and models on them, interpreted on a device that needs no GPU (docs/cuda.md); `make test` tests that device
 	@$(SETUP) build cuda
 	$(CARGO) test --release -p repartee-simcuda --no-fail-fast -- --include-ignored
+	scripts/on-simcuda $(CARGO) test --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda --no-fail-fast \
+	  --test cuda --test cuda_memory --test step_ops --test steady --test parity --test code2wav
 
 test-long:  ## The long tests too; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda

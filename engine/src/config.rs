@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::deadline::Order;
+use crate::device::DeviceChoice;
 use crate::hand_off::{Chunks, HandOff};
 use crate::weight_policy::WeightPolicy;
 
@@ -34,6 +35,8 @@ pub struct EngineConfig {
     pub session_tokens: usize,
     /// Whether the checkpoint writes down what it hears when it is asked to. Qwen3-Omni does; the demo was not taught it.
     pub transcribes: bool,
+    /// Where the model runs.
+    pub device: DeviceChoice,
     /// Hand-off between stages.
     pub hand_off: HandOff,
     /// Whether a stage advances many slots as one batch, or one after another, for comparison.
@@ -89,6 +92,7 @@ impl Default for EngineConfig {
             cache_mib: 4096,
             session_tokens: 8192,
             transcribes: false,
+            device: DeviceChoice::default(),
             hand_off: HandOff::default(),
             batch: true,
             weights: WeightPolicy::default(),

@@ -16,6 +16,7 @@
 //! - `elements`: what a history and a prompt are made of
 //! - `sequence`: block pools and tables of cached positions
 //! - `progress`: how far a start has come
+//! - `device`: where models run
 //!
 //! Models:
 //! - `checkpoint`: checkpoints in published formats
@@ -29,6 +30,7 @@ mod audio_input;
 mod checkpoint;
 mod config;
 mod deadline;
+mod device;
 mod elements;
 mod engine;
 mod hand_off;
@@ -47,6 +49,7 @@ mod weight_policy;
 pub use audio::log_mel::{LogMel, LogMelConfig};
 pub use checkpoint::{BadValue, CheckpointError, Source};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};
+pub use device::{DeviceChoice, DeviceError, UnknownDevice};
 pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;
 pub use model::TopologyError;

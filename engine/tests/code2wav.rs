@@ -5,6 +5,7 @@
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
+use common::device::{Device, device};
 use common::{CONVERSATIONS, eager, folder, property};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -13,13 +14,15 @@ use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen3_omni_moe::MAX_FRAMES;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_kernels::StreamRows;
-use repartee_kernels::cpu::Cpu;
+
+/// Cases for each fixture: a simulated device is slow.
+const CASES: u32 = if cfg!(feature = "cuda") { 1 } else { 12 };
 
 /// A stream: its frames, column by column.
 type Codes = Vec<Vec<u32>>;
 
 /// Decodes streams side by side, stream `i` in slot `i`; `steps` says how many frames of each come with each call.
-fn decode(ops: &Cpu, model: &Qwen3Omni<Cpu>, streams: &[Codes], steps: &[Vec<usize>]) -> Vec<Vec<f32>> {
+fn decode(ops: &Device, model: &Qwen3Omni<Device>, streams: &[Codes], steps: &[Vec<usize>]) -> Vec<Vec<f32>> {
     let groups = model.config.code2wav.num_quantizers;
     let mut state = model.code2wav.state(ops, streams.len());
     let mut samples = vec![Vec::new(); streams.len()];
@@ -52,7 +55,7 @@ fn decode(ops: &Cpu, model: &Qwen3Omni<Cpu>, streams: &[Codes], steps: &[Vec<usi
 #[test]
 fn any_split_equals_one_decode() {
     for name in CONVERSATIONS {
-        let ops = Cpu::default();
+        let ops = device();
         let checkpoint = Checkpoint::open(Source::Folder(folder(name).join("checkpoint"))).unwrap();
         let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
         let codec = &model.config.code2wav;
@@ -61,7 +64,7 @@ fn any_split_equals_one_decode() {
         // Up to four frames of each stream a call, one at a time as often as not.
         let step = prop::collection::vec(prop_oneof![Just(1usize), 0usize..5], 2);
         let cases = (stream(), stream(), prop::collection::vec(step, 2 * MAX_FRAMES));
-        let mut runner = TestRunner::new(property(12, file!()));
+        let mut runner = TestRunner::new(property(CASES, file!()));
         runner
             .run(&cases, |(one, other, mut steps)| {
                 // The rest of the frames comes at the end.

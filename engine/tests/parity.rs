@@ -1,5 +1,5 @@
 //! Every stage against the reference implementation on the same weights: each compared tensor within 1e-4 of the largest
-//! reference value, and the same tokens and codes.
+//! reference value, and the same tokens and codes. With the feature `cuda`, on a CUDA device.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
@@ -8,6 +8,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use common::device::{Device, device};
 use common::eager::{self, batch, index};
 use common::{CONVERSATIONS, Expected, difference, folder};
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
@@ -16,7 +17,6 @@ use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_engine::{Source, WeightPolicy};
 use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::Level;
-use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StepOps, StreamRows};
 
@@ -42,10 +42,10 @@ fn compare(checkpoint: &Checkpoint, expected: &Expected) -> Findings {
 
 /// The same with weights in formats after `policy`.
 fn compare_as(checkpoint: &Checkpoint, expected: &Expected, policy: WeightPolicy) -> Findings {
-    let ops = Cpu::default();
+    let ops = device();
     let model = Qwen3Omni::load_as(&ops, checkpoint, policy).unwrap();
     let mut findings = Findings::new();
-    let mut audio_rows: Vec<Tensor> = Vec::new();
+    let mut audio_rows: Vec<<Device as Ops>::T> = Vec::new();
     for turn in 0..expected.turns() {
         let at = |name: &str| format!("turn{turn}.{name}");
         let mut check = |name: &str, ours: &[f32]| {
@@ -64,7 +64,7 @@ fn compare_as(checkpoint: &Checkpoint, expected: &Expected, policy: WeightPolicy
 }
 
 /// Streaming log-mel in pushes of uneven size, brought to the reference's layout.
-fn mel(checkpoint: &Checkpoint, model: &Qwen3Omni<Cpu>, expected: &Expected, audio: &str) -> Vec<f32> {
+fn mel(checkpoint: &Checkpoint, model: &Qwen3Omni<Device>, expected: &Expected, audio: &str) -> Vec<f32> {
     let config = LogMelConfig::load(checkpoint, model.config.thinker.audio.num_mel_bins).unwrap();
     let mut stream = LogMel::new(&config, model.config.thinker.audio.n_window_infer).unwrap().stream();
     let mut windows = Vec::new();
@@ -77,7 +77,7 @@ fn mel(checkpoint: &Checkpoint, model: &Qwen3Omni<Cpu>, expected: &Expected, aud
     (0..bins).flat_map(|bin| frames.iter().map(move |frame| frame[bin])).collect()
 }
 
-fn audio(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, mel: &str) -> Vec<f32> {
+fn audio(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, mel: &str) -> Vec<f32> {
     let (mel, shape) = expected.tensor(mel);
     let (bins, frames) = (shape[0], shape[1]);
     let by_frame: Vec<f32> =
@@ -99,7 +99,13 @@ fn ids_found(name: String, ours: &[u32], reference: &[u32]) -> (String, f32) {
     (name, if ours == reference { 0.0 } else { f32::INFINITY })
 }
 
-fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, audio_rows: &[Tensor]) -> Findings {
+fn thinker(
+    ops: &Device,
+    model: &Qwen3Omni<Device>,
+    expected: &Expected,
+    turn: usize,
+    audio_rows: &[<Device as Ops>::T],
+) -> Findings {
     let at = |name: &str| format!("turn{turn}.thinker.{name}");
     let (prompt, _) = expected.ids(&at("prompt_ids"));
     let (tokens, _) = expected.ids(&at("tokens"));
@@ -132,7 +138,7 @@ fn thinker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, 
     ]
 }
 
-fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -> Findings {
+fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: usize) -> Findings {
     let at = |name: &str| format!("turn{turn}.{name}");
     let config = &model.config;
     let penalty = expected.facts["settings"]["talker_repetition_penalty"].as_f64().unwrap() as f32;
@@ -196,7 +202,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
             end = Some(ops.read_ids(&first)[0]);
             break;
         }
-        let embedded = model.talker.codec_rows(ops, &index(ops, &first));
+        let embedded = model.talker.codec_rows(ops, &index(ops, &ops.read_ids(&first)));
         let predictor = &model.talker.code_predictor;
         let (rest, raw, embedding) =
             eager::complete(ops, predictor, &hidden, embedded, &mut predictor_cache, &[greedy(0, 1.0)]);
@@ -218,7 +224,7 @@ fn talker(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize) -
     findings
 }
 
-fn waveform(ops: &Cpu, model: &Qwen3Omni<Cpu>, expected: &Expected, turn: usize, at_once: usize) -> Findings {
+fn waveform(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: usize, at_once: usize) -> Findings {
     let (codes, shape) = expected.ids(&format!("turn{turn}.codes"));
     let frames = shape[1];
     let mut state = model.code2wav.state(ops, 1);
@@ -265,6 +271,10 @@ fn every_tensor_equals_the_reference() {
 /// What integers lose in stages that are fed with the reference's own results throughout: far more than rounding, so the policy reaches
 /// them; and eight bits less than four. The talker and its predictor go on with codes that they choose themselves.
 #[test]
+#[cfg_attr(
+    feature = "cuda",
+    ignore = "the device has no integers: cargo test --release -p repartee-engine --test parity"
+)]
 fn eight_bits_are_nearer_than_four() {
     for name in CONVERSATIONS {
         let checkpoint = open(&folder(name).join("checkpoint"));
@@ -284,7 +294,7 @@ fn eight_bits_are_nearer_than_four() {
 #[test]
 fn chunked_decode_equals_one_decode() {
     for name in CONVERSATIONS {
-        let ops = Cpu::default();
+        let ops = device();
         let model = Qwen3Omni::load(&ops, &open(&folder(name).join("checkpoint"))).unwrap();
         for at_once in [1, 2, 3, 7] {
             let findings = waveform(&ops, &model, &Expected::load(name), 0, at_once);
@@ -299,6 +309,10 @@ fn is_without_effect(tensor: &str) -> bool {
 }
 
 #[test]
+#[cfg_attr(
+    feature = "cuda",
+    ignore = "a simulated device takes too long: cargo test --release -p repartee-engine --test parity"
+)]
 fn zeroing_any_block_is_noticed() {
     let mut blocks_tried = 0;
     for name in CONVERSATIONS {

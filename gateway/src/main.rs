@@ -17,7 +17,7 @@ use repartee::cli::loading::LoadingBar;
 use repartee::config::{Config, Loaded, OldName, load};
 use repartee::server::{BindError, Listening, Reloader};
 use repartee::telemetry::{LogFormat, log};
-use repartee_engine::StartProgress;
+use repartee_engine::{DeviceChoice, StartProgress};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
@@ -75,6 +75,9 @@ struct Settings {
     /// Folder of a checkpoint in its published format; without it, the embedded demo
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
+    /// Where the model runs: cpu, cuda:0 or auto [default: cpu]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<DeviceChoice>,
     /// One setting, such as limits.calls_per_key=4; can be repeated
     #[arg(long, value_name = "SETTING=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
@@ -94,6 +97,7 @@ impl Settings {
         let mut loaded = loaded.map_err(|error| UserError(error.into()))?;
         // Paths need not be text, settings are.
         loaded.config.model = self.model.clone().or(loaded.config.model);
+        loaded.config.engine.device = self.device.unwrap_or(loaded.config.engine.device);
         Ok(loaded)
     }
 }

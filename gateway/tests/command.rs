@@ -31,6 +31,17 @@ fn a_missing_checkpoint_is_named() {
 }
 
 #[test]
+fn a_device_that_is_not_there_is_named() {
+    refused(&["ask", "a.wav", "b.wav", "--device", "gpu"], &["`gpu`", "cuda:0", "auto"]);
+    // A binary that is built for CUDA asks the driver instead: gateway/tests/cuda.rs.
+    if cfg!(not(feature = "cuda")) {
+        let words = ["engine.device is cuda:1", "built without CUDA", "--features cuda"];
+        refused(&["ask", "a.wav", "b.wav", "--device", "cuda:1"], &words);
+        refused(&["ask", "a.wav", "b.wav", "--set", "engine.device=cuda:1"], &words);
+    }
+}
+
+#[test]
 fn a_missing_question_is_named() {
     refused(&["ask", "/no/such/question.wav", "answer.wav"], &["/no/such/question.wav"]);
 }

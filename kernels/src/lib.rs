@@ -3,6 +3,7 @@
 //! - [`ops`]: the trait [`Ops`] and the plain values that cross it: weight layouts, batches, sampling rows
 //! - [`row_spec`]: what a step needs from the host, uploaded at once; [`step_ops`]: the operations that read it on the device
 //! - [`cpu`]: the implementation for a processor, vectorised for what the machine offers at run time
+//! - `cuda` (feature `cuda`): the implementation for a CUDA device
 //! - [`random`]: counter-based random numbers, a pure function of (seed, response, step, codebook)
 //! - [`recording`]: an `Ops` that notes what is called, to prove that shapes alone fix the sequence of operations
 //! - [`replay`]: an `Ops` that repeats recorded steps without calling them again
@@ -13,6 +14,8 @@
 //! chunk or the neighbours.
 
 pub mod cpu;
+#[cfg(feature = "cuda")]
+pub mod cuda;
 pub mod ops;
 pub mod random;
 pub mod recording;

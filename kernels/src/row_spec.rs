@@ -60,6 +60,17 @@ impl BatchSection {
         self.rows
     }
 
+    /// The numbers, for [`crate::StepOps::index`]: for each sequence its first row, its rows, the position of the first, the entries of its
+    /// table, then the table.
+    pub fn words(self) -> Section {
+        self.at
+    }
+
+    /// Numbers of a sequence.
+    pub fn stride(self) -> usize {
+        SEQUENCE + self.table
+    }
+
     /// Adds the sequences that `words`, a whole row spec, holds here.
     pub fn read(self, words: &[u32], batch: &mut AttentionBatch) {
         for sequence in words[self.at.range()].chunks_exact(SEQUENCE + self.table) {

@@ -95,6 +95,11 @@ impl Checkpoint {
         Ok(Self { files, name: format!("{}/{folder}", self.name), config, weights, reading: None })
     }
 
+    /// Bytes of all of its tensors.
+    pub fn weight_bytes(&self) -> u64 {
+        self.weights.bytes()
+    }
+
     /// The folder's name, or the name under which the files are embedded.
     pub fn name(&self) -> &str {
         &self.name

@@ -23,6 +23,7 @@ use thiserror::Error;
 
 use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
 use crate::config::{ConfigError, EngineConfig};
+use crate::device::{DeviceChoice, DeviceError};
 use crate::model::{Model, Slots, TopologyError};
 
 /// Which of a family's variants a checkpoint is; each family has its own names.
@@ -40,6 +41,9 @@ pub struct Family {
     pub claims: fn(&Checkpoint) -> Option<Variant>,
     /// Loads a claimed checkpoint on the CPU.
     pub load_cpu: Load<Cpu>,
+    /// Loads a claimed checkpoint on a CUDA device.
+    #[cfg(feature = "cuda")]
+    pub load_cuda: Load<repartee_kernels::cuda::Cuda>,
 }
 
 /// All families.
@@ -92,6 +96,9 @@ pub enum LoadError {
     /// A tensor that the device cannot take.
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    /// The device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
     /// The family's stages make no chain.
     #[error("this family is defective: {0}")]
     Topology(#[from] TopologyError),
@@ -105,14 +112,75 @@ pub enum LoadError {
     },
 }
 
-/// Loads a checkpoint on the CPU, by the family that claims it.
+/// Loads a checkpoint on the configured device, by the family that claims it.
 pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
     let (family, variant) = claimed(FAMILIES, checkpoint)?;
+    // The steps of a tick run side by side on a pool, whatever the device.
     let pool = pool(config.threads());
-    let mut model = (family.load_cpu)(Cpu::default().on(pool.clone()), checkpoint, variant, config)?;
+    let mut model = match cuda::open(config.device)? {
+        #[cfg(feature = "cuda")]
+        Some(device) => {
+            // What cannot fit is said before anything is loaded.
+            cuda::check_memory(&device, config, checkpoint.weight_bytes())?;
+            (family.load_cuda)(device, checkpoint, variant, config)?
+        }
+        #[cfg(not(feature = "cuda"))]
+        Some(device) => match device {},
+        None => (family.load_cpu)(Cpu::default().on(pool.clone()), checkpoint, variant, config)?,
+    };
     model.pool = pool;
     model.check()?;
     Ok(model)
+}
+
+/// CUDA in a binary that is built with it.
+#[cfg(feature = "cuda")]
+mod cuda {
+    use repartee_kernels::cuda::{Cuda, CudaError};
+
+    use super::{DeviceChoice, DeviceError, EngineConfig};
+
+    /// The device; `None` for the processor.
+    pub fn open(choice: DeviceChoice) -> Result<Option<Cuda>, DeviceError> {
+        match choice {
+            DeviceChoice::Cpu => Ok(None),
+            DeviceChoice::Cuda(number) => {
+                Cuda::open(number).map(Some).map_err(|error| DeviceError::Cuda { choice, error })
+            }
+            DeviceChoice::Auto => match Cuda::open(0) {
+                Ok(device) => Ok(Some(device)),
+                Err(error) => {
+                    // Somebody who has a device wants to know why it is not used.
+                    if error != CudaError::NoDriver {
+                        tracing::warn!(%error, "engine.device is auto: the processor is used");
+                    }
+                    Ok(None)
+                }
+            },
+        }
+    }
+
+    /// Refuses weights and sessions that the device's memory does not hold.
+    pub fn check_memory(device: &Cuda, config: &EngineConfig, weights: u64) -> Result<(), DeviceError> {
+        let needed = usize::try_from(weights).unwrap_or(usize::MAX).saturating_add(config.cache_mib << 20);
+        device.check_memory(needed).map_err(|error| DeviceError::Cuda { choice: config.device, error })
+    }
+}
+
+/// CUDA in a binary that is built without it.
+#[cfg(not(feature = "cuda"))]
+mod cuda {
+    use std::convert::Infallible;
+
+    use super::{DeviceChoice, DeviceError};
+
+    /// `None` for the processor; there is no other device.
+    pub fn open(choice: DeviceChoice) -> Result<Option<Infallible>, DeviceError> {
+        match choice {
+            DeviceChoice::Cpu | DeviceChoice::Auto => Ok(None),
+            DeviceChoice::Cuda(_) => Err(DeviceError::NotBuilt(choice)),
+        }
+    }
 }
 
 /// So many threads, if they are more than one.
@@ -149,7 +217,13 @@ mod tests {
     use crate::checkpoint::Source;
 
     fn family(name: &'static str, claims: fn(&Checkpoint) -> Option<Variant>) -> Family {
-        Family { name, claims, load_cpu: |_, _, _, _| Err(LoadError::Topology(TopologyError::Empty)) }
+        Family {
+            name,
+            claims,
+            load_cpu: |_, _, _, _| Err(LoadError::Topology(TopologyError::Empty)),
+            #[cfg(feature = "cuda")]
+            load_cuda: |_, _, _, _| Err(LoadError::Topology(TopologyError::Empty)),
+        }
     }
 
     fn open(files: &'static [(&'static str, &'static [u8])]) -> Checkpoint {

@@ -1,6 +1,7 @@
 //! Fixtures made by the reference implementation (`tests/parity`), and how to compare with them.
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
+pub mod device;
 pub mod driven;
 pub mod eager;
 pub mod generic;

@@ -54,6 +54,33 @@ pub fn resources(ptx: &str) -> String {
     assembled(ptx).unwrap()
 }
 
+/// Machine code for compute capability 9.0.
+pub fn machine_code(ptx: &str) -> Vec<u8> {
+    let folder = own_folder();
+    let (source, to) = (folder.join("in.ptx"), folder.join("out.cubin"));
+    std::fs::write(&source, ptx).unwrap();
+    let mut ptxas = Command::new(root().join("target/tools/cuda/bin/ptxas"));
+    let done = ptxas.args(["-arch=sm_90", "-o"]).args([&to, &source]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let code = std::fs::read(to).unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    code
+}
+
+/// SHA-256, as `sha256sum` prints it.
+pub fn sha256(bytes: &[u8]) -> String {
+    let folder = own_folder();
+    std::fs::write(folder.join("bytes"), bytes).unwrap();
+    let done = Command::new("sha256sum").arg(folder.join("bytes")).output().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    String::from_utf8(done.stdout).unwrap().split_whitespace().next().unwrap().to_owned()
+}
+
+/// The hashes of the device's module that are committed.
+pub fn committed_hashes() -> String {
+    std::fs::read_to_string(root().join("kernels/cuda/device.sha256")).unwrap()
+}
+
 /// A folder that no other test uses.
 fn own_folder() -> PathBuf {
     use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,0 +1,15 @@
+//! The device that the models under test run on: the processor, or with the feature `cuda` the CUDA device 0, which `make test-cuda`
+//! simulates.
+
+#[cfg(not(feature = "cuda"))]
+pub use repartee_kernels::cpu::Cpu as Device;
+#[cfg(feature = "cuda")]
+pub use repartee_kernels::cuda::Cuda as Device;
+
+/// Opens it.
+pub fn device() -> Device {
+    #[cfg(not(feature = "cuda"))]
+    return Device::default();
+    #[cfg(feature = "cuda")]
+    Device::open(0).expect("`make test-cuda` says where the simulated driver is")
+}

@@ -1,0 +1,85 @@
+//! The demo model on a CUDA device: what it says and the samples of it are those of the processor. `make test-cuda` runs it on a simulated
+//! device.
+#![cfg(feature = "cuda")]
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+#[allow(dead_code)] // Each test binary uses its part.
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+use common::driven::{Response, serve, submit};
+use repartee_engine::internals::{Checkpoint, load};
+use repartee_engine::{DeviceChoice, EngineConfig, Source, WeightPolicy};
+use repartee_engine_api::{Command, Respond, Sampling};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// A small engine: the simulated device's memory is the host's.
+fn config(device: DeviceChoice) -> EngineConfig {
+    EngineConfig {
+        device,
+        sessions: 2,
+        out_of_band: 0,
+        session_tokens: 512,
+        cache_mib: 64,
+        threads: Some(1),
+        ..EngineConfig::default()
+    }
+}
+
+/// A recorded question: 16 kHz, mono, 16 bit.
+fn question(name: &str) -> Vec<f32> {
+    let bytes = std::fs::read(root().join("tests/questions").join(name)).unwrap();
+    let data = bytes.windows(4).position(|tag| tag == b"data").unwrap() + 8;
+    bytes[data..].as_chunks().0.iter().map(|&sample| f32::from(i16::from_le_bytes(sample)) / 32_768.0).collect()
+}
+
+/// The answers to two sessions that ask at the same time.
+fn answers(device: DeviceChoice) -> Vec<Response> {
+    let began = Instant::now();
+    let mut engine = serve(&root().join("models/demo"), &config(device));
+    let sessions = [engine.open(), engine.open()];
+    let greedy = Some(Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 });
+    for (session, name) in sessions.iter().zip(["capital-of-france.wav", "cow-says.wav"]) {
+        submit(session, Command::Append(question(name)));
+        submit(session, Command::Commit { item: 1 });
+        submit(session, Command::Respond(Respond { sampling: greedy, ..Respond::new(1, 2) }));
+    }
+    let answers = sessions.iter().map(|session| engine.listen(session, 1).unwrap()).collect();
+    drop(sessions);
+    assert_eq!(engine.left_behind(), (0, 0));
+    println!("{device}: {:.1} s", began.elapsed().as_secs_f64());
+    answers
+}
+
+#[test]
+fn demo_answers_as_on_the_processor() {
+    let expected = answers(DeviceChoice::Cpu);
+    let found = answers(DeviceChoice::Cuda(0));
+    assert!(expected[0].text.contains("Paris"), "{}", expected[0].text);
+    for (expected, found) in expected.iter().zip(&found) {
+        assert_eq!(found.text, expected.text);
+        assert_eq!((found.samples.len(), found.reason), (expected.samples.len(), expected.reason));
+        // The same codes: what is left is rounding, summed over all layers of the codec.
+        let size = expected.samples.iter().fold(0f32, |most, sample| most.max(sample.abs()));
+        let off = expected.samples.iter().zip(&found.samples).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+        println!("{:?}: {} samples, off by {:.1e} of the largest", expected.text, expected.samples.len(), off / size);
+        assert!(size > 0.05 && off <= 1e-4 * size, "{:?}: off by {off} of {size}", expected.text);
+    }
+}
+
+#[test]
+fn what_a_device_lacks_is_refused_at_start() {
+    let checkpoint = Checkpoint::open(Source::Folder(root().join("models/demo"))).unwrap();
+    let refused = |config: &EngineConfig| load(&checkpoint, config).map(|_| ()).unwrap_err().to_string();
+    let said = refused(&config(DeviceChoice::Cuda(3)));
+    assert!(said.contains("engine.device is cuda:3") && said.contains("`cpu`"), "{said}");
+    let said = refused(&EngineConfig { cache_mib: 1 << 23, ..config(DeviceChoice::Cuda(0)) });
+    assert!(said.contains("MiB free") && said.contains("smaller"), "{said}");
+    let said = refused(&EngineConfig { weights: WeightPolicy::Int8, ..config(DeviceChoice::Cuda(0)) });
+    assert!(said.contains("cannot keep Linear as Int8"), "{said}");
+}

@@ -1,0 +1,175 @@
+// Choosing an id for each row of logits: penalty, mask, temperature, top-k, top-p and the draw, in the reference implementation's order.
+#include "common.cuh"
+#include "reduce.cuh"
+
+// How a row is chosen, as a row spec holds it.
+struct ChooseRow {
+  // Whose history counts; NO_ROW for none.
+  unsigned slot;
+  float penalty;
+  // 0 takes the most likely id, of equal ones the lowest.
+  float temperature;
+  unsigned top_k;
+  float top_p;
+  float uniform;
+};
+
+// A number that is larger for a larger logit.
+__device__ __forceinline__ unsigned ascending(float logit) {
+  const unsigned bits = __float_as_uint(logit);
+  return bits >> 31 ? ~bits : bits | 0x80000000u;
+}
+
+// The same sum in every thread; `scratch` holds a number for each warp and is free again afterwards.
+__device__ __forceinline__ unsigned block_count(unsigned value, unsigned *scratch) {
+  value = __reduce_add_sync(0xffffffffu, value);
+  if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
+  __syncthreads();
+  unsigned sum = 0;
+  for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) sum += scratch[warp];
+  __syncthreads();
+  return sum;
+}
+
+// ids[row] = the id chosen, or NO_ROW if a logit is not finite; what is chosen is added to its slot's history.
+//
+// One block of whole warps a row. The running sum of the draw goes thread by thread, each with a stretch of ids of its own: an order that
+// the vocabulary and the block's size decide. `work` has the logits' size. `allowed` (0 rules an id out) and `history` ([slot][id])
+// may be null. Dynamic shared memory: a number for each thread.
+extern "C" __global__ void choose_rows(const float *__restrict__ logits, const ChooseRow *__restrict__ rows,
+                                       const float *__restrict__ allowed, unsigned char *__restrict__ history, float *work,
+                                       unsigned *__restrict__ ids, unsigned vocabulary) {
+  extern __shared__ float starts[];
+  __shared__ float scratch[32];
+  __shared__ unsigned counts[32];
+  __shared__ unsigned chosen;
+  const ChooseRow params = rows[blockIdx.x];
+  logits += (size_t)blockIdx.x * vocabulary;
+  work += (size_t)blockIdx.x * vocabulary;
+  if (history) history = params.slot == NO_ROW ? nullptr : history + (size_t)params.slot * vocabulary;
+  if (threadIdx.x == 0) chosen = NO_ROW;
+
+  float greatest = -INFINITY;
+  bool bad = false;
+  for (unsigned id = threadIdx.x; id < vocabulary; id += blockDim.x) {
+    float logit = logits[id];
+    bad |= !isfinite(logit);
+    if (history && params.penalty != 1.0f && history[id])
+      logit = logit < 0.0f ? logit * params.penalty : logit / params.penalty;
+    if (allowed && allowed[id] == 0.0f) logit = -INFINITY;
+    if (params.temperature > 0.0f) logit /= params.temperature;
+    work[id] = logit;
+    greatest = fmaxf(greatest, logit);
+  }
+  // Its barrier also makes `chosen` and `work` seen by all.
+  if (__syncthreads_or(bad)) {
+    if (threadIdx.x == 0) ids[blockIdx.x] = NO_ROW;
+    return;
+  }
+  greatest = block_max(greatest, scratch);
+
+  const unsigned stretch = (vocabulary + blockDim.x - 1) / blockDim.x;
+  const unsigned begin = min(threadIdx.x * stretch, vocabulary), end = min(begin + stretch, vocabulary);
+  if (params.temperature > 0.0f) {
+    if (params.top_k > 0 && params.top_k < vocabulary) {
+      // The largest key that at least k ids reach, bit by bit.
+      unsigned least = 0;
+      for (unsigned bit = 0x80000000u; bit > 0; bit >>= 1) {
+        unsigned reach = 0;
+        for (unsigned id = threadIdx.x; id < vocabulary; id += blockDim.x) reach += ascending(work[id]) >= (least | bit);
+        if (block_count(reach, counts) >= params.top_k) least |= bit;
+      }
+      for (unsigned id = threadIdx.x; id < vocabulary; id += blockDim.x) {
+        if (ascending(work[id]) < least) work[id] = -INFINITY;
+      }
+      __syncthreads();
+    }
+    if (params.top_p < 1.0f) {
+      float mass = 0.0f;
+      for (unsigned id = threadIdx.x; id < vocabulary; id += blockDim.x) mass += exponential(work[id] - greatest);
+      const float most = (1.0f - params.top_p) * block_sum(mass, scratch);
+      // The largest key below which no more than that lies, bit by bit; the most likely id stays.
+      unsigned least = 0;
+      float below = 0.0f;
+      for (unsigned bit = 0x80000000u; bit > 0; bit >>= 1) {
+        mass = 0.0f;
+        for (unsigned id = threadIdx.x; id < vocabulary; id += blockDim.x) {
+          if (ascending(work[id]) < (least | bit)) mass += exponential(work[id] - greatest);
+        }
+        mass = block_sum(mass, scratch);
+        if (mass <= most && (least | bit) <= ascending(greatest)) {
+          least |= bit;
+          below = mass;
+        }
+      }
+      // Of ids with that key as many go as there is room for, the lowest first.
+      unsigned equal = 0;
+      for (unsigned id = begin; id < end; ++id) equal += ascending(work[id]) == least;
+      const unsigned equals = block_count(equal, counts);
+      starts[threadIdx.x] = __uint_as_float(equal);
+      __syncthreads();
+      unsigned before = 0;
+      for (unsigned t = 0; t < threadIdx.x; ++t) before += __float_as_uint(starts[t]);
+      const float key = __uint_as_float(least >> 31 ? least & 0x7fffffffu : ~least);
+      const float room = (most - below) / exponential(key - greatest);
+      const unsigned last = equals > 0 && least == ascending(greatest) ? equals - 1 : equals;
+      const unsigned gone = min(last, (unsigned)fmaxf(room, 0.0f));
+      for (unsigned id = begin; id < end; ++id) {
+        const unsigned own = ascending(work[id]);
+        if (own < least || (own == least && before++ < gone)) work[id] = -INFINITY;
+      }
+      __syncthreads();
+    }
+    float sum = 0.0f;
+    for (unsigned id = begin; id < end; ++id) sum += exponential(work[id] - greatest);
+    starts[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      float total = 0.0f;
+      for (unsigned t = 0; t < blockDim.x; ++t) {
+        const float own = starts[t];
+        starts[t] = total;
+        total += own;
+      }
+      scratch[0] = total;
+    }
+    __syncthreads();
+    const float wanted = params.uniform * scratch[0];
+    float running = starts[threadIdx.x];
+    // The first id above the wanted sum; where rounding leaves none, the last one that is possible.
+    unsigned mine = NO_ROW, last = 0;
+    for (unsigned id = begin; id < end; ++id) {
+      const float p = exponential(work[id] - greatest);
+      if (p > 0.0f) {
+        running += p;
+        last = id;
+        if (running > wanted) {
+          mine = id;
+          break;
+        }
+      }
+    }
+    atomicMin(&chosen, mine);
+    __syncthreads();
+    if (chosen == NO_ROW) {
+      // Everybody reads it before anybody writes.
+      const unsigned warp_last = __reduce_max_sync(0xffffffffu, last);
+      __syncthreads();
+      if (threadIdx.x == 0) chosen = 0;
+      __syncthreads();
+      if (threadIdx.x % 32 == 0) atomicMax(&chosen, warp_last);
+    }
+  } else {
+    for (unsigned id = begin; id < end; ++id) {
+      if (work[id] == greatest) {
+        atomicMin(&chosen, id);
+        break;
+      }
+    }
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    ids[blockIdx.x] = chosen;
+    if (history) history[chosen] = 1;
+  }
+}

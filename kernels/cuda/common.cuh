@@ -1,0 +1,42 @@
+// What the kernels of the device share: row numbers, and numbers as they lie in memory.
+#pragma once
+#include <cuda_bf16.h>
+
+// The row that stands for "no row", and the id that stands for "no id".
+constexpr unsigned NO_ROW = 0xffffffffu;
+
+__device__ __forceinline__ float widen(float value) { return value; }
+__device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
+
+// Four numbers that lie together, aligned to their size.
+__device__ __forceinline__ float4 load4(const float *from) { return *reinterpret_cast<const float4 *>(from); }
+__device__ __forceinline__ float4 load4(const __nv_bfloat16 *from) {
+  const uint2 packed = *reinterpret_cast<const uint2 *>(from);
+  return make_float4(__uint_as_float(packed.x << 16), __uint_as_float(packed.x & 0xffff0000u),
+                     __uint_as_float(packed.y << 16), __uint_as_float(packed.y & 0xffff0000u));
+}
+
+// Four products added to a sum, one after the other.
+__device__ __forceinline__ float dot4(float4 a, float4 b, float sum) {
+  return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+}
+
+// eˣ, 0 below -87.3, capped above 88; NaN stays. The polynomial is that of kernels/src/cpu/math.rs.
+__device__ __forceinline__ float exponential(float x) {
+  if (x < -87.3f) return 0.0f;
+  x = x > 88.0f ? 88.0f : x;
+  // eˣ = 2ⁿ eʳ with |r| <= ln 2 / 2, ln 2 in two parts so that r keeps its digits.
+  const float rounded = fmaf(x, 1.44269504f, 12582912.0f);
+  const float n = rounded - 12582912.0f;
+  const float r = fmaf(n, 2.1219444e-4f, fmaf(n, -0.6933594f, x));
+  float p = 1.9875691e-4f;
+  p = fmaf(p, r, 1.3981999e-3f);
+  p = fmaf(p, r, 8.333452e-3f);
+  p = fmaf(p, r, 4.1665795e-2f);
+  p = fmaf(p, r, 1.6666666e-1f);
+  p = fmaf(p, r, 0.5f);
+  return (fmaf(p * r, r, r) + 1.0f) * __uint_as_float((__float_as_uint(rounded) << 23) + (127u << 23));
+}
+
+// The number of this thread among all of the launch.
+__device__ __forceinline__ unsigned thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }

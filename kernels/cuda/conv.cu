@@ -1,0 +1,216 @@
+// Convolutions over streams of several slots at once, transposed ones, and those over two axes.
+//
+// Chunks are what a row spec holds of streams: slot, first row, rows, position of the first row, in rows of the first level; a row of it is
+// `scale` rows here, and the first `skip` rows of a stream do not exist. What came before a chunk lies in its slot's tail.
+#include "common.cuh"
+
+// A level of streams.
+struct Streams {
+  const unsigned *chunks;
+  unsigned count, scale, skip;
+};
+
+// Where a row's input comes from.
+struct StreamRow {
+  // The chunk's first row, the slot's tail, and what positions are counted from.
+  const float *chunk, *tail;
+  unsigned position, before, skip, tail_rows, channels;
+  // The row `back` rows before; null for one that is zeros.
+  __device__ __forceinline__ const float *row(unsigned back) const {
+    if (position < back + skip) return nullptr;
+    const unsigned at = position - back;
+    if (at >= before) return chunk + (size_t)(at - before) * channels;
+    return tail + (size_t)(tail_rows + at - before) * channels;
+  }
+};
+
+// The row with this number in the batch; false if it does not exist.
+__device__ __forceinline__ bool find_stream_row(const Streams &streams, const float *x, const float *tail, unsigned row,
+                                                unsigned channels, unsigned tail_rows, StreamRow &found) {
+  for (unsigned c = 0; c < streams.count; ++c) {
+    const unsigned *chunk = streams.chunks + 4 * c;
+    const unsigned first = chunk[1] * streams.scale, before = chunk[3] * streams.scale;
+    if (row - first < chunk[2] * streams.scale) {
+      found = StreamRow{x + (size_t)first * channels, tail + (size_t)chunk[0] * tail_rows * channels, before + row - first,
+                        before, streams.skip, tail_rows, channels};
+      return found.position >= streams.skip;
+    }
+  }
+  return false;
+}
+
+// Rows and outputs of a thread.
+constexpr int ROWS = 4, OUTPUTS = 4;
+
+// sums[r][n] += sum over channels of from[r][c] * weight[n][c]
+template <class W>
+__device__ __forceinline__ void add_tap(const float *const (&from)[ROWS], const W *const (&weight)[OUTPUTS], unsigned channels,
+                                        float (&sums)[ROWS][OUTPUTS]) {
+  if (channels % 4 == 0) {
+    for (unsigned c = 0; c < channels; c += 4) {
+      float4 x[ROWS];
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) x[r] = from[r] ? load4(from[r] + c) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+#pragma unroll
+      for (int n = 0; n < OUTPUTS; ++n) {
+        const float4 w = load4(weight[n] + c);
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) sums[r][n] = dot4(x[r], w, sums[r][n]);
+      }
+    }
+    return;
+  }
+  for (unsigned c = 0; c < channels; ++c) {
+    float x[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) x[r] = from[r] ? from[r][c] : 0.0f;
+#pragma unroll
+    for (int n = 0; n < OUTPUTS; ++n) {
+      const float w = widen(weight[n][c]);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) sums[r][n] = fmaf(x[r], w, sums[r][n]);
+    }
+  }
+}
+
+// out[row][o] = bias[o % biases] + sum over taps t and channels c of weight[o][t][c] * input[(taps - 1 - t) * dilation rows before][c]:
+// a convolution, or a transposed one as such with `stride * biases` outputs, whose stream's first row is zeros if `cut`. A thread for
+// each four rows (x) and four outputs (y). Rows that do not exist give zeros.
+template <class W>
+__device__ __forceinline__ void conv(const float *x, const float *tail, const W *weight, const float *bias, float *out,
+                                     const Streams &streams, unsigned rows, unsigned channels, unsigned taps, unsigned dilation,
+                                     unsigned outputs, unsigned biases, unsigned tail_rows, unsigned cut) {
+  const unsigned first_row = thread_number() * ROWS, first_output = blockIdx.y * OUTPUTS;
+  if (first_row >= rows) return;
+  StreamRow source[ROWS];
+  bool there[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+    there[r] = first_row + r < rows && find_stream_row(streams, x, tail, first_row + r, channels, tail_rows, source[r]);
+    if (there[r] && cut && source[r].position == streams.skip) there[r] = false;
+  }
+  float sums[ROWS][OUTPUTS] = {};
+  for (unsigned tap = 0; tap < taps; ++tap) {
+    const float *from[ROWS];
+    const W *weights[OUTPUTS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) from[r] = there[r] ? source[r].row((taps - 1 - tap) * dilation) : nullptr;
+#pragma unroll
+    for (int n = 0; n < OUTPUTS; ++n)
+      weights[n] = weight + ((size_t)min(first_output + n, outputs - 1) * taps + tap) * channels;
+    add_tap(from, weights, channels, sums);
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+    for (int n = 0; n < OUTPUTS; ++n) {
+      const unsigned output = first_output + n;
+      if (first_row + r < rows && output < outputs)
+        out[(size_t)(first_row + r) * outputs + output] = there[r] ? sums[r][n] + bias[output % biases] : 0.0f;
+    }
+  }
+}
+
+#define CONV(NAME, W)                                                                                                  \
+  extern "C" __global__ void NAME(const float *__restrict__ x, const float *__restrict__ tail, const W *__restrict__ weight, \
+                                  const float *__restrict__ bias, float *__restrict__ out,                             \
+                                  const unsigned *__restrict__ chunks, unsigned count, unsigned scale, unsigned skip,  \
+                                  unsigned rows, unsigned channels, unsigned taps, unsigned dilation, unsigned outputs, \
+                                  unsigned biases, unsigned tail_rows, unsigned cut) {                                 \
+    const Streams streams = {chunks, count, scale, skip};                                                              \
+    conv(x, tail, weight, bias, out, streams, rows, channels, taps, dilation, outputs, biases, tail_rows, cut);        \
+  }
+
+CONV(conv_f32, float)
+CONV(conv_bf16, __nv_bfloat16)
+
+// out[row][c] = bias[c] + sum over taps t of weight[t][c] * input[taps - 1 - t rows before][c]. A thread a number.
+extern "C" __global__ void depthwise_f32(const float *__restrict__ x, const float *__restrict__ tail,
+                                         const float *__restrict__ weight, const float *__restrict__ bias,
+                                         float *__restrict__ out, const unsigned *__restrict__ chunks, unsigned count,
+                                         unsigned scale, unsigned skip, unsigned rows, unsigned channels, unsigned taps,
+                                         unsigned tail_rows) {
+  const unsigned i = thread_number();
+  if (i >= rows * channels) return;
+  const unsigned channel = i % channels;
+  const Streams streams = {chunks, count, scale, skip};
+  StreamRow source;
+  float sum = 0.0f;
+  if (find_stream_row(streams, x, tail, i / channels, channels, tail_rows, source)) {
+    sum = bias[channel];
+    for (unsigned tap = 0; tap < taps; ++tap) {
+      const float *from = source.row(taps - 1 - tap);
+      if (from) sum = fmaf(from[channel], weight[tap * channels + channel], sum);
+    }
+  }
+  out[i] = sum;
+}
+
+// Makes each slot's tail the last `tail_rows` rows of its stream, behind everything that reads the old one. A block a chunk (x), a
+// thread a channel (y).
+extern "C" __global__ void extend_tail_f32(const float *__restrict__ x, float *__restrict__ tail,
+                                           const unsigned *__restrict__ chunks, unsigned scale, unsigned skip, unsigned channels,
+                                           unsigned tail_rows) {
+  const unsigned *chunk = chunks + 4 * blockIdx.x;
+  const unsigned channel = blockIdx.y * blockDim.x + threadIdx.x, all = chunk[2] * scale, before = chunk[3] * scale;
+  if (channel >= channels || all == 0) return;
+  const unsigned absent = min(skip > before ? skip - before : 0, all), rows = all - absent;
+  const float *from = x + (size_t)(chunk[1] * scale + absent) * channels + channel;
+  tail += (size_t)chunk[0] * tail_rows * channels + channel;
+  for (unsigned row = 0; row < tail_rows; ++row) {
+    const unsigned at = row + rows;
+    float value;
+    if (at < tail_rows) {
+      // A stream's first rows follow zeros.
+      value = before <= skip ? 0.0f : tail[(size_t)at * channels];
+    } else {
+      value = from[(size_t)(at - tail_rows) * channels];
+    }
+    tail[(size_t)row * channels] = value;
+  }
+}
+
+// out[image][y][x][o] = bias[o] + sum over taps and channels of weight[o][dy][dx][c] * pixel[stride y + dy - 1][stride x + dx - 1][c],
+// zeros outside. Threads as for `conv`, a row is a pixel of `out`.
+template <class W>
+__device__ __forceinline__ void conv2d(const float *x, const W *weight, const float *bias, float *out, unsigned rows,
+                                       unsigned height, unsigned width, unsigned stride, unsigned channels, unsigned outputs) {
+  const unsigned first_row = thread_number() * ROWS, first_output = blockIdx.y * OUTPUTS;
+  if (first_row >= rows) return;
+  const unsigned out_height = (height + stride - 1) / stride, out_width = (width + stride - 1) / stride;
+  float sums[ROWS][OUTPUTS] = {};
+  for (unsigned tap = 0; tap < 9; ++tap) {
+    const float *from[ROWS];
+    const W *weights[OUTPUTS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      const unsigned row = first_row + r, image = row / (out_height * out_width);
+      // One less than nothing is more than any height.
+      const unsigned at_y = row / out_width % out_height * stride + tap / 3 - 1, at_x = row % out_width * stride + tap % 3 - 1;
+      const bool inside = row < rows && at_y < height && at_x < width;
+      from[r] = inside ? x + (((size_t)image * height + at_y) * width + at_x) * channels : nullptr;
+    }
+#pragma unroll
+    for (int n = 0; n < OUTPUTS; ++n)
+      weights[n] = weight + ((size_t)min(first_output + n, outputs - 1) * 9 + tap) * channels;
+    add_tap(from, weights, channels, sums);
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+    for (int n = 0; n < OUTPUTS; ++n) {
+      const unsigned output = first_output + n;
+      if (first_row + r < rows && output < outputs) out[(size_t)(first_row + r) * outputs + output] = sums[r][n] + bias[output];
+    }
+  }
+}
+
+#define CONV2D(NAME, W)                                                                                                \
+  extern "C" __global__ void NAME(const float *__restrict__ x, const W *__restrict__ weight, const float *__restrict__ bias, \
+                                  float *__restrict__ out, unsigned rows, unsigned height, unsigned width,             \
+                                  unsigned stride, unsigned channels, unsigned outputs) {                              \
+    conv2d(x, weight, bias, out, rows, height, width, stride, channels, outputs);                                      \
+  }
+
+CONV2D(conv2d_f32, float)
+CONV2D(conv2d_bf16, __nv_bfloat16)

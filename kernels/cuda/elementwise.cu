@@ -1,0 +1,83 @@
+// Functions of single numbers. A thread a number, in blocks along x; a number that is not finite stays so.
+#include "common.cuh"
+
+__device__ __forceinline__ float sigmoid(float x) { return 1.0f / (1.0f + exponential(-x)); }
+
+// x += y
+extern "C" __global__ void add_f32(float *__restrict__ x, const float *__restrict__ y, unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) x[i] += y[i];
+}
+
+// x[row][column] *= by[column]
+extern "C" __global__ void scale_f32(float *__restrict__ x, const float *__restrict__ by, unsigned columns, unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) x[i] *= by[i % columns];
+}
+
+// x *= by
+extern "C" __global__ void scale_all_f32(float *__restrict__ x, float by, unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) x[i] *= by;
+}
+
+// x = x limited to [low, high]; NaN stays.
+extern "C" __global__ void clamp_f32(float *__restrict__ x, float low, float high, unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const float value = x[i];
+  x[i] = value < low ? low : value > high ? high : value;
+}
+
+// x = silu(x)
+extern "C" __global__ void silu_f32(float *__restrict__ x, unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) x[i] *= sigmoid(x[i]);
+}
+
+// x = gelu(x), the exact form
+extern "C" __global__ void gelu_f32(float *__restrict__ x, unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678f));
+}
+
+// out[row][column] = silu(x[row][column]) * x[row][columns + column]; `count` numbers of `out`.
+extern "C" __global__ void silu_mul_f32(const float *__restrict__ x, float *__restrict__ out, unsigned columns,
+                                        unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const float *gate = x + (size_t)(i / columns) * 2 * columns + i % columns;
+  out[i] = gate[0] * sigmoid(gate[0]) * gate[columns];
+}
+
+// x[row][column] *= sigmoid(gate[row])
+extern "C" __global__ void sigmoid_gate_f32(float *__restrict__ x, const float *__restrict__ gate, unsigned columns,
+                                            unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) x[i] *= sigmoid(gate[i / columns]);
+}
+
+// sin²(x), for |x| up to some ten thousands: it has the period pi, which is taken off in three pieces.
+__device__ __forceinline__ float sin_squared(float x) {
+  const float turns = rintf(x * 0.31830988618f);
+  float r = fmaf(turns, -3.140625f, x);
+  r = fmaf(turns, -9.6702576e-4f, r);
+  r = fmaf(turns, -6.277114e-7f, r);
+  const float q = r * r;
+  float p = fmaf(-2.3889859e-8f, q, 2.752557e-6f);
+  p = fmaf(p, q, -1.984087e-4f);
+  p = fmaf(p, q, 8.333331e-3f);
+  p = fmaf(p, q, -1.6666667e-1f);
+  const float s = fmaf(p * q, r, r);
+  return s * s;
+}
+
+// x += sin²(x exp(alpha)) / (exp(beta) + 1e-9), both of the column
+extern "C" __global__ void snake_f32(float *__restrict__ x, const float *__restrict__ alpha, const float *__restrict__ beta,
+                                     unsigned columns, unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const unsigned column = i % columns;
+  const float magnitude = 1.0f / (exponential(beta[column]) + 1e-9f);
+  x[i] = fmaf(magnitude, sin_squared(x[i] * exponential(alpha[column])), x[i]);
+}

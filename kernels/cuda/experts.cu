@@ -1,0 +1,128 @@
+// Mixture of experts: a router's choice, each expert's rows, products that read only the experts that some row chose, and their sum.
+//
+// A pair is a row and one of its choices: row * top_k + choice.
+#include "product.cuh"
+
+// A row's experts by probability, of equal ones the lower first; written in the order of their numbers, so that sums do not depend
+// on probabilities. A warp a row. At most 1024 experts, and 32 choices.
+extern "C" __global__ void route_rows(const float *__restrict__ logits, unsigned *__restrict__ chosen,
+                                      float *__restrict__ weights, unsigned rows, unsigned experts, unsigned top_k,
+                                      unsigned normalise) {
+  const unsigned row = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+  if (row >= rows) return;
+  logits += (size_t)row * experts;
+  float greatest = -INFINITY;
+  for (unsigned e = lane; e < experts; e += 32) greatest = fmaxf(greatest, logits[e]);
+#pragma unroll
+  for (int distance = 16; distance > 0; distance /= 2)
+    greatest = fmaxf(greatest, __shfl_xor_sync(0xffffffffu, greatest, distance));
+  float sum = 0.0f;
+  for (unsigned e = lane; e < experts; e += 32) sum += exponential(logits[e] - greatest);
+  sum = warp_sum(sum);
+
+  // Which of its own experts a lane has given away, by bits.
+  unsigned taken = 0, mine = 0;
+  float own = 0.0f, total = 0.0f;
+  for (unsigned choice = 0; choice < top_k; ++choice) {
+    unsigned best = NO_ROW;
+    float most = 0.0f;
+    for (unsigned e = lane; e < experts; e += 32) {
+      if (taken >> (e / 32) & 1) continue;
+      const float p = exponential(logits[e] - greatest) / sum;
+      if (best == NO_ROW || p > most) {
+        best = e;
+        most = p;
+      }
+    }
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) {
+      const unsigned other = __shfl_xor_sync(0xffffffffu, best, distance);
+      const float p = __shfl_xor_sync(0xffffffffu, most, distance);
+      if (other != NO_ROW && (best == NO_ROW || p > most || (p == most && other < best))) {
+        best = other;
+        most = p;
+      }
+    }
+    // With NaN lanes may disagree: one decides.
+    best = __shfl_sync(0xffffffffu, best, 0);
+    most = __shfl_sync(0xffffffffu, most, 0);
+    if (best % 32 == lane) taken |= 1u << (best / 32);
+    if (lane == choice) {
+      mine = best;
+      own = most;
+    }
+    total += most;
+  }
+  unsigned rank = 0;
+  for (unsigned choice = 0; choice < top_k; ++choice) rank += __shfl_sync(0xffffffffu, mine, choice) < mine;
+  if (lane < top_k) {
+    chosen[row * top_k + rank] = mine;
+    weights[row * top_k + rank] = normalise ? own / total : own;
+  }
+}
+
+// pairs[expert][..] = the pairs that chose the expert, in ascending order; counts[expert] = how many. A warp a block, a block an expert.
+extern "C" __global__ void list_experts(const unsigned *__restrict__ chosen, unsigned *__restrict__ pairs,
+                                        unsigned *__restrict__ counts, unsigned count) {
+  const unsigned expert = blockIdx.x, lane = threadIdx.x;
+  unsigned found = 0;
+  for (unsigned start = 0; start < count; start += 32) {
+    const bool mine = start + lane < count && chosen[start + lane] == expert;
+    const unsigned those = __ballot_sync(0xffffffffu, mine);
+    if (mine) pairs[(size_t)expert * count + found + __popc(those & ((1u << lane) - 1))] = start + lane;
+    found += __popc(those);
+  }
+  if (lane == 0) counts[expert] = found;
+}
+
+// y[pair][n] = sum over k of x[pair / divide][k] * weight[expert][n][k] for the pairs of each expert (y): a warp an output (x).
+template <class W>
+__device__ __forceinline__ void expert_product(const float *x, const unsigned *pairs, const unsigned *counts, const W *weight,
+                                               float *y, unsigned divide, unsigned count, unsigned columns, unsigned pitch,
+                                               unsigned outputs) {
+  constexpr int ROWS = 4;
+  const unsigned expert = blockIdx.y, output = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, rows = counts[expert];
+  if (output >= outputs || rows == 0) return;
+  pairs += (size_t)expert * count;
+  weight += ((size_t)expert * outputs + output) * pitch;
+  for (unsigned first = 0; first < rows; first += ROWS) {
+    const float *from[ROWS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) from[r] = x + (size_t)(pairs[min(first + r, rows - 1)] / divide) * columns;
+    float sums[ROWS];
+    warp_products(from, weight, columns, sums);
+    if (threadIdx.x % 32 != 0) continue;
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      if (first + r < rows) y[(size_t)pairs[first + r] * outputs + output] = sums[r];
+    }
+  }
+}
+
+// The product for experts of f32.
+extern "C" __global__ void expert_product_f32(const float *__restrict__ x, const unsigned *__restrict__ pairs,
+                                              const unsigned *__restrict__ counts, const float *__restrict__ weight,
+                                              float *__restrict__ y, unsigned divide, unsigned count, unsigned columns,
+                                              unsigned pitch, unsigned outputs) {
+  expert_product(x, pairs, counts, weight, y, divide, count, columns, pitch, outputs);
+}
+
+// The product for experts of bf16.
+extern "C" __global__ void expert_product_bf16(const float *__restrict__ x, const unsigned *__restrict__ pairs,
+                                               const unsigned *__restrict__ counts, const __nv_bfloat16 *__restrict__ weight,
+                                               float *__restrict__ y, unsigned divide, unsigned count, unsigned columns,
+                                               unsigned pitch, unsigned outputs) {
+  expert_product(x, pairs, counts, weight, y, divide, count, columns, pitch, outputs);
+}
+
+// out[row][c] = sum over choices of result[pair][c] * weights[pair]; a thread a number, `count` numbers of `out`.
+extern "C" __global__ void combine_experts(const float *__restrict__ result, const float *__restrict__ weights,
+                                           float *__restrict__ out, unsigned top_k, unsigned columns, unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const unsigned row = i / columns;
+  float sum = 0.0f;
+  for (unsigned pair = row * top_k; pair < (row + 1) * top_k; ++pair)
+    sum = fmaf(result[(size_t)pair * columns + i % columns], weights[pair], sum);
+  out[i] = sum;
+}

@@ -1,0 +1,57 @@
+// Rows by their numbers, which lie on the device. A thread a number, in blocks along x; NO_ROW stands for no row.
+#include "common.cuh"
+
+// to[i] = from[at[i]], or zeros
+template <class N>
+__device__ __forceinline__ void gather(const N *from, const unsigned *at, float *to, unsigned columns, unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const unsigned row = at[i / columns];
+  to[i] = row == NO_ROW ? 0.0f : widen(from[(size_t)row * columns + i % columns]);
+}
+
+// to[i] = from[at[i]], or zeros; `count` numbers of `to`
+extern "C" __global__ void gather_rows_f32(const float *__restrict__ from, const unsigned *__restrict__ at,
+                                           float *__restrict__ to, unsigned columns, unsigned count) {
+  gather(from, at, to, columns, count);
+}
+
+// The same out of a table of bf16.
+extern "C" __global__ void gather_rows_bf16(const __nv_bfloat16 *__restrict__ from, const unsigned *__restrict__ at,
+                                            float *__restrict__ to, unsigned columns, unsigned count) {
+  gather(from, at, to, columns, count);
+}
+
+// to[i] = from[at[i]] where there is such a row
+extern "C" __global__ void overlay_rows_f32(const float *__restrict__ from, const unsigned *__restrict__ at,
+                                            float *__restrict__ to, unsigned columns, unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const unsigned row = at[i / columns];
+  if (row != NO_ROW) to[i] = from[(size_t)row * columns + i % columns];
+}
+
+// to[at[i]] = from[i] where there is such a row; `count` numbers of `from`
+extern "C" __global__ void scatter_rows_f32(const float *__restrict__ from, const unsigned *__restrict__ at,
+                                            float *__restrict__ to, unsigned columns, unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const unsigned row = at[i / columns];
+  if (row != NO_ROW) to[(size_t)row * columns + i % columns] = from[i];
+}
+
+// out[row] = x[row][start .. start + length]; `count` numbers of `out`
+extern "C" __global__ void narrow_f32(const float *__restrict__ x, float *__restrict__ out, unsigned columns, unsigned start,
+                                      unsigned length, unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) out[i] = x[(size_t)(i / length) * columns + start + i % length];
+}
+
+// flags[slots[i]] = zeros where there is such a slot; `count` is slots times columns.
+extern "C" __global__ void clear_rows_u8(unsigned char *__restrict__ flags, const unsigned *__restrict__ slots,
+                                         unsigned columns, unsigned count) {
+  const unsigned i = thread_number();
+  if (i >= count) return;
+  const unsigned slot = slots[i / columns];
+  if (slot != NO_ROW) flags[(size_t)slot * columns + i % columns] = 0;
+}

@@ -1,0 +1,139 @@
+//! Convolutions over streams and pictures.
+
+use super::Cuda;
+use super::tensor::{Index, State, Tensor};
+use super::weight::{Matrix, Weight};
+use crate::step_ops::Streams;
+
+/// Threads of a block, and rows and outputs of a thread.
+const THREADS: usize = 64;
+const ROWS: usize = 4;
+const OUTPUTS: usize = 4;
+/// Words of a chunk in a row spec.
+const CHUNK: usize = 4;
+
+impl Cuda {
+    /// A causal convolution of either kind.
+    pub(super) fn causal(
+        &self,
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        tail: &State,
+        streams: &Streams<Index>,
+    ) -> Tensor {
+        match weight {
+            Weight::Conv1d { matrix, dilation } => self.taps(x, matrix, *dilation, bias, tail, streams, false),
+            Weight::Depthwise { numbers, taps } => {
+                let (at, tail_rows, columns) = tail.tail();
+                let bias = bias.vector();
+                assert!(columns == x.columns && bias.len == x.columns && tail_rows + 1 == *taps, "sizes differ");
+                let out = self.fresh(x.rows, x.columns);
+                let [chunks, count, scale, skip] = level(streams);
+                let addresses = [x.at(), at, numbers.memory.at, bias.memory.at, out.at(), chunks];
+                let sizes = [count, scale, skip, x.rows as u64, x.columns as u64, *taps as u64, tail_rows as u64];
+                let mut args = [0; 13];
+                args[..6].copy_from_slice(&addresses);
+                args[6..].copy_from_slice(&sizes);
+                let blocks = x.len().div_ceil(THREADS);
+                self.queue.launch(&self.queue.kernels().depthwise_f32, (blocks, 1), THREADS, 0, &mut args);
+                self.extend_tail(x, tail, streams);
+                out
+            }
+            other => panic!("not a convolution: {}", other.kind()),
+        }
+    }
+
+    /// A transposed convolution: `stride` rows for each row of `x`.
+    pub(super) fn transposed(
+        &self,
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        tail: &State,
+        streams: &Streams<Index>,
+    ) -> Tensor {
+        let Weight::ConvTranspose1d { matrix, stride, cut } = weight else {
+            panic!("not a transposed convolution: {}", weight.kind())
+        };
+        let out = self.taps(x, matrix, 1, bias, tail, streams, *cut);
+        Tensor::new(out.data, x.rows * stride, bias.vector().len)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn taps(
+        &self,
+        x: &Tensor,
+        matrix: &Matrix,
+        dilation: usize,
+        bias: &Weight,
+        tail: &State,
+        streams: &Streams<Index>,
+        cut: bool,
+    ) -> Tensor {
+        let (at, tail_rows, columns) = tail.tail();
+        let (bias, taps) = (bias.vector(), matrix.columns / x.columns);
+        assert_eq!((taps * x.columns, columns), (matrix.columns, x.columns), "channels differ");
+        assert_eq!(tail_rows, (taps - 1) * dilation, "the tail has other rows");
+        assert!(matrix.outputs.is_multiple_of(bias.len), "the bias has another size");
+        let out = self.fresh(x.rows, matrix.outputs);
+        let kernels = self.queue.kernels();
+        let kernel = if matrix.is_bf16 { &kernels.conv_bf16 } else { &kernels.conv_f32 };
+        let [chunks, count, scale, skip] = level(streams);
+        let addresses = [x.at(), at, matrix.memory.at, bias.memory.at, out.at(), chunks, count, scale, skip];
+        let sizes = [x.rows, x.columns, taps, dilation, matrix.outputs, bias.len, tail_rows, usize::from(cut)];
+        let mut args = [0; 17];
+        args[..9].copy_from_slice(&addresses);
+        args[9..].copy_from_slice(&sizes.map(|n| n as u64));
+        let grid = (x.rows.div_ceil(ROWS * THREADS), matrix.outputs.div_ceil(OUTPUTS));
+        self.queue.launch(kernel, grid, THREADS, 0, &mut args);
+        self.extend_tail(x, tail, streams);
+        out
+    }
+
+    /// Keeps the end of each stream for its next chunk.
+    fn extend_tail(&self, x: &Tensor, tail: &State, streams: &Streams<Index>) {
+        let (at, tail_rows, columns) = tail.tail();
+        if tail_rows == 0 {
+            return;
+        }
+        let [chunks, count, scale, skip] = level(streams);
+        let args = &mut [x.at(), at, chunks, scale, skip, columns as u64, tail_rows as u64];
+        let grid = (count as usize, columns.div_ceil(THREADS));
+        self.queue.launch(&self.queue.kernels().extend_tail_f32, grid, THREADS, 0, args);
+    }
+
+    /// A convolution over two axes.
+    pub(super) fn pixels(
+        &self,
+        x: &Tensor,
+        images: usize,
+        (height, width): (usize, usize),
+        weight: &Weight,
+        bias: &Weight,
+    ) -> Tensor {
+        let Weight::Conv2d { matrix, stride } = weight else {
+            panic!("not a convolution over two axes: {}", weight.kind())
+        };
+        let bias = bias.vector();
+        assert_eq!((9 * x.columns, bias.len), (matrix.columns, matrix.outputs), "channels differ");
+        assert_eq!(x.rows, images * height * width, "a row is a pixel");
+        let rows = images * height.div_ceil(*stride) * width.div_ceil(*stride);
+        let out = self.fresh(rows, matrix.outputs);
+        let kernels = self.queue.kernels();
+        let kernel = if matrix.is_bf16 { &kernels.conv2d_bf16 } else { &kernels.conv2d_f32 };
+        let [rows, height, width, stride, channels, outputs] =
+            [rows, height, width, *stride, x.columns, matrix.outputs].map(|n| n as u64);
+        let addresses = [x.at(), matrix.memory.at, bias.memory.at, out.at()];
+        let [x, weights, bias, y] = addresses;
+        let args = &mut [x, weights, bias, y, rows, height, width, stride, channels, outputs];
+        let grid = (out.rows.div_ceil(ROWS * THREADS), out.columns.div_ceil(OUTPUTS));
+        self.queue.launch(kernel, grid, THREADS, 0, args);
+        out
+    }
+}
+
+/// A level as parameters: the chunks' address and number, scale and skip.
+fn level(streams: &Streams<Index>) -> [u64; 4] {
+    [streams.chunks.at(), (streams.chunks.len / CHUNK) as u64, streams.scale as u64, streams.skip as u64]
+}

@@ -1,0 +1,64 @@
+//! Mixture of experts: only the experts that some row chose are read.
+
+use super::Cuda;
+use super::device::word;
+use super::ops::WARPS;
+use super::tensor::Tensor;
+use super::weight::Matrix;
+use crate::ops::Router;
+
+/// Experts and choices that the kernel has bits and lanes for.
+const MOST_EXPERTS: usize = 1024;
+const MOST_CHOICES: usize = 32;
+const WARP: usize = 32;
+
+impl Cuda {
+    pub(super) fn mixture(
+        &self,
+        x: &Tensor,
+        router: &Matrix,
+        gate_up: (&Matrix, usize),
+        down: (&Matrix, usize),
+        spec: Router,
+    ) -> Tensor {
+        let (kernels, experts, top_k) = (self.queue.kernels(), gate_up.1, spec.top_k);
+        assert!(
+            experts <= MOST_EXPERTS && (1..=MOST_CHOICES.min(experts)).contains(&top_k),
+            "{experts} experts, {top_k} chosen"
+        );
+        assert_eq!((router.outputs, down.1), (experts, experts), "experts differ in number");
+        let logits = self.product(x, router, 0);
+        let pairs = x.rows * top_k;
+        let (chosen, weights) = (self.words(pairs), self.words(pairs));
+        let normalise = u64::from(spec.normalise);
+        let sizes = [x.rows as u64, experts as u64, top_k as u64, normalise];
+        let args = &mut [logits.at(), chosen.at(), weights.at(), sizes[0], sizes[1], sizes[2], sizes[3]];
+        self.queue.launch(&kernels.route_rows, (x.rows.div_ceil(WARPS), 1), WARPS * WARP, 0, args);
+
+        let (lists, counts) = (self.words(experts * pairs), self.words(experts));
+        if pairs > 0 {
+            let args = &mut [chosen.at(), lists.at(), counts.at(), pairs as u64];
+            self.queue.launch(&kernels.list_experts, (experts, 1), WARP, 0, args);
+        }
+        let product = |x: &Tensor, divide: usize, weight: &Matrix| {
+            assert_eq!(x.columns, weight.columns, "the experts have another input");
+            let out = self.fresh(pairs, weight.outputs);
+            let kernel = if weight.is_bf16 { &kernels.expert_product_bf16 } else { &kernels.expert_product_f32 };
+            let sizes = [divide, pairs, weight.columns, weight.pitch, weight.outputs].map(|n| u64::from(word(n)));
+            let [divide, count, columns, pitch, outputs] = sizes;
+            let addresses = [x.at(), lists.at(), counts.at(), weight.memory.at, out.at()];
+            let [x, lists, counts, weights, y] = addresses;
+            let args = &mut [x, lists, counts, weights, y, divide, count, columns, pitch, outputs];
+            let blocks = if pairs > 0 { weight.outputs.div_ceil(WARPS) } else { 0 };
+            self.queue.launch(kernel, (blocks, experts), WARPS * WARP, 0, args);
+            out
+        };
+        let wide = product(x, top_k, gate_up.0);
+        let narrow = crate::Ops::silu_mul(self, &wide);
+        let result = product(&narrow, 1, down.0);
+        let out = self.fresh(x.rows, down.0.outputs);
+        let args = [result.at(), weights.at(), out.at(), top_k as u64, out.columns as u64];
+        self.each(&kernels.combine_experts, out.len(), &args);
+        out
+    }
+}

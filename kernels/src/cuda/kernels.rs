@@ -1,0 +1,61 @@
+//! The kernels of `kernels/cuda` by their names.
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaFunction, CudaModule, DriverError};
+
+macro_rules! kernels {
+    ($($name:ident),+ $(,)?) => {
+        /// Every kernel of the module.
+        pub struct Kernels {
+            $(pub $name: CudaFunction,)+
+        }
+
+        impl Kernels {
+            /// Looks all of them up.
+            pub fn of(module: &Arc<CudaModule>) -> Result<Self, DriverError> {
+                Ok(Self { $($name: module.load_function(stringify!($name))?,)+ })
+            }
+        }
+    };
+}
+
+kernels!(
+    add_f32,
+    attention_f32,
+    choose_rows,
+    clamp_f32,
+    clear_rows_u8,
+    combine_experts,
+    conv2d_bf16,
+    conv2d_f32,
+    conv_bf16,
+    conv_f32,
+    depthwise_f32,
+    expert_product_bf16,
+    expert_product_f32,
+    extend_tail_f32,
+    gather_rows_bf16,
+    gather_rows_f32,
+    gelu_f32,
+    layer_norm_f32,
+    list_experts,
+    narrow_f32,
+    overlay_rows_f32,
+    product4_bf16,
+    product4_f32,
+    product_bf16,
+    product_f32,
+    rms_norm_f32,
+    rotary_f32,
+    route_rows,
+    scale_all_f32,
+    scale_f32,
+    scatter_rows_f32,
+    segment_attention_f32,
+    sigmoid_gate_f32,
+    silu_f32,
+    silu_mul_f32,
+    snake_f32,
+    store_keys_f32,
+);

@@ -1,0 +1,216 @@
+//! [`StepOps`]: operations over an uploaded row spec, and whole steps.
+
+use std::sync::Arc;
+
+use super::Cuda;
+use super::device::Queue;
+use super::memory::{HostPool, Pinned};
+use super::tensor::{Batch, Index, State, Tensor};
+use super::weight::Weight;
+use crate::ops::NO_ID;
+use crate::row_spec::{BatchSection, NO_ROW, RowSpec, Section};
+use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
+
+/// A step that was launched. What it copies to and from is kept until the stream has been waited for.
+pub struct Ticket {
+    queue: Arc<Queue>,
+    host: HostPool,
+    /// What is uploaded and what is read back; `None` once they are given back.
+    pinned: Option<(Pinned, Option<Pinned>)>,
+    ids: usize,
+    numbers: usize,
+}
+
+impl Ticket {
+    /// Waits, and gives page-locked memory back behind what `read` makes of it.
+    fn finish(&mut self, read: impl FnOnce(&[u32])) {
+        if let Some((up, down)) = self.pinned.take() {
+            self.queue.synchronize();
+            if let Some(down) = down {
+                read(&down.words()[..self.ids + self.numbers]);
+                self.host.give(down);
+            }
+            self.host.give(up);
+        }
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        // A step that panicked or that nobody collects: its copies may be under way. Where the device is broken none is, and a second
+        // panic would end the process.
+        if self.pinned.is_some() && !std::thread::panicking() {
+            self.finish(|_| {});
+        } else if let Some(pinned) = self.pinned.take() {
+            self.queue.settle();
+            drop(pinned);
+        }
+    }
+}
+
+impl StepOps for Cuda {
+    type Spec = Index;
+    type Index = Index;
+    type Ticket = Ticket;
+
+    fn bucket(&self, rows: usize) -> usize {
+        step_ops::bucket(rows)
+    }
+
+    fn upload(&self, spec: &RowSpec) -> Index {
+        let words = self.words(spec.words().len());
+        self.queue.write(words.at(), spec.words());
+        Index::new(words, spec.words().len())
+    }
+
+    fn index(&self, spec: &Index, at: Section) -> Index {
+        let range = at.range();
+        assert!(range.end <= spec.len, "a list of another layout");
+        Index { words: spec.words.clone(), start: range.start, len: range.len() }
+    }
+
+    fn floats(&self, spec: &Index, at: Section, columns: usize) -> Tensor {
+        let from = self.index(spec, at);
+        let rows = from.len.checked_div(columns).unwrap_or(0);
+        assert_eq!(rows * columns, from.len, "values do not fill whole rows");
+        let out = self.fresh(rows, columns);
+        self.queue.copy(out.at(), from.at(), size_of::<f32>() * from.len);
+        out
+    }
+
+    fn batch_at(&self, spec: &Index, at: BatchSection) -> Batch {
+        let words = self.index(spec, at.words());
+        Batch { sequences: words.len / at.stride(), stride: at.stride(), words }
+    }
+
+    fn read_index(&self, index: &Index) -> Vec<u32> {
+        let mut numbers = vec![0; index.len];
+        self.queue.read(index.at(), &mut numbers);
+        numbers
+    }
+
+    fn gather_at(&self, x: &Tensor, at: &Index) -> Tensor {
+        self.gathered(x.at(), false, x.columns, at)
+    }
+
+    fn scatter_at(&self, x: Tensor, at: &Index, rows: &Tensor) -> Tensor {
+        assert_eq!(x.columns, rows.columns, "widths differ");
+        self.scatter(x.at(), x.columns, at, rows);
+        x
+    }
+
+    fn embed_at(&self, table: &Weight, ids: &Index) -> Tensor {
+        // The one number stands for no row and for no id.
+        const { assert!(NO_ROW == NO_ID) };
+        let table = table.table();
+        self.gathered(table.memory.at, table.is_bf16, table.columns, ids)
+    }
+
+    fn store(&self, state: &mut State, at: &Index, rows: &Tensor) {
+        let (to, columns) = state.rows();
+        assert_eq!(columns, rows.columns, "widths differ");
+        self.scatter(to, columns, at, rows);
+    }
+
+    fn load(&self, state: &State, at: &Index) -> Tensor {
+        let (from, columns) = state.rows();
+        self.gathered(from, false, columns, at)
+    }
+
+    fn overlay(&self, x: Tensor, state: &State, at: &Index) -> Tensor {
+        let (from, columns) = state.rows();
+        assert_eq!(columns, x.columns, "widths differ");
+        let count = at.len.min(x.rows) * columns;
+        self.each(&self.queue.kernels().overlay_rows_f32, count, &[from, at.at(), x.at(), columns as u64]);
+        x
+    }
+
+    fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Index, heads: usize) -> Tensor {
+        self.within_segments(q, k, v, segments, heads)
+    }
+
+    fn conv1d_at(
+        &self,
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        tail: &mut State,
+        streams: &Streams<Index>,
+    ) -> Tensor {
+        self.causal(x, weight, bias, tail, streams)
+    }
+
+    fn conv_transpose1d_at(
+        &self,
+        x: &Tensor,
+        weight: &Weight,
+        bias: &Weight,
+        tail: &mut State,
+        streams: &Streams<Index>,
+    ) -> Tensor {
+        self.transposed(x, weight, bias, tail, streams)
+    }
+
+    fn sample_at(
+        &self,
+        logits: &Tensor,
+        params: &Index,
+        allowed_mask: Option<&Weight>,
+        output_mask: Option<&mut State>,
+    ) -> Index {
+        self.chosen(logits, params, allowed_mask, output_mask)
+    }
+
+    fn launch(&self, _: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Ticket {
+        let device = self.queue.device();
+        let mut up = self.host.take(device, spec.words().len());
+        up.words_mut()[..spec.words().len()].copy_from_slice(spec.words());
+        let words = self.words(spec.words().len());
+        self.queue.upload(words.at(), &up, spec.words().len());
+        let (queue, host) = (Arc::clone(&self.queue), self.host.clone());
+        let mut ticket = Ticket { queue, host, pinned: Some((up, None)), ids: 0, numbers: 0 };
+
+        let mut outputs = Outputs::default();
+        step(self, &Index::new(words, spec.words().len()), &mut outputs);
+        ticket.ids = outputs.ids.iter().map(|index| index.len).sum();
+        ticket.numbers = outputs.rows.iter().map(Tensor::len).sum();
+        // Everything side by side, so that it is read back at once.
+        let ids = outputs.ids.iter().map(|index| (index.at(), index.len));
+        let parts = ids.chain(outputs.rows.iter().map(|rows| (rows.at(), rows.len())));
+        let all = self.words(ticket.ids + ticket.numbers);
+        let mut at = all.at();
+        for (from, len) in parts {
+            self.queue.copy(at, from, len * size_of::<u32>());
+            at += (len * size_of::<u32>()) as u64;
+        }
+        let mut down = self.host.take(device, ticket.ids + ticket.numbers);
+        self.queue.download(&mut down, all.at(), ticket.ids + ticket.numbers);
+        if let Some((_, place)) = &mut ticket.pinned {
+            *place = Some(down);
+        }
+        ticket
+    }
+
+    fn collect(&self, mut ticket: Ticket, back: &mut ReadBack) {
+        back.clear();
+        let ids = ticket.ids;
+        ticket.finish(|words| {
+            let (ids, numbers) = words.split_at(ids);
+            back.ids.extend_from_slice(ids);
+            back.numbers.extend(numbers.iter().map(|&bits| f32::from_bits(bits)));
+        });
+    }
+
+    fn reset_at(&self, state: &mut State, slots: &Index) {
+        let (flags, vocabulary) = state.mask();
+        self.each(&self.queue.kernels().clear_rows_u8, slots.len * vocabulary, &[flags, slots.at(), vocabulary as u64]);
+    }
+}
+
+impl Cuda {
+    /// Writes row `i` of `rows` to row `at[i]` of what lies at `to`.
+    fn scatter(&self, to: u64, columns: usize, at: &Index, rows: &Tensor) {
+        let count = at.len.min(rows.rows) * columns;
+        self.each(&self.queue.kernels().scatter_rows_f32, count, &[rows.at(), at.at(), to, columns as u64]);
+    }
+}

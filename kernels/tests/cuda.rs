@@ -1,0 +1,343 @@
+//! The CUDA device beside the processor: every operation gives the same numbers within a bound, ids alike, and a row's bits do not depend
+//! on what stands beside it. `make test-cuda` runs them on a simulated device.
+#![cfg(feature = "cuda")]
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+use half::bf16;
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::cuda::{Cuda, CudaError};
+use repartee_kernels::random::uniform;
+use repartee_kernels::{
+    Attention, DType, Format, KernelError, Layout, NO_ROW, Ops, Outputs, RawTensor, ReadBack, Router, SampleParams,
+    SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StreamRows, Streams,
+};
+
+/// Largest difference that counts as equal, of the largest number: some units of single precision for each term of the longest sum here.
+const BOUND: f32 = 2e-5;
+
+fn cuda() -> Cuda {
+    Cuda::open(0).expect("`make test-cuda` says where the simulated driver is")
+}
+
+fn numbers(count: usize, seed: u64) -> Vec<f32> {
+    (0..count).map(|i| uniform(seed, i as u64, 0, 0) * 2.0 - 1.0).collect()
+}
+
+fn bytes(dtype: DType, values: &[f32]) -> Vec<u8> {
+    match dtype {
+        DType::Bf16 => values.iter().flat_map(|&value| bf16::from_f32(value).to_le_bytes()).collect(),
+        _ => values.iter().flat_map(|value| value.to_le_bytes()).collect(),
+    }
+}
+
+/// A weight of several parts of one shape.
+fn weight<O: Ops>(ops: &O, layout: Layout, dtype: DType, shape: &[usize], parts: usize, seed: u64) -> O::Weight {
+    let bytes: Vec<Vec<u8>> =
+        (0..parts).map(|part| bytes(dtype, &numbers(shape.iter().product(), seed + 1000 * part as u64))).collect();
+    let parts: Vec<_> = bytes.iter().map(|bytes| RawTensor { name: "w", bytes, dtype, shape }).collect();
+    ops.weight(layout, &parts).unwrap()
+}
+
+/// What operations gave out, by name.
+type Found = Vec<(String, Vec<f32>)>;
+
+/// Every operation that takes numbers of the host, with weights of one format and sizes after `odd`: widths that are no multiple of four.
+fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
+    let mut found = Found::new();
+    let wide = if odd { 45 } else { 48 };
+    let mut note = |name: &str, x: &O::T| found.push((name.to_owned(), ops.read(x)));
+    let vector = |len, seed| weight(ops, Layout::Vector, dtype, &[len], 1, seed);
+    let tensor = |rows: usize, columns: usize, seed| ops.tensor(numbers(rows * columns, seed), columns);
+
+    for rows in [1, 3, 9] {
+        let x = tensor(rows, wide, 1);
+        for outputs in [1, 6, 70] {
+            let w = weight(ops, Layout::Linear, dtype, &[outputs, wide], 2, 2);
+            note(&format!("linear {rows} {outputs}"), &ops.linear(&x, &w, None));
+            note(&format!("linear {rows} {outputs} with bias"), &ops.linear(&x, &w, Some(&vector(2 * outputs, 3))));
+        }
+        note("copy", &ops.copy(&x));
+        note("concat", &ops.concat(&[&x, &tensor(2, wide, 4), &x]));
+        note("gather", &ops.gather(&x, &[rows - 1, 0, 0]));
+        note("narrow", &ops.narrow(&x, 5, 11));
+        note("add", &ops.add(ops.copy(&x), &tensor(rows, wide, 5)));
+        note("scale", &ops.scale(ops.copy(&x), &vector(wide / 3, 6)));
+        note("scale all", &ops.scale_all(ops.copy(&x), -1.7));
+        note("rms norm", &ops.rms_norm(&x, &vector(wide / 3, 7), 1e-6));
+        note("layer norm", &ops.layer_norm(&x, &vector(wide, 8), &vector(wide, 9), 1e-5));
+        note("clamp", &ops.clamp(ops.copy(&x), -0.3, 0.4));
+        let large = |seed| ops.scale_all(tensor(rows, 2 * wide, seed), 9.0);
+        note("silu", &ops.silu(large(10)));
+        note("silu mul", &ops.silu_mul(&large(11)));
+        note("gelu", &ops.gelu(large(12)));
+        note("snake", &ops.snake(large(13), &vector(2 * wide, 14), &vector(2 * wide, 15)));
+        note("sigmoid gate", &ops.sigmoid_gate(large(16), &tensor(rows, 1, 17)));
+        note("reshape", &ops.reshape(ops.copy(&x), 3));
+        let table = weight(ops, Layout::Table, dtype, &[7, wide], 2, 18);
+        note("embed", &ops.embed(&table, &ops.ids(&[13, 0, u32::MAX, 5])));
+
+        let router = weight(ops, Layout::Linear, dtype, &[9, wide], 1, 19);
+        let gate_up = weight(ops, Layout::Experts { per_expert: 2 }, dtype, &[10, wide], 18, 20);
+        let down = weight(ops, Layout::Experts { per_expert: 1 }, dtype, &[wide, 10], 9, 21);
+        for (top_k, normalise) in [(1, true), (3, false), (9, true)] {
+            let spec = Router { top_k, normalise };
+            note(&format!("experts {rows} {top_k}"), &ops.experts(&x, &router, &gate_up, &down, spec));
+        }
+    }
+    for (channels, outputs, stride) in [(1, 6, 1), (1, 5, 2), (8, 4, 2)] {
+        let w = weight(ops, Layout::Conv2d { stride }, dtype, &[outputs, channels, 3, 3], 1, 22);
+        let x = tensor(2 * 7 * 5, channels, 23);
+        note(&format!("conv2d {channels} {stride}"), &ops.conv2d(&x, 2, 7, 5, &w, &vector(outputs, 24)));
+    }
+    found
+}
+
+/// Attention of several sequences in several steps: rings, windows, grouped heads, and a block copied onto another.
+fn attention<O: StepOps>(ops: &O) -> Found {
+    let mut found = Found::new();
+    for (heads, kv_heads, head_dim, window) in
+        [(4, 2, 8, None), (3, 3, 64, Some(5)), (6, 1, 6, Some(40)), (2, 2, 130, None)]
+    {
+        let shape = Attention { heads, kv_heads, head_dim, window };
+        let width = kv_heads * head_dim;
+        let mut cache = ops.state(StateSpec::KeyValue { blocks: 40, block_len: 7, width });
+        let tables: [Vec<u32>; 2] = [(0..20).rev().collect(), (20..39).collect()];
+        let mut positions = [0, 0];
+        for (step, rows) in [[50, 1], [1, 0], [3, 9], [1, 1]].into_iter().enumerate() {
+            let sequences: Vec<_> = (0..2)
+                .map(|s| SequenceRows { table: &tables[s], position: positions[s], rows: rows[s] })
+                .filter(|sequence| sequence.rows > 0)
+                .collect();
+            let count = rows[0] + rows[1];
+            let tensor =
+                |columns: usize, salt: u64| ops.tensor(numbers(count * columns, 100 * step as u64 + salt), columns);
+            let batch = ops.batch(&sequences);
+            let q = ops.rotary(tensor(heads * head_dim, 1), &batch, head_dim, 1e4);
+            let k = ops.rotary(tensor(width, 2), &batch, head_dim, 1e4);
+            found.push((format!("rotary {head_dim} {step}"), ops.read(&q)));
+            let out = ops.attention(&q, &k, &tensor(width, 3), &mut cache, &batch, shape);
+            found.push((format!("attention {shape:?} {step}"), ops.read(&out)));
+            if step == 1 {
+                // The other sequence goes on with a copy of the first one's newest block.
+                ops.copy_block(&mut cache, tables[0][7], tables[1][0]);
+            }
+            positions = [positions[0] + rows[0], positions[1] + rows[1]];
+        }
+    }
+    let mut layout = SpecLayout::default();
+    let at = layout.segments(30, 4);
+    let mut spec = layout.spec();
+    spec.set_segments(at, &[5, 1, 20]);
+    let [q, k, v] = [1, 2, 3].map(|seed| ops.tensor(numbers(30 * 48, seed), 48));
+    let segments = ops.index(&ops.upload(&spec), at.words());
+    found.push(("segments".to_owned(), ops.read(&ops.segment_attention_at(&q, &k, &v, &segments, 4))));
+    found
+}
+
+/// Streams through convolutions of every kind, in steps of uneven size.
+fn convolutions<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
+    let mut found = Found::new();
+    let vector = |len, seed| weight(ops, Layout::Vector, dtype, &[len], 1, seed);
+    let up = weight(ops, Layout::ConvTranspose1d { stride: 3, cut: true }, dtype, &[channels, 6, 6], 1, 1);
+    let whole = weight(ops, Layout::ConvTranspose1d { stride: 2, cut: false }, dtype, &[6, 8, 4], 1, 2);
+    let conv = weight(ops, Layout::Conv1d { dilation: 3 }, dtype, &[5, 8, 3], 1, 3);
+    let depthwise = weight(ops, Layout::Depthwise, dtype, &[5, 1, 7], 1, 4);
+    let point = weight(ops, Layout::Conv1d { dilation: 1 }, dtype, &[2, 5, 1], 1, 5);
+    let tail = |rows, columns| ops.state(StateSpec::Tail { slots: 3, rows, columns });
+    let mut tails = [tail(1, channels), tail(1, 6), tail(6, 8), tail(6, 5), tail(0, 5)];
+    let mut layout = SpecLayout::default();
+    let at = layout.streams(9, 3);
+    let mut positions = [0, 0, 0];
+    for (step, rows) in [[1, 0, 3], [4, 0, 1], [0, 5, 2], [1, 1, 1]].into_iter().enumerate() {
+        if step == 3 {
+            // A new stream in a slot that had one.
+            positions[2] = 0;
+        }
+        let chunks: Vec<_> = (0..3)
+            .filter(|&slot| rows[slot] > 0)
+            .map(|slot| StreamRows { slot, position: positions[slot], rows: rows[slot] })
+            .collect();
+        let mut spec = layout.spec();
+        spec.set_streams(at, &chunks);
+        let streams = Streams::new(ops.index(&ops.upload(&spec), at.words()));
+        let mut x = ops.tensor(numbers(9 * channels, 10 + step as u64), channels);
+        let mut note = |name: &str, x: &O::T| found.push((format!("{name} {step}"), ops.read(x)));
+        x = ops.conv_transpose1d_at(&x, &up, &vector(6, 20), &mut tails[0], &streams);
+        note("transposed", &x);
+        let streams = streams.upsampled(3, true);
+        x = ops.conv_transpose1d_at(&x, &whole, &vector(8, 21), &mut tails[1], &streams);
+        note("transposed, uncut", &x);
+        let streams = streams.upsampled(2, false);
+        x = ops.conv1d_at(&x, &conv, &vector(5, 22), &mut tails[2], &streams);
+        note("convolution", &x);
+        x = ops.conv1d_at(&x, &depthwise, &vector(5, 23), &mut tails[3], &streams);
+        note("depthwise", &x);
+        note("one tap", &ops.conv1d_at(&x, &point, &vector(2, 24), &mut tails[4], &streams));
+        (0..3).for_each(|slot| positions[slot] += rows[slot]);
+    }
+    found
+}
+
+fn compare(processor: &Found, device: &Found) {
+    assert_eq!(processor.len(), device.len());
+    for ((name, expected), (_, found)) in processor.iter().zip(device) {
+        assert_eq!(expected.len(), found.len(), "{name}");
+        let size = expected.iter().fold(1e-6f32, |most, value| most.max(value.abs()));
+        for (at, (expected, found)) in expected.iter().zip(found).enumerate() {
+            assert!((expected - found).abs() <= BOUND * size, "{name} at {at}: {found} for {expected}");
+        }
+    }
+}
+
+#[test]
+fn operations_equal_the_processors() {
+    let (cpu, cuda) = (Cpu::default(), cuda());
+    for dtype in [DType::F32, DType::Bf16] {
+        for odd in [false, true] {
+            compare(&operations(&cpu, dtype, odd), &operations(&cuda, dtype, odd));
+        }
+    }
+}
+
+#[test]
+fn attention_equals_the_processors() {
+    compare(&attention(&Cpu::default()), &attention(&cuda()));
+}
+
+#[test]
+fn convolutions_equal_the_processors() {
+    for dtype in [DType::F32, DType::Bf16] {
+        for channels in [4, 5] {
+            let (cpu, cuda) = (Cpu::default(), cuda());
+            compare(&convolutions(&cpu, dtype, channels), &convolutions(&cuda, dtype, channels));
+        }
+    }
+}
+
+/// Ids of several rows with every way of choosing, and what the penalty remembers of them.
+fn choices<O: StepOps>(ops: &O, vocabulary: usize) -> Vec<u32> {
+    const ROWS: usize = 12;
+    let allowed: Vec<f32> = (0..vocabulary).map(|id| f32::from(id % 5 != 3)).collect();
+    let allowed = bytes(DType::F32, &allowed);
+    let shape = &[vocabulary];
+    let allowed =
+        ops.weight(Layout::Vector, &[RawTensor { name: "a", bytes: &allowed, dtype: DType::F32, shape }]).unwrap();
+    let mut history = ops.state(StateSpec::TokenMask { slots: ROWS, vocabulary });
+    let mut ids = Vec::new();
+    for step in 0..6 {
+        let params: Vec<_> = (0..ROWS)
+            .map(|row| SampleParams {
+                slot: ROWS - 1 - row,
+                repetition_penalty: if row % 2 == 0 { 1.3 } else { 1.0 },
+                temperature: if row % 4 == 0 { 0.0 } else { 0.4 + row as f32 / 8.0 },
+                top_k: [0, 1, 5, 50][row % 4],
+                top_p: [1.0, 0.9, 0.3][row % 3],
+                uniform: uniform(9, row as u64, step, 0),
+            })
+            .collect();
+        let mut logits: Vec<f32> = numbers(ROWS * vocabulary, 50 + step).iter().map(|logit| logit * 5.0).collect();
+        // Equal ones, and one row that is not finite.
+        logits[..vocabulary].fill(0.5);
+        logits[5 * vocabulary..6 * vocabulary].iter_mut().for_each(|logit| *logit = logit.round());
+        if step == 2 {
+            logits[7 * vocabulary + vocabulary / 2] = f32::NAN;
+        }
+        let logits = ops.tensor(logits, vocabulary);
+        let mask = (step % 2 == 0).then_some(&allowed);
+        ids.extend(ops.read_ids(&ops.sample(&logits, &params, mask, Some(&mut history))));
+        if step == 3 {
+            ops.reset(&mut history, 4);
+        }
+    }
+    ids
+}
+
+#[test]
+fn choices_equal_the_processors() {
+    for vocabulary in [7, 300, 1500] {
+        let [expected, found] = [choices(&Cpu::default(), vocabulary), choices(&cuda(), vocabulary)];
+        assert!(expected.contains(&NO_ROW) && expected.iter().any(|&id| id > 0));
+        assert_eq!(found, expected, "{vocabulary}");
+    }
+}
+
+/// One row alone has the bits that it has among others.
+#[test]
+fn rows_are_independent_of_their_neighbours() {
+    let ops = cuda();
+    for (dtype, columns) in [(DType::F32, 45), (DType::Bf16, 264)] {
+        let x = ops.tensor(numbers(9 * columns, 1), columns);
+        let alone = ops.gather(&x, &[7]);
+        let w = weight(&ops, Layout::Linear, dtype, &[20, columns], 1, 2);
+        let router = weight(&ops, Layout::Linear, dtype, &[4, columns], 1, 3);
+        let gate_up = weight(&ops, Layout::Experts { per_expert: 2 }, dtype, &[8, columns], 8, 4);
+        let down = weight(&ops, Layout::Experts { per_expert: 1 }, dtype, &[20, 8], 4, 5);
+        let spec = Router { top_k: 2, normalise: true };
+        let bits = |x: &<Cuda as Ops>::T| ops.read(x).iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+        assert_eq!(bits(&ops.linear(&x, &w, None))[7 * 20..8 * 20], bits(&ops.linear(&alone, &w, None)));
+        let mixture = |x| bits(&ops.experts(x, &router, &gate_up, &down, spec));
+        assert_eq!(mixture(&x)[7 * 20..8 * 20], mixture(&alone));
+    }
+}
+
+/// Steps on two devices of their own: what is read back is each one's, whichever is collected first.
+#[test]
+fn steps_of_two_streams_are_read_back_apart() {
+    let ops = cuda();
+    let devices = [ops.with_own_buffers(), ops.with_own_buffers()];
+    let mut layout = SpecLayout::default();
+    let (list, floats) = (layout.list(3), layout.list(6));
+    let launch = |device: &Cuda, by: f32| {
+        let mut spec = layout.spec();
+        spec.set(list, &[2, by as u32]);
+        spec.set_floats(floats, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let key = StepKey { stage: "test", rows: 3, variant: 0 };
+        device.launch(key, &spec, &mut |ops, spec, outputs: &mut Outputs<Cuda>| {
+            outputs.rows.push(ops.scale_all(ops.floats(spec, floats, 2), by));
+            outputs.ids.push(ops.index(spec, list));
+            outputs.rows.push(ops.floats(spec, floats, 3));
+        })
+    };
+    for round in 1..4 {
+        let (first, second) = (launch(&devices[0], round as f32), launch(&devices[1], -1.0));
+        let mut back = ReadBack::default();
+        devices[1].collect(second, &mut back);
+        assert_eq!(back.numbers[..6], [-1.0, -2.0, -3.0, -4.0, -5.0, -6.0]);
+        devices[0].collect(first, &mut back);
+        assert_eq!(back.ids, [2, round, NO_ROW]);
+        assert_eq!(
+            back.numbers[2..8],
+            [3.0, 4.0, 5.0, 6.0, 1.0, 2.0].map(|n| if n > 2.0 { n * round as f32 } else { n })
+        );
+    }
+    // A step that nobody collects leaves nothing behind.
+    drop(launch(&devices[0], 1.0));
+}
+
+#[test]
+fn integers_are_refused_by_name() {
+    let (ops, shape) = (cuda(), &[2, 4][..]);
+    let part = [RawTensor { name: "w", bytes: &[0; 32], dtype: DType::F32, shape }];
+    for (layout, format) in [(Layout::Linear, Format::Int8), (Layout::Experts { per_expert: 1 }, Format::Int4)] {
+        let error = ops.weight_as(layout, format, &part).map(|_| ()).unwrap_err();
+        assert_eq!(error, KernelError::Format { name: "w".to_owned(), layout, format });
+    }
+    let short = [RawTensor { bytes: &[0; 28], ..part[0] }];
+    let error = ops.weight(Layout::Linear, &short).map(|_| ()).unwrap_err();
+    assert_eq!(error, KernelError::Bytes { name: "w".to_owned(), expected: 32, found: 28 });
+    let error = ops.weight(Layout::Vector, &part).map(|_| ()).unwrap_err();
+    assert!(matches!(error, KernelError::Shape { .. }), "{error}");
+}
+
+#[test]
+fn devices_and_memory_that_are_missing_are_errors() {
+    let error = Cuda::open(7).unwrap_err();
+    assert_eq!(error, CudaError::NoDevice { ordinal: 7, count: 1 });
+    assert!(error.to_string().contains("cuda:7") && error.to_string().contains("`cpu`"), "{error}");
+    let ops = cuda();
+    let info = ops.info().unwrap();
+    assert!(info.free > 0 && info.free <= info.total);
+    ops.check_memory(info.free / 2).unwrap();
+    let error = ops.check_memory(info.total + 1).unwrap_err();
+    assert!(matches!(error, CudaError::Memory { .. }), "{error}");
+}

@@ -1,0 +1,21 @@
+//! The device that the contract's tests run on: the processor, or with the feature `cuda` the CUDA device 0, which `make test-cuda`
+//! simulates.
+
+#[cfg(not(feature = "cuda"))]
+pub use repartee_kernels::cpu::Cpu as Device;
+#[cfg(feature = "cuda")]
+pub use repartee_kernels::cuda::Cuda as Device;
+
+/// Opens it.
+pub fn device() -> Device {
+    #[cfg(not(feature = "cuda"))]
+    return Device::default();
+    #[cfg(feature = "cuda")]
+    Device::open(0).expect("`make test-cuda` says where the simulated driver is")
+}
+
+/// Cases of a property: a simulated device is slow.
+#[allow(dead_code, reason = "each test binary uses its part")]
+pub const fn cases(of_processor: u32) -> u32 {
+    if cfg!(feature = "cuda") { of_processor / 8 } else { of_processor }
+}

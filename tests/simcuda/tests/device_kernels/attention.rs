@@ -1,0 +1,244 @@
+//! Rotary embedding, and attention over blocks and within segments.
+
+use super::support::Device;
+use super::{Found, Kernel, compare, numbers};
+
+pub const KERNELS: &[Kernel] = &[
+    Kernel {
+        name: "rotary_f32",
+        file: "attention.cu",
+        check: rotary,
+        planted: &[
+            ("frequencies[i % half]", "frequencies[(i + 1) % half]"),
+            ("head[2] + row - head[0]", "head[2]"),
+            ("__fmul_rn(b, cosine), __fmul_rn(a, sine)", "__fmul_rn(b, cosine), __fmul_rn(b, sine)"),
+        ],
+    },
+    Kernel {
+        name: "store_keys_f32",
+        file: "attention.cu",
+        check: store,
+        planted: &[
+            ("position / block_len % place.entries", "position / block_len"),
+            ("values[to + i] = v[from + i]", "values[to + i] = k[from + i]"),
+            ("* block_len + position % block_len", "* block_len + (position + 1) % block_len"),
+        ],
+    },
+    Kernel {
+        name: "attention_f32",
+        file: "attention.cu",
+        check: attention,
+        planted: &[
+            ("blockIdx.y / group * head_dim", "blockIdx.y % (gridDim.y / group) * head_dim"),
+            ("to > window ? to - window : 0", "0"),
+            ("const unsigned to = place.position + 1", "const unsigned to = place.position + 2"),
+            ("sum = fmaf(of[d], factor, sum);", "sum += of[d];"),
+            ("sums[i] *= factor;", ";"),
+            ("score = there ? score * scale", "score = there ? score"),
+            (
+                "  __syncthreads();\n  for (unsigned d = threadIdx.x; d < dim;",
+                "  for (unsigned d = threadIdx.x; d < dim;",
+            ),
+        ],
+    },
+    Kernel {
+        name: "segment_attention_f32",
+        file: "attention.cu",
+        check: segments,
+        planted: &[
+            ("first += length;", "first += length + 1;"),
+            ("first, first + length, head_dim", "first, first + length - 1, head_dim"),
+            ("Dense{k + head, v + head, width}", "Dense{k + head, v, width}"),
+        ],
+    },
+];
+
+const TABLE: usize = 3;
+const STRIDE: usize = 4 + TABLE;
+const BLOCK: usize = 5;
+const BLOCKS: usize = 7;
+
+/// A sequence: first row, rows, first position, table.
+struct Sequence(u32, u32, u32, &'static [u32]);
+
+/// Two that have rows, a place without, and a ring; the last row belongs to none.
+const SEQUENCES: [Sequence; 4] =
+    [Sequence(0, 3, 4, &[5, 2, 0]), Sequence(0, 0, 0, &[]), Sequence(3, 1, 0, &[4]), Sequence(4, 2, 11, &[6, 1])];
+const ROWS: usize = 7;
+
+fn batch(device: &mut Device) -> u64 {
+    let words = SEQUENCES.iter().flat_map(|Sequence(row, rows, position, table)| {
+        let mut words = vec![*row, *rows, *position, table.len() as u32];
+        words.extend_from_slice(table);
+        // What stands behind a table is not read.
+        words.resize(STRIDE, 1_000_000);
+        words
+    });
+    device.u32s(&words.collect::<Vec<_>>())
+}
+
+/// The sequence and position of a row.
+fn place(row: usize) -> Option<(&'static Sequence, usize)> {
+    let row = row as u32;
+    let of = SEQUENCES.iter().find(|s| s.1 > 0 && (s.0..s.0 + s.1).contains(&row))?;
+    Some((of, (of.2 + row - of.0) as usize))
+}
+
+fn cell(sequence: &Sequence, position: usize) -> usize {
+    sequence.3[position / BLOCK % sequence.3.len()] as usize * BLOCK + position % BLOCK
+}
+
+fn wide(value: f32) -> f64 {
+    f64::from(value)
+}
+
+fn rotary(ptx: &str) -> Found {
+    let (heads, dim) = (3, 6);
+    let columns = heads * dim;
+    let mut device = Device::load(ptx);
+    let (x, frequencies) = (numbers(1, ROWS * columns), [1.0f32, 0.21, 0.037]);
+    let batch = batch(&mut device);
+    let at = device.f32s(&x);
+    let params =
+        [at, batch, device.f32s(&frequencies), SEQUENCES.len() as u64, STRIDE as u64, columns as u64, dim as u64];
+    device.launch("rotary_f32", [ROWS as u32, 1, 1], [32, 1, 1], 0, &params)?;
+    let wanted = (0..ROWS * columns).map(|i| {
+        let Some((_, position)) = place(i / columns) else { return (wide(x[i]), 0.0) };
+        let (d, half) = (i % dim, dim / 2);
+        let angle = wide(position as f32 * frequencies[d % half]);
+        let (low, high) = (wide(x[i - d + d % half]), wide(x[i - d + d % half + half]));
+        let wanted =
+            if d < half { low * angle.cos() - high * angle.sin() } else { high * angle.cos() + low * angle.sin() };
+        (wanted, (low.abs() + high.abs()) * 4.0 * f64::powi(2.0, -24))
+    });
+    Ok(compare(&device.read_f32s(at, ROWS * columns)?, wanted))
+}
+
+fn store(ptx: &str) -> Found {
+    let width = 9;
+    let mut device = Device::load(ptx);
+    let (k, v, before) = (numbers(1, ROWS * width), numbers(2, ROWS * width), numbers(3, BLOCKS * BLOCK * width));
+    let batch = batch(&mut device);
+    let (keys, values) = (device.f32s(&before), device.f32s(&before));
+    let sizes = [SEQUENCES.len() as u64, STRIDE as u64, width as u64, BLOCK as u64];
+    let params = [device.f32s(&k), device.f32s(&v), keys, values, batch, sizes[0], sizes[1], sizes[2], sizes[3]];
+    device.launch("store_keys_f32", [ROWS as u32, 1, 1], [32, 1, 1], 0, &params)?;
+    for (at, new) in [(keys, k), (values, v)] {
+        let mut wanted = before.clone();
+        for row in 0..ROWS {
+            if let Some((sequence, position)) = place(row) {
+                let to = cell(sequence, position) * width;
+                wanted[to..to + width].copy_from_slice(&new[row * width..][..width]);
+            }
+        }
+        let found = device.read_f32s(at, wanted.len())?;
+        if let Some(wrong) = compare(&found, wanted.iter().map(|v| (wide(*v), 0.0))) {
+            return Ok(Some(wrong));
+        }
+    }
+    Ok(None)
+}
+
+/// Softmax of scaled scores over some keys, times their values.
+fn attended(q: &[f32], keys: &[&[f32]], values: &[&[f32]], d: usize) -> (f64, f64) {
+    let scale = 1.0 / (q.len() as f64).sqrt();
+    let score = |key: &[f32]| q.iter().zip(key).map(|(a, b)| wide(*a) * wide(*b)).sum::<f64>() * scale;
+    let weights: Vec<f64> = keys.iter().map(|key| score(key).exp()).collect();
+    let total: f64 = weights.iter().sum();
+    let wanted: f64 = weights.iter().zip(values).map(|(weight, value)| weight / total * wide(value[d])).sum();
+    // Scores are below the head's width, values below one.
+    (wanted, (q.len() + keys.len() + 16) as f64 * 2.0 * f64::powi(2.0, -24))
+}
+
+/// Sequences of one row each at positions of which no other is stored: long ones, windows, several tiles for a warp.
+fn attention(ptx: &str) -> Found {
+    for (heads, kv_heads, dim, position, window) in [
+        (4, 2, 8, 0, u32::MAX),
+        (4, 2, 6, 9, u32::MAX),
+        (2, 1, 36, 170, u32::MAX),
+        (2, 2, 8, 60, 33),
+        (1, 1, 200, 40, 7),
+    ] {
+        let (width, group) = (kv_heads * dim, heads / kv_heads);
+        let mut device = Device::load(ptx);
+        let cells = position as usize + 1;
+        let (k, v, q) = (numbers(1, cells * width), numbers(2, cells * width), numbers(3, 2 * heads * dim));
+        let q: Vec<f32> = q.iter().map(|v| v * 4.0).collect();
+        // A table of one block; behind the last position nothing was written. The second row belongs to no sequence.
+        let (keys, values) = (device.fresh((cells + 8) * width), device.fresh((cells + 8) * width));
+        for (to, from) in [(keys, &k), (values, &v)] {
+            let part = device.f32s(from);
+            device.memory.copy(to, part, cells * width * 4)?;
+        }
+        let batch = device.u32s(&[0, 1, position, 1, 0]);
+        let params = [
+            device.f32s(&q),
+            keys,
+            values,
+            batch,
+            device.fresh(2 * heads * dim),
+            1,
+            5,
+            group as u64,
+            width as u64,
+            (cells + 8) as u64,
+            dim as u64,
+            u64::from(window),
+            u64::from((1.0 / (dim as f32).sqrt()).to_bits()),
+        ];
+        let shared = 4 * (dim + 2) * 4;
+        device.launch("attention_f32", [2, heads as u32, 1], [128, 1, 1], shared, &params)?;
+        let from = cells.saturating_sub(window as usize);
+        let wanted = (0..2 * heads * dim).map(|i| {
+            let (row, head, d) = (i / (heads * dim), i / dim % heads, i % dim);
+            if row == 1 {
+                return (0.0, 0.0);
+            }
+            let at = head / group * dim;
+            let keys: Vec<&[f32]> = (from..cells).map(|p| &k[p * width + at..][..dim]).collect();
+            let values: Vec<&[f32]> = (from..cells).map(|p| &v[p * width + at..][..dim]).collect();
+            let (wanted, bound) = attended(&q[head * dim..][..dim], &keys, &values, d);
+            (wanted, 4.0 * bound)
+        });
+        if let Some(wrong) = compare(&device.read_f32s(params[4], 2 * heads * dim)?, wanted) {
+            return Ok(Some(format!("{heads} heads of {dim} at {position}: {wrong}")));
+        }
+    }
+    Ok(None)
+}
+
+fn segments(ptx: &str) -> Found {
+    let (heads, dim) = (2, 8);
+    let width = heads * dim;
+    let lengths = [5u32, 1, 40, 0];
+    // One row more than the segments have.
+    let rows = 47;
+    let mut device = Device::load(ptx);
+    let [q, k, v] = [1, 2, 3].map(|stream| numbers(stream, rows * width));
+    let scale = u64::from((1.0 / (dim as f32).sqrt()).to_bits());
+    let params = [
+        device.f32s(&q),
+        device.f32s(&k),
+        device.f32s(&v),
+        device.u32s(&lengths),
+        device.fresh(rows * width),
+        lengths.len() as u64,
+        dim as u64,
+        scale,
+    ];
+    let shared = 4 * (dim + 2) * 4;
+    device.launch("segment_attention_f32", [rows as u32, heads as u32, 1], [128, 1, 1], shared, &params)?;
+    let wanted = (0..rows * width).map(|i| {
+        let (row, head, d) = (i / width, i % width / dim * dim, i % dim);
+        let (first, end) = match row {
+            0..5 => (0, 5),
+            5 => (5, 6),
+            6..46 => (6, 46),
+            _ => return (0.0, 0.0),
+        };
+        let keys: Vec<&[f32]> = (first..end).map(|at| &k[at * width + head..][..dim]).collect();
+        let values: Vec<&[f32]> = (first..end).map(|at| &v[at * width + head..][..dim]).collect();
+        attended(&q[row * width + head..][..dim], &keys, &values, d)
+    });
+    Ok(compare(&device.read_f32s(params[4], rows * width)?, wanted))
+}

@@ -1,0 +1,257 @@
+//! Convolutions over streams and pictures.
+
+use super::support::Device;
+use super::{Found, Kernel, compare, each, numbers, sum};
+
+const CONV: &[(&str, &str)] = &[
+    ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(tap * dilation)"),
+    ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(taps - 1 - tap)"),
+    ("position < back + skip", "position < back"),
+    ("(size_t)(tail_rows + at - before)", "(size_t)(at % tail_rows)"),
+    ("bias[output % biases]", "bias[0]"),
+    ("if (there[r] && cut && source[r].position == streams.skip) there[r] = false;", ""),
+    ("tail + (size_t)chunk[0] * tail_rows", "tail + (size_t)c * tail_rows"),
+    (
+        "if (first_row + r < rows && output < outputs)\n        out[(size_t)(first_row + r) * outputs + output] = there",
+        "if (output < outputs)\n        out[(size_t)(first_row + r) * outputs + output] = there",
+    ),
+];
+const CONV2D: &[(&str, &str)] = &[
+    ("+ tap / 3 - 1", "+ tap / 3"),
+    ("+ tap / 3 - 1", "+ tap % 3 - 1"),
+    ("at_y < height && at_x < width", "at_y < height && at_x <= width"),
+    ("% out_height * stride", "% out_height"),
+    ("+ bias[output];", ";"),
+];
+
+pub const KERNELS: &[Kernel] = &[
+    Kernel { name: "conv_f32", file: "conv.cu", check: |ptx| conv(ptx, false), planted: CONV },
+    Kernel { name: "conv_bf16", file: "conv.cu", check: |ptx| conv(ptx, true), planted: CONV },
+    Kernel {
+        name: "depthwise_f32",
+        file: "conv.cu",
+        check: depthwise,
+        planted: &[
+            ("weight[tap * channels + channel]", "weight[channel]"),
+            ("source.row(taps - 1 - tap)", "source.row(tap)"),
+            ("sum = bias[channel];", "sum = 0.0f;"),
+        ],
+    },
+    Kernel {
+        name: "extend_tail_f32",
+        file: "conv.cu",
+        check: extend_tail,
+        planted: &[
+            ("before <= skip ? 0.0f : tail[", "tail["),
+            ("from[(size_t)(at - tail_rows) * channels]", "from[(size_t)row * channels]"),
+            ("(chunk[1] * scale + absent)", "(chunk[1] * scale)"),
+        ],
+    },
+    Kernel { name: "conv2d_f32", file: "conv.cu", check: |ptx| conv2d(ptx, false), planted: CONV2D },
+    Kernel { name: "conv2d_bf16", file: "conv.cu", check: |ptx| conv2d(ptx, true), planted: CONV2D },
+];
+
+/// Rows of the first level: slot, first row, rows, position. A stream that begins, one that goes on, a place without rows, and one of
+/// which only a part is there.
+const CHUNKS: [[u32; 4]; 4] = [[2, 0, 3, 0], [0, 3, 4, 9], [0, 0, 0, 0], [1, 7, 2, 1]];
+/// The last row belongs to none.
+const ROWS: usize = 10;
+const SLOTS: usize = 3;
+
+/// A level of the streams, with a slot's tail.
+struct Level<'a> {
+    scale: usize,
+    skip: usize,
+    channels: usize,
+    tail_rows: usize,
+    x: &'a [f32],
+    tail: &'a [f32],
+}
+
+impl Level<'_> {
+    fn rows(&self) -> usize {
+        ROWS * self.scale
+    }
+
+    /// A row's chunk and its position in the stream, if it exists.
+    fn place(&self, row: usize) -> Option<(usize, usize)> {
+        let at = row / self.scale;
+        let (index, chunk) = CHUNKS.iter().enumerate().find(|(_, c)| (c[1]..c[1] + c[2]).contains(&(at as u32)))?;
+        let position = chunk[3] as usize * self.scale + row - chunk[1] as usize * self.scale;
+        (position >= self.skip).then_some((index, position))
+    }
+
+    /// A number of the stream that a chunk belongs to; zero before its start.
+    fn number(&self, chunk: usize, position: i64, channel: usize) -> f64 {
+        let [slot, first, _, before] = CHUNKS[chunk].map(|n| n as usize);
+        let before = (before * self.scale) as i64;
+        if position < self.skip as i64 {
+            return 0.0;
+        }
+        if position >= before {
+            let row = first * self.scale + (position - before) as usize;
+            return f64::from(self.x[row * self.channels + channel]);
+        }
+        let row = (self.tail_rows as i64 + position - before) as usize;
+        f64::from(self.tail[(slot * self.tail_rows + row) * self.channels + channel])
+    }
+}
+
+/// Tails as streams leave them: those that go on have zeros before their start, those that begin find another stream's rows.
+fn tails(scale: usize, skip: usize, channels: usize, tail_rows: usize) -> Vec<f32> {
+    let mut tail = numbers(2, SLOTS * tail_rows * channels);
+    for [slot, _, rows, position] in CHUNKS.map(|chunk| chunk.map(|n| n as usize)) {
+        let before = position * scale;
+        if rows > 0 && before > skip {
+            let absent = (tail_rows + skip).saturating_sub(before).min(tail_rows);
+            tail[slot * tail_rows * channels..][..absent * channels].fill(0.0);
+        }
+    }
+    tail
+}
+
+fn conv(ptx: &str, is_bf16: bool) -> Found {
+    // Scale, skip, channels, taps, dilation, outputs, biases, whether a stream's first row is cut off.
+    for (scale, skip, channels, taps, dilation, outputs, biases, cut) in [
+        (1, 0, 3, 1, 1, 2, 2, false),
+        (1, 0, 4, 3, 2, 5, 5, false),
+        (2, 2, 8, 3, 3, 7, 7, false),
+        (2, 2, 5, 2, 1, 9, 3, true),
+        (3, 3, 4, 2, 1, 12, 4, true),
+    ] {
+        let mut device = Device::load(ptx);
+        let tail_rows = (taps - 1) * dilation;
+        let x = numbers(1, ROWS * scale * channels);
+        let tail = tails(scale, skip, channels, tail_rows);
+        let level = Level { scale, skip, channels, tail_rows, x: &x, tail: &tail };
+        let (weight, bias) = (numbers(3, outputs * taps * channels), numbers(4, biases));
+        let rows = level.rows();
+        let out = device.fresh(rows * outputs);
+        let sizes = [CHUNKS.len(), scale, skip, rows, channels, taps, dilation, outputs, biases, tail_rows];
+        let mut params = vec![
+            device.f32s(&x),
+            if tail.is_empty() { device.fresh(1) } else { device.f32s(&tail) },
+            device.weight(is_bf16, &weight),
+            device.f32s(&bias),
+            out,
+            device.u32s(CHUNKS.as_flattened()),
+        ];
+        params.extend(sizes.map(|size| size as u64));
+        params.push(u64::from(cut));
+        let grid = [rows.div_ceil(4 * 32) as u32, outputs.div_ceil(4) as u32, 1];
+        device.launch(if is_bf16 { "conv_bf16" } else { "conv_f32" }, grid, [32, 1, 1], 0, &params)?;
+        let wanted = (0..rows * outputs).map(|i| {
+            let (row, output) = (i / outputs, i % outputs);
+            let Some((chunk, position)) = level.place(row).filter(|(_, position)| !cut || *position != skip) else {
+                return (0.0, 0.0);
+            };
+            let terms = (0..taps * channels).map(|k| {
+                let (tap, channel) = (k / channels, k % channels);
+                let at = position as i64 - ((taps - 1 - tap) * dilation) as i64;
+                f64::from(weight[output * taps * channels + k]) * level.number(chunk, at, channel)
+            });
+            sum(terms.chain([f64::from(bias[output % biases])]))
+        });
+        if let Some(wrong) = compare(&device.read_f32s(out, rows * outputs)?, wanted) {
+            return Ok(Some(format!("{channels} channels, {taps} taps: {wrong}")));
+        }
+    }
+    Ok(None)
+}
+
+fn depthwise(ptx: &str) -> Found {
+    for (scale, skip, channels, taps) in [(1, 0, 3, 7), (2, 2, 5, 4)] {
+        let mut device = Device::load(ptx);
+        let tail_rows = taps - 1;
+        let x = numbers(1, ROWS * scale * channels);
+        let tail = tails(scale, skip, channels, tail_rows);
+        let level = Level { scale, skip, channels, tail_rows, x: &x, tail: &tail };
+        let (weight, bias) = (numbers(3, taps * channels), numbers(4, channels));
+        let count = level.rows() * channels;
+        let out = device.fresh(count);
+        let mut params = vec![
+            device.f32s(&x),
+            device.f32s(&tail),
+            device.f32s(&weight),
+            device.f32s(&bias),
+            out,
+            device.u32s(CHUNKS.as_flattened()),
+        ];
+        params.extend([CHUNKS.len(), scale, skip, level.rows(), channels, taps, tail_rows].map(|size| size as u64));
+        each(&mut device, "depthwise_f32", count, &params)?;
+        let wanted = (0..count).map(|i| {
+            let channel = i % channels;
+            let Some((chunk, position)) = level.place(i / channels) else { return (0.0, 0.0) };
+            let terms = (0..taps).map(|tap| {
+                let at = position as i64 - (taps - 1 - tap) as i64;
+                f64::from(weight[tap * channels + channel]) * level.number(chunk, at, channel)
+            });
+            sum(terms.chain([f64::from(bias[channel])]))
+        });
+        if let Some(wrong) = compare(&device.read_f32s(out, count)?, wanted) {
+            return Ok(Some(wrong));
+        }
+    }
+    Ok(None)
+}
+
+fn extend_tail(ptx: &str) -> Found {
+    for (scale, skip, channels, tail_rows) in [(1, 0, 3, 6), (1, 0, 70, 2), (2, 2, 4, 5), (2, 3, 4, 1)] {
+        let mut device = Device::load(ptx);
+        let x = numbers(1, ROWS * scale * channels);
+        let tail = tails(scale, skip, channels, tail_rows);
+        let level = Level { scale, skip, channels, tail_rows, x: &x, tail: &tail };
+        let at = device.f32s(&tail);
+        let mut params = vec![device.f32s(&x), at, device.u32s(CHUNKS.as_flattened())];
+        params.extend([scale, skip, channels, tail_rows].map(|size| size as u64));
+        let grid = [CHUNKS.len() as u32, channels.div_ceil(32) as u32, 1];
+        device.launch("extend_tail_f32", grid, [32, 1, 1], 0, &params)?;
+        let wanted = (0..tail.len()).map(|i| {
+            let (slot, row, channel) = (i / channels / tail_rows, i / channels % tail_rows, i % channels);
+            // Slots without rows in this step keep what they have.
+            let Some(chunk) = CHUNKS.iter().position(|c| c[2] > 0 && c[0] as usize == slot) else {
+                return (f64::from(tail[i]), 0.0);
+            };
+            let end = ((CHUNKS[chunk][3] + CHUNKS[chunk][2]) as usize * scale) as i64;
+            (level.number(chunk, end - (tail_rows - row) as i64, channel), 0.0)
+        });
+        if let Some(wrong) = compare(&device.read_f32s(at, tail.len())?, wanted) {
+            return Ok(Some(format!("{tail_rows} rows of {channels}: {wrong}")));
+        }
+    }
+    Ok(None)
+}
+
+fn conv2d(ptx: &str, is_bf16: bool) -> Found {
+    for (images, height, width, stride, channels, outputs) in
+        [(1, 3, 4, 1, 1, 3), (2, 5, 4, 2, 4, 6), (3, 7, 5, 2, 3, 1), (1, 1, 1, 2, 8, 4)]
+    {
+        let mut device = Device::load(ptx);
+        let x = numbers(1, images * height * width * channels);
+        let (weight, bias) = (numbers(2, outputs * 9 * channels), numbers(3, outputs));
+        let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
+        let rows = images * out_height * out_width;
+        let out = device.fresh(rows * outputs);
+        let mut params = vec![device.f32s(&x), device.weight(is_bf16, &weight), device.f32s(&bias), out];
+        params.extend([rows, height, width, stride, channels, outputs].map(|size| size as u64));
+        let grid = [rows.div_ceil(4 * 32) as u32, outputs.div_ceil(4) as u32, 1];
+        device.launch(if is_bf16 { "conv2d_bf16" } else { "conv2d_f32" }, grid, [32, 1, 1], 0, &params)?;
+        let wanted = (0..rows * outputs).map(|i| {
+            let (row, output) = (i / outputs, i % outputs);
+            let (image, y, at_x) = (row / out_width / out_height, row / out_width % out_height, row % out_width);
+            let terms = (0..9 * channels).map(|k| {
+                let (tap, channel) = (k / channels, k % channels);
+                let y = (y * stride + tap / 3).checked_sub(1).filter(|y| *y < height);
+                let at_x = (at_x * stride + tap % 3).checked_sub(1).filter(|x| *x < width);
+                let Some((y, at_x)) = y.zip(at_x) else { return 0.0 };
+                let pixel = x[((image * height + y) * width + at_x) * channels + channel];
+                f64::from(weight[output * 9 * channels + k]) * f64::from(pixel)
+            });
+            sum(terms.chain([f64::from(bias[output])]))
+        });
+        if let Some(wrong) = compare(&device.read_f32s(out, rows * outputs)?, wanted) {
+            return Ok(Some(format!("{height} by {width}: {wrong}")));
+        }
+    }
+    Ok(None)
+}

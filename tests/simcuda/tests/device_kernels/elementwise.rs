@@ -1,0 +1,261 @@
+//! Functions of single numbers, and norms.
+
+use super::support::Device;
+use super::{Found, Kernel, compare, each, numbers};
+
+pub const KERNELS: &[Kernel] = &[
+    Kernel {
+        name: "add_f32",
+        file: "elementwise.cu",
+        check: add,
+        planted: &[("x[i] += y[i]", "x[i] += y[i ^ 1]"), ("if (i < count) x[i] += y[i];", "x[i] += y[i];")],
+    },
+    Kernel {
+        name: "scale_f32",
+        file: "elementwise.cu",
+        check: scale,
+        planted: &[("by[i % columns]", "by[i / columns % columns]"), ("by[i % columns]", "by[(i + 1) % columns]")],
+    },
+    Kernel {
+        name: "scale_all_f32",
+        file: "elementwise.cu",
+        check: scale_all,
+        planted: &[("if (i < count) x[i] *= by;", "x[i] *= by;"), ("x[i] *= by;", "x[i] += by;")],
+    },
+    Kernel {
+        name: "clamp_f32",
+        file: "elementwise.cu",
+        check: clamp,
+        planted: &[("value < low ? low", "value < low ? high"), ("value > high ? high : value", "fminf(value, high)")],
+    },
+    Kernel {
+        name: "silu_f32",
+        file: "elementwise.cu",
+        check: silu,
+        planted: &[
+            ("x[i] *= sigmoid(x[i])", "x[i] *= sigmoid(-x[i])"),
+            ("x[i] *= sigmoid(x[i])", "x[i] = sigmoid(x[i])"),
+        ],
+    },
+    Kernel {
+        name: "gelu_f32",
+        file: "elementwise.cu",
+        check: gelu,
+        planted: &[("0.70710678f", "0.7070f"), ("0.5f * x[i]", "0.4999f * x[i]")],
+    },
+    Kernel {
+        name: "silu_mul_f32",
+        file: "elementwise.cu",
+        check: silu_mul,
+        planted: &[
+            ("* gate[columns];", "* gate[columns - 1];"),
+            ("* 2 * columns + i % columns", "* columns + i % columns"),
+        ],
+    },
+    Kernel {
+        name: "sigmoid_gate_f32",
+        file: "elementwise.cu",
+        check: sigmoid_gate,
+        planted: &[("gate[i / columns]", "gate[i % columns]"), ("gate[i / columns]", "gate[i / columns / 2]")],
+    },
+    Kernel {
+        name: "snake_f32",
+        file: "elementwise.cu",
+        check: snake,
+        planted: &[
+            ("exponential(beta[column])", "exponential(alpha[column])"),
+            ("  r = fmaf(turns, -9.6702576e-4f, r);\n", ""),
+            ("i % columns;\n  const float magnitude", "i / columns % columns;\n  const float magnitude"),
+        ],
+    },
+    Kernel {
+        name: "rms_norm_f32",
+        file: "norm.cu",
+        check: rms_norm,
+        planted: &[
+            ("warp_sum(square) / columns + epsilon", "warp_sum(square) / (columns + 1) + epsilon"),
+            ("if (group >= groups) return;", ""),
+            ("weight[k] * (x[k] * by)", "weight[0] * (x[k] * by)"),
+        ],
+    },
+    Kernel {
+        name: "layer_norm_f32",
+        file: "norm.cu",
+        check: layer_norm,
+        planted: &[
+            ("const float mean = warp_sum(sum) / columns;", "const float mean = sum / columns;"),
+            ("weight[k], bias[k])", "weight[k], 0.0f)"),
+            ("x[k] - mean, x[k] - mean, square", "x[k], x[k], square"),
+        ],
+    },
+];
+
+/// No multiple of a block or of a row's columns.
+const COUNT: usize = 150;
+const COLUMNS: usize = 6;
+
+fn large(stream: u64, count: usize) -> Vec<f32> {
+    numbers(stream, count).iter().map(|value| value * 9.0).collect()
+}
+
+/// Runs a kernel that changes its first parameter; `inputs` are its addresses, `sizes` what follows before the count.
+fn in_place(ptx: &str, name: &str, inputs: &[&[f32]], sizes: &[u64], twin: impl Fn(usize) -> (f64, f64)) -> Found {
+    let mut device = Device::load(ptx);
+    let mut params: Vec<u64> = inputs.iter().map(|input| device.f32s(input)).collect();
+    let count = inputs[0].len();
+    params.extend_from_slice(sizes);
+    params.push(count as u64);
+    each(&mut device, name, count, &params)?;
+    let found = device.read_f32s(params[0], count)?;
+    Ok(compare(&found, (0..count).map(twin)))
+}
+
+fn wide(value: f32) -> f64 {
+    f64::from(value)
+}
+
+fn sigmoid(x: f32) -> f64 {
+    1.0 / (1.0 + (-wide(x)).exp())
+}
+
+/// Half a unit of single precision, some times.
+fn units(wanted: f64, count: f64) -> (f64, f64) {
+    (wanted, wanted.abs() * count * f64::powi(2.0, -24) + 1e-30)
+}
+
+fn add(ptx: &str) -> Found {
+    let (x, y) = (numbers(1, COUNT), numbers(2, COUNT));
+    in_place(ptx, "add_f32", &[&x, &y], &[], |i| (wide(x[i] + y[i]), 0.0))
+}
+
+fn scale(ptx: &str) -> Found {
+    let (x, by) = (numbers(1, COUNT), numbers(2, COLUMNS));
+    in_place(ptx, "scale_f32", &[&x, &by], &[COLUMNS as u64], |i| (wide(x[i] * by[i % COLUMNS]), 0.0))
+}
+
+fn scale_all(ptx: &str) -> Found {
+    let x = numbers(1, COUNT);
+    in_place(ptx, "scale_all_f32", &[&x], &[u64::from(0.3f32.to_bits())], |i| (wide(x[i] * 0.3), 0.0))
+}
+
+fn clamp(ptx: &str) -> Found {
+    let mut x = numbers(1, COUNT);
+    x[70] = f32::NAN;
+    let limits = [-0.25f32, 0.5].map(|limit| u64::from(limit.to_bits()));
+    in_place(ptx, "clamp_f32", &[&x], &limits, |i| (wide(x[i].clamp(-0.25, 0.5)), 0.0))
+}
+
+fn silu(ptx: &str) -> Found {
+    let mut x = large(1, COUNT);
+    x[..3].copy_from_slice(&[f32::NAN, 0.0, -80.0]);
+    in_place(ptx, "silu_f32", &[&x], &[], |i| units(wide(x[i]) * sigmoid(x[i]), 8.0))
+}
+
+/// The error function by Simpson's rule.
+fn erf(x: f64) -> f64 {
+    const STEPS: usize = 400;
+    let width = x / STEPS as f64;
+    let at = |i: usize| (-(i as f64 * width).powi(2)).exp();
+    let inner: f64 = (1..STEPS).map(|i| at(i) * if i % 2 == 1 { 4.0 } else { 2.0 }).sum();
+    (at(0) + inner + at(STEPS)) * width / 3.0 * std::f64::consts::FRAC_2_SQRT_PI
+}
+
+fn gelu(ptx: &str) -> Found {
+    let x: Vec<f32> = large(1, COUNT).iter().map(|value| value / 2.0).collect();
+    in_place(ptx, "gelu_f32", &[&x], &[], |i| {
+        let wanted = 0.5 * wide(x[i]) * (1.0 + erf(wide(x[i]) / std::f64::consts::SQRT_2));
+        // One plus the error function loses what is small beside one.
+        (wanted, wide(x[i]).abs() * 4.0 * f64::powi(2.0, -24))
+    })
+}
+
+fn silu_mul(ptx: &str) -> Found {
+    let mut device = Device::load(ptx);
+    let x = large(1, 2 * COUNT);
+    let (from, out) = (device.f32s(&x), device.fresh(COUNT));
+    each(&mut device, "silu_mul_f32", COUNT, &[from, out, COLUMNS as u64, COUNT as u64])?;
+    let found = device.read_f32s(out, COUNT)?;
+    let wanted = (0..COUNT).map(|i| {
+        let at = i / COLUMNS * 2 * COLUMNS + i % COLUMNS;
+        units(wide(x[at]) * sigmoid(x[at]) * wide(x[at + COLUMNS]), 10.0)
+    });
+    Ok(compare(&found, wanted))
+}
+
+fn sigmoid_gate(ptx: &str) -> Found {
+    let (x, gate) = (numbers(1, COUNT), large(2, COUNT / COLUMNS));
+    in_place(ptx, "sigmoid_gate_f32", &[&x, &gate], &[COLUMNS as u64], |i| {
+        units(wide(x[i]) * sigmoid(gate[i / COLUMNS]), 8.0)
+    })
+}
+
+fn snake(ptx: &str) -> Found {
+    let (x, alpha, beta) = (large(1, COUNT), numbers(2, COLUMNS), numbers(3, COLUMNS));
+    in_place(ptx, "snake_f32", &[&x, &alpha, &beta], &[COLUMNS as u64], |i| {
+        let angle = wide(x[i]) * wide(alpha[i % COLUMNS]).exp();
+        let magnitude = 1.0 / (wide(beta[i % COLUMNS]).exp() + 1e-9);
+        let wanted = wide(x[i]) + magnitude * angle.sin().powi(2);
+        (wanted, (magnitude * (4.0 + 4.0 * angle.abs()) + 2.0 * wanted.abs()) * f64::powi(2.0, -24))
+    })
+}
+
+/// Groups and their columns: none a multiple of the other's sizes.
+const GROUPS: [(usize, usize); 3] = [(3, 5), (7, 64), (6, 75)];
+
+fn rms_norm(ptx: &str) -> Found {
+    for (groups, columns) in GROUPS {
+        let mut device = Device::load(ptx);
+        let (x, weight) = (numbers(1, groups * columns), numbers(2, columns));
+        let params = [device.f32s(&x), device.f32s(&weight), device.fresh(groups * columns)];
+        let sizes = [columns as u64, groups as u64, u64::from(1e-6f32.to_bits())];
+        device.launch(
+            "rms_norm_f32",
+            [groups.div_ceil(4) as u32, 1, 1],
+            [128, 1, 1],
+            0,
+            &[&params[..], &sizes].concat(),
+        )?;
+        let found = device.read_f32s(params[2], groups * columns)?;
+        let wanted = (0..groups * columns).map(|i| {
+            let row = &x[i / columns * columns..][..columns];
+            let square: f64 = row.iter().map(|v| wide(*v).powi(2)).sum();
+            units(
+                wide(weight[i % columns]) * wide(x[i]) / (square / columns as f64 + 1e-6).sqrt(),
+                8.0 + columns as f64 / 16.0,
+            )
+        });
+        if let Some(wrong) = compare(&found, wanted) {
+            return Ok(Some(wrong));
+        }
+    }
+    Ok(None)
+}
+
+fn layer_norm(ptx: &str) -> Found {
+    for (groups, columns) in GROUPS {
+        let mut device = Device::load(ptx);
+        let (x, weight, bias) = (numbers(1, groups * columns), numbers(2, columns), numbers(3, columns));
+        let params = [device.f32s(&x), device.f32s(&weight), device.f32s(&bias), device.fresh(groups * columns)];
+        let sizes = [columns as u64, groups as u64, u64::from(1e-5f32.to_bits())];
+        device.launch(
+            "layer_norm_f32",
+            [groups.div_ceil(4) as u32, 1, 1],
+            [128, 1, 1],
+            0,
+            &[&params[..], &sizes].concat(),
+        )?;
+        let found = device.read_f32s(params[3], groups * columns)?;
+        let wanted = (0..groups * columns).map(|i| {
+            let row = &x[i / columns * columns..][..columns];
+            let mean = row.iter().map(|v| wide(*v)).sum::<f64>() / columns as f64;
+            let variance = row.iter().map(|v| (wide(*v) - mean).powi(2)).sum::<f64>() / columns as f64;
+            let normed = (wide(x[i]) - mean) / (variance + 1e-5).sqrt();
+            let wanted = normed * wide(weight[i % columns]) + wide(bias[i % columns]);
+            (wanted, (normed.abs() + wanted.abs() + 1.0) * (8.0 + columns as f64 / 16.0) * f64::powi(2.0, -24))
+        });
+        if let Some(wrong) = compare(&found, wanted) {
+            return Ok(Some(wrong));
+        }
+    }
+    Ok(None)
+}

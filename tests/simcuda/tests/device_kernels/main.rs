@@ -1,0 +1,174 @@
+//! The kernels that the CUDA device launches (`kernels/cuda/device.cu`), each against a twin in plain Rust in double precision, and with
+//! faults planted in its source, all of which have to be found.
+//!
+//! They need the CUDA compiler, so that `make test-cuda` runs them and `make test` lists them as ignored.
+#![allow(clippy::unwrap_used, reason = "a test ends where something is missing")]
+
+mod attention;
+mod choose;
+mod conv;
+mod elementwise;
+#[path = "../support/nvcc.rs"]
+mod nvcc;
+mod products;
+#[path = "../../../../kernels/src/random.rs"]
+mod random;
+mod rows;
+#[path = "../support/mod.rs"]
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nvcc::{compile, replace};
+use repartee_simcuda::decode::half::{bf16, of_bf16};
+use repartee_simcuda::fault::Fault;
+use support::Device;
+
+/// A place that a kernel's twin does not confirm, if any.
+type Found = Result<Option<String>, Fault>;
+
+/// A kernel, its twin, and faults in its source: what is replaced, and by what.
+struct Kernel {
+    name: &'static str,
+    file: &'static str,
+    check: fn(&str) -> Found,
+    planted: &'static [(&'static str, &'static str)],
+}
+
+fn kernels() -> Vec<&'static Kernel> {
+    let all =
+        [elementwise::KERNELS, rows::KERNELS, products::KERNELS, attention::KERNELS, conv::KERNELS, choose::KERNELS];
+    all.into_iter().flatten().collect()
+}
+
+/// The row that stands for none.
+const NO_ROW: u32 = u32::MAX;
+
+/// Numbers in `[-1, 1)` of a place, which bf16 holds exactly.
+fn numbers(stream: u64, count: usize) -> Vec<f32> {
+    (0..count as u64).map(|i| of_bf16(bf16(random::uniform(11, stream, i, 0) * 2.0 - 1.0))).collect()
+}
+
+impl Device {
+    fn f32s(&mut self, values: &[f32]) -> u64 {
+        self.bytes(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())
+    }
+
+    fn u32s(&mut self, values: &[u32]) -> u64 {
+        self.bytes(&values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>())
+    }
+
+    /// Numbers of a weight in either format.
+    fn weight(&mut self, is_bf16: bool, values: &[f32]) -> u64 {
+        if !is_bf16 {
+            return self.f32s(values);
+        }
+        self.bytes(&values.iter().flat_map(|value| bf16(*value).to_le_bytes()).collect::<Vec<_>>())
+    }
+
+    /// Memory that nobody has written.
+    fn fresh(&mut self, words: usize) -> u64 {
+        self.memory.alloc(words.max(1) * 4).unwrap()
+    }
+
+    fn read_u32s(&mut self, address: u64, count: usize) -> Result<Vec<u32>, Fault> {
+        let mut bytes = vec![0; count * 4];
+        self.memory.read(address, &mut bytes)?;
+        Ok(bytes.as_chunks().0.iter().map(|word| u32::from_le_bytes(*word)).collect())
+    }
+
+    fn read_f32s(&mut self, address: u64, count: usize) -> Result<Vec<f32>, Fault> {
+        Ok(self.read_u32s(address, count)?.into_iter().map(f32::from_bits).collect())
+    }
+}
+
+/// Launches with a block for each `threads` of `count`.
+fn each(device: &mut Device, name: &str, count: usize, params: &[u64]) -> Result<(), Fault> {
+    const THREADS: usize = 64;
+    device.launch(name, [count.div_ceil(THREADS) as u32, 1, 1], [THREADS as u32, 1, 1], 0, params)
+}
+
+/// Compares with numbers in double precision, each with the difference that it may have.
+fn compare(found: &[f32], wanted: impl Iterator<Item = (f64, f64)>) -> Option<String> {
+    let mut places = 0;
+    let wrong = found.iter().zip(wanted).enumerate().find_map(|(at, (&found, (wanted, bound)))| {
+        places += 1;
+        let near = (f64::from(found) - wanted).abs() <= bound || (found.is_nan() && wanted.is_nan());
+        (!near).then(|| format!("{found} for {wanted} at {at}"))
+    });
+    assert!(wrong.is_some() || places == found.len(), "the twin has {places} of {} numbers", found.len());
+    wrong
+}
+
+/// A sum of products, and how far it may be off when it is made in f32 of that many terms.
+fn sum(terms: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (sum, size, count) =
+        terms.fold((0.0, 0.0, 0.0), |(s, size, n), term: f64| (s + term, size + term.abs(), n + 1.0));
+    (sum, size * (count + 2.0) * f64::powi(2.0, -24) + 1e-30)
+}
+
+#[test]
+#[ignore = "needs the CUDA compiler: make test-cuda"]
+fn every_kernel_has_a_twin() {
+    let ptx = compile("device.cu", |text| text);
+    let entry = |line: &str| line.split_once(".entry ").map(|(_, name)| name.trim_end_matches('(').to_owned());
+    let shipped: BTreeSet<String> = ptx.lines().filter_map(entry).collect();
+    let checked: BTreeSet<String> = kernels().iter().map(|kernel| kernel.name.to_owned()).collect();
+    assert_eq!(shipped, checked);
+    assert!(kernels().iter().all(|kernel| kernel.planted.len() > 1));
+}
+
+#[test]
+#[ignore = "needs the CUDA compiler: make test-cuda"]
+fn kernels_match_their_twins() {
+    let mut compiled = BTreeMap::new();
+    for kernel in kernels() {
+        let ptx: &String = compiled.entry(kernel.file).or_insert_with(|| compile(kernel.file, |text| text));
+        assert_eq!((kernel.check)(ptx), Ok(None), "{}", kernel.name);
+    }
+}
+
+#[test]
+#[ignore = "needs the CUDA compiler: make test-cuda"]
+fn planted_faults_of_kernels_are_found() {
+    let mut missed = Vec::new();
+    for kernel in kernels() {
+        for (from, to) in kernel.planted {
+            if (kernel.check)(&compile(kernel.file, replace(from, to))) == Ok(None) {
+                missed.push(format!("{}: `{from}` by `{to}`", kernel.name));
+            }
+        }
+    }
+    assert_eq!(missed, [""; 0]);
+}
+
+/// What is proven here is what ships, to the bit: the same compiler makes it of the same sources.
+#[test]
+#[ignore = "needs the CUDA compiler: make test-cuda"]
+fn module_has_the_committed_hashes() {
+    let ptx = compile("device.cu", |text| text);
+    let hashes = [nvcc::sha256(ptx.as_bytes()), nvcc::sha256(&nvcc::machine_code(&ptx))];
+    let found = format!("{}  device.ptx\n{}  device.cubin\n", hashes[0], hashes[1]);
+    assert!(
+        found == nvcc::committed_hashes(),
+        "kernels/cuda/device.sha256 has to be, now that kernels have changed:\n{found}"
+    );
+}
+
+/// Registers, shared memory and spills of what ships; it fails on a spill.
+#[test]
+#[ignore = "needs the CUDA compiler: make test-cuda"]
+fn kernels_of_the_device_do_not_spill() {
+    let said = nvcc::resources(&compile("device.cu", |text| text));
+    let spills = said.lines().filter(|line| line.contains("spill")).collect::<Vec<_>>();
+    assert_eq!(spills.len(), kernels().len());
+    assert!(spills.iter().all(|line| line.contains("0 bytes spill stores, 0 bytes spill loads")), "{said}");
+    let mut name = "";
+    for line in said.lines() {
+        if let Some((_, rest)) = line.split_once("entry function '") {
+            name = rest.split('\'').next().unwrap();
+        } else if let Some((_, used)) = line.split_once("Used ") {
+            println!("{name}: {used}");
+        }
+    }
+}
