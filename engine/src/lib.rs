@@ -16,6 +16,7 @@
 //! - `elements`: what a history and a prompt are made of
 //! - `sequence`: block pools and tables of cached positions
 //! - `progress`: how far a start has come
+//! - [`measure`]: what a turn takes on this machine, stage by stage
 //!
 //! Models:
 //! - `checkpoint`: checkpoints in published formats
@@ -33,6 +34,7 @@ mod elements;
 mod engine;
 mod hand_off;
 pub mod internals;
+pub mod measure;
 mod model;
 mod models;
 mod progress;
@@ -45,7 +47,7 @@ mod voices;
 mod weight_policy;
 
 pub use audio::log_mel::{LogMel, LogMelConfig};
-pub use checkpoint::{BadValue, CheckpointError, Source};
+pub use checkpoint::{BadValue, CheckpointError, Source, Synthetic};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};
 pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;

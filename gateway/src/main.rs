@@ -1,5 +1,6 @@
 //! The `repartee` command.
 
+mod bench;
 mod model;
 
 use std::future::Future;
@@ -17,7 +18,7 @@ use repartee::cli::loading::LoadingBar;
 use repartee::config::{Config, Loaded, OldName, load};
 use repartee::server::{BindError, Listening, Reloader};
 use repartee::telemetry::{LogFormat, log};
-use repartee_engine::StartProgress;
+use repartee_engine::{EngineConfig, StartProgress};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
@@ -43,6 +44,23 @@ enum Action {
     Check(Serve),
     /// Put one spoken question to the model, without a server
     Ask(Ask),
+    /// Measure the model on this machine
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// One turn, stage by stage, against what memory and processor could; writes target/report/size.json
+    Size(Size),
+}
+
+#[derive(Debug, Args)]
+struct Size {
+    #[command(flatten)]
+    options: bench::Size,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -75,6 +93,10 @@ struct Settings {
     /// Folder of a checkpoint in its published format; without it, the embedded demo
     #[arg(long, value_name = "DIR")]
     model: Option<PathBuf>,
+    /// Folder with the configuration and tokenizer of a published checkpoint, whose weights are drawn at random in memory: to
+    /// measure a size, for what it says means nothing
+    #[arg(long, value_name = "DIR", conflicts_with = "model")]
+    synthetic_weights: Option<PathBuf>,
     /// One setting, such as limits.calls_per_key=4; can be repeated
     #[arg(long, value_name = "SETTING=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
@@ -95,6 +117,11 @@ impl Settings {
         // Paths need not be text, settings are.
         loaded.config.model = self.model.clone().or(loaded.config.model);
         Ok(loaded)
+    }
+
+    /// Where the model of these settings comes from.
+    fn checkpoint(&self, config: &Config) -> model::Checkpoint {
+        model::Checkpoint::new(config.model.as_deref(), self.synthetic_weights.as_deref())
     }
 }
 
@@ -140,6 +167,7 @@ fn main() -> ExitCode {
         Action::Serve(serve) => run(serve_calls(&serve)),
         Action::Check(serve) => serve.load().map(|effective| print_settings(&effective)),
         Action::Ask(ask) => run(ask_once(&ask)),
+        Action::Bench(Bench::Size(size)) => measure_size(&size),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -183,7 +211,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
             "keys and speech cross the network unencrypted: set [tls], or listen for a proxy on this machine"
         );
     }
-    let loading = config.clone();
+    let loading = (serve.settings.checkpoint(&config), config.engine.clone());
     let mut listening = Listening::bind(config).await.map_err(|error| match error {
         BindError::Config(_)
         | BindError::Listen { .. }
@@ -253,14 +281,17 @@ fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerpri
 }
 
 /// Loads the model on a thread of its own, and shows how far it is. Dropping this leaves the thread to the end of the process.
-async fn load_model(config: Config, listening: &Listening) -> anyhow::Result<model::Model> {
+async fn load_model(
+    (checkpoint, engine): (model::Checkpoint, EngineConfig),
+    listening: &Listening,
+) -> anyhow::Result<model::Model> {
     let (on_progress, mut progress) = (listening.on_progress(), listening.progress());
     let (loaded, mut model) = oneshot::channel();
     std::thread::Builder::new()
         .name("loader".to_owned())
         .spawn(move || {
             // Nobody waits for it if the start was given up.
-            let _ = loaded.send(start_model(&config, on_progress));
+            let _ = loaded.send(start_model(checkpoint, &engine, on_progress));
         })
         .context("cannot start a thread")?;
     let mut bar = LoadingBar::new(std::io::stderr(), std::io::stderr().is_terminal());
@@ -276,16 +307,17 @@ async fn load_model(config: Config, listening: &Listening) -> anyhow::Result<mod
 }
 
 fn start_model(
-    config: &Config,
+    checkpoint: model::Checkpoint,
+    engine: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
 ) -> anyhow::Result<model::Model> {
-    model::start(config.model.as_deref(), &config.engine, progress).map_err(|error| UserError(error.into()).into())
+    model::start(checkpoint, engine, progress).map_err(|error| UserError(error.into()).into())
 }
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
     let Loaded { config, old_names } = arguments.settings.load(None)?;
     begin_log(config.log.format, &old_names)?;
-    let model = start_model(&config, |_| {})?;
+    let model = start_model(arguments.settings.checkpoint(&config), &config.engine, |_| {})?;
     let mut out = std::io::stdout();
     let answered = ask(&*model.engine, &arguments.question, &arguments.answer, &mut out)
         .await
@@ -302,4 +334,11 @@ async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
         arguments.answer.display()
     );
     Ok(())
+}
+
+fn measure_size(size: &Size) -> anyhow::Result<()> {
+    let Loaded { config, old_names } = size.settings.load(None)?;
+    begin_log(config.log.format, &old_names)?;
+    bench::size(&size.options, &size.settings.checkpoint(&config).source, &config.engine)
+        .map_err(|error| UserError(error).into())
 }

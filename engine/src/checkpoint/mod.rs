@@ -4,6 +4,7 @@
 //! handed out as bytes. The files of an open checkpoint must not be changed in place: replace the folder instead.
 
 mod error;
+mod synthetic;
 mod weights;
 
 use std::borrow::Cow;
@@ -17,8 +18,11 @@ use serde::de::DeserializeOwned;
 
 pub use error::{BadValue, CheckpointError};
 pub use repartee_kernels::DType;
+pub use synthetic::Synthetic;
 pub use weights::TensorView;
 
+use repartee_kernels::Draw;
+use synthetic::Drawing;
 use weights::Weights;
 
 /// The file that describes a checkpoint.
@@ -36,6 +40,17 @@ pub enum Source {
         /// File names and contents.
         files: &'static [(&'static str, &'static [u8])],
     },
+    /// A published configuration with random weights.
+    Synthetic(Synthetic),
+}
+
+/// The numbers of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Numbers<'a> {
+    /// As they lie in a file.
+    Stored(TensorView<'a>),
+    /// Drawn at random.
+    Drawn(Draw),
 }
 
 /// An open checkpoint.
@@ -46,6 +61,8 @@ pub struct Checkpoint {
     /// `None` without config.json: a family may do without.
     config: Option<serde_json::Value>,
     weights: Weights,
+    /// `None` for a checkpoint with weights.
+    drawing: Option<Drawing>,
     reading: Option<Reading>,
 }
 
@@ -75,10 +92,21 @@ struct Architecture {
 impl Checkpoint {
     /// Reads config.json, if there is one, and the headers of the weight files; fails without leaving anything loaded.
     pub fn open(source: Source) -> Result<Self, CheckpointError> {
+        let synthetic = match &source {
+            Source::Synthetic(synthetic) => Some(synthetic.clone()),
+            Source::Folder(_) | Source::Embedded { .. } => None,
+        };
         let (files, name) = Files::locate(source)?;
-        let config = files.json(CONFIG)?;
-        let weights = Weights::open(&files)?;
-        Ok(Self { files, name, config, weights, reading: None })
+        let mut config = files.json(CONFIG)?;
+        let Some(Synthetic { seed, layers, skewed, .. }) = synthetic else {
+            let weights = Weights::open(&files)?;
+            return Ok(Self { files, name, config, weights, drawing: None, reading: None });
+        };
+        if let (Some(config), Some(most)) = (&mut config, layers) {
+            synthetic::limit_layers(config, most);
+        }
+        let drawing = Some(Drawing { seed, skewed });
+        Ok(Self { weights: Weights::none(&files), files, name, config, drawing, reading: None })
     }
 
     /// Calls `tell` with the share of the weights that was handed out, 0 to 1, each time that a tensor is.
@@ -91,8 +119,9 @@ impl Checkpoint {
     pub fn part(&self, folder: &str) -> Result<Self, CheckpointError> {
         let files = self.files.below(folder)?;
         let config = files.json(CONFIG)?;
-        let weights = Weights::open(&files)?;
-        Ok(Self { files, name: format!("{}/{folder}", self.name), config, weights, reading: None })
+        let weights = if self.drawing.is_some() { Weights::none(&files) } else { Weights::open(&files)? };
+        let name = format!("{}/{folder}", self.name);
+        Ok(Self { files, name, config, weights, drawing: self.drawing, reading: None })
     }
 
     /// The folder's name, or the name under which the files are embedded.
@@ -153,6 +182,19 @@ impl Checkpoint {
         Ok(tensor)
     }
 
+    /// The numbers of the tensor `name`: drawn, or as [`Checkpoint::tensor`] has it.
+    pub fn numbers(&self, name: &str, expected: &[usize]) -> Result<Numbers<'_>, CheckpointError> {
+        match self.drawing {
+            Some(drawing) => Ok(Numbers::Drawn(drawing.tensor(name, expected))),
+            None => self.tensor(name, expected).map(Numbers::Stored),
+        }
+    }
+
+    /// Whether weights are drawn such that some experts are chosen far more often than others.
+    pub fn is_skewed(&self) -> bool {
+        self.drawing.is_some_and(|drawing| drawing.skewed)
+    }
+
     /// Whether there is a tensor `name`, of whatever shape.
     pub fn has_tensor(&self, name: &str) -> bool {
         self.weights.has(name)
@@ -188,13 +230,15 @@ impl Files {
             Source::Embedded { name, files } => {
                 Ok((Self::Embedded { name, files, prefix: String::new() }, name.to_owned()))
             }
-            Source::Folder(folder) if folder.is_dir() => {
+            Source::Folder(folder) | Source::Synthetic(Synthetic { folder, .. }) if folder.is_dir() => {
                 // `.` and a trailing `..` have no name of their own.
                 let whole = folder.canonicalize().unwrap_or_else(|_| folder.clone());
                 let name = whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned();
                 Ok((Self::Folder(folder), name))
             }
-            Source::Folder(folder) => Err(CheckpointError::FolderMissing { folder }),
+            Source::Folder(folder) | Source::Synthetic(Synthetic { folder, .. }) => {
+                Err(CheckpointError::FolderMissing { folder })
+            }
         }
     }
 

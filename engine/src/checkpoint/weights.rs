@@ -84,8 +84,13 @@ impl Weights {
         match files.json::<Index>(INDEX)? {
             Some(index) => Self::open_shards(files, &index),
             // The family that claims the checkpoint says which tensors it needs.
-            None => Ok(Self { files: Vec::new(), tensors: BTreeMap::new(), catalogue: files.label(SINGLE) }),
+            None => Ok(Self::none(files)),
         }
+    }
+
+    /// No tensors.
+    pub(super) fn none(files: &Files) -> Self {
+        Self { files: Vec::new(), tensors: BTreeMap::new(), catalogue: files.label(SINGLE) }
     }
 
     fn open_shards(files: &Files, index: &Index) -> Result<Self, CheckpointError> {

@@ -107,9 +107,19 @@ pub enum LoadError {
 
 /// Loads a checkpoint on the CPU, by the family that claims it.
 pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
-    let (family, variant) = claimed(FAMILIES, checkpoint)?;
     let pool = pool(config.threads());
-    let mut model = (family.load_cpu)(Cpu::default().on(pool.clone()), checkpoint, variant, config)?;
+    load_on(Cpu::default().on(pool.clone()), pool, checkpoint, config)
+}
+
+/// The same on a device that computes on `pool`.
+pub fn load_on(
+    cpu: Cpu,
+    pool: Option<Arc<Pool>>,
+    checkpoint: &Checkpoint,
+    config: &EngineConfig,
+) -> Result<Model, LoadError> {
+    let (family, variant) = claimed(FAMILIES, checkpoint)?;
+    let mut model = (family.load_cpu)(cpu, checkpoint, variant, config)?;
     model.pool = pool;
     model.check()?;
     Ok(model)

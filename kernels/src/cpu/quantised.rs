@@ -19,6 +19,7 @@
 use super::gemm::LANES;
 use super::groups::{GROUP, LEAST, nearest};
 use crate::ops::Format;
+use crate::part::Draw;
 
 /// Steps in a group.
 pub const STEPS: usize = GROUP / 8;
@@ -99,6 +100,26 @@ impl Quantised {
             }
         }
         Ok(weight)
+    }
+
+    /// A weight of random integers, spread evenly over all that the format has. Every group has the same scale, with which numbers are
+    /// as far from zero as `draw` has them, whose mean is left out.
+    pub fn drawn(bits: Bits, columns: usize, k: usize, draw: Draw) -> Self {
+        let groups = k.div_ceil(GROUP);
+        let count = columns.div_ceil(LANES).checked_mul(groups).expect("a weight's size is a number");
+        let line = |line: usize| {
+            let words: [u64; 8] = std::array::from_fn(|word| draw.bits((line * 8 + word) as u64));
+            let mut bytes = [0; 64];
+            bytes.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+            Line(bytes)
+        };
+        let greatest = match bits {
+            Bits::Eight => 128.0,
+            Bits::Four => 8.0,
+        };
+        let scale = ((draw.spread / greatest).to_bits() >> 16) as u16;
+        let lines = (0..count * STEPS * bits.lines()).map(line).collect();
+        Self { bits, columns, groups, lines, scales: vec![scale; count * LANES] }
     }
 
     fn set(&mut self, column: usize, group: usize, scale: u16, integers: &[i8; GROUP]) {
