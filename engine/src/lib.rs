@@ -47,7 +47,7 @@ mod voices;
 mod weight_policy;
 
 pub use audio::log_mel::{LogMel, LogMelConfig};
-pub use checkpoint::{BadValue, CheckpointError, Source, Synthetic};
+pub use checkpoint::{BadValue, CheckpointError, Source, Synthetic, quantise};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};
 pub use engine::{Engine, StartError};
 pub use hand_off::HandOff;

@@ -18,7 +18,8 @@ use repartee::cli::loading::LoadingBar;
 use repartee::config::{Config, Loaded, OldName, load};
 use repartee::server::{BindError, Listening, Reloader};
 use repartee::telemetry::{LogFormat, log};
-use repartee_engine::{EngineConfig, StartProgress};
+use repartee_engine::quantise::quantise;
+use repartee_engine::{EngineConfig, StartProgress, WeightPolicy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
@@ -47,6 +48,23 @@ enum Action {
     /// Measure the model on this machine
     #[command(subcommand)]
     Bench(Bench),
+    /// Write a checkpoint with integer matrices, as the package compressed-tensors lays them out; goes on where it was interrupted
+    Quantize(Quantize),
+}
+
+#[derive(Debug, Args)]
+struct Quantize {
+    /// Folder of a checkpoint in its published format
+    checkpoint: PathBuf,
+    /// Folder to write
+    out: PathBuf,
+    /// Which matrices become what, as `engine.weights` names it: int8, int4 or mixed
+    #[arg(long, value_name = "WEIGHTS", default_value = "mixed", value_parser = weight_policy)]
+    weights: WeightPolicy,
+}
+
+fn weight_policy(name: &str) -> Result<WeightPolicy, String> {
+    serde_json::from_value(name.into()).map_err(|error| error.to_string())
 }
 
 #[derive(Debug, Subcommand)]
@@ -168,6 +186,7 @@ fn main() -> ExitCode {
         Action::Check(serve) => serve.load().map(|effective| print_settings(&effective)),
         Action::Ask(ask) => run(ask_once(&ask)),
         Action::Bench(Bench::Size(size)) => measure_size(&size),
+        Action::Quantize(quantize) => write_quantised(&quantize),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -341,4 +360,18 @@ fn measure_size(size: &Size) -> anyhow::Result<()> {
     begin_log(config.log.format, &old_names)?;
     bench::size(&size.options, &size.settings.checkpoint(&config).source, &config.engine)
         .map_err(|error| UserError(error).into())
+}
+
+fn write_quantised(Quantize { checkpoint, out, weights }: &Quantize) -> anyhow::Result<()> {
+    let threads = EngineConfig::default().threads();
+    let mut shown = None;
+    let progress = |progress: repartee_engine::quantise::Progress<'_>| {
+        // A line for each percent, and for each file.
+        let now = ((progress.share * 100.0) as u32, progress.file.to_owned());
+        if shown.as_ref() != Some(&now) {
+            println!("{:3} % {}", now.0, now.1);
+            shown = Some(now);
+        }
+    };
+    quantise(checkpoint, out, *weights, threads, progress).map_err(|error| UserError(error.into()).into())
 }

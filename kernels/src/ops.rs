@@ -139,10 +139,26 @@ pub enum KernelError {
         format: Format,
     },
     /// A device takes no weights whose numbers come from there.
-    #[error("{name}: this device takes weights as checkpoints have them, none that are made otherwise")]
+    #[error("{name}: this device takes floating-point weights of checkpoints, and quantises them itself")]
     Origin {
         /// The weight.
         name: String,
+    },
+    /// A weight that only floating-point numbers can make, or such parts beside it, is stored as integers.
+    #[error("{name}: is stored as integers, as {layout:?} cannot be, or not together with the parts beside it")]
+    Packed {
+        /// The weight.
+        name: String,
+        /// What it is used for.
+        layout: Layout,
+    },
+    /// Groups of stored integers have a size that no kernel has.
+    #[error("{name}: {group} inputs share a scale: only multiples of 32, and whole rows, can be used")]
+    Group {
+        /// The weight.
+        name: String,
+        /// Inputs of a group.
+        group: usize,
     },
     /// A weight that is to be quantised has numbers that are NaN or infinite.
     #[error("{name}: holds numbers that are NaN or infinite, which integers cannot stand for")]
@@ -273,7 +289,7 @@ pub trait Ops {
     fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError> {
         let stored = parts.iter().map(|part| match part {
             Part::Stored(tensor) => Ok(*tensor),
-            Part::Drawn(tensor) => Err(KernelError::Origin { name: tensor.name.to_owned() }),
+            Part::Packed(_) | Part::Drawn(_) => Err(KernelError::Origin { name: part.name().to_owned() }),
         });
         self.weight_as(layout, format, &stored.collect::<Result<Vec<_>, _>>()?)
     }

@@ -1,6 +1,7 @@
 //! Tensors that make a weight, by where their numbers come from.
 
 use crate::ops::RawTensor;
+use crate::packed::PackedTensor;
 use crate::random::mix;
 
 /// One tensor of a weight.
@@ -8,6 +9,8 @@ use crate::random::mix;
 pub enum Part<'a> {
     /// As a checkpoint has it.
     Stored(RawTensor<'a>),
+    /// As a checkpoint has it that is quantised.
+    Packed(PackedTensor<'a>),
     /// Drawn at random, for measurements: no checkpoint has it.
     Drawn(DrawnTensor<'a>),
 }
@@ -54,14 +57,18 @@ impl<'a> Part<'a> {
     /// Name in the checkpoint.
     pub fn name(&self) -> &'a str {
         match self {
-            Self::Stored(RawTensor { name, .. }) | Self::Drawn(DrawnTensor { name, .. }) => name,
+            Self::Stored(RawTensor { name, .. })
+            | Self::Packed(PackedTensor { name, .. })
+            | Self::Drawn(DrawnTensor { name, .. }) => name,
         }
     }
 
     /// Its shape.
     pub fn shape(&self) -> &'a [usize] {
         match self {
-            Self::Stored(RawTensor { shape, .. }) | Self::Drawn(DrawnTensor { shape, .. }) => shape,
+            Self::Stored(RawTensor { shape, .. })
+            | Self::Packed(PackedTensor { shape, .. })
+            | Self::Drawn(DrawnTensor { shape, .. }) => shape,
         }
     }
 }

@@ -3,7 +3,9 @@
 //! Opening one reads config.json, if there is one, and the headers of the weight files and nothing else; weights are memory-mapped and
 //! handed out as bytes. The files of an open checkpoint must not be changed in place: replace the folder instead.
 
+mod compressed;
 mod error;
+pub mod quantise;
 mod synthetic;
 mod weights;
 
@@ -21,7 +23,7 @@ pub use repartee_kernels::DType;
 pub use synthetic::Synthetic;
 pub use weights::TensorView;
 
-use repartee_kernels::Draw;
+use repartee_kernels::{Draw, PackedTensor};
 use synthetic::Drawing;
 use weights::Weights;
 
@@ -49,6 +51,8 @@ pub enum Source {
 pub enum Numbers<'a> {
     /// As they lie in a file.
     Stored(TensorView<'a>),
+    /// As integers, in a checkpoint that is quantised.
+    Packed(PackedTensor<'a>),
     /// Drawn at random.
     Drawn(Draw),
 }
@@ -61,6 +65,8 @@ pub struct Checkpoint {
     /// `None` without config.json: a family may do without.
     config: Option<serde_json::Value>,
     weights: Weights,
+    /// Whether matrices may be stored as integers.
+    compressed: bool,
     /// `None` for a checkpoint with weights.
     drawing: Option<Drawing>,
     reading: Option<Reading>,
@@ -100,13 +106,16 @@ impl Checkpoint {
         let mut config = files.json(CONFIG)?;
         let Some(Synthetic { seed, layers, skewed, .. }) = synthetic else {
             let weights = Weights::open(&files)?;
-            return Ok(Self { files, name, config, weights, drawing: None, reading: None });
+            let compressed = compressed::is_compressed(config.as_ref());
+            let compressed =
+                compressed.map_err(|value| CheckpointError::BadValue { file: files.label(CONFIG), value })?;
+            return Ok(Self { files, name, config, weights, compressed, drawing: None, reading: None });
         };
         if let (Some(config), Some(most)) = (&mut config, layers) {
             synthetic::limit_layers(config, most);
         }
         let drawing = Some(Drawing { seed, skewed });
-        Ok(Self { weights: Weights::none(&files), files, name, config, drawing, reading: None })
+        Ok(Self { weights: Weights::none(&files), files, name, config, compressed: false, drawing, reading: None })
     }
 
     /// Calls `tell` with the share of the weights that was handed out, 0 to 1, each time that a tensor is.
@@ -121,7 +130,7 @@ impl Checkpoint {
         let config = files.json(CONFIG)?;
         let weights = if self.drawing.is_some() { Weights::none(&files) } else { Weights::open(&files)? };
         let name = format!("{}/{folder}", self.name);
-        Ok(Self { files, name, config, weights, drawing: self.drawing, reading: None })
+        Ok(Self { files, name, config, weights, compressed: false, drawing: self.drawing, reading: None })
     }
 
     /// The folder's name, or the name under which the files are embedded.
@@ -173,21 +182,32 @@ impl Checkpoint {
     /// The tensor `name`, which must have exactly the shape `expected` and a floating-point format that can be loaded.
     pub fn tensor(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, CheckpointError> {
         let tensor = self.weights.get(name, expected)?;
-        if let Some(Reading { bytes, total, tell }) = &self.reading {
-            // Held while it is told, so that the share never falls; a panic leaves a count.
-            let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
-            *bytes += tensor.bytes.len() as u64;
-            tell((*bytes as f64 / *total as f64).min(1.0) as f32);
-        }
+        self.tell(tensor.bytes.len());
         Ok(tensor)
     }
 
-    /// The numbers of the tensor `name`: drawn, or as [`Checkpoint::tensor`] has it.
-    pub fn numbers(&self, name: &str, expected: &[usize]) -> Result<Numbers<'_>, CheckpointError> {
-        match self.drawing {
-            Some(drawing) => Ok(Numbers::Drawn(drawing.tensor(name, expected))),
-            None => self.tensor(name, expected).map(Numbers::Stored),
+    /// Tells that so many bytes more were handed out.
+    fn tell(&self, more: usize) {
+        if let Some(Reading { bytes, total, tell }) = &self.reading {
+            // Held while it is told, so that the share never falls; a panic leaves a count.
+            let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
+            *bytes += more as u64;
+            tell((*bytes as f64 / *total as f64).min(1.0) as f32);
         }
+    }
+
+    /// The numbers of the tensor `name`: drawn, integers of a quantised checkpoint, or as [`Checkpoint::tensor`] has it.
+    pub fn numbers<'a>(&'a self, name: &'a str, expected: &'a [usize]) -> Result<Numbers<'a>, CheckpointError> {
+        if let Some(drawing) = self.drawing {
+            return Ok(Numbers::Drawn(drawing.tensor(name, expected)));
+        }
+        if self.compressed
+            && let Some(matrix) = compressed::matrix(&self.weights, name, expected)?
+        {
+            self.tell(matrix.integers.len() + matrix.scales.len());
+            return Ok(Numbers::Packed(matrix));
+        }
+        self.tensor(name, expected).map(Numbers::Stored)
     }
 
     /// Whether weights are drawn such that some experts are chosen far more often than others.

@@ -5,6 +5,7 @@ use super::pool::Pool;
 use super::quantised::{Bits, NotFinite, Quantised};
 use super::table::Table;
 use crate::ops::{DType, Format, KernelError, Layout, RawTensor};
+use crate::packed::PackedTensor;
 use crate::part::{DrawnTensor, Part};
 
 /// A prepared weight.
@@ -69,6 +70,9 @@ impl Weight {
                 return Err(wrong(part));
             }
             check_bytes(part)?;
+        }
+        if let Some(packed) = packed_alone(layout, parts) {
+            return Err(KernelError::Packed { name: packed.to_owned(), layout });
         }
         match layout {
             Layout::Linear => return Ok(Self::Linear(linear(format, parts)?)),
@@ -184,11 +188,13 @@ impl Values {
     fn of(parts: &[Part<'_>]) -> Self {
         let is_bf16 = |part: &Part<'_>| match part {
             Part::Stored(tensor) => tensor.dtype == DType::Bf16,
+            Part::Packed(_) => false,
             Part::Drawn(_) => true,
         };
         if !parts.iter().all(is_bf16) {
             let widened = |part: &Part<'_>| match part {
                 Part::Stored(tensor) => tensor.dtype.widen(tensor.bytes),
+                Part::Packed(tensor) => tensor.numbers(),
                 Part::Drawn(tensor) => drawn_bits(tensor).map(wide).collect(),
             };
             return Self::F32(parts.iter().flat_map(widened).collect());
@@ -197,6 +203,7 @@ impl Values {
         for part in parts {
             match part {
                 Part::Stored(tensor) => all.extend(tensor.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b))),
+                Part::Packed(_) => unreachable!("not of bfloat16"),
                 Part::Drawn(tensor) => all.extend(drawn_bits(tensor)),
             }
         }
@@ -234,6 +241,9 @@ fn drawn_bits<'a>(tensor: &DrawnTensor<'a>) -> impl Iterator<Item = u16> + use<'
 fn linear(format: Format, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
     let k = parts.first().map_or(0, |part| part.shape()[1]);
     let columns = parts.iter().map(|part| part.shape()[0]).sum();
+    if let [Part::Packed(_), ..] = parts {
+        return packed(k, parts);
+    }
     let Some(bits) = Bits::of(format) else {
         return Ok(Values::of(parts).pack(columns, k, |column, i| column * k + i));
     };
@@ -242,6 +252,29 @@ fn linear(format: Format, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
         return Ok(Packed::quantised(Quantised::drawn(bits, columns, k, *draw), k));
     }
     quantised(bits, columns, k, parts)
+}
+
+/// A part that is stored as integers where none may be, or beside others: those of one weight have integers of one size.
+fn packed_alone<'a>(layout: Layout, parts: &[Part<'a>]) -> Option<&'a str> {
+    let bits = |part: &Part<'_>| match part {
+        Part::Packed(tensor) => Some(tensor.packing.bits()),
+        Part::Stored(_) | Part::Drawn(_) => None,
+    };
+    let may = matches!(layout, Layout::Linear | Layout::Experts { .. });
+    let alike = parts.windows(2).all(|pair| bits(&pair[0]) == bits(&pair[1]));
+    let packed = parts.iter().find(|part| bits(part).is_some())?;
+    (!may || !alike).then(|| packed.name())
+}
+
+/// Packs the integers of parts that were checked, as they are.
+fn packed(k: usize, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
+    let tensors: Vec<PackedTensor<'_>> =
+        parts.iter().filter_map(|part| if let Part::Packed(tensor) = part { Some(*tensor) } else { None }).collect();
+    let bits = if tensors.first().is_some_and(|tensor| tensor.packing.bits() == 4) { Bits::Four } else { Bits::Eight };
+    match Quantised::packed(bits, k, &tensors) {
+        Ok(weight) => Ok(Packed::quantised(weight, k)),
+        Err(NotFinite) => Err(KernelError::NotFinite { name: parts[0].name().to_owned() }),
+    }
 }
 
 /// Quantises row by row: nothing but the result has the parts' size.
@@ -255,6 +288,7 @@ fn quantised(bits: Bits, columns: usize, k: usize, parts: &[Part<'_>]) -> Result
             Part::Stored(RawTensor { dtype, bytes, .. }) => {
                 dtype.widen_into(&bytes[row * k * dtype.size()..], numbers);
             }
+            Part::Packed(_) => unreachable!("packed parts stand alone"),
             Part::Drawn(DrawnTensor { draw, .. }) => {
                 numbers.iter_mut().enumerate().for_each(|(i, number)| *number = draw.number((row * k + i) as u64));
             }
@@ -281,7 +315,11 @@ fn experts(
 
 /// Refuses a stored part that has not as many bytes as its shape asks for.
 fn check_bytes(part: &Part<'_>) -> Result<(), KernelError> {
-    let Part::Stored(RawTensor { name, bytes, dtype, shape }) = part else { return Ok(()) };
+    let RawTensor { name, bytes, dtype, shape } = match part {
+        Part::Stored(tensor) => tensor,
+        Part::Packed(tensor) => return tensor.check(),
+        Part::Drawn(_) => return Ok(()),
+    };
     let expected = shape.iter().product::<usize>() * dtype.size();
     if bytes.len() == expected {
         return Ok(());

@@ -112,10 +112,18 @@ impl<'a, O: Ops> Weights<'a, O> {
     ) -> Result<O::Weight, LoadError> {
         let name = format!("{}{name}", self.prefix);
         let format = self.policy.format(layout);
+        let unpacked;
         let (dtype, bytes) = match self.checkpoint.numbers(&name, shape)? {
             Numbers::Stored(TensorView { dtype, bytes, .. }) => (dtype, bytes),
+            Numbers::Packed(tensor) => {
+                // In groups of other inputs: they are made anew.
+                unpacked = tensor.numbers().iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+                (DType::F32, &unpacked[..])
+            }
             // In whatever order.
-            drawn => return Ok(self.ops.weight_of(layout, format, &[part(&name, as_shape, drawn)])?),
+            drawn @ Numbers::Drawn(_) => {
+                return Ok(self.ops.weight_of(layout, format, &[part(&name, as_shape, drawn)])?);
+            }
         };
         let item = bytes.len() / (rows * a * b);
         let mut swapped = Vec::with_capacity(bytes.len());
@@ -134,6 +142,7 @@ impl<'a, O: Ops> Weights<'a, O> {
     pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
         Ok(match self.checkpoint.numbers(&format!("{}{name}", self.prefix), shape)? {
             Numbers::Stored(TensorView { dtype, bytes, .. }) => dtype.widen(bytes),
+            Numbers::Packed(tensor) => tensor.numbers(),
             Numbers::Drawn(draw) => (0..shape.iter().product::<usize>() as u64).map(|i| draw.number(i)).collect(),
         })
     }
@@ -149,6 +158,7 @@ impl<'a, O: Ops> Weights<'a, O> {
 fn part<'a>(name: &'a str, shape: &'a [usize], numbers: Numbers<'a>) -> Part<'a> {
     match numbers {
         Numbers::Stored(TensorView { dtype, bytes, .. }) => Part::Stored(RawTensor { name, bytes, dtype, shape }),
+        Numbers::Packed(tensor) => Part::Packed(tensor),
         Numbers::Drawn(draw) => Part::Drawn(DrawnTensor { name, shape, draw }),
     }
 }
