@@ -140,6 +140,16 @@ pub(super) fn matrix<'a>(
             return Err(CheckpointError::RefusedTensor { file, tensor, reason });
         }
     }
+    // Words of four bits and of eight can have one shape: the matrix's own is stored beside them.
+    let shape = format!("{name}_shape");
+    if let Ok((Dtype::I64, _, bytes)) = weights.raw(&shape) {
+        let sizes = bytes.as_chunks().0.iter().map(|&size| usize::try_from(i64::from_le_bytes(size)).unwrap_or(0));
+        let found: Vec<usize> = sizes.collect();
+        if found != expected {
+            let (file, tensor, expected) = (weights.file_of(&stored), name.to_owned(), expected.to_vec());
+            return Err(CheckpointError::WrongShape { file, tensor, expected, found });
+        }
+    }
     let &[out, inputs] = expected else {
         let (file, tensor) = (weights.file_of(&stored), stored);
         return Err(CheckpointError::RefusedTensor { file, tensor, reason: "only matrices are served as integers" });
