@@ -211,7 +211,8 @@ fn measured_rows(
     let mut rows = Vec::new();
     let mut add = |row: Row| rows.push(row);
     // Decoding: the first stage writes text, one row a token; a later one makes codec frames.
-    for (name, first) in [("thinker_decode", true), ("codec_frame", false)] {
+    let first_stage = stages.iter().find(|row| row.at == 1).map_or("", |row| row.stage);
+    for (name, first) in [(format!("{first_stage}_decode"), true), ("codec_frame".to_owned(), false)] {
         let sum = sum(machine, stages.iter().filter(|row| row.kind == "decode" && (row.at == 1) == first));
         if sum.rows == 0.0 {
             continue;

@@ -4,11 +4,12 @@
 //! of 32, or with one scale for each output channel. A matrix `X.weight` is stored as `X.weight_packed` (words of 32 bits) or as
 //! `X.weight` (bytes), with `X.weight_scale` of bfloat16. Everything else is refused by its name.
 
+use std::collections::BTreeMap;
+
 use repartee_kernels::{PackedTensor, Packing};
 use safetensors::Dtype;
 use serde::Deserialize;
 use serde_json::Value;
-use std::collections::BTreeMap;
 
 use super::weights::Weights;
 use super::{BadValue, CheckpointError};

@@ -1,6 +1,7 @@
 """Writes matrices in the formats of the package compressed-tensors, and what it says that they stand for.
 
-    python tests/parity/compressed/make_fixtures.py engine/tests/data/compressed
+    scripts/setup.sh reference_compressed
+    target/tools/compressed-tensors/bin/python tests/parity/compressed/make_fixtures.py engine/tests/data/compressed
 
 Each case is a file `CASE.safetensors` with the stored tensors of a module `m`, the matrix that they stand for (`expected`, float32), and
 the version of the package in its metadata.
