@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-cuda test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-heard bench-interruptions bench-turns bench-weights weight-loss eval-model sound-sample
+.PHONY: help run release test test-cuda test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +63,11 @@ bench-engine:  ## Measure the engine's modes against each other and the physical
 bench-weights:  ## Measure products of published dimensions with bf16, int8 and int4 weights against the bandwidth of memory; prints
 	@$(SETUP) build
 	$(CARGO) bench -p repartee-kernels --bench weights
+
+bench-size:  ## Measure a turn of the published dimensions of Qwen3-Omni-30B-A3B with random int4 weights (19 GiB; ARGS="--layers N" takes less); writes target/report/size.json
+	@$(SETUP) build
+	$(CARGO) run --release -p repartee -- bench size --synthetic-weights models/dimensions/qwen3-omni-30b-a3b \
+	  --set engine.weights=int4 --set engine.session_tokens=1024 $(ARGS)
 
 weight-loss:  ## Say what the demo model loses with int8, int4 and mixed weights: error of tensors, loss, answers; prints
 	@$(SETUP) build

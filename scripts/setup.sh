@@ -158,6 +158,10 @@ reference() {
   python_tools reference tests/parity/requirements.txt
 }
 
+reference_compressed() {
+  python_tools compressed-tensors tests/parity/compressed/requirements.txt
+}
+
 # Without what only its demo and its 25 Hz tokenizer need.
 QWEN_TTS=0.1.1
 reference_tts() {
@@ -229,10 +233,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, cuda, lint, tests, prometheus, reference, reference_tts, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, cuda, lint, tests, prometheus, reference, reference_compressed, reference_tts, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | cuda | lint | tests | prometheus | reference | reference_tts | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | cuda | lint | tests | prometheus | reference | reference_compressed | reference_tts | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

@@ -2,7 +2,7 @@
 #![doc(hidden)]
 
 pub use crate::audio::log_mel::{LogMel, LogMelConfig};
-pub use crate::checkpoint::{Checkpoint, DType};
+pub use crate::checkpoint::{Checkpoint, DType, Numbers};
 pub use crate::deadline::cost::StepRows;
 pub use crate::deadline::{Budget, Limits, Order, Planner, Share, Urgency, Want};
 pub use crate::elements::{AudioRows, Element, Message, MessageKind, Part, Value};

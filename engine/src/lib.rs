@@ -17,6 +17,7 @@
 //! - `sequence`: block pools and tables of cached positions
 //! - `progress`: how far a start has come
 //! - `device`: where models run
+//! - [`measure`]: what a turn takes on this machine, stage by stage
 //!
 //! Models:
 //! - `checkpoint`: checkpoints in published formats
@@ -35,6 +36,7 @@ mod elements;
 mod engine;
 mod hand_off;
 pub mod internals;
+pub mod measure;
 mod model;
 mod models;
 mod progress;
@@ -47,7 +49,7 @@ mod voices;
 mod weight_policy;
 
 pub use audio::log_mel::{LogMel, LogMelConfig};
-pub use checkpoint::{BadValue, CheckpointError, Source};
+pub use checkpoint::{BadValue, CheckpointError, Source, Synthetic, quantise};
 pub use config::{ConfigError, EngineConfig, RENAMED, StageConfig, Timeouts};
 pub use device::{DeviceChoice, DeviceError, UnknownDevice};
 pub use engine::{Engine, StartError};

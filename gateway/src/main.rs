@@ -1,5 +1,6 @@
 //! The `repartee` command.
 
+mod bench;
 mod model;
 
 use std::future::Future;
@@ -17,7 +18,8 @@ use repartee::cli::loading::LoadingBar;
 use repartee::config::{Config, Loaded, OldName, load};
 use repartee::server::{BindError, Listening, Reloader};
 use repartee::telemetry::{LogFormat, log};
-use repartee_engine::{DeviceChoice, StartProgress};
+use repartee_engine::quantise::quantise;
+use repartee_engine::{DeviceChoice, EngineConfig, StartProgress, WeightPolicy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tracing_subscriber::EnvFilter;
@@ -43,6 +45,40 @@ enum Action {
     Check(Serve),
     /// Put one spoken question to the model, without a server
     Ask(Ask),
+    /// Measure the model on this machine
+    #[command(subcommand)]
+    Bench(Bench),
+    /// Write a checkpoint with integer matrices, as the package compressed-tensors lays them out; goes on where it was interrupted
+    Quantize(Quantize),
+}
+
+#[derive(Debug, Args)]
+struct Quantize {
+    /// Folder of a checkpoint in its published format
+    checkpoint: PathBuf,
+    /// Folder to write
+    out: PathBuf,
+    /// Which matrices become what, as `engine.weights` names it: int8, int4 or mixed
+    #[arg(long, value_name = "WEIGHTS", default_value = "mixed", value_parser = weight_policy)]
+    weights: WeightPolicy,
+}
+
+fn weight_policy(name: &str) -> Result<WeightPolicy, String> {
+    serde_json::from_value(name.into()).map_err(|error| error.to_string())
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// One turn, stage by stage, against what memory and processor could; writes target/report/size.json
+    Size(Size),
+}
+
+#[derive(Debug, Args)]
+struct Size {
+    #[command(flatten)]
+    options: bench::Size,
+    #[command(flatten)]
+    settings: Settings,
 }
 
 #[derive(Debug, Clone, Args)]
@@ -78,6 +114,10 @@ struct Settings {
     /// Where the model runs: cpu, cuda:0 or auto [default: cpu]
     #[arg(long, value_name = "DEVICE")]
     device: Option<DeviceChoice>,
+    /// Folder with the configuration and tokenizer of a published checkpoint, whose weights are drawn at random in memory: to
+    /// measure a size, for what it says means nothing
+    #[arg(long, value_name = "DIR", conflicts_with = "model")]
+    synthetic_weights: Option<PathBuf>,
     /// One setting, such as limits.calls_per_key=4; can be repeated
     #[arg(long, value_name = "SETTING=VALUE", value_parser = assignment)]
     set: Vec<(String, String)>,
@@ -99,6 +139,11 @@ impl Settings {
         loaded.config.model = self.model.clone().or(loaded.config.model);
         loaded.config.engine.device = self.device.unwrap_or(loaded.config.engine.device);
         Ok(loaded)
+    }
+
+    /// Where the model of these settings comes from.
+    fn checkpoint(&self, config: &Config) -> model::Checkpoint {
+        model::Checkpoint::new(config.model.as_deref(), self.synthetic_weights.as_deref())
     }
 }
 
@@ -144,6 +189,8 @@ fn main() -> ExitCode {
         Action::Serve(serve) => run(serve_calls(&serve)),
         Action::Check(serve) => serve.load().map(|effective| print_settings(&effective)),
         Action::Ask(ask) => run(ask_once(&ask)),
+        Action::Bench(Bench::Size(size)) => measure_size(&size),
+        Action::Quantize(quantize) => write_quantised(&quantize),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -187,7 +234,7 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
             "keys and speech cross the network unencrypted: set [tls], or listen for a proxy on this machine"
         );
     }
-    let loading = config.clone();
+    let loading = (serve.settings.checkpoint(&config), config.engine.clone());
     let mut listening = Listening::bind(config).await.map_err(|error| match error {
         BindError::Config(_)
         | BindError::Listen { .. }
@@ -257,14 +304,17 @@ fn print_addresses(listen: SocketAddr, https: bool, key: Option<&str>, fingerpri
 }
 
 /// Loads the model on a thread of its own, and shows how far it is. Dropping this leaves the thread to the end of the process.
-async fn load_model(config: Config, listening: &Listening) -> anyhow::Result<model::Model> {
+async fn load_model(
+    (checkpoint, engine): (model::Checkpoint, EngineConfig),
+    listening: &Listening,
+) -> anyhow::Result<model::Model> {
     let (on_progress, mut progress) = (listening.on_progress(), listening.progress());
     let (loaded, mut model) = oneshot::channel();
     std::thread::Builder::new()
         .name("loader".to_owned())
         .spawn(move || {
             // Nobody waits for it if the start was given up.
-            let _ = loaded.send(start_model(&config, on_progress));
+            let _ = loaded.send(start_model(checkpoint, &engine, on_progress));
         })
         .context("cannot start a thread")?;
     let mut bar = LoadingBar::new(std::io::stderr(), std::io::stderr().is_terminal());
@@ -280,16 +330,17 @@ async fn load_model(config: Config, listening: &Listening) -> anyhow::Result<mod
 }
 
 fn start_model(
-    config: &Config,
+    checkpoint: model::Checkpoint,
+    engine: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
 ) -> anyhow::Result<model::Model> {
-    model::start(config.model.as_deref(), &config.engine, progress).map_err(|error| UserError(error.into()).into())
+    model::start(checkpoint, engine, progress).map_err(|error| UserError(error.into()).into())
 }
 
 async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
     let Loaded { config, old_names } = arguments.settings.load(None)?;
     begin_log(config.log.format, &old_names)?;
-    let model = start_model(&config, |_| {})?;
+    let model = start_model(arguments.settings.checkpoint(&config), &config.engine, |_| {})?;
     let mut out = std::io::stdout();
     let answered = ask(&*model.engine, &arguments.question, &arguments.answer, &mut out)
         .await
@@ -306,4 +357,25 @@ async fn ask_once(arguments: &Ask) -> anyhow::Result<()> {
         arguments.answer.display()
     );
     Ok(())
+}
+
+fn measure_size(size: &Size) -> anyhow::Result<()> {
+    let Loaded { config, old_names } = size.settings.load(None)?;
+    begin_log(config.log.format, &old_names)?;
+    bench::size(&size.options, &size.settings.checkpoint(&config).source, &config.engine)
+        .map_err(|error| UserError(error).into())
+}
+
+fn write_quantised(Quantize { checkpoint, out, weights }: &Quantize) -> anyhow::Result<()> {
+    let threads = EngineConfig::default().threads();
+    let mut shown = None;
+    let progress = |progress: repartee_engine::quantise::Progress<'_>| {
+        // A line for each percent, and for each file.
+        let now = ((progress.share * 100.0) as u32, progress.file.to_owned());
+        if shown.as_ref() != Some(&now) {
+            println!("{:3} % {}", now.0, now.1);
+            shown = Some(now);
+        }
+    };
+    quantise(checkpoint, out, *weights, threads, progress).map_err(|error| UserError(error.into()).into())
 }

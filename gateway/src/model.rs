@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use repartee_engine::{Engine, EngineConfig, Source, StartError, StartProgress};
+use repartee_engine::{Engine, EngineConfig, Source, StartError, StartProgress, Synthetic};
 use repartee_engine_api::SpeechEngine;
 
 /// File name of a checkpoint's card: JSON with `name`, `ask` (questions), `note`, and `remembers` (whether it was trained on
@@ -35,16 +35,33 @@ pub struct Model {
     pub card: Option<String>,
 }
 
-/// Loads the checkpoint in `folder`, or the demo, and warms it up; `progress` is told how far it is. Takes seconds and blocks.
+/// Where the model comes from.
+pub struct Checkpoint {
+    /// Its files.
+    pub source: Source,
+    card: Option<String>,
+}
+
+impl Checkpoint {
+    /// The checkpoint in `folder`; with `dimensions` a configuration with random weights; else the demo.
+    pub fn new(folder: Option<&Path>, dimensions: Option<&Path>) -> Self {
+        if let Some(dimensions) = dimensions {
+            let synthetic = Synthetic { folder: dimensions.to_owned(), seed: 0, layers: None, skewed: false };
+            return Self { source: Source::Synthetic(synthetic), card: read_card(dimensions) };
+        }
+        match folder {
+            Some(folder) => Self { source: Source::Folder(folder.to_owned()), card: read_card(folder) },
+            None => Self { source: Source::Embedded { name: "demo", files: DEMO }, card: Some(DEMO_CARD.to_owned()) },
+        }
+    }
+}
+
+/// Loads a checkpoint and warms it up; `progress` is told how far it is. Takes seconds and blocks.
 pub fn start(
-    folder: Option<&Path>,
+    Checkpoint { source, card }: Checkpoint,
     config: &EngineConfig,
     progress: impl Fn(StartProgress) + Send + Sync + 'static,
 ) -> Result<Model, StartError> {
-    let (source, card) = match folder {
-        Some(folder) => (Source::Folder(folder.to_owned()), read_card(folder)),
-        None => (Source::Embedded { name: "demo", files: DEMO }, Some(DEMO_CARD.to_owned())),
-    };
     let engine = Engine::start_with_progress(source, config, progress)?;
     Ok(Model { engine: Arc::new(engine), card })
 }

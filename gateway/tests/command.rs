@@ -179,3 +179,32 @@ fn signals_end_it_cleanly() {
         assert!(server.wait().unwrap().success());
     }
 }
+
+#[test]
+fn bench_size_writes_a_report() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("report/size.json");
+    let short = ["--heard", "1.5", "--tokens", "4", "--sound", "0.5", "--report", file.to_str().unwrap()];
+    let output = repartee(&[&["bench", "size", "--set", "engine.weights=int4"], &short[..]].concat());
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{said} {}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(report["name"], "size");
+    for measure in [
+        "machine_read_bandwidth",
+        "thinker_decode_int4",
+        "codec_frame_int4",
+        "prefill_1s_int4",
+        "listening_load_int4",
+        "ttfp_loaded",
+        "rtf_loaded_int4",
+        "rtf_loaded_int4_8_cores_projected",
+        "resident_int4",
+    ] {
+        let row = report["rows"].as_array().unwrap().iter().find(|row| row["measure"] == measure);
+        assert!(row.is_some_and(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{measure} in {report:#}");
+        assert!(said.contains(measure), "{measure} in {said}");
+    }
+    refused(&["bench", "size", "--synthetic-weights", "/no/such/folder"], &["/no/such/folder"]);
+    refused(&["bench", "size", "--heard=-1"], &["--heard -1"]);
+}

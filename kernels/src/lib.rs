@@ -1,6 +1,7 @@
 //! Tensor operations that the models are written over, and their CPU implementation.
 //!
 //! - [`ops`]: the trait [`Ops`] and the plain values that cross it: weight layouts, batches, sampling rows
+//! - [`part`]: the tensors that make a weight, stored or drawn at random; [`packed`]: those that are stored as integers
 //! - [`row_spec`]: what a step needs from the host, uploaded at once; [`step_ops`]: the operations that read it on the device
 //! - [`cpu`]: the implementation for a processor, vectorised for what the machine offers at run time
 //! - `cuda` (feature `cuda`): the implementation for a CUDA device
@@ -17,6 +18,8 @@ pub mod cpu;
 #[cfg(feature = "cuda")]
 pub mod cuda;
 pub mod ops;
+pub mod packed;
+pub mod part;
 pub mod random;
 pub mod recording;
 pub mod replay;
@@ -27,5 +30,7 @@ pub use ops::{
     Attention, AttentionBatch, DType, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows,
     StateSpec,
 };
+pub use packed::{PackedTensor, Packing};
+pub use part::{Draw, DrawnTensor, Part};
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};
 pub use step_ops::{Outputs, ReadBack, Step, StepKey, StepOps, Streams};

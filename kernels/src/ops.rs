@@ -2,6 +2,8 @@
 
 use thiserror::Error;
 
+use crate::part::Part;
+
 /// Number format of a weight as it stands in a checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DType {
@@ -136,6 +138,28 @@ pub enum KernelError {
         /// What was asked for.
         format: Format,
     },
+    /// A device takes no weights whose numbers come from there.
+    #[error("{name}: this device takes floating-point weights of checkpoints, and quantises them itself")]
+    Origin {
+        /// The weight.
+        name: String,
+    },
+    /// A weight that only floating-point numbers can make, or such parts beside it, is stored as integers.
+    #[error("{name}: is stored as integers, as {layout:?} cannot be, or not together with the parts beside it")]
+    Packed {
+        /// The weight.
+        name: String,
+        /// What it is used for.
+        layout: Layout,
+    },
+    /// Groups of stored integers have a size that no kernel has.
+    #[error("{name}: {group} inputs share a scale: only multiples of 32, and whole rows, can be used")]
+    Group {
+        /// The weight.
+        name: String,
+        /// Inputs of a group.
+        group: usize,
+    },
     /// A weight that is to be quantised has numbers that are NaN or infinite.
     #[error("{name}: holds numbers that are NaN or infinite, which integers cannot stand for")]
     NotFinite {
@@ -260,6 +284,14 @@ pub trait Ops {
         }
         let name = parts.first().map_or("", |part| part.name).to_owned();
         Err(KernelError::Format { name, layout, format })
+    }
+    /// Prepares a weight of parts that a checkpoint need not have. By default a device takes none but stored ones.
+    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError> {
+        let stored = parts.iter().map(|part| match part {
+            Part::Stored(tensor) => Ok(*tensor),
+            Part::Packed(_) | Part::Drawn(_) => Err(KernelError::Origin { name: part.name().to_owned() }),
+        });
+        self.weight_as(layout, format, &stored.collect::<Result<Vec<_>, _>>()?)
     }
     /// The same device with buffers of its own, for a stage that runs beside others: its tensors stay at the same addresses.
     fn with_own_buffers(&self) -> Self

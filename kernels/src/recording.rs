@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::ops::{
     Attention, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
 };
+use crate::part::Part;
 use crate::row_spec::{BatchSection, RowSpec, Section};
 use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
 
@@ -109,6 +110,10 @@ impl<O: Ops> Ops for RecordingOps<O> {
 
     fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<O::Weight, KernelError> {
         self.inner.weight_as(layout, format, parts)
+    }
+
+    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<O::Weight, KernelError> {
+        self.inner.weight_of(layout, format, parts)
     }
 
     fn with_own_buffers(&self) -> Self {

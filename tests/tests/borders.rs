@@ -55,6 +55,7 @@ const RUNTIMES_AND_NETWORKS: &[&str] =
 const GATEWAY_MAY_NAME: &[(&str, &[&str])] = &[
     ("admission", &["auth", "config"]),
     ("auth", &["ids"]),
+    ("bench", &[]),
     ("call", &["metrics", "telemetry", "turn_judge"]),
     ("cli", &["auth", "ids"]),
     ("config", &["auth", "telemetry"]),

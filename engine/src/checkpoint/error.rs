@@ -135,6 +135,16 @@ pub enum CheckpointError {
         /// What the file has.
         found: Vec<usize>,
     },
+    /// A tensor of a quantised checkpoint cannot be served.
+    #[error("{file}: tensor {tensor}: {reason}")]
+    RefusedTensor {
+        /// The weight file.
+        file: String,
+        /// The tensor.
+        tensor: String,
+        /// Why, and what to do.
+        reason: &'static str,
+    },
     /// A tensor's number format cannot be loaded.
     #[error("{file}: tensor {tensor} has dtype {found}: only BF16, F16 and F32 can be loaded, convert it")]
     UnsupportedDtype {

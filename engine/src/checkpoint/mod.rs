@@ -3,7 +3,10 @@
 //! Opening one reads config.json, if there is one, and the headers of the weight files and nothing else; weights are memory-mapped and
 //! handed out as bytes. The files of an open checkpoint must not be changed in place: replace the folder instead.
 
+mod compressed;
 mod error;
+pub mod quantise;
+mod synthetic;
 mod weights;
 
 use std::borrow::Cow;
@@ -17,8 +20,11 @@ use serde::de::DeserializeOwned;
 
 pub use error::{BadValue, CheckpointError};
 pub use repartee_kernels::DType;
+pub use synthetic::Synthetic;
 pub use weights::TensorView;
 
+use repartee_kernels::{Draw, PackedTensor};
+use synthetic::Drawing;
 use weights::Weights;
 
 /// The file that describes a checkpoint.
@@ -36,6 +42,19 @@ pub enum Source {
         /// File names and contents.
         files: &'static [(&'static str, &'static [u8])],
     },
+    /// A published configuration with random weights.
+    Synthetic(Synthetic),
+}
+
+/// The numbers of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Numbers<'a> {
+    /// As they lie in a file.
+    Stored(TensorView<'a>),
+    /// As integers, in a checkpoint that is quantised.
+    Packed(PackedTensor<'a>),
+    /// Drawn at random.
+    Drawn(Draw),
 }
 
 /// An open checkpoint.
@@ -46,6 +65,10 @@ pub struct Checkpoint {
     /// `None` without config.json: a family may do without.
     config: Option<serde_json::Value>,
     weights: Weights,
+    /// Whether matrices may be stored as integers.
+    compressed: bool,
+    /// `None` for a checkpoint with weights.
+    drawing: Option<Drawing>,
     reading: Option<Reading>,
 }
 
@@ -75,10 +98,24 @@ struct Architecture {
 impl Checkpoint {
     /// Reads config.json, if there is one, and the headers of the weight files; fails without leaving anything loaded.
     pub fn open(source: Source) -> Result<Self, CheckpointError> {
+        let synthetic = match &source {
+            Source::Synthetic(synthetic) => Some(synthetic.clone()),
+            Source::Folder(_) | Source::Embedded { .. } => None,
+        };
         let (files, name) = Files::locate(source)?;
-        let config = files.json(CONFIG)?;
-        let weights = Weights::open(&files)?;
-        Ok(Self { files, name, config, weights, reading: None })
+        let mut config = files.json(CONFIG)?;
+        let Some(Synthetic { seed, layers, skewed, .. }) = synthetic else {
+            let weights = Weights::open(&files)?;
+            let compressed = compressed::is_compressed(config.as_ref());
+            let compressed =
+                compressed.map_err(|value| CheckpointError::BadValue { file: files.label(CONFIG), value })?;
+            return Ok(Self { files, name, config, weights, compressed, drawing: None, reading: None });
+        };
+        if let (Some(config), Some(most)) = (&mut config, layers) {
+            synthetic::limit_layers(config, most);
+        }
+        let drawing = Some(Drawing { seed, skewed });
+        Ok(Self { weights: Weights::none(&files), files, name, config, compressed: false, drawing, reading: None })
     }
 
     /// Calls `tell` with the share of the weights that was handed out, 0 to 1, each time that a tensor is.
@@ -91,8 +128,9 @@ impl Checkpoint {
     pub fn part(&self, folder: &str) -> Result<Self, CheckpointError> {
         let files = self.files.below(folder)?;
         let config = files.json(CONFIG)?;
-        let weights = Weights::open(&files)?;
-        Ok(Self { files, name: format!("{}/{folder}", self.name), config, weights, reading: None })
+        let weights = if self.drawing.is_some() { Weights::none(&files) } else { Weights::open(&files)? };
+        let name = format!("{}/{folder}", self.name);
+        Ok(Self { files, name, config, weights, compressed: false, drawing: self.drawing, reading: None })
     }
 
     /// Bytes of all of its tensors.
@@ -149,13 +187,37 @@ impl Checkpoint {
     /// The tensor `name`, which must have exactly the shape `expected` and a floating-point format that can be loaded.
     pub fn tensor(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, CheckpointError> {
         let tensor = self.weights.get(name, expected)?;
+        self.tell(tensor.bytes.len());
+        Ok(tensor)
+    }
+
+    /// Tells that so many bytes more were handed out.
+    fn tell(&self, more: usize) {
         if let Some(Reading { bytes, total, tell }) = &self.reading {
             // Held while it is told, so that the share never falls; a panic leaves a count.
             let mut bytes = bytes.lock().unwrap_or_else(PoisonError::into_inner);
-            *bytes += tensor.bytes.len() as u64;
+            *bytes += more as u64;
             tell((*bytes as f64 / *total as f64).min(1.0) as f32);
         }
-        Ok(tensor)
+    }
+
+    /// The numbers of the tensor `name`: drawn, integers of a quantised checkpoint, or as [`Checkpoint::tensor`] has it.
+    pub fn numbers<'a>(&'a self, name: &'a str, expected: &'a [usize]) -> Result<Numbers<'a>, CheckpointError> {
+        if let Some(drawing) = self.drawing {
+            return Ok(Numbers::Drawn(drawing.tensor(name, expected)));
+        }
+        if self.compressed
+            && let Some(matrix) = compressed::matrix(&self.weights, name, expected)?
+        {
+            self.tell(matrix.integers.len() + matrix.scales.len());
+            return Ok(Numbers::Packed(matrix));
+        }
+        self.tensor(name, expected).map(Numbers::Stored)
+    }
+
+    /// Whether weights are drawn such that some experts are chosen far more often than others.
+    pub fn is_skewed(&self) -> bool {
+        self.drawing.is_some_and(|drawing| drawing.skewed)
     }
 
     /// Whether there is a tensor `name`, of whatever shape.
@@ -193,13 +255,15 @@ impl Files {
             Source::Embedded { name, files } => {
                 Ok((Self::Embedded { name, files, prefix: String::new() }, name.to_owned()))
             }
-            Source::Folder(folder) if folder.is_dir() => {
+            Source::Folder(folder) | Source::Synthetic(Synthetic { folder, .. }) if folder.is_dir() => {
                 // `.` and a trailing `..` have no name of their own.
                 let whole = folder.canonicalize().unwrap_or_else(|_| folder.clone());
                 let name = whole.file_name().unwrap_or(whole.as_os_str()).to_string_lossy().into_owned();
                 Ok((Self::Folder(folder), name))
             }
-            Source::Folder(folder) => Err(CheckpointError::FolderMissing { folder }),
+            Source::Folder(folder) | Source::Synthetic(Synthetic { folder, .. }) => {
+                Err(CheckpointError::FolderMissing { folder })
+            }
         }
     }
 

@@ -37,6 +37,8 @@ pub(super) struct Weights {
 
 #[derive(Debug)]
 struct WeightFile {
+    /// Within its folder.
+    name: String,
     /// As shown in errors.
     label: String,
     bytes: Bytes,
@@ -84,8 +86,13 @@ impl Weights {
         match files.json::<Index>(INDEX)? {
             Some(index) => Self::open_shards(files, &index),
             // The family that claims the checkpoint says which tensors it needs.
-            None => Ok(Self { files: Vec::new(), tensors: BTreeMap::new(), catalogue: files.label(SINGLE) }),
+            None => Ok(Self::none(files)),
         }
+    }
+
+    /// No tensors.
+    pub(super) fn none(files: &Files) -> Self {
+        Self { files: Vec::new(), tensors: BTreeMap::new(), catalogue: files.label(SINGLE) }
     }
 
     fn open_shards(files: &Files, index: &Index) -> Result<Self, CheckpointError> {
@@ -130,7 +137,7 @@ impl Weights {
             let location = Location { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), bytes };
             self.tensors.insert(tensor, location);
         }
-        self.files.push(WeightFile { label, bytes });
+        self.files.push(WeightFile { name: name.to_owned(), label, bytes });
         Ok(())
     }
 
@@ -149,6 +156,32 @@ impl Weights {
 
     pub(super) fn shape(&self, name: &str) -> Option<&[usize]> {
         self.tensors.get(name).map(|location| &location.shape[..])
+    }
+
+    pub(super) fn dtype(&self, name: &str) -> Option<Dtype> {
+        self.tensors.get(name).map(|location| location.dtype)
+    }
+
+    /// The file that has a tensor, or should have it, for messages.
+    pub(super) fn file_of(&self, name: &str) -> String {
+        self.tensors.get(name).map_or(&self.catalogue, |location| &self.files[location.file].label).clone()
+    }
+
+    /// A tensor of whatever format and shape.
+    pub(super) fn raw(&self, name: &str) -> Result<(Dtype, &[usize], &[u8]), CheckpointError> {
+        let missing = || CheckpointError::MissingTensor { file: self.catalogue.clone(), tensor: name.to_owned() };
+        let Location { file, dtype, shape, bytes } = self.tensors.get(name).ok_or_else(missing)?;
+        Ok((*dtype, shape, &self.files[*file].bytes[bytes.clone()]))
+    }
+
+    /// The weight files' names, in an order that does not change.
+    pub(super) fn file_names(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.files.iter().map(|file| &file.name[..]).enumerate()
+    }
+
+    /// The names of a file's tensors, in alphabetical order.
+    pub(super) fn names_in(&self, file: usize) -> impl Iterator<Item = &str> {
+        self.tensors.iter().filter(move |(_, location)| location.file == file).map(|(name, _)| &name[..])
     }
 
     pub(super) fn get(&self, name: &str, expected: &[usize]) -> Result<TensorView<'_>, CheckpointError> {

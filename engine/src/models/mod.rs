@@ -114,20 +114,35 @@ pub enum LoadError {
 
 /// Loads a checkpoint on the configured device, by the family that claims it.
 pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
-    let (family, variant) = claimed(FAMILIES, checkpoint)?;
     // The steps of a tick run side by side on a pool, whatever the device.
     let pool = pool(config.threads());
-    let mut model = match cuda::open(config.device)? {
+    match cuda::open(config.device)? {
         #[cfg(feature = "cuda")]
         Some(device) => {
+            let (family, variant) = claimed(FAMILIES, checkpoint)?;
             // What cannot fit is said before anything is loaded.
             cuda::check_memory(&device, config, checkpoint.weight_bytes())?;
-            (family.load_cuda)(device, checkpoint, variant, config)?
+            checked((family.load_cuda)(device, checkpoint, variant, config)?, pool)
         }
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
-        None => (family.load_cpu)(Cpu::default().on(pool.clone()), checkpoint, variant, config)?,
-    };
+        None => load_on(Cpu::default().on(pool.clone()), pool, checkpoint, config),
+    }
+}
+
+/// The same on a device that computes on `pool`.
+pub fn load_on(
+    cpu: Cpu,
+    pool: Option<Arc<Pool>>,
+    checkpoint: &Checkpoint,
+    config: &EngineConfig,
+) -> Result<Model, LoadError> {
+    let (family, variant) = claimed(FAMILIES, checkpoint)?;
+    checked((family.load_cpu)(cpu, checkpoint, variant, config)?, pool)
+}
+
+/// A loaded model whose stages make a chain, on its pool.
+fn checked(mut model: Model, pool: Option<Arc<Pool>>) -> Result<Model, LoadError> {
     model.pool = pool;
     model.check()?;
     Ok(model)

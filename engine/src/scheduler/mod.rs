@@ -157,6 +157,11 @@ impl Scheduler {
         }
     }
 
+    /// Runs the stages side by side on these threads from now on; with none, one after another.
+    pub fn compute_on(&mut self, pool: Option<Arc<Pool>>) {
+        self.pool = pool;
+    }
+
     /// Runs until the engine is dropped.
     pub fn run(mut self, wake: &flume::Receiver<()>) {
         loop {

@@ -1,10 +1,10 @@
 //! Times single products on one thread or several.
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use repartee_kernels::cpu::gemm::{Packed, Rows, multiply_on};
+use repartee_kernels::cpu::machine;
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::quantised::{Bits, Quantised};
 use repartee_kernels::cpu::simd::Level;
@@ -91,26 +91,7 @@ impl Bench {
 
     /// Bytes a second that the threads read from memory when they do nothing else.
     pub fn read_bandwidth(&self) -> f64 {
-        /// Numbers that are read at once: as many bytes as a weight has.
-        const REGION: usize = 1 << 21;
-        const PART: usize = 1 << 17;
-        let numbers: Vec<u64> = (0..MIB << 17).map(|i| i as u64).collect();
-        let total = AtomicU64::new(0);
-        let read = |region: &[u64]| {
-            let begun = Instant::now();
-            self.pool.run(region.len() / PART, |part| {
-                let mut sums = [0u64; 16];
-                for numbers in region[part * PART..(part + 1) * PART].as_chunks::<16>().0 {
-                    sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum = sum.wrapping_add(*number));
-                }
-                total.fetch_add(sums.iter().fold(0, |a, b| a ^ b), Ordering::Relaxed);
-            });
-            begun.elapsed().as_secs_f64()
-        };
-        let passes = (0..PASSES).flat_map(|_| numbers.chunks_exact(REGION));
-        let seconds = passes.map(read).fold(f64::INFINITY, f64::min);
-        black_box(total);
-        (REGION * size_of::<u64>()) as f64 / seconds
+        machine::read_bandwidth(&self.pool, MIB)
     }
 
     /// One row by one weight after the other, none of which a cache still holds.

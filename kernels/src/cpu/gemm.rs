@@ -58,6 +58,11 @@ impl Packed {
         Self { columns: weight.columns(), k, panels: Panels::Integers(weight) }
     }
 
+    /// Whether its products are of integers.
+    pub fn is_integer(&self) -> bool {
+        matches!(self.panels, Panels::Integers(_))
+    }
+
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         match &self.panels {

@@ -3,11 +3,12 @@
 //! - [`gemm`]: the matrix product behind linear layers and convolutions; `cut`: how threads share one
 //! - [`quantised`]: weights of eight-bit and four-bit integers; [`groups`]: activations likewise; [`integer`]: their product
 //! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`]: one concept each
-//! - `step`: the operations that read a row spec; `arena`: where their results lie
+//! - `step`: the operations that read a row spec; `arena`: where their results lie; `table`: what ids are looked up in
+//! - [`work`]: what products read and multiply; [`machine`]: what the processor could at best
 //! - [`simd`]: what the processor offers; [`pool`]: threads that run closures side by side
 //!
-//! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices of
-//! bfloat16 as they are used, all others when they load. Products of matrices that are kept as integers are summed in integers.
+//! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices,
+//! tables and convolutions of bfloat16 as they are used, all others when they load. Products of matrices that are kept as integers are summed in integers.
 //!
 //! A device may have a pool of threads. Large products, convolutions and activations are then split over it, such that each number is
 //! computed in the same order as on one thread.
@@ -20,6 +21,7 @@ pub mod experts;
 pub mod gemm;
 pub mod groups;
 pub mod integer;
+pub mod machine;
 pub mod math;
 pub mod pool;
 pub mod quantised;
@@ -27,24 +29,30 @@ pub mod rotary;
 pub mod sample;
 pub mod simd;
 mod step;
+mod table;
 mod tensor;
 mod weight;
+pub mod work;
 
 pub use step::Index;
+pub use table::Table;
 pub use tensor::{State, Tensor};
 pub use weight::Weight;
+pub use work::Work;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::ops::{
     Attention, Format, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
 };
+use crate::part::Part;
 use crate::step_ops::{Outputs, ReadBack};
 use arena::{Arena, Spares, Words};
 use gemm::Rows;
 use groups::Group;
 use pool::Pool;
 use simd::Level;
+use work::Counters;
 
 /// The processor as a device.
 ///
@@ -62,6 +70,7 @@ pub struct Cpu {
     groups: Spares<Vec<Group>>,
     outputs: Spares<Outputs<Self>>,
     read_back: Spares<ReadBack>,
+    counters: Arc<Counters>,
 }
 
 impl Default for Cpu {
@@ -76,7 +85,8 @@ impl Cpu {
         let (arena, batches) = (Arena::default(), Spares::default());
         let (words, scratch, groups) = (Words::default(), Spares::default(), Spares::default());
         let (outputs, read_back) = (Spares::default(), Spares::default());
-        Self { level, pool: None, arena, batches, words, scratch, groups, outputs, read_back }
+        let counters = Arc::default();
+        Self { level, pool: None, arena, batches, words, scratch, groups, outputs, read_back, counters }
     }
 
     /// The same device with large operations split over a pool; `None` for one thread.
@@ -90,8 +100,14 @@ impl Cpu {
         self.level
     }
 
+    /// The products so far of this device and of those that were made of it, by whatever thread.
+    pub fn work(&self) -> Work {
+        self.counters.read()
+    }
+
     /// A product on as many threads as it pays for.
     fn multiply(&self, x: Rows<'_>, weight: &gemm::Packed, bias: Option<&[f32]>, out: &mut [f32]) {
+        self.counters.count(x.count, weight);
         let groups = &mut self.groups.take();
         gemm::multiply_on(self.pool.as_deref(), self.level, x, weight, bias, groups, out);
     }
@@ -144,11 +160,16 @@ impl Ops for Cpu {
     }
 
     fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
-        Weight::new(layout, format, parts)
+        let parts: Vec<_> = parts.iter().copied().map(Part::Stored).collect();
+        self.weight_of(layout, format, &parts)
+    }
+
+    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<Weight, KernelError> {
+        Weight::new(self.pool.as_deref(), layout, format, parts)
     }
 
     fn with_own_buffers(&self) -> Self {
-        Self::with_level(self.level).on(self.pool.clone())
+        Self { counters: self.counters.clone(), ..Self::with_level(self.level).on(self.pool.clone()) }
     }
 
     fn state(&self, spec: StateSpec) -> State {
@@ -229,11 +250,12 @@ impl Ops for Cpu {
     }
 
     fn embed(&self, table: &Weight, ids: &Vec<u32>) -> Tensor {
-        let (width, table) = table.table();
+        let table = table.table();
+        let width = table.width;
         let mut data = self.arena.zeros(ids.len() * width);
         for (row, &id) in data.chunks_exact_mut(width).zip(ids) {
             if id != NO_ID {
-                row.copy_from_slice(&table[id as usize * width..(id as usize + 1) * width]);
+                table.look_up(id as usize, row);
             }
         }
         Tensor { rows: ids.len(), columns: width, data }

@@ -19,6 +19,8 @@
 use super::gemm::LANES;
 use super::groups::{GROUP, LEAST, nearest};
 use crate::ops::Format;
+use crate::packed::PackedTensor;
+use crate::part::Draw;
 
 /// Steps in a group.
 pub const STEPS: usize = GROUP / 8;
@@ -82,19 +84,62 @@ pub struct NotFinite;
 impl Quantised {
     /// Quantises a weight. `row` writes the numbers of one output column after the other.
     pub fn new(bits: Bits, columns: usize, k: usize, mut row: impl FnMut(&mut [f32])) -> Result<Self, NotFinite> {
-        let groups = k.div_ceil(GROUP);
-        let count = columns.div_ceil(LANES).checked_mul(groups).expect("a weight's size is a number");
-        let empty = match bits {
-            Bits::Eight => 0,
-            Bits::Four => 0x88,
-        };
-        let lines = vec![Line([empty; 64]); count * STEPS * bits.lines()];
-        let mut weight = Self { bits, columns, groups, lines, scales: vec![0; count * LANES] };
-        let mut numbers = vec![0.0; groups * GROUP];
+        let mut weight = Self::zeros(bits, columns, k);
+        let mut numbers = vec![0.0; weight.groups * GROUP];
         for column in 0..columns {
             row(&mut numbers[..k]);
             for (group, numbers) in numbers.as_chunks().0.iter().enumerate() {
-                let (scale, integers) = quantise(bits, numbers)?;
+                let (scale, integers) = quantise_group(bits, numbers)?;
+                weight.set(column, group, scale, &integers);
+            }
+        }
+        Ok(weight)
+    }
+
+    fn zeros(bits: Bits, columns: usize, k: usize) -> Self {
+        let groups = k.div_ceil(GROUP);
+        let count = columns.div_ceil(LANES).checked_mul(groups).expect("a weight's size is a number");
+        let zero = match bits {
+            Bits::Eight => 0,
+            Bits::Four => 0x88,
+        };
+        let lines = vec![Line([zero; 64]); count * STEPS * bits.lines()];
+        Self { bits, columns, groups, lines, scales: vec![0; count * LANES] }
+    }
+
+    /// A weight of random integers, spread evenly over all that the format has. Every group has the same scale, with which numbers are
+    /// as far from zero as `draw` has them, whose mean is left out.
+    pub fn drawn(bits: Bits, columns: usize, k: usize, draw: Draw) -> Self {
+        let groups = k.div_ceil(GROUP);
+        let count = columns.div_ceil(LANES).checked_mul(groups).expect("a weight's size is a number");
+        let line = |line: usize| {
+            let words: [u64; 8] = std::array::from_fn(|word| draw.bits((line * 8 + word) as u64));
+            let mut bytes = [0; 64];
+            bytes.as_chunks_mut().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
+            Line(bytes)
+        };
+        let greatest = match bits {
+            Bits::Eight => 128.0,
+            Bits::Four => 8.0,
+        };
+        let scale = ((draw.spread / greatest).to_bits() >> 16) as u16;
+        let lines = (0..count * STEPS * bits.lines()).map(line).collect();
+        Self { bits, columns, groups, lines, scales: vec![scale; count * LANES] }
+    }
+
+    /// A weight of integers that a checkpoint has, with its scales: the numbers are the same. The tensors, joined along `out`, were
+    /// checked and have integers of so many bits.
+    pub fn packed(bits: Bits, k: usize, tensors: &[PackedTensor<'_>]) -> Result<Self, NotFinite> {
+        let mut weight = Self::zeros(bits, tensors.iter().map(|tensor| tensor.shape[0]).sum(), k);
+        let rows = tensors.iter().flat_map(|tensor| (0..tensor.shape[0]).map(move |row| (tensor, row)));
+        for (column, (tensor, row)) in rows.enumerate() {
+            for group in 0..weight.groups {
+                let scale = tensor.scale(row, group * GROUP);
+                if !f32::from_bits(u32::from(scale) << 16).is_finite() {
+                    return Err(NotFinite);
+                }
+                let mut integers = [0; GROUP];
+                tensor.integers_into(row, group * GROUP, &mut integers);
                 weight.set(column, group, scale, &integers);
             }
         }
@@ -169,7 +214,7 @@ const fn place(column: usize, i: usize) -> (usize, usize, usize) {
 }
 
 /// A group's scale, as bfloat16, and integers.
-fn quantise(bits: Bits, numbers: &[f32; GROUP]) -> Result<(u16, [i8; GROUP]), NotFinite> {
+pub fn quantise_group(bits: Bits, numbers: &[f32; GROUP]) -> Result<(u16, [i8; GROUP]), NotFinite> {
     if numbers.iter().any(|number| !number.is_finite()) {
         return Err(NotFinite);
     }

@@ -1,8 +1,12 @@
 //! How the processor packs a weight.
 
 use super::gemm::Packed;
+use super::pool::Pool;
 use super::quantised::{Bits, NotFinite, Quantised};
+use super::table::Table;
 use crate::ops::{DType, Format, KernelError, Layout, RawTensor};
+use crate::packed::PackedTensor;
+use crate::part::{DrawnTensor, Part};
 
 /// A prepared weight.
 #[derive(Debug, Clone)]
@@ -12,12 +16,7 @@ pub enum Weight {
     /// [`Layout::Linear`]
     Linear(Packed),
     /// [`Layout::Table`]
-    Table {
-        /// Numbers in an entry.
-        width: usize,
-        /// `[entry][width]`
-        data: Vec<f32>,
-    },
+    Table(Table),
     /// [`Layout::Experts`]
     Experts(Vec<Packed>),
     /// [`Layout::Conv1d`]
@@ -48,12 +47,15 @@ pub enum Weight {
 }
 
 impl Weight {
-    pub(super) fn new(layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self, KernelError> {
-        let wrong = |part: &RawTensor<'_>| KernelError::Shape {
-            name: part.name.to_owned(),
-            shape: part.shape.to_vec(),
-            layout,
-        };
+    /// Packs a weight; that of experts on all threads of `pool`.
+    pub(super) fn new(
+        pool: Option<&Pool>,
+        layout: Layout,
+        format: Format,
+        parts: &[Part<'_>],
+    ) -> Result<Self, KernelError> {
+        let wrong =
+            |part: &Part<'_>| KernelError::Shape { name: part.name().to_owned(), shape: part.shape().to_vec(), layout };
         let first = parts.first().ok_or_else(|| KernelError::Shape { name: String::new(), shape: vec![], layout })?;
         let rank = match layout {
             Layout::Vector => 1,
@@ -61,53 +63,42 @@ impl Weight {
             Layout::Conv1d { .. } | Layout::Depthwise | Layout::ConvTranspose1d { .. } => 3,
             Layout::Conv2d { .. } => 4,
         };
+        let shape = first.shape();
         for part in parts {
-            if part.shape.len() != rank || part.shape.contains(&0) || part.shape[1..] != first.shape[1..] {
+            if part.shape().len() != rank || part.shape().contains(&0) || part.shape()[1..] != shape[1..] {
                 // Experts mix widths only between parts of one expert, never along the input.
                 return Err(wrong(part));
             }
+            check_bytes(part)?;
         }
-        let shape = first.shape;
-        if let Some(bits) = Bits::of(format) {
-            parts.iter().try_for_each(check_bytes)?;
-            return match layout {
-                Layout::Linear => Ok(Self::Linear(quantised(bits, parts)?)),
-                Layout::Experts { per_expert } if per_expert > 0 && parts.len().is_multiple_of(per_expert) => {
-                    let experts = parts.chunks(per_expert).map(|expert| quantised(bits, expert));
-                    Ok(Self::Experts(experts.collect::<Result<_, _>>()?))
-                }
-                Layout::Experts { .. } => Err(wrong(first)),
-                _ => Err(KernelError::Format { name: first.name.to_owned(), layout, format }),
-            };
+        if let Some(packed) = packed_alone(layout, parts) {
+            return Err(KernelError::Packed { name: packed.to_owned(), layout });
         }
-        // Matrices that are bfloat16 throughout stay so: see `Packed`.
-        if parts.iter().all(|part| part.dtype == DType::Bf16) {
-            let bits = || parts.iter().map(bf16_bits).collect::<Result<Vec<_>, _>>();
-            match layout {
-                Layout::Linear => return Ok(Self::Linear(linear_bf16(&bits()?.concat(), shape[1]))),
-                Layout::Experts { per_expert } if per_expert > 0 && parts.len().is_multiple_of(per_expert) => {
-                    let expert = |parts: &[Vec<u16>]| linear_bf16(&parts.concat(), shape[1]);
-                    return Ok(Self::Experts(bits()?.chunks(per_expert).map(expert).collect()));
-                }
-                _ => {}
-            }
-        }
-        let values = parts.iter().map(widened).collect::<Result<Vec<_>, _>>()?;
-        Ok(match layout {
-            Layout::Vector => Self::Vector(values.concat()),
-            Layout::Table => Self::Table { width: shape[1], data: values.concat() },
-            Layout::Linear => Self::Linear(linear(&values.concat(), shape[1])),
+        match layout {
+            Layout::Linear => return Ok(Self::Linear(linear(format, parts)?)),
             Layout::Experts { per_expert } => {
                 if per_expert == 0 || !parts.len().is_multiple_of(per_expert) {
                     return Err(wrong(first));
                 }
-                Self::Experts(values.chunks(per_expert).map(|expert| linear(&expert.concat(), shape[1])).collect())
+                return Ok(Self::Experts(experts(pool, format, parts, per_expert)?));
             }
+            _ if format != Format::Float => {
+                return Err(KernelError::Format { name: first.name().to_owned(), layout, format });
+            }
+            _ => {}
+        }
+        let values = Values::of(parts);
+        Ok(match layout {
+            Layout::Vector => Self::Vector(values.widened()),
+            Layout::Table => Self::Table(match values {
+                Values::F32(numbers) => Table::new(shape[1], numbers),
+                Values::Bf16(numbers) => Table::new_bf16(shape[1], numbers),
+            }),
+            Layout::Linear | Layout::Experts { .. } => unreachable!("made above"),
             Layout::Conv1d { dilation } => {
                 let (out, channels, taps) = (shape[0], shape[1], shape[2]);
-                let w = &values[0];
                 let packed =
-                    Packed::new(out, taps * channels, |o, k| w[(o * channels + k % channels) * taps + k / channels]);
+                    values.pack(out, taps * channels, |o, k| (o * channels + k % channels) * taps + k / channels);
                 Self::Conv1d { packed, dilation }
             }
             Layout::Depthwise => {
@@ -115,7 +106,7 @@ impl Weight {
                 if shape[1] != 1 {
                     return Err(wrong(first));
                 }
-                let w = &values[0];
+                let w = values.widened();
                 Self::Depthwise((0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect())
             }
             Layout::ConvTranspose1d { stride, cut } => {
@@ -123,13 +114,12 @@ impl Weight {
                 if stride == 0 || (kernel != stride && kernel != 2 * stride) {
                     return Err(wrong(first));
                 }
-                let w = &values[0];
                 let taps = kernel / stride;
                 // Output row j of a block takes tap j of this input row and tap j + stride of the row before.
-                let packed = Packed::new(stride * out, taps * channels, |column, k| {
+                let packed = values.pack(stride * out, taps * channels, |column, k| {
                     let (phase, o) = (column / out, column % out);
                     let (tap, channel) = (k / channels, k % channels);
-                    w[(channel * out + o) * kernel + phase + (taps - 1 - tap) * stride]
+                    (channel * out + o) * kernel + phase + (taps - 1 - tap) * stride
                 });
                 Self::ConvTranspose1d { packed, stride, cut: cut && taps > 1 }
             }
@@ -138,8 +128,7 @@ impl Weight {
                 if stride == 0 || shape[2..] != [3, 3] {
                     return Err(wrong(first));
                 }
-                let w = &values[0];
-                let packed = Packed::new(out, 9 * channels, |o, k| w[(o * channels + k % channels) * 9 + k / channels]);
+                let packed = values.pack(out, 9 * channels, |o, k| (o * channels + k % channels) * 9 + k / channels);
                 Self::Conv2d { packed, stride }
             }
         })
@@ -149,7 +138,7 @@ impl Weight {
         match self {
             Self::Vector(_) => "a vector",
             Self::Linear(_) => "a linear weight",
-            Self::Table { .. } => "a table",
+            Self::Table(_) => "a table",
             Self::Experts(_) => "experts",
             Self::Conv1d { .. } => "a convolution",
             Self::Depthwise(_) => "a depthwise convolution",
@@ -172,9 +161,9 @@ impl Weight {
         }
     }
 
-    pub(super) fn table(&self) -> (usize, &[f32]) {
+    pub(super) fn table(&self) -> &Table {
         match self {
-            Self::Table { width, data } => (*width, data),
+            Self::Table(table) => table,
             other => panic!("a table is needed, not {}", other.kind()),
         }
     }
@@ -187,27 +176,122 @@ impl Weight {
     }
 }
 
-/// Packs `[out, k]`.
-fn linear(w: &[f32], k: usize) -> Packed {
-    Packed::new(w.len() / k, k, |column, i| w[column * k + i])
+/// Numbers of stored or drawn parts, one after the other.
+enum Values {
+    F32(Vec<f32>),
+    /// Bits of bfloat16, where all parts are of it: they are widened as they are used, which is exact.
+    Bf16(Vec<u16>),
 }
 
-/// Packs `[out, k]` of bfloat16.
-fn linear_bf16(w: &[u16], k: usize) -> Packed {
-    Packed::new_bf16(w.len() / k, k, |column, i| w[column * k + i])
+impl Values {
+    /// The bytes of stored parts were checked.
+    fn of(parts: &[Part<'_>]) -> Self {
+        let is_bf16 = |part: &Part<'_>| match part {
+            Part::Stored(tensor) => tensor.dtype == DType::Bf16,
+            Part::Packed(_) => false,
+            Part::Drawn(_) => true,
+        };
+        if !parts.iter().all(is_bf16) {
+            let widened = |part: &Part<'_>| match part {
+                Part::Stored(tensor) => tensor.dtype.widen(tensor.bytes),
+                Part::Packed(tensor) => tensor.numbers(),
+                Part::Drawn(tensor) => drawn_bits(tensor).map(wide).collect(),
+            };
+            return Self::F32(parts.iter().flat_map(widened).collect());
+        }
+        let mut all = Vec::with_capacity(parts.iter().map(|part| part.shape().iter().product::<usize>()).sum());
+        for part in parts {
+            match part {
+                Part::Stored(tensor) => all.extend(tensor.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b))),
+                Part::Packed(_) => unreachable!("not of bfloat16"),
+                Part::Drawn(tensor) => all.extend(drawn_bits(tensor)),
+            }
+        }
+        Self::Bf16(all)
+    }
+
+    fn widened(self) -> Vec<f32> {
+        match self {
+            Self::F32(numbers) => numbers,
+            Self::Bf16(numbers) => numbers.into_iter().map(wide).collect(),
+        }
+    }
+
+    /// Packs `[columns, k]` of the numbers at the indices that `at` gives.
+    fn pack(&self, columns: usize, k: usize, at: impl Fn(usize, usize) -> usize) -> Packed {
+        match self {
+            Self::F32(numbers) => Packed::new(columns, k, |column, i| numbers[at(column, i)]),
+            Self::Bf16(numbers) => Packed::new_bf16(columns, k, |column, i| numbers[at(column, i)]),
+        }
+    }
 }
 
-/// Quantises parts `[out, k]`, joined along `out`, row by row: nothing but the result has their size. Their bytes were checked.
-fn quantised(bits: Bits, parts: &[RawTensor<'_>]) -> Result<Packed, KernelError> {
-    let k = parts.first().map_or(0, |part| part.shape[1]);
-    let rows = parts.iter().flat_map(|part| part.bytes.chunks_exact(k * part.dtype.size()).map(move |row| (part, row)));
-    let mut rows = rows.fuse();
+/// A number of bfloat16 in single precision.
+fn wide(bits: u16) -> f32 {
+    f32::from_bits(u32::from(bits) << 16)
+}
+
+/// The numbers of a drawn tensor, cut to bfloat16.
+fn drawn_bits<'a>(tensor: &DrawnTensor<'a>) -> impl Iterator<Item = u16> + use<'a> {
+    let (draw, count) = (tensor.draw, tensor.shape.iter().product::<usize>());
+    (0..count as u64).map(move |index| (draw.number(index).to_bits() >> 16) as u16)
+}
+
+/// Packs parts `[out, k]`, joined along `out`, whose shapes and bytes were checked.
+fn linear(format: Format, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
+    let k = parts.first().map_or(0, |part| part.shape()[1]);
+    let columns = parts.iter().map(|part| part.shape()[0]).sum();
+    if let [Part::Packed(_), ..] = parts {
+        return packed(k, parts);
+    }
+    let Some(bits) = Bits::of(format) else {
+        return Ok(Values::of(parts).pack(columns, k, |column, i| column * k + i));
+    };
+    if let [Part::Drawn(DrawnTensor { draw, .. }), ..] = parts {
+        // At once as integers: nothing as large as their numbers is made.
+        return Ok(Packed::quantised(Quantised::drawn(bits, columns, k, *draw), k));
+    }
+    quantised(bits, columns, k, parts)
+}
+
+/// A part that is stored as integers where none may be, or beside others: those of one weight have integers of one size.
+fn packed_alone<'a>(layout: Layout, parts: &[Part<'a>]) -> Option<&'a str> {
+    let bits = |part: &Part<'_>| match part {
+        Part::Packed(tensor) => Some(tensor.packing.bits()),
+        Part::Stored(_) | Part::Drawn(_) => None,
+    };
+    let may = matches!(layout, Layout::Linear | Layout::Experts { .. });
+    let alike = parts.windows(2).all(|pair| bits(&pair[0]) == bits(&pair[1]));
+    let packed = parts.iter().find(|part| bits(part).is_some())?;
+    (!may || !alike).then(|| packed.name())
+}
+
+/// Packs the integers of parts that were checked, as they are.
+fn packed(k: usize, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
+    let tensors: Vec<PackedTensor<'_>> =
+        parts.iter().filter_map(|part| if let Part::Packed(tensor) = part { Some(*tensor) } else { None }).collect();
+    let bits = if tensors.first().is_some_and(|tensor| tensor.packing.bits() == 4) { Bits::Four } else { Bits::Eight };
+    match Quantised::packed(bits, k, &tensors) {
+        Ok(weight) => Ok(Packed::quantised(weight, k)),
+        Err(NotFinite) => Err(KernelError::NotFinite { name: parts[0].name().to_owned() }),
+    }
+}
+
+/// Quantises row by row: nothing but the result has the parts' size.
+fn quantised(bits: Bits, columns: usize, k: usize, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
+    let mut rows = parts.iter().flat_map(|part| (0..part.shape()[0]).map(move |row| (part, row)));
     let mut name = "";
-    let columns = parts.iter().map(|part| part.shape[0]).sum();
     let weight = Quantised::new(bits, columns, k, |numbers| {
-        if let Some((part, row)) = rows.next() {
-            name = part.name;
-            part.dtype.widen_into(row, numbers);
+        let Some((part, row)) = rows.next() else { return };
+        name = part.name();
+        match part {
+            Part::Stored(RawTensor { dtype, bytes, .. }) => {
+                dtype.widen_into(&bytes[row * k * dtype.size()..], numbers);
+            }
+            Part::Packed(_) => unreachable!("packed parts stand alone"),
+            Part::Drawn(DrawnTensor { draw, .. }) => {
+                numbers.iter_mut().enumerate().for_each(|(i, number)| *number = draw.number((row * k + i) as u64));
+            }
         }
     });
     match weight {
@@ -216,23 +300,29 @@ fn quantised(bits: Bits, parts: &[RawTensor<'_>]) -> Result<Packed, KernelError>
     }
 }
 
-fn check_bytes(part: &RawTensor<'_>) -> Result<(), KernelError> {
-    let count: usize = part.shape.iter().product();
-    let expected = count * part.dtype.size();
-    if part.bytes.len() == expected {
+/// Packs every `per_expert` parts as one expert.
+fn experts(
+    pool: Option<&Pool>,
+    format: Format,
+    parts: &[Part<'_>],
+    per_expert: usize,
+) -> Result<Vec<Packed>, KernelError> {
+    let Some(pool) = pool else { return parts.chunks(per_expert).map(|expert| linear(format, expert)).collect() };
+    let mut packed: Vec<_> = parts.chunks(per_expert).map(|expert| (expert, None)).collect();
+    pool.each(&mut packed, |_, (expert, packed)| *packed = Some(linear(format, expert)));
+    packed.into_iter().filter_map(|(_, packed)| packed).collect()
+}
+
+/// Refuses a stored part that has not as many bytes as its shape asks for.
+fn check_bytes(part: &Part<'_>) -> Result<(), KernelError> {
+    let RawTensor { name, bytes, dtype, shape } = match part {
+        Part::Stored(tensor) => tensor,
+        Part::Packed(tensor) => return tensor.check(),
+        Part::Drawn(_) => return Ok(()),
+    };
+    let expected = shape.iter().product::<usize>() * dtype.size();
+    if bytes.len() == expected {
         return Ok(());
     }
-    Err(KernelError::Bytes { name: part.name.to_owned(), expected, found: part.bytes.len() })
-}
-
-/// Reads a bfloat16 part as its bits.
-fn bf16_bits(part: &RawTensor<'_>) -> Result<Vec<u16>, KernelError> {
-    check_bytes(part)?;
-    Ok(part.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect())
-}
-
-/// Reads a part as single precision, which is exact.
-fn widened(part: &RawTensor<'_>) -> Result<Vec<f32>, KernelError> {
-    check_bytes(part)?;
-    Ok(part.dtype.widen(part.bytes))
+    Err(KernelError::Bytes { name: (*name).to_owned(), expected, found: bytes.len() })
 }

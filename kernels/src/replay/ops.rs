@@ -6,6 +6,7 @@ use super::{Numbered, ReplayOps, Replayable, Value, lock, outside};
 use crate::ops::{
     Attention, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
 };
+use crate::part::Part;
 
 impl<O: Replayable> Ops for ReplayOps<O> {
     type T = Value<O>;
@@ -20,6 +21,10 @@ impl<O: Replayable> Ops for ReplayOps<O> {
 
     fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Self::Weight, KernelError> {
         self.inner.weight_as(layout, format, parts).map(Arc::new)
+    }
+
+    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<Self::Weight, KernelError> {
+        self.inner.weight_of(layout, format, parts).map(Arc::new)
     }
 
     /// Steps are recorded and repeated one at a time, so nothing is gained by more buffers.

@@ -12,13 +12,14 @@ use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::internals::qwen3_omni_moe::Window;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::gemm::{Packed, Rows, multiply};
+use repartee_kernels::cpu::machine::{Peak, float_peak};
+use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
 use repartee_load::report::Row;
 use safetensors::SafeTensors;
 
 use crate::bed::median;
 use crate::eager::{self, batch, index};
-use crate::peak::Peak;
 
 /// Timed repetitions.
 const REPEATS: usize = 9;
@@ -44,7 +45,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn measure() -> Self {
+    fn measure() -> Result<Self> {
         // Far beyond every cache.
         let large = vec![1u64; 32 << 20];
         let copy = |into: &mut Vec<u64>| {
@@ -62,7 +63,7 @@ impl Machine {
         let mut out = vec![0.0; N * N];
         let run = |out: &mut Vec<f32>| multiply(level, Rows::dense(&x, N), &weight, None, out);
         let product = (0..9).map(|_| (N * N * N) as f64 / timed(|| run(black_box(&mut out)))).fold(0.0, f64::max);
-        Self { bandwidth, peak: Peak::measure(), product }
+        Ok(Self { bandwidth, peak: float_peak(&Pool::new(1)?), product })
     }
 
     /// The least time for so much work, in ms.
@@ -84,7 +85,7 @@ fn each(parts: usize, mut run: impl FnMut()) -> f64 {
 }
 
 pub fn rows(folder: &Path) -> Result<Vec<Row>> {
-    let machine = Machine::measure();
+    let machine = Machine::measure()?;
     let bytes = std::fs::read(folder.join("model.safetensors"))?;
     let tensors = SafeTensors::deserialize(&bytes)?;
     // Every tensor below `prefix`, used on so many rows.

@@ -7,7 +7,6 @@
 //! - `callers`: hand-off modes, threads, batches, input length, memory
 //! - `floor`: stages against the physical floor
 //! - `kernels`: sampling from a large vocabulary, regions of the thread pool
-//! - `peak`: the arithmetic peak of one core
 
 mod bed;
 mod callers;
@@ -17,7 +16,6 @@ mod codec;
 mod eager;
 mod floor;
 mod kernels;
-mod peak;
 
 use anyhow::Result;
 use repartee_load::report::{Report, Row};

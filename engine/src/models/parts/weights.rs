@@ -1,8 +1,8 @@
 //! Takes a model's tensors out of a checkpoint, by the names that the checkpoint gives them.
 
-use repartee_kernels::{DType, Format, Layout, Ops, RawTensor};
+use repartee_kernels::{DType, Draw, DrawnTensor, Format, Layout, Ops, Part, RawTensor};
 
-use crate::checkpoint::{Checkpoint, TensorView};
+use crate::checkpoint::{Checkpoint, Numbers, TensorView};
 use crate::models::LoadError;
 use crate::weight_policy::WeightPolicy;
 
@@ -42,10 +42,9 @@ impl<'a, O: Ops> Weights<'a, O> {
             names.iter().map(|(name, shape)| (format!("{}{name}", self.prefix), shape)).collect();
         let mut parts = Vec::with_capacity(names.len());
         for (name, shape) in &names {
-            let TensorView { dtype, bytes, .. } = self.checkpoint.tensor(name, shape)?;
-            parts.push(RawTensor { name, bytes, dtype, shape });
+            parts.push(part(name, shape, self.checkpoint.numbers(name, shape)?));
         }
-        Ok(self.ops.weight_as(layout, format, &parts)?)
+        Ok(self.ops.weight_of(layout, format, &parts)?)
     }
 
     /// `name`, a vector of `n`.
@@ -60,7 +59,15 @@ impl<'a, O: Ops> Weights<'a, O> {
 
     /// `name`, a matrix `[out, in]` that chooses or weighs experts: whatever the policy, as in the checkpoint.
     pub fn router(&self, name: &str, out: usize, input: usize) -> Result<O::Weight, LoadError> {
-        self.join_as(Layout::Linear, Format::Float, &[(name, vec![out, input])])
+        let whole = format!("{}{name}", self.prefix);
+        match self.checkpoint.numbers(&whole, &[out, input])? {
+            Numbers::Drawn(draw) if self.checkpoint.is_skewed() => {
+                self.made(&whole, Layout::Linear, &skewed(draw, out, input), &[out, input])
+            }
+            numbers => {
+                Ok(self.ops.weight_of(Layout::Linear, Format::Float, &[part(&whole, &[out, input], numbers)])?)
+            }
+        }
     }
 
     /// Matrices that share their input, as one.
@@ -104,7 +111,20 @@ impl<'a, O: Ops> Weights<'a, O> {
         as_shape: &[usize],
     ) -> Result<O::Weight, LoadError> {
         let name = format!("{}{name}", self.prefix);
-        let TensorView { dtype, bytes, .. } = self.checkpoint.tensor(&name, shape)?;
+        let format = self.policy.format(layout);
+        let unpacked;
+        let (dtype, bytes) = match self.checkpoint.numbers(&name, shape)? {
+            Numbers::Stored(TensorView { dtype, bytes, .. }) => (dtype, bytes),
+            Numbers::Packed(tensor) => {
+                // In groups of other inputs: they are made anew.
+                unpacked = tensor.numbers().iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
+                (DType::F32, &unpacked[..])
+            }
+            // In whatever order.
+            drawn @ Numbers::Drawn(_) => {
+                return Ok(self.ops.weight_of(layout, format, &[part(&name, as_shape, drawn)])?);
+            }
+        };
         let item = bytes.len() / (rows * a * b);
         let mut swapped = Vec::with_capacity(bytes.len());
         for row in bytes.chunks_exact(a * b * item) {
@@ -115,13 +135,16 @@ impl<'a, O: Ops> Weights<'a, O> {
             }
         }
         let part = RawTensor { name: &name, bytes: &swapped, dtype, shape: as_shape };
-        Ok(self.ops.weight_as(layout, self.policy.format(layout), &[part])?)
+        Ok(self.ops.weight_as(layout, format, &[part])?)
     }
 
     /// The numbers of `name`, a tensor of the given shape, for what is computed once at loading.
     pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
-        let TensorView { dtype, bytes, .. } = self.checkpoint.tensor(&format!("{}{name}", self.prefix), shape)?;
-        Ok(dtype.widen(bytes))
+        Ok(match self.checkpoint.numbers(&format!("{}{name}", self.prefix), shape)? {
+            Numbers::Stored(TensorView { dtype, bytes, .. }) => dtype.widen(bytes),
+            Numbers::Packed(tensor) => tensor.numbers(),
+            Numbers::Drawn(draw) => (0..shape.iter().product::<usize>() as u64).map(|i| draw.number(i)).collect(),
+        })
     }
 
     /// Numbers of our own making as a weight, for tables that a checkpoint does not hold.
@@ -130,4 +153,18 @@ impl<'a, O: Ops> Weights<'a, O> {
         let part = RawTensor { name, bytes: &bytes, dtype: DType::F32, shape };
         Ok(self.ops.weight(layout, &[part])?)
     }
+}
+
+fn part<'a>(name: &'a str, shape: &'a [usize], numbers: Numbers<'a>) -> Part<'a> {
+    match numbers {
+        Numbers::Stored(TensorView { dtype, bytes, .. }) => Part::Stored(RawTensor { name, bytes, dtype, shape }),
+        Numbers::Packed(tensor) => Part::Packed(tensor),
+        Numbers::Drawn(draw) => Part::Drawn(DrawnTensor { name, shape, draw }),
+    }
+}
+
+/// Rows of a router whose numbers fall from twice as large as drawn to half as large: experts of large rows are chosen more often.
+fn skewed(draw: Draw, rows: usize, width: usize) -> Vec<f32> {
+    let number = |i: usize| draw.number(i as u64) * (1.0 - 2.0 * (i / width) as f32 / rows as f32).exp2();
+    (0..rows * width).map(number).collect()
 }

@@ -15,6 +15,8 @@ use std::sync::OnceLock;
 
 pub use dots::{Dots, PlainEight, PlainFour};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+pub(super) use x86::peak;
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
 pub use x86::{Pair, PairEight, PairFour, Wide, WideEight, WideFour};
 
 /// Vector instructions that this processor has: whoever holds a level may use them.

@@ -1,5 +1,7 @@
 //! [`Lanes`] and [`Dots`] in the registers of x86-64.
 
+pub mod peak;
+
 use std::arch::x86_64::*;
 
 use super::{Dots, Lanes};

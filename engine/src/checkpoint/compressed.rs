@@ -1,0 +1,197 @@
+//! Checkpoints quantised in the format of the package `compressed-tensors`, which llm-compressor writes and vLLM reads.
+//!
+//! Served are symmetric integers of four bits (`pack-quantized`) and of eight (`pack-quantized`, `int-quantized`) in groups of a multiple
+//! of 32, or with one scale for each output channel. A matrix `X.weight` is stored as `X.weight_packed` (words of 32 bits) or as
+//! `X.weight` (bytes), with `X.weight_scale` of bfloat16. Everything else is refused by its name.
+
+use std::collections::BTreeMap;
+
+use repartee_kernels::{PackedTensor, Packing};
+use safetensors::Dtype;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::weights::Weights;
+use super::{BadValue, CheckpointError};
+
+/// The field of config.json.
+const FIELD: &str = "quantization_config";
+/// Its `quant_method`.
+const METHOD: &str = "compressed-tensors";
+/// Its `format`s.
+const FORMATS: [&str; 3] = ["pack-quantized", "int-quantized", "dense"];
+/// What follows a matrix's name in that of a tensor which changes its numbers in ways that are not served.
+const REFUSED: [(&str, &str); 3] = [
+    ("_zero_point", "zero points are not served: quantise symmetrically"),
+    ("_g_idx", "reordered groups are not served: quantise without activation order"),
+    ("_global_scale", "scales of scales are not served: quantise to integers"),
+];
+
+/// The field of config.json. What says nothing of numbers that are stored is left out.
+#[derive(Deserialize)]
+struct Raw {
+    quant_method: Option<String>,
+    format: Option<String>,
+    #[serde(default)]
+    config_groups: BTreeMap<String, RawGroup>,
+    transform_config: Option<Value>,
+    sparsity_config: Option<Value>,
+}
+
+#[derive(Deserialize)]
+struct RawGroup {
+    weights: Option<RawWeights>,
+    format: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct RawWeights {
+    num_bits: Option<u64>,
+    #[serde(rename = "type")]
+    kind: Option<String>,
+    symmetric: Option<bool>,
+    strategy: Option<String>,
+    group_size: Option<i64>,
+    actorder: Option<Value>,
+}
+
+/// Whether config.json says that matrices are stored as integers. What cannot be served is refused.
+pub(super) fn is_compressed(config: Option<&Value>) -> Result<bool, BadValue> {
+    let Some(found) = config.and_then(|config| config.get(FIELD)).filter(|found| !found.is_null()) else {
+        return Ok(false);
+    };
+    let raw: Raw = serde_json::from_value(found.clone()).map_err(|error| BadValue {
+        field: FIELD.to_owned(),
+        value: error.to_string(),
+        allowed: format!("as {METHOD} writes it"),
+    })?;
+    let refuse = |field: &str, value: &str, allowed: &str| {
+        let (field, value, allowed) = (format!("{FIELD}.{field}"), value.to_owned(), allowed.to_owned());
+        Err(BadValue { field, value, allowed })
+    };
+    let method = raw.quant_method.as_deref().unwrap_or("absent");
+    if method != METHOD {
+        return refuse("quant_method", method, METHOD);
+    }
+    for (field, value) in [("transform_config", &raw.transform_config), ("sparsity_config", &raw.sparsity_config)] {
+        let is_empty = |value: &Value| value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+        if let Some(value) = value.as_ref().filter(|value| !is_empty(value)) {
+            return refuse(field, &value.to_string(), "absent");
+        }
+    }
+    let formats = raw.config_groups.iter().map(|(name, group)| (format!("config_groups.{name}.format"), &group.format));
+    for (field, format) in std::iter::once(("format".to_owned(), &raw.format)).chain(formats) {
+        match format.as_deref() {
+            // Groups of different formats, each of which says its own.
+            None | Some("mixed-precision") => {}
+            Some(format) if FORMATS.contains(&format) => {}
+            Some(format) => return refuse(&field, format, &FORMATS[..2].join(" or ")),
+        }
+    }
+    for (name, group) in &raw.config_groups {
+        let Some(weights) = &group.weights else { continue };
+        let field = |field: &str| format!("config_groups.{name}.weights.{field}");
+        let kind = weights.kind.as_deref().unwrap_or("int");
+        if kind != "int" {
+            return refuse(&field("type"), kind, "int");
+        }
+        let bits = weights.num_bits.unwrap_or(8);
+        if ![4, 8].contains(&bits) {
+            return refuse(&field("num_bits"), &bits.to_string(), "4 or 8");
+        }
+        if weights.symmetric == Some(false) {
+            return refuse(&field("symmetric"), "false", "true: zero points are not served");
+        }
+        let strategy = weights.strategy.as_deref().unwrap_or("channel");
+        if !["channel", "group"].contains(&strategy) {
+            return refuse(&field("strategy"), strategy, "channel or group");
+        }
+        if let Some(size) = weights.group_size.filter(|&size| strategy == "group" && (size <= 0 || size % 32 != 0)) {
+            return refuse(&field("group_size"), &size.to_string(), "a positive multiple of 32");
+        }
+        // `weight` and `static` order while they quantise, and leave groups as they are.
+        match &weights.actorder {
+            Some(Value::String(order)) if order == "group" || order == "dynamic" => {
+                return refuse(&field("actorder"), order, "absent, weight or static: g_idx is not served");
+            }
+            _ => {}
+        }
+    }
+    Ok(true)
+}
+
+/// The matrix `name` if it is stored as integers.
+pub(super) fn matrix<'a>(
+    weights: &'a Weights,
+    name: &'a str,
+    expected: &'a [usize],
+) -> Result<Option<PackedTensor<'a>>, CheckpointError> {
+    let packed = format!("{name}_packed");
+    let stored = if weights.has(&packed) {
+        packed
+    } else if weights.dtype(name) == Some(Dtype::I8) {
+        name.to_owned()
+    } else {
+        return Ok(None);
+    };
+    for (suffix, reason) in REFUSED {
+        let tensor = format!("{name}{suffix}");
+        if weights.has(&tensor) {
+            let file = weights.file_of(&tensor);
+            return Err(CheckpointError::RefusedTensor { file, tensor, reason });
+        }
+    }
+    // Words of four bits and of eight can have one shape: the matrix's own is stored beside them.
+    let shape = format!("{name}_shape");
+    if let Ok((Dtype::I64, _, bytes)) = weights.raw(&shape) {
+        let sizes = bytes.as_chunks().0.iter().map(|&size| usize::try_from(i64::from_le_bytes(size)).unwrap_or(0));
+        let found: Vec<usize> = sizes.collect();
+        if found != expected {
+            let (file, tensor, expected) = (weights.file_of(&stored), name.to_owned(), expected.to_vec());
+            return Err(CheckpointError::WrongShape { file, tensor, expected, found });
+        }
+    }
+    let &[out, inputs] = expected else {
+        let (file, tensor) = (weights.file_of(&stored), stored);
+        return Err(CheckpointError::RefusedTensor { file, tensor, reason: "only matrices are served as integers" });
+    };
+    let (dtype, shape, integers) = weights.raw(&stored)?;
+    let packing = match dtype {
+        Dtype::I8 => Packing::Bytes,
+        _ if shape == [out, Packing::Eight.row_bytes(inputs) / 4] => Packing::Eight,
+        _ => Packing::Four,
+    };
+    let words = if packing == Packing::Bytes { inputs } else { packing.row_bytes(inputs) / 4 };
+    let wrong = |tensor: &str, expected: [usize; 2], found: &[usize]| CheckpointError::WrongShape {
+        file: weights.file_of(tensor),
+        tensor: tensor.to_owned(),
+        expected: expected.to_vec(),
+        found: found.to_vec(),
+    };
+    if ![Dtype::I8, Dtype::I32].contains(&dtype) || shape != [out, words] {
+        return Err(wrong(&stored, [out, words], shape));
+    }
+    let scale = format!("{name}_scale");
+    let (dtype, shape, scales) = weights.raw(&scale)?;
+    if dtype != Dtype::BF16 {
+        let (file, tensor) = (weights.file_of(&scale), scale);
+        return Err(CheckpointError::RefusedTensor { file, tensor, reason: "only scales of bfloat16 are served" });
+    }
+    // One scale for each group; without a second axis, or with one of 1, for each channel.
+    let groups = match *shape {
+        [rows] if rows == out => 1,
+        [rows, groups] if rows == out && groups > 0 => groups,
+        _ => return Err(wrong(&scale, [out, 1], shape)),
+    };
+    let group = group_size(inputs, groups).ok_or_else(|| wrong(&scale, [out, inputs.div_ceil(32)], shape))?;
+    Ok(Some(PackedTensor { name, shape: expected, packing, integers, scales, group }))
+}
+
+/// Inputs of a group, if so many inputs can have so many groups.
+fn group_size(inputs: usize, groups: usize) -> Option<usize> {
+    if groups == 1 {
+        return Some(inputs);
+    }
+    let size = inputs.div_ceil(groups).next_multiple_of(32);
+    (inputs.div_ceil(size) == groups).then_some(size)
+}

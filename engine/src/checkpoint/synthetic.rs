@@ -1,0 +1,98 @@
+//! Checkpoints without weights: a published configuration whose tensors are drawn at random, to measure sizes that nobody copied to this
+//! machine. What such a model says means nothing.
+
+use std::path::PathBuf;
+
+use repartee_kernels::Draw;
+use serde_json::Value;
+
+/// Fields of config.json that count a stack's layers, or say which of them is meant.
+const LAYERS: [&str; 3] = ["num_hidden_layers", "encoder_layers", "accept_hidden_layer"];
+
+/// A checkpoint whose weights are drawn.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Synthetic {
+    /// Folder with everything of a published checkpoint but its weights: config.json, the tokenizer and friends.
+    pub folder: PathBuf,
+    /// Which numbers are drawn.
+    pub seed: u64,
+    /// Most layers of each stack; `None` for as many as config.json says.
+    pub layers: Option<usize>,
+    /// Whether some experts are chosen far more often than others.
+    pub skewed: bool,
+}
+
+/// How the tensors of a checkpoint are drawn.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Drawing {
+    pub(super) seed: u64,
+    pub(super) skewed: bool,
+}
+
+impl Drawing {
+    /// The numbers of a tensor: those of a norm near 1, other vectors near 0, and matrices such that what they make of rows is as large as
+    /// the rows.
+    pub(super) fn tensor(self, name: &str, shape: &[usize]) -> Draw {
+        // FNV-1a.
+        let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.seed, hash);
+        let is_norm = name.contains("norm") || name.contains("ln_");
+        match shape {
+            [_] if is_norm && name.ends_with("weight") => Draw { seed, mean: 1.0, spread: 0.1 },
+            [_] => Draw { seed, mean: 0.0, spread: 0.02 },
+            [_, inputs @ ..] => {
+                let inputs = inputs.iter().product::<usize>().max(1);
+                Draw { seed, mean: 0.0, spread: (3.0 / inputs as f32).sqrt() }
+            }
+            [] => Draw { seed, mean: 0.0, spread: 1.0 },
+        }
+    }
+}
+
+/// Limits the layers of every stack that a configuration describes.
+pub(super) fn limit_layers(config: &mut Value, most: usize) {
+    match config {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value.as_u64() {
+                    Some(layers) if LAYERS.contains(&name.as_str()) => *value = layers.min(most as u64).into(),
+                    _ => limit_layers(value, most),
+                }
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| limit_layers(value, most)),
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_stack_is_limited() {
+        let mut config = json!({
+            "thinker": {"text": {"num_hidden_layers": 48, "hidden_size": 2048}, "audio": [{"encoder_layers": 32}]},
+            "talker": {"accept_hidden_layer": 24, "num_hidden_layers": 1},
+        });
+        limit_layers(&mut config, 2);
+        let expected = json!({
+            "thinker": {"text": {"num_hidden_layers": 2, "hidden_size": 2048}, "audio": [{"encoder_layers": 2}]},
+            "talker": {"accept_hidden_layer": 2, "num_hidden_layers": 1},
+        });
+        assert_eq!(config, expected);
+    }
+
+    #[test]
+    fn tensors_differ_by_name_and_seed() {
+        let drawing = Drawing { seed: 1, skewed: false };
+        let a = drawing.tensor("a.weight", &[4, 3]);
+        assert_ne!(a.seed, drawing.tensor("b.weight", &[4, 3]).seed);
+        assert_ne!(a.seed, Drawing { seed: 2, ..drawing }.tensor("a.weight", &[4, 3]).seed);
+        assert_eq!((a.mean, a.spread), (0.0, 1.0));
+        assert_eq!(drawing.tensor("input_layernorm.weight", &[4]).mean, 1.0);
+        assert_eq!(drawing.tensor("proj.bias", &[4]).mean, 0.0);
+    }
+}

@@ -1,0 +1,186 @@
+//! Stages that note what each step took, read and multiplied.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use repartee_kernels::cpu::{Cpu, Work as Products};
+
+use crate::elements::{AudioRows, Element};
+use crate::model::{Encoder, Model, WindowInput};
+use crate::stage::{CacheUse, EdgeKind, Item, Need, Outbox, Room, RowKind, Stage, Work};
+
+/// The encoder's name beside the stages'.
+const ENCODER: &str = "encoder";
+
+/// Steps of one stage over rows of one kind.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Tally {
+    /// Steps.
+    pub steps: u64,
+    /// Rows of all steps.
+    pub rows: u64,
+    /// Time of all steps.
+    pub took: Duration,
+    /// Products of all steps. Right only if no other stage computes meanwhile.
+    pub products: Products,
+}
+
+/// What was noted, by place in the chain (the encoder is 0), name and kind of row. Clones share it.
+#[derive(Debug, Clone)]
+pub(super) struct Meter {
+    cpu: Cpu,
+    tallies: Arc<Mutex<Tallies>>,
+}
+
+pub(super) type Tallies = BTreeMap<(usize, &'static str, RowKind), Tally>;
+
+impl Meter {
+    /// Counts what `cpu` and all devices made of it do.
+    pub(super) fn new(cpu: Cpu) -> Self {
+        Self { cpu, tallies: Arc::default() }
+    }
+
+    /// What was noted since this was last called.
+    pub(super) fn take(&self) -> Tallies {
+        std::mem::take(&mut *self.tallies.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Puts itself around the encoder and every stage.
+    pub(super) fn attach(&self, model: &mut Model) {
+        if let Some(ears) = &mut model.ears {
+            let inner = std::mem::replace(&mut ears.encoder, Box::new(Deaf));
+            ears.encoder = Box::new(MeteredEncoder { inner, meter: self.clone() });
+        }
+        let stages = std::mem::take(&mut model.stages).into_iter().enumerate();
+        let metered = |(at, inner): (usize, Box<dyn Stage>)| -> Box<dyn Stage> {
+            Box::new(MeteredStage { at: at + 1, inner, meter: self.clone(), launched: RowKind::Decode })
+        };
+        model.stages = stages.map(metered).collect();
+    }
+
+    fn note<T>(&self, at: usize, stage: &'static str, kind: RowKind, rows: usize, run: impl FnOnce() -> T) -> T {
+        let (begun, before) = (Instant::now(), self.cpu.work());
+        let result = run();
+        let (took, products) = (begun.elapsed(), self.cpu.work().since(before));
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = tallies.entry((at, stage, kind)).or_default();
+        tally.steps += u64::from(rows > 0);
+        tally.rows += rows as u64;
+        tally.took += took;
+        tally.products = tally.products.and(products);
+        result
+    }
+}
+
+/// Stands in while an encoder is moved.
+struct Deaf;
+
+impl Encoder for Deaf {
+    fn encode(&mut self, _: &[WindowInput<'_>]) -> Vec<AudioRows> {
+        Vec::new()
+    }
+}
+
+struct MeteredEncoder {
+    inner: Box<dyn Encoder>,
+    meter: Meter,
+}
+
+impl Encoder for MeteredEncoder {
+    fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
+        let Self { inner, meter } = self;
+        meter.note(0, ENCODER, RowKind::Window, windows.len(), || inner.encode(windows))
+    }
+}
+
+struct MeteredStage {
+    at: usize,
+    inner: Box<dyn Stage>,
+    meter: Meter,
+    /// Kind of the rows that were launched last.
+    launched: RowKind,
+}
+
+impl Stage for MeteredStage {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn takes(&self) -> EdgeKind {
+        self.inner.takes()
+    }
+
+    fn gives(&self) -> EdgeKind {
+        self.inner.gives()
+    }
+
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+        self.inner.accept(slot, item, out);
+    }
+
+    fn need(&self, slot: usize) -> Need {
+        self.inner.need(slot)
+    }
+
+    fn ahead(&self, slot: usize) -> Duration {
+        self.inner.ahead(slot)
+    }
+
+    fn max_rows(&self) -> usize {
+        self.inner.max_rows()
+    }
+
+    fn max_items(&self) -> usize {
+        self.inner.max_items()
+    }
+
+    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
+        self.launched = work.first().map_or(RowKind::Decode, |work| self.inner.need(work.slot).kind);
+        let (name, rows) = (self.inner.name(), work.iter().map(|work| work.rows).sum());
+        let Self { at, inner, meter, launched } = self;
+        meter.note(*at, name, *launched, rows, || inner.launch(work, out));
+    }
+
+    fn collect(&mut self, out: &mut Outbox) {
+        let name = self.inner.name();
+        let Self { at, inner, meter, launched } = self;
+        meter.note(*at, name, *launched, 0, || inner.collect(out));
+    }
+
+    fn free(&mut self, slot: usize) {
+        self.inner.free(slot);
+    }
+
+    fn held(&self, slot: usize) -> usize {
+        self.inner.held(slot)
+    }
+
+    fn blocks(&self) -> usize {
+        self.inner.blocks()
+    }
+
+    fn cache_use(&self) -> CacheUse {
+        self.inner.cache_use()
+    }
+
+    fn reads(&self, element: &Element) -> bool {
+        self.inner.reads(element)
+    }
+
+    fn shares(&self, donor: usize, prompt: &[Element]) -> usize {
+        self.inner.shares(donor, prompt)
+    }
+
+    fn share(&mut self, slot: usize, donor: usize, prompt: &[Element]) -> bool {
+        self.inner.share(slot, donor, prompt)
+    }
+
+    fn retire(&mut self, slot: usize) {
+        self.inner.retire(slot);
+    }
+
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> Option<Room> {
+        self.inner.room(prompt, max_tokens)
+    }
+}

@@ -1,0 +1,88 @@
+//! Models of a published configuration with random weights.
+#![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use repartee_engine::measure::{Phase, Turn, measure};
+use repartee_engine::{Engine, EngineConfig, Source, Synthetic, WeightPolicy};
+use repartee_engine_api::{Command, Event, FinishReason, Respond, SpeechEngine};
+
+/// Layers of every stack; the widths are as published.
+const LAYERS: usize = 2;
+
+fn synthetic(name: &str, layers: usize) -> Synthetic {
+    let folder: PathBuf = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name);
+    Synthetic { folder, seed: 1, layers: Some(layers), skewed: false }
+}
+
+fn config() -> EngineConfig {
+    EngineConfig {
+        weights: WeightPolicy::Int4,
+        sessions: 1,
+        out_of_band: 0,
+        session_tokens: 256,
+        ..EngineConfig::default()
+    }
+}
+
+/// Hears a second and says four tokens; the samples up to the fifth frame's.
+fn answer(engine: &Engine) -> Vec<f32> {
+    let session = engine.open().unwrap();
+    let rate = engine.info().input_rate as usize;
+    let heard = (0..rate).map(|i| (i * 7919 % 1000) as f32 * 2e-4 - 0.1).collect();
+    session.submit_blocking(Command::Append(heard)).unwrap();
+    session.submit_blocking(Command::Commit { item: 1 }).unwrap();
+    session.submit_blocking(Command::Respond(Respond { max_tokens: Some(4), ..Respond::new(1, 2) })).unwrap();
+    let mut samples = Vec::new();
+    let enough = 5 * engine.info().frame.as_millis() as usize * engine.info().output_rate as usize / 1000;
+    while samples.len() < enough {
+        match session.next_event_blocking().unwrap() {
+            Event::Audio { samples: more, .. } => samples.extend(more),
+            Event::SegmentFinished { reason, .. } => {
+                assert_eq!(reason, FinishReason::Stop);
+                break;
+            }
+            Event::Failed { error, .. } => panic!("{error}"),
+            _ => {}
+        }
+    }
+    samples
+}
+
+#[test]
+fn published_widths_run_end_to_end() {
+    let source = || Source::Synthetic(synthetic("models/dimensions/qwen3-omni-30b-a3b", LAYERS));
+    let engine = Engine::start(source(), &config()).unwrap();
+    assert_eq!((engine.info().input_rate, engine.info().output_rate), (16_000, 24_000));
+    let samples = answer(&engine);
+    drop(engine);
+    assert!(!samples.is_empty() && samples.iter().all(|sample| sample.abs() <= 1.0));
+    assert!(samples.iter().any(|sample| *sample != 0.0));
+    // The same numbers are drawn on one thread.
+    let again = Engine::start(source(), &EngineConfig { threads: Some(1), ..config() }).unwrap();
+    assert!(answer(&again) == samples, "the weights depend on the threads");
+}
+
+/// The demo's own configuration, drawn: what a turn takes is noted for every stage, the encoder's work while the caller speaks.
+#[test]
+fn a_measured_turn_has_every_stage() {
+    let turn = Turn { heard: Duration::from_secs(2), text_tokens: 4, sound: Duration::from_millis(500), seed: 3 };
+    let measured = measure(Source::Synthetic(synthetic("models/demo", 2)), &config(), turn).unwrap();
+    let found = |phase, at, kind| {
+        let rows = measured.stages.iter().filter(|row| (row.phase, row.at, row.kind) == (phase, at, kind));
+        rows.map(|row| (row.steps, row.rows, row.products.bytes, row.products.integer_multiplies)).next()
+    };
+    let window = found(Phase::Listening, 0, "window").unwrap();
+    assert!(window.0 > 0 && window.1 > 0 && window.2 > 0 && window.3 > 0, "{window:?}");
+    let text = found(Phase::Answer, 1, "decode").unwrap();
+    // The first token is sampled with the prompt's last rows.
+    assert!(text.1 <= 4 && text.3 > 0, "{text:?}");
+    for (at, kind) in [(1, "prefill"), (2, "decode"), (3, "window")] {
+        assert!(found(Phase::Answer, at, kind).is_some_and(|row| row.1 > 0), "{at} {kind}: {:?}", measured.stages);
+    }
+    for timing in [&measured.in_turn, &measured.side_by_side] {
+        assert!(timing.sound > Duration::ZERO && timing.first_sound <= timing.whole, "{timing:?}");
+    }
+    assert!(measured.resident > 0 && measured.machine.bandwidth > 0.0);
+}

@@ -1,0 +1,288 @@
+//! `repartee bench size`: what one turn takes on this machine, as a table and as `target/report/size.json`.
+
+mod report;
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use repartee_engine::measure::{Machine, Measured, Phase, StageRow, Turn, measure};
+use repartee_engine::{EngineConfig, Source, Synthetic};
+use report::{Report, Row};
+
+/// Memory bandwidth of the machines of the projection, with the number of cores that it is for, in bytes a second: what two channels of
+/// DDR5-5600 and four of them give to reads.
+const PROJECTED: [(usize, f64); 2] = [(8, 65e9), (16, 130e9)];
+
+/// Options of `bench size` beside the model and the settings.
+#[derive(Debug, Args)]
+pub struct Size {
+    /// Most layers of each stack of a model with synthetic weights, for less time and memory
+    #[arg(long, value_name = "LAYERS")]
+    pub layers: Option<usize>,
+    /// How evenly the experts of a model with synthetic weights are chosen
+    #[arg(long, value_name = "ROUTING", default_value = "both")]
+    pub routing: Routing,
+    /// Speech before the answer, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0)]
+    pub heard: f64,
+    /// Text tokens of the answer
+    #[arg(long, value_name = "TOKENS", default_value_t = 64)]
+    pub tokens: u32,
+    /// Sound after which the answer is cut off, in seconds
+    #[arg(long, value_name = "SECONDS", default_value_t = 15.0)]
+    pub sound: f64,
+    /// Where to write the figures, as JSON
+    #[arg(long, value_name = "FILE", default_value = "target/report/size.json")]
+    pub report: PathBuf,
+}
+
+/// Which experts are chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Routing {
+    /// All about as often.
+    Uniform,
+    /// Some far more often than others.
+    Skewed,
+    /// One after the other.
+    Both,
+}
+
+impl Size {
+    fn turn(&self) -> anyhow::Result<Turn> {
+        let seconds = |name: &str, seconds: f64| {
+            Duration::try_from_secs_f64(seconds).with_context(|| format!("--{name} {seconds} is no duration"))
+        };
+        let (heard, sound) = (seconds("heard", self.heard)?, seconds("sound", self.sound)?);
+        Ok(Turn { heard, text_tokens: self.tokens, sound, seed: 7 })
+    }
+}
+
+/// Measures `source` with the settings of `engine`, prints a table and writes the report.
+pub fn size(options: &Size, source: &Source, engine: &EngineConfig) -> anyhow::Result<()> {
+    let turn = options.turn()?;
+    let engine = EngineConfig { sessions: 1, out_of_band: 0, ..engine.clone() };
+    let mut rows = Vec::new();
+    for (source, routing) in sources(options, source) {
+        let measured = measure(source, &engine, turn)?;
+        let suffix = if routing == Some(Routing::Skewed) { "_skewed" } else { "" };
+        print(&measured, &engine, routing);
+        if rows.is_empty() {
+            rows.extend(machine_rows(&measured.machine));
+        }
+        let layers = options.layers.filter(|_| routing.is_some());
+        rows.extend(measured_rows(&measured, &engine, (layers, routing), suffix));
+    }
+    println!();
+    rows.iter().for_each(Row::print);
+    let report = serde_json::to_string_pretty(&Report::new("size", rows))?;
+    if let Some(folder) = options.report.parent() {
+        fs::create_dir_all(folder).with_context(|| folder.display().to_string())?;
+    }
+    fs::write(&options.report, report).with_context(|| options.report.display().to_string())
+}
+
+/// What is measured, one after the other: a model with weights of its own routes as it does.
+fn sources(options: &Size, source: &Source) -> Vec<(Source, Option<Routing>)> {
+    let Source::Synthetic(synthetic) = source else { return vec![(source.clone(), None)] };
+    let routings: &[Routing] = match options.routing {
+        Routing::Uniform => &[Routing::Uniform],
+        Routing::Skewed => &[Routing::Skewed],
+        Routing::Both => &[Routing::Uniform, Routing::Skewed],
+    };
+    let synthetic = |&routing: &Routing| {
+        let skewed = routing == Routing::Skewed;
+        let source = Synthetic { layers: options.layers, skewed, ..synthetic.clone() };
+        (Source::Synthetic(source), Some(routing))
+    };
+    routings.iter().map(synthetic).collect()
+}
+
+fn print(measured: &Measured, engine: &EngineConfig, routing: Option<Routing>) {
+    let Measured { machine, turn, stages, in_turn, .. } = measured;
+    let (heard, sound) = (turn.heard.as_secs_f64(), in_turn.sound.as_secs_f64());
+    println!(
+        "\nweights = {}, {} threads{}: {heard:.1} s heard, {} text tokens at most, {sound:.1} s of sound; stages one after another",
+        weights(engine),
+        machine.threads,
+        match routing {
+            Some(Routing::Skewed) => ", experts chosen unevenly",
+            Some(_) => ", experts chosen evenly",
+            None => "",
+        },
+        turn.text_tokens,
+    );
+    println!(
+        "  {:<10}{:<10}{:<9}{:>6}{:>6}{:>9}{:>9}{:>9}{:>7}{:>6}{:>9}{:>6}",
+        "", "stage", "rows", "steps", "rows", "s", "ms/row", "MB/step", "GB/s", "%", "GMAC/s", "%"
+    );
+    for row in stages {
+        let (seconds, rows) = (row.took.as_secs_f64(), row.rows.max(1) as f64);
+        let (reading, multiplying) = machine.floor(row.products);
+        let multiplies = (row.products.float_multiplies + row.products.integer_multiplies) as f64;
+        println!(
+            "  {:<10}{:<10}{:<9}{:>6}{:>6}{seconds:>9.2}{:>9.2}{:>9.1}{:>7.1}{:>6.0}{:>9.1}{:>6.0}",
+            match row.phase {
+                Phase::Listening => "listening",
+                Phase::Answer => "answer",
+            },
+            row.stage,
+            row.kind,
+            row.steps,
+            row.rows,
+            1e3 * seconds / rows,
+            row.products.bytes as f64 / 1e6 / row.steps.max(1) as f64,
+            row.products.bytes as f64 / 1e9 / seconds,
+            100.0 * reading / seconds,
+            multiplies / 1e9 / seconds,
+            100.0 * multiplying / seconds,
+        );
+    }
+}
+
+/// The setting as it is written.
+fn weights(engine: &EngineConfig) -> String {
+    serde_json::to_value(engine.weights).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
+}
+
+fn machine_rows(machine: &Machine) -> Vec<Row> {
+    let threads = machine.threads;
+    let read = format!(
+        "read by {threads} threads, {} MiB (eight times the last cache), huge pages: {}",
+        machine.read_mib, machine.huge_pages
+    );
+    let mut rows = vec![
+        Row::alone("machine_read_bandwidth", machine.bandwidth / 1e9, "GB/s", read),
+        Row::alone(
+            "machine_float_peak",
+            machine.float_peak.multiplies / 1e9,
+            "GMAC/s",
+            format!("{threads} threads, registers alone: {}", machine.float_peak.instruction),
+        ),
+    ];
+    rows.extend(machine.integer_peak.map(|peak| {
+        let note = format!("{threads} threads, registers alone: {}", peak.instruction);
+        Row::alone("machine_integer_peak", peak.multiplies / 1e9, "GMAC/s", note)
+    }));
+    rows
+}
+
+/// Sums of stages.
+#[derive(Debug, Default)]
+struct Sum {
+    rows: f64,
+    seconds: f64,
+    bytes: f64,
+    multiplies: f64,
+    /// The nearer floor of each stage.
+    floor: f64,
+}
+
+fn sum<'a>(machine: &Machine, stages: impl IntoIterator<Item = &'a StageRow>) -> Sum {
+    stages.into_iter().fold(Sum::default(), |sum, row| {
+        let (reading, multiplying) = machine.floor(row.products);
+        Sum {
+            rows: sum.rows + row.rows as f64,
+            seconds: sum.seconds + row.took.as_secs_f64(),
+            bytes: sum.bytes + row.products.bytes as f64,
+            multiplies: sum.multiplies + (row.products.float_multiplies + row.products.integer_multiplies) as f64,
+            floor: sum.floor + reading.max(multiplying),
+        }
+    })
+}
+
+fn measured_rows(
+    measured: &Measured,
+    engine: &EngineConfig,
+    (layers, routing): (Option<usize>, Option<Routing>),
+    suffix: &str,
+) -> Vec<Row> {
+    let Measured { machine, turn, stages, in_turn, side_by_side, .. } = measured;
+    let weights = weights(engine);
+    let size = layers.map_or_else(String::new, |layers| format!("; ONLY {layers} LAYERS of each stack"));
+    let published = match (routing, layers) {
+        (None, _) => "loaded",
+        (Some(_), Some(_)) => "cut",
+        (Some(_), None) => "published",
+    };
+    let (heard, sound) = (turn.heard.as_secs_f64(), side_by_side.sound.as_secs_f64());
+    let mut rows = Vec::new();
+    let mut add = |row: Row| rows.push(row);
+    // Decoding: the first stage writes text, one row a token; a later one makes codec frames.
+    let first_stage = stages.iter().find(|row| row.at == 1).map_or("", |row| row.stage);
+    for (name, first) in [(format!("{first_stage}_decode"), true), ("codec_frame".to_owned(), false)] {
+        let sum = sum(machine, stages.iter().filter(|row| row.kind == "decode" && (row.at == 1) == first));
+        if sum.rows == 0.0 {
+            continue;
+        }
+        let note = format!(
+            "each of {:.0}; peer: the nearer floor; {:.1} MB of weights, {:.1} GB/s, {:.0} a second{size}",
+            sum.rows,
+            sum.bytes / 1e6 / sum.rows,
+            sum.bytes / 1e9 / sum.seconds,
+            sum.rows / sum.seconds,
+        );
+        let each = 1e3 / sum.rows;
+        add(Row::less_than(format!("{name}_{weights}{suffix}"), sum.seconds * each, sum.floor * each, "ms", note));
+    }
+    let prefill = sum(machine, stages.iter().filter(|row| row.kind == "prefill"));
+    if heard > 0.0 && prefill.rows > 0.0 {
+        let note = format!(
+            "prefill of all stages for a second heard ({:.0} rows in all); peer: real time; {:.1} GB/s, {:.1} GMAC/s{size}",
+            prefill.rows,
+            prefill.bytes / 1e9 / prefill.seconds,
+            prefill.multiplies / 1e9 / prefill.seconds
+        );
+        add(Row::less_than(format!("prefill_1s_{weights}{suffix}"), prefill.seconds / heard, 1.0, "s", note));
+        let note = format!("share of real time spent while listening, encoder included{size}");
+        let listening = side_by_side.listening.as_secs_f64() / heard;
+        add(Row::less_than(format!("listening_load_{weights}{suffix}"), listening, 1.0, "", note));
+    }
+    let note = format!("commit to first sound, {weights}, as a server runs it{size}");
+    add(Row::alone(format!("ttfp_{published}{suffix}"), 1e3 * side_by_side.first_sound.as_secs_f64(), "ms", note));
+    let answer: Vec<&StageRow> = stages.iter().filter(|row| row.phase == Phase::Answer).collect();
+    let all = sum(machine, answer.iter().copied());
+    let each_second = in_turn.sound.as_secs_f64();
+    let note = format!(
+        "{sound:.1} s of sound, as a server runs it; peer: the sum of the stages' nearer floors; {:.1} GB and {:.1} GMAC \
+         for each second of sound; stages one after another: {:.2}{size}",
+        all.bytes / 1e9 / each_second,
+        all.multiplies / 1e9 / each_second,
+        in_turn.whole.as_secs_f64() / each_second,
+    );
+    let rtf = side_by_side.whole.as_secs_f64() / sound;
+    add(Row::less_than(format!("rtf_{published}_{weights}{suffix}"), rtf, all.floor / each_second, "", note));
+    for (cores, bandwidth) in PROJECTED {
+        let projected: f64 = answer.iter().map(|row| project(machine, row, cores, bandwidth)).sum();
+        let note = format!(
+            "PROJECTION, not measured: stages one after another; each bound by the same floor as here and as far from it; {cores} \
+             such cores and {:.0} GB/s read; nothing is gained from a larger cache{size}",
+            bandwidth / 1e9
+        );
+        let name = format!("rtf_{published}_{weights}_{cores}_cores_projected{suffix}");
+        add(Row::alone(name, projected / each_second, "", note));
+    }
+    add(Row::alone(
+        format!("resident_{weights}{suffix}"),
+        measured.resident as f64 / f64::from(1 << 30),
+        "GiB",
+        format!("memory of the process after the turns{size}"),
+    ));
+    let note = format!("until the model is loaded{size}");
+    add(Row::alone(format!("loading_{weights}{suffix}"), measured.loading.as_secs_f64(), "s", note));
+    rows
+}
+
+/// Seconds that a stage would take with other cores and memory.
+fn project(machine: &Machine, row: &StageRow, cores: usize, bandwidth: f64) -> f64 {
+    let (reading, multiplying) = machine.floor(row.products);
+    let (faster_memory, more_cores) = (bandwidth / machine.bandwidth, cores as f64 / machine.threads as f64);
+    let before = reading.max(multiplying);
+    if before == 0.0 {
+        // No product: as long as here.
+        return row.took.as_secs_f64();
+    }
+    row.took.as_secs_f64() * (reading / faster_memory).max(multiplying / more_cores) / before
+}

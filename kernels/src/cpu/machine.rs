@@ -1,0 +1,136 @@
+//! What the processor could at best, measured without our products: bytes read from memory and multiply-adds on registers alone.
+
+use std::fs;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::pool::Pool;
+#[cfg(all(target_arch = "x86_64", feature = "simd"))]
+use super::simd::peak as x86;
+
+/// Registers that are summed up side by side: enough to hide an instruction's latency, few enough for sixteen registers.
+pub(super) const SUMS: usize = 12;
+/// Multiply-adds on each register in one task.
+pub(super) const ROUNDS: usize = 1 << 18;
+/// Timed runs; the fastest counts, because what else the machine does only adds to it.
+const REPEATS: usize = 15;
+/// Passes over the memory that is read.
+const PASSES: usize = 5;
+/// The last cache where the system does not tell.
+const LAST_CACHE: usize = 32 << 20;
+
+/// Multiply-adds a second.
+#[derive(Debug, Clone, Copy)]
+pub struct Peak {
+    /// Of all threads together.
+    pub multiplies: f64,
+    /// The instruction.
+    pub instruction: &'static str,
+}
+
+/// Bytes of the last cache of this machine.
+pub fn last_cache() -> usize {
+    let sizes = (0..).map_while(|index| {
+        let size = fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/index{index}/size")).ok()?;
+        let (number, unit) = size.trim().split_at(size.trim().len().checked_sub(1)?);
+        let unit = match unit {
+            "K" => 1 << 10,
+            "M" => 1 << 20,
+            _ => return None,
+        };
+        Some(number.parse::<usize>().ok()? * unit)
+    });
+    sizes.max().unwrap_or(LAST_CACHE)
+}
+
+/// What the system says of huge pages for memory that does not ask for them: `always`, `madvise` or `never`.
+pub fn huge_pages() -> String {
+    let all = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
+    let chosen = all.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map(|(chosen, _)| chosen.to_owned());
+    chosen.unwrap_or_else(|| "unknown".to_owned())
+}
+
+/// Bytes a second that the threads read from memory when they do nothing else, of a buffer of so many MiB; it should be far larger than
+/// the last cache. The fastest stretch of 16 MiB counts.
+pub fn read_bandwidth(pool: &Pool, mib: usize) -> f64 {
+    /// Numbers that are read in one timed region.
+    const REGION: usize = 1 << 21;
+    const PART: usize = 1 << 17;
+    let numbers: Vec<u64> = (0..mib << 17).map(|i| i as u64).collect();
+    let total = AtomicU64::new(0);
+    let read = |region: &[u64]| {
+        let begun = Instant::now();
+        pool.run(region.len() / PART, |part| {
+            let mut sums = [0u64; 16];
+            for numbers in region[part * PART..(part + 1) * PART].as_chunks::<16>().0 {
+                sums.iter_mut().zip(numbers).for_each(|(sum, number)| *sum = sum.wrapping_add(*number));
+            }
+            total.fetch_add(sums.iter().fold(0, |a, b| a ^ b), Ordering::Relaxed);
+        });
+        begun.elapsed().as_secs_f64()
+    };
+    let passes = (0..PASSES).flat_map(|_| numbers.chunks_exact(REGION));
+    let seconds = passes.map(read).fold(f64::INFINITY, f64::min);
+    black_box(total);
+    (REGION * size_of::<u64>()) as f64 / seconds
+}
+
+/// With the widest fused multiply-add of single precision that this processor has.
+pub fn float_peak(pool: &Pool) -> Peak {
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+    {
+        if is_x86_feature_detected!("avx512f") {
+            // SAFETY: the processor was asked.
+            let run = |x| unsafe { x86::avx512(x) };
+            return peak(pool, "fused, 16 numbers a register (AVX-512)", 16, run);
+        }
+        if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+            // SAFETY: the processor was asked.
+            let run = |x| unsafe { x86::avx2(x) };
+            return peak(pool, "fused, 8 numbers a register (AVX2)", 8, run);
+        }
+    }
+    peak(pool, "a product and a sum, as the compiler vectorises them", 4, plain)
+}
+
+/// With the widest multiply-add of bytes; `None` for a processor without one.
+pub fn integer_peak(pool: &Pool) -> Option<Peak> {
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+    {
+        if is_x86_feature_detected!("avx512vnni") {
+            // SAFETY: the processor was asked.
+            let run = |x| unsafe { x86::vnni(x) };
+            return Some(peak(pool, "bytes by fours, 64 a register (AVX-512 VNNI)", 64, run));
+        }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor was asked.
+            let run = |x| unsafe { x86::pairs(x) };
+            return Some(peak(pool, "bytes by twos and a sum, 32 a register (AVX2)", 32, run));
+        }
+    }
+    None
+}
+
+/// `run` does [`ROUNDS`] multiply-adds on [`SUMS`] registers of `lanes` numbers.
+fn peak(pool: &Pool, instruction: &'static str, lanes: usize, run: impl Fn(f32) + Sync) -> Peak {
+    let tasks = 4 * pool.threads();
+    let done = (tasks * SUMS * ROUNDS * lanes) as f64;
+    let once = || {
+        let begun = Instant::now();
+        pool.run(tasks, |_| run(black_box(1.0)));
+        done / begun.elapsed().as_secs_f64()
+    };
+    Peak { multiplies: (0..REPEATS).map(|_| once()).fold(0.0, f64::max), instruction }
+}
+
+fn plain(x: f32) {
+    let mut sums = [[x; 4]; SUMS];
+    let (factor, term) = (x * 0.999, x * 0.001);
+    for _ in 0..ROUNDS {
+        for value in sums.as_flattened_mut() {
+            *value = *value * factor + term;
+        }
+    }
+    black_box(sums);
+}
