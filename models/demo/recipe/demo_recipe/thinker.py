@@ -26,6 +26,8 @@ from .training import Interrupt, autocast, leave_interrupts_to_parent
 
 WARM_UP = 200  # steps
 TRANSCRIPT_WEIGHT = 0.8  # of the questions' CTC loss beside that of the answers
+# The same after a warm start: the new head's gradient is four times what is let through, so that answers would hardly count.
+WARM_TRANSCRIPT_WEIGHT = 0.1
 TRANSCRIPT_FIRST = 3_000  # steps of CTC alone, without which a cold start learns to answer without listening; at most a quarter
 # Steps after a warm start in which the transcript's head, which no checkpoint has, learns without moving the tower.
 HEAD_FIRST = 150
@@ -76,6 +78,7 @@ class Training:
         self.optimizer = torch.optim.AdamW(groups, lr=scale.thinker_rate, betas=(0.9, 0.98), fused=True)
         self.transcript_first = 0 if warm_start else min(TRANSCRIPT_FIRST, scale.thinker_steps // 4)
         self.head_first = HEAD_FIRST if warm_start else 0
+        self.transcript_weight = WARM_TRANSCRIPT_WEIGHT if warm_start else TRANSCRIPT_WEIGHT
         self.step, self.seconds, self.best = 0, 0.0, -1.0
 
     @property
@@ -115,7 +118,7 @@ class Training:
             answer, transcript, accuracy = self.model.losses(
                 batch, answers=self.step >= self.transcript_first, transcript_reaches_tower=self.step >= self.head_first
             )
-        loss = answer + TRANSCRIPT_WEIGHT * transcript
+        loss = answer + self.transcript_weight * transcript
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.learning, 1.0)

@@ -30,17 +30,17 @@ RECORDINGS = Path(__file__).parents[4] / "target/tools/people"
 def judge(work: Path, checkpoint: Path | None, device: torch.device, threads: int) -> None:
     """Prints a line for each kind of question and condition."""
     torch.set_num_threads(threads)
+    trained = work / "thinker.pt"
+    if not trained.exists() and not checkpoint:
+        raise SystemExit(f"there is no {trained}: run the step `thinker`, or name a checkpoint with --warm-start")
     if checkpoint:
         warm_embeddings(work, checkpoint)
     vocabulary = tokenizer.load(work)
     model = Thinker(vocabulary, tokenizer.embeddings(work)).eval()
-    trained = work / "thinker.pt"
     if trained.exists():
         model.reference.load_state_dict(torch.load(trained, map_location="cpu", weights_only=True)["model"])
-    elif checkpoint:
-        model.warm_start(checkpoint, vocabulary)
     else:
-        raise SystemExit(f"there is no {trained}: run the step `thinker`, or name a checkpoint with --warm-start")
+        model.warm_start(checkpoint, vocabulary)
     model.to(device)
     template = Template(vocabulary)
     print(f"judge: {trained if trained.exists() else checkpoint}", flush=True)
@@ -69,17 +69,11 @@ def asked(work: Path) -> Iterator[tuple[str, str, list[list[Spoken]]]]:
             questions.store(path, [(held.voice, held.turns) for held in lists[kind]])
         talks = questions.load(path.parent)
         for condition in CONDITIONS if kind == "single" else (CLEAN,):
-            yield (
-                kind,
-                condition,
-                [
-                    [
-                        Spoken(quantised(conditions.changed(one.sound, (SEED, KINDS.index(kind), index, turn), condition)), one.voice, one.turn)
-                        for turn, one in enumerate(talk)
-                    ]
-                    for index, talk in enumerate(talks)
-                ],
-            )
+
+            def as_judged(one: Spoken, *place: int) -> Spoken:
+                return Spoken(quantised(conditions.changed(one.sound, (SEED, KINDS.index(kind), *place), condition)), one.voice, one.turn)
+
+            yield kind, condition, [[as_judged(one, index, turn) for turn, one in enumerate(talk)] for index, talk in enumerate(talks)]
     recorded = []
     for recording in people(RECORDINGS):
         sound = resample_poly(np.frombuffer(recording.pcm, "<i2").astype(np.float32), RATE // 8000, WIRE_RATE // 8000)

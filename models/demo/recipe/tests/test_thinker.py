@@ -1,10 +1,13 @@
 """Questions are spoken and the thinker learns from them: each step on a few seconds of data."""
 
+import contextlib
 import copy
+import io
 import random
 import shutil
 import tempfile
 import unittest
+import unittest.mock
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,12 +15,24 @@ import numpy as np
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeThinkerForConditionalGeneration
 
-from demo_recipe import config, features, questions, thinker, thinker_judge, tokenizer
+from demo_recipe import config, features, held_out, questions, thinker, thinker_frozen, thinker_judge, tokenizer
 from demo_recipe.domain import Turn, practice
 from demo_recipe.domain.unknown import ANSWER, overheard
 from demo_recipe.domain.words import TENS
 from demo_recipe.scale import SMOKE
-from demo_recipe.thinker_data import NATURAL_SHARE, TRANSCRIBE, TRANSCRIBE_INSTEAD, Chest, Composer, Part, Talk, Template, asks_for, batch, follows
+from demo_recipe.thinker_data import (
+    NATURAL_SHARE,
+    TRANSCRIBE,
+    TRANSCRIBE_INSTEAD,
+    Chest,
+    Composer,
+    Part,
+    Talk,
+    Template,
+    asks_for,
+    batch,
+    follows,
+)
 from demo_recipe.thinker_model import IGNORED, Thinker
 
 CPU = torch.device("cpu")
@@ -67,9 +82,32 @@ class Steps(unittest.TestCase):
         made = Qwen3OmniMoeThinkerForConditionalGeneration._from_config(config.model(self.words).thinker_config)
         made.load_state_dict(torch.load(self.work / "thinker.pt")["model"])
 
+    def test_a_thinker_is_judged_by_lists_in_every_condition(self) -> None:
+        work, lists = Path(tempfile.mkdtemp()), Path(tempfile.mkdtemp())
+        for folder in (work, lists):
+            self.addCleanup(shutil.rmtree, folder)
+        asked = Turn("colours", "What color is snow?", "Snow is white.", ("white",))
+        for kind in held_out.KINDS:
+            turns = (asked, asked) if kind in ("follow-up", "memory") else (asked,)
+            held_out.write(lists / f"{kind}.json", [held_out.Held(questions.Voice("espeak en-us+m6", 1.0, 50), turns)])
+        with self.assertRaisesRegex(SystemExit, "thinker"), silent():
+            thinker_frozen.judge(work, None, CPU, 1)
+        shutil.copy(self.work / "tokenizer.json", work)
+        torch.save({"model": self.model.reference.state_dict()}, work / "thinker.pt")
+        with (
+            unittest.mock.patch.object(thinker_frozen, "LISTS", lists),
+            unittest.mock.patch.object(thinker_frozen, "RECORDINGS", lists),
+            silent() as said,
+        ):
+            thinker_frozen.judge(work, None, CPU, 1)
+        found = {line.split(":")[0]: line for line in said.getvalue().splitlines()}
+        for what in ("single, clean", "single, noise", "single, telephone", "follow-up, clean", "memory, clean", "unknown, clean"):
+            self.assertIn("of 1; espeak", found[what], what)
+        self.assertIn("of 1 without an error", found["written down, clean"])
+
     def test_after_a_warm_start_the_transcripts_head_learns_alone_first(self) -> None:
-        talk = Talk([Part("What color is snow?", "Snow is white.", np.random.default_rng(5).standard_normal(20_000).astype(np.float32) * 0.1)])
-        made = batch([talk], self.template)
+        sound = np.random.default_rng(5).standard_normal(20_000).astype(np.float32) * 0.1
+        made = batch([Talk([Part("What color is snow?", "Snow is white.", sound)])], self.template)
         for reaches in (True, False):
             model = copy.deepcopy(self.model)
             model.losses(made, transcript_reaches_tower=reaches)[1].backward()
@@ -138,6 +176,10 @@ class Steps(unittest.TestCase):
         windows = features.log_mel(sounds)
         counts = torch.zeros(len(sounds), dtype=torch.long).index_add_(0, windows.turn, windows.tokens())
         return self.model.hear(windows).split(counts.tolist())
+
+
+def silent() -> contextlib.redirect_stdout:
+    return contextlib.redirect_stdout(io.StringIO())
 
 
 def spoken_by(whom: str, talks: int = 1) -> Chest:

@@ -66,8 +66,8 @@ OVERHEARD = (
     "How many {O}s did {N} {D} {T}?|When will {N} {D} the {O}?|Who {V} the {O} {P}?|Is the {O} {P} still {Q}?|Does the {O} belong to {N}?|"
     "It was a {A} and {Q} day.|That is not my {O}.|I would like a {A} {O}, please.|Turn {R} {P}.|Go {R} and then {R}.|Move {M} steps {R}.|"
     "Put the {O} {P}.|Let us talk about {I}.|I read a book about {I}.|Nobody {S} much about {I}.|What do you think about {I}?|"
-    "Can you explain {I}?|Which {O} is the best for {I}?|My {O} is {Q} because of {I}.|Add the {O} to my list.|Remind me to {D} the {O} {T}.|"
-    "Find me a {A} {O}.|Where is the nearest {O}?|What is wrong with the {O}?|The {O} costs {M} dollars.|I will be back in {M} minutes.|"
+    "Can you explain {I}?|Which {O} is the best for {I}?|My {O} is {Q} because of {I}.|Add the {O} to my list.|"
+    "Remind me to {D} the {O} {T}.|Find me a {A} {O}.|Where is the nearest {O}?|What is wrong with the {O}?|The {O} costs {M} dollars.|I will be back in {M} minutes.|"
     "She has {M} {O}s and a {A} {O}.|{M} {M} {M} {M}.|{M}, {M}, {M}, {M} and {M}.|My number is {M} {M} {M} {M} {M}.|Room {M}, floor {M}."
 ).split("|")
 OVERHEARD_FILL = {
@@ -85,8 +85,8 @@ OVERHEARD_FILL = {
     "tomorrow|on Thursday|in October|once again|as usual|the day after|in the end",
     "P": "behind the station|across the street|next to the door|in the drawer|at the corner|upstairs|inside the box|beside the fire|"
     "on the roof|at the airport|in the valley|under the stairs|near the church|in the hall|outside|over there",
-    "Q": "quite ready|rather late|almost gone|very strange|not finished|too expensive|out of order|full of dust|hardly used|perfectly still|"
-    "a great pleasure|worth nothing|hard to find|no longer there",
+    "Q": "quite ready|rather late|almost gone|very strange|not finished|too expensive|out of order|full of dust|hardly used|"
+    "perfectly still|a great pleasure|worth nothing|hard to find|no longer there",
     "S": "knows|thought|hoped|wondered|guessed|believes|feels|heard|supposed|imagined|agreed|found out",
     "R": "left|right|forward|back|around|up|down|north|straight on",
     "M": "|".join((*words.ONES, *words.TENS, "a hundred")),
