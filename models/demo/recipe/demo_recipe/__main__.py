@@ -65,13 +65,19 @@ def thinker(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
 def export(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import export
 
-    export.make(work, arguments.out or work / "checkpoint")
+    export.make(work, arguments.out or work / "checkpoint", arguments.warm_start)
 
 
 def keep(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import keep
 
     keep.make(work, arguments.warm_start or Path(__file__).parents[2])
+
+
+def judge(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
+    from . import thinker_frozen
+
+    thinker_frozen.judge(work, arguments.warm_start, device(), scale.threads)
 
 
 def listen(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
@@ -106,6 +112,7 @@ STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] 
 OTHERS = {
     "keep": (keep, "the thinker of a finished checkpoint, so that the voice alone is trained"),
     "listen": (listen, "answers that were not trained, as teacher, codec and talker say them, to be judged"),
+    "judge": (judge, "the thinker by the frozen lists, without a gateway: of the work folder, or of --warm-start where it has none"),
     "pack": (pack, "what a GPU machine without network needs, in parts; see on-gpu.sh"),
     "held-out": (held_out, "the lists of questions that a finished model is judged by; they are committed"),
 }
@@ -122,14 +129,25 @@ def main() -> None:
         "--work", type=Path, default=Path("target/demo-recipe"), help="where everything is kept (default: target/demo-recipe)"
     )
     parser.add_argument("--processes", type=int, help="how many make speech side by side (default: the scale's)")
+    parser.add_argument("--threads", type=int, help="of the numeric libraries, on a processor (default: the scale's)")
     parser.add_argument("--out", type=Path, help="where export or held-out write (default: WORK/checkpoint, models/demo/held-out)")
     parser.add_argument("--part-mib", type=int, default=12, help="size of pack's parts (default: 12)")
-    parser.add_argument("--warm-start", type=Path, help="a checkpoint folder that training begins from, or keep takes (default there: models/demo)")
+    parser.add_argument("--steps", type=int, dest="last_step", help="of the training that is named (default: the scale's)")
+    parser.add_argument(
+        "--warm-start",
+        type=Path,
+        help="a checkpoint folder that training begins from, keep takes (default there: models/demo), and that export and judge take what "
+        "the work folder lacks from",
+    )
     arguments = parser.parse_args()
     chosen = list(STEPS) if "all" in arguments.steps else arguments.steps
     scale = SCALES[arguments.scale]
     if arguments.processes:
         scale = replace(scale, processes=arguments.processes)
+    if arguments.threads:
+        scale = replace(scale, threads=arguments.threads)
+    if arguments.last_step:
+        scale = replace(scale, codec_steps=arguments.last_step, talker_steps=arguments.last_step, thinker_steps=arguments.last_step)
     report = []
     for name in chosen:
         start = time.monotonic()

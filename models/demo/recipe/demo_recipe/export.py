@@ -1,4 +1,7 @@
-"""Step `export`: one checkpoint folder out of codec, talker and thinker, as the reference implementation saves it."""
+"""Step `export`: one checkpoint folder out of codec, talker and thinker, as the reference implementation saves it.
+
+What the work folder lacks is taken from another checkpoint, if one is named: a thinker that was trained alone goes out with its voice.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,16 @@ LONGEST_ANSWER = 48  # text tokens
 LONGEST_SPEECH = 160  # codec frames
 
 
-def make(work: Path, out: Path) -> None:
-    """Writes config.json, model.safetensors (bf16), tokenizer and generation settings. Every weight must have been trained."""
+def make(work: Path, out: Path, rest: Path | None = None) -> None:
+    """Writes config.json, model.safetensors (bf16), tokenizer and generation settings. Every weight must have been trained, in the work
+    folder or for the checkpoint `rest`."""
     words = tokenizer.load(work)
     model = Qwen3OmniMoeForConditionalGeneration._from_config(config.model(words))
-    load(model.thinker, thinker(work), "thinker", untrained=("visual.",))
-    load(model.talker, talker(work), "talker", untrained=())
-    load(model.code2wav, code2wav(work), "code2wav", untrained=())
+    parts = {"thinker": (thinker, ("visual.",)), "talker": (talker, ()), "codec": (code2wav, ())}
+    lacking = [name for name in parts if not (work / f"{name}.pt").exists()] if rest else []
+    finished = finished_parts(rest, work) if lacking else {}
+    for name, (trained, untrained) in parts.items():
+        load(modules(model)[name], finished[name] if name in lacking else trained(work), name, untrained)
     model = model.to(torch.bfloat16)
     token = words.token_to_id
     # Greedy: an answer is a function of what was asked, so a transcript is the same on every machine.
@@ -49,6 +55,19 @@ def make(work: Path, out: Path) -> None:
     WhisperFeatureExtractor(feature_size=128, sampling_rate=16_000, hop_length=160, n_fft=400).save_pretrained(out)
     size = (out / "model.safetensors").stat().st_size
     print(f"export: {sum(p.numel() for p in model.parameters()) / 1e6:.2f} million parameters, {size / 1e6:.1f} MB in {out}", flush=True)
+
+
+def modules(model: Qwen3OmniMoeForConditionalGeneration) -> dict[str, torch.nn.Module]:
+    """A model's three, by the names of the recipe's files."""
+    return {"thinker": model.thinker, "talker": model.talker, "codec": model.code2wav}
+
+
+def finished_parts(folder: Path, work: Path) -> dict[str, dict[str, torch.Tensor]]:
+    """The weights of a finished checkpoint that has the work folder's tokens."""
+    if (folder / "tokenizer.json").read_bytes() != (work / "tokenizer.json").read_bytes():
+        raise SystemExit(f"{folder} has other tokens than {work}: nothing of it can be taken over")
+    model = Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32)
+    return {name: module.state_dict() for name, module in modules(model).items()}
 
 
 def load(module: torch.nn.Module, weights: dict[str, torch.Tensor], name: str, untrained: tuple[str, ...]) -> None:

@@ -1,12 +1,13 @@
 """Questions, spoken: the callers' turns of many conversations in many synthetic voices.
 
-A set (`train`, `held_out`) is a folder of shards. A shard is two files:
+A set (`train`, `natural`, `held_out`) is a folder of shards. A shard is two files:
 
 `N.npy`   all its sound, one turn after the other: int16 at 16 kHz, mono
 `N.json`  `{"turns": [...], "conversations": [[turn, ...], ...]}`; see `Spoken`
 
-Each turn is stored once; a conversation is a list of turns, spoken by one voice. The held-out set has voices and phrasings that the
-training set never hears. A shard that exists is kept, so that a run that was stopped goes on.
+Each turn is stored once; a conversation is a list of turns, spoken by one voice. `train` has espeak-ng's and flite's voices, which take
+milliseconds; `natural` has Kokoro's, which are learnt from people and take half a second. The held-out set has voices and phrasings
+that training never hears. A shard that exists is kept, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ from .progress import Progress
 from .scale import Scale
 
 RATE = 16_000  # samples a second, as the audio tower hears
-SHARD = 250  # conversations of a shard
+# Conversations of a shard, by its set: about as many as are spoken in a minute.
+SHARD = {"train": 250, "natural": 25, "held_out": 250}
+HELD_OUT = 150  # conversations at most
+SEEDS = {"train": 1, "natural": 3, "held_out": 2}
 TURNS_PER_CONVERSATION = 1.45  # on average
 
 # espeak-ng: an accent and a variant of the voice. Effects and voices that a person hardly understands are left out.
@@ -44,12 +48,11 @@ VARIANTS = (
 ).split()
 FLITE = ("awb", "slt")
 FLITE_SHARE = 0.2
-# Kokoro's voices that speak English are the ones that are learnt from people. Slower to make than the others.
+# Kokoro's voices that speak English, but for those of the judge.
 KOKORO = (
     "af_alloy af_aoede af_bella af_heart af_jessica af_nicole af_nova af_river af_sarah af_sky "
     "am_adam am_echo am_eric am_fenrir am_liam am_michael am_puck am_santa bf_alice bf_emma bf_isabella bm_daniel bm_fable bm_george"
 ).split()
-KOKORO_SHARE = 0.15
 # Never heard in training, neither the voice nor, for espeak-ng, its variant in another accent.
 HELD_OUT_VOICES = (
     "flite rms",
@@ -73,13 +76,11 @@ class Voice:
 
     @staticmethod
     def random(r: random.Random, among: tuple[str, ...] = ()) -> Voice:
-        """Anybody whom training hears, or one of some voices."""
+        """Any of espeak-ng's and flite's that training hears, or one of some voices."""
         if among:
             name = r.choice(among)
-        elif (family := r.random()) < FLITE_SHARE:
+        elif r.random() < FLITE_SHARE:
             name = "flite " + r.choice(FLITE)
-        elif family < FLITE_SHARE + KOKORO_SHARE:
-            name = "kokoro " + r.choice(KOKORO)
         else:
             name = f"espeak {r.choice(ACCENTS)}+{r.choice(VARIANTS)}"
         return Voice(name, r.uniform(0.75, 1.2), r.randint(20, 80))
@@ -123,16 +124,26 @@ def trim(sound: np.ndarray, threshold: float = 200.0, margin: int = RATE // 20) 
     return sound[max(0, loud[0] - margin) : loud[-1] + margin] if len(loud) else sound
 
 
-def shard(path: Path, first: int, count: int, seed: int, held_out: bool) -> int:
-    """Speaks conversations `first` to `first + count` of a seed. Returns how many turns that is."""
-    sounds, turns, lists = [], [], []
+# Whom a set's conversations are by; nobody named is anybody whom training hears.
+AMONG = {"train": (), "natural": tuple(f"kokoro {name}" for name in KOKORO), "held_out": HELD_OUT_VOICES + HELD_OUT_SINCE}
+
+
+def shard(path: Path, first: int, count: int) -> int:
+    """Speaks conversations `first` to `first + count` of the set that the folder is named after. Returns how many turns that is."""
+    name = path.parent.name
+    seed = SEEDS[name]
     r = random.Random(seed * 1_000_003 + first)
-    talks = [conversation(r, held_out) if held_out else practice(r) for _ in range(count)]
-    for index, talk in enumerate(talks):
-        r = random.Random(f"{seed} {first + index} voice")
-        voice = Voice.random(r, HELD_OUT_VOICES + HELD_OUT_SINCE if held_out else ())
-        lists.append([len(turns) + k for k in range(len(talk.turns))])
-        for turn in talk.turns:
+    talks = [conversation(r, True) if name == "held_out" else practice(r) for _ in range(count)]
+    voices = [Voice.random(random.Random(f"{seed} {first + index} voice"), AMONG[name]) for index in range(count)]
+    return store(path, [(voice, talk.turns) for voice, talk in zip(voices, talks)])
+
+
+def store(path: Path, talks: list[tuple[Voice, tuple[Turn, ...]]]) -> int:
+    """Speaks conversations and writes them as a shard. Returns how many turns they have."""
+    sounds, turns, lists = [], [], []
+    for voice, asked in talks:
+        lists.append([len(turns) + k for k in range(len(asked))])
+        for turn in asked:
             sound = voice.say(turn.question)
             start = turns[-1]["end"] if turns else 0
             turns.append(dict(start=start, end=start + len(sound), voice=voice.name, **vars(turn)))
@@ -146,19 +157,21 @@ def shard(path: Path, first: int, count: int, seed: int, held_out: bool) -> int:
 
 
 def make(work: Path, scale: Scale) -> None:
-    """Speaks both sets into `work/questions/`: about `scale.questions` turns to learn from, a twentieth of that to judge by."""
-    wanted = max(1, round(scale.questions / TURNS_PER_CONVERSATION))
+    """Speaks all sets into `work/questions/`: about `scale.questions` and `scale.natural` turns to learn from, and some to judge by."""
+    wanted, natural = (max(1, round(turns / TURNS_PER_CONVERSATION)) for turns in (scale.questions, scale.natural))
     jobs = []
-    for name, total, seed, held_out in (("held_out", max(2, wanted // 20), 2, True), ("train", wanted, 1, False)):
+    for name, total in (("held_out", min(HELD_OUT, max(2, wanted // 20))), ("train", wanted), ("natural", natural)):
         folder = work / "questions" / name
         folder.mkdir(parents=True, exist_ok=True)
-        for first in range(0, total, SHARD):
-            path = folder / f"{first // SHARD:04}"
+        for first in range(0, total, SHARD[name]):
+            path = folder / f"{first // SHARD[name]:04}"
             if not path.with_suffix(".json").exists():
-                jobs.append((path, first, min(SHARD, total - first), seed, held_out))
+                jobs.append((first / total, path, first, min(SHARD[name], total - first)))
+    # Sets side by side: training may begin before all is spoken.
+    jobs.sort()
     progress = Progress("questions", len(jobs))
     with ProcessPoolExecutor(scale.processes, mp_context=get_context("spawn")) as pool:
-        for future in as_completed([pool.submit(shard, *job) for job in jobs]):
+        for future in as_completed([pool.submit(shard, *job) for _, *job in jobs]):
             progress.step(note=f"{future.result()} turns in the last")
 
 

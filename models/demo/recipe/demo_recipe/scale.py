@@ -15,7 +15,8 @@ class Scale:
     seed: int  # of all training
     answers: int  # sentences in the teacher's voice
     planned: int  # sentences of which only the codes are made
-    questions: int  # turns spoken by the askers
+    questions: int  # turns spoken by the synthetic askers
+    natural: int  # turns spoken by those whose voices are learnt from people
     teacher: str  # "locked" or "natural", see teacher.py
     adversarial: bool
     wave_weight: float  # of the complex spectra's distance
@@ -39,6 +40,7 @@ SMOKE = Scale(
     answers=4,
     planned=6,
     questions=8,
+    natural=2,
     teacher="locked",
     adversarial=True,
     wave_weight=1,
@@ -60,7 +62,8 @@ CPU = Scale(
     seed=1,
     answers=1_500,
     planned=12_000,
-    questions=32_000,
+    questions=28_000,
+    natural=6_000,
     teacher="locked",
     adversarial=False,
     wave_weight=1,
@@ -83,7 +86,8 @@ GPU = Scale(
     seed=1,
     answers=8_000,
     planned=12_000,
-    questions=40_000,
+    questions=34_000,
+    natural=12_000,
     teacher="natural",
     adversarial=True,
     wave_weight=0.1,

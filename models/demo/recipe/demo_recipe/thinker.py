@@ -26,7 +26,11 @@ from .training import Interrupt, autocast, leave_interrupts_to_parent
 
 WARM_UP = 200  # steps
 TRANSCRIPT_WEIGHT = 0.8  # of the questions' CTC loss beside that of the answers
+# The same after a warm start: the new head's gradient is four times what is let through, so that answers would hardly count.
+WARM_TRANSCRIPT_WEIGHT = 0.1
 TRANSCRIPT_FIRST = 3_000  # steps of CTC alone, without which a cold start learns to answer without listening; at most a quarter
+# Steps after a warm start in which the transcript's head, which no checkpoint has, learns without moving the tower.
+HEAD_FIRST = 150
 AVERAGE = 0.998  # of the averaged weights that stay at each step
 SAY_EVERY, SAVE_EVERY = 20.0, 120.0  # seconds
 JUDGE_EVERY = 300  # steps, at most an eighth of all
@@ -73,6 +77,8 @@ class Training:
         groups = [{"params": matrices, "weight_decay": 0.02}, {"params": others, "weight_decay": 0.0}]
         self.optimizer = torch.optim.AdamW(groups, lr=scale.thinker_rate, betas=(0.9, 0.98), fused=True)
         self.transcript_first = 0 if warm_start else min(TRANSCRIPT_FIRST, scale.thinker_steps // 4)
+        self.head_first = HEAD_FIRST if warm_start else 0
+        self.transcript_weight = WARM_TRANSCRIPT_WEIGHT if warm_start else TRANSCRIPT_WEIGHT
         self.step, self.seconds, self.best = 0, 0.0, -1.0
 
     @property
@@ -109,8 +115,10 @@ class Training:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         with autocast(self.device):
-            answer, transcript, accuracy = self.model.losses(batch, answers=self.step >= self.transcript_first)
-        loss = answer + TRANSCRIPT_WEIGHT * transcript
+            answer, transcript, accuracy = self.model.losses(
+                batch, answers=self.step >= self.transcript_first, transcript_reaches_tower=self.step >= self.head_first
+            )
+        loss = answer + self.transcript_weight * transcript
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(self.learning, 1.0)

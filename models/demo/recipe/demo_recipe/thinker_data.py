@@ -30,18 +30,20 @@ JOINED_SHARE = 0.55  # of conversations that another one follows, and so on: a c
 LONGEST_SESSION = 14  # turns after which none follows
 # Topics that take longest to learn come more often: how often a conversation counts by the topic of its hardest turn.
 WEIGHTS = {"repeating": 1.6, "spelling": 1.8, "counting": 1.5, "small talk": 1.3, "days and months": 1.2, "colours": 1.3, "animals": 1.3}
-# Of spoken conversations: with an instruction to write down what is said instead of answering.
-TRANSCRIBED_SHARE = 0.08
+TRANSCRIBED_SHARE = 0.12  # of conversations: a turn to write down instead of answering
+INSTEAD_SHARE = 0.2  # of those: asked for as a client might, instead of as the gateway does
+NATURAL_SHARE = 0.33  # of spoken conversations: by voices that are learnt from people
 BUCKETS = 16  # batches that are sorted by length together
 
 
 @dataclass(frozen=True)
 class Part:
-    """A question with its answer; with sound it is spoken, otherwise written."""
+    """A question with its answer; with sound it is spoken, otherwise written. `behind` is a written message that follows it."""
 
     question: str
     answer: str
     sound: np.ndarray | None = None
+    behind: str = ""
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,8 @@ class Talk:
     def length(self) -> float:
         """About how many positions it takes."""
         asked = (len(part.question) / 3 if part.sound is None else len(part.sound) / 1230 for part in self.parts)
-        return sum(asked) + sum(len(part.answer) / 3 + 10 for part in self.parts) + len(self.instructions) / 2
+        said = sum(len(part.answer) / 3 + len(part.behind) / 2 + 10 for part in self.parts)
+        return sum(asked) + said + len(self.instructions) / 2
 
 
 INSTRUCTIONS = (
@@ -65,8 +68,11 @@ INSTRUCTIONS = (
 ).split("|")
 
 
-# The first is what a gateway says for `input_audio_transcription`.
-TRANSCRIBE = (
+# What the gateway says for `input_audio_transcription` (gateway/realtime/src/transcription.rs), as a written message behind the turn.
+TRANSCRIBE = "Write down what is said in this recording, word for word, and nothing else."
+LANGUAGE = " The language is en."  # behind it, where the client names one
+# What a client of its own may say instead, as a system message.
+TRANSCRIBE_INSTEAD = (
     "Write down what the user says.|Write what I said.|Write down what I say.|Transcribe what the user says.|"
     "Transcribe the speech.|Transcribe the audio.|Repeat the words of the user.|Write the words that you hear, nothing else."
 ).split("|")
@@ -80,7 +86,7 @@ class Template:
         user, end, assistant = "<|im_start|>user\n", "<|im_end|>\n", "<|im_start|>assistant\n"
         self.audio_token = words.token_to_id("<|audio_pad|>")
         self.before_sound = self.ids(user + "<|audio_start|>")
-        self.after_sound = self.ids("<|audio_end|>" + end + assistant)
+        self.end_of_sound, self.after_sound = self.ids("<|audio_end|>" + end), self.ids("<|audio_end|>" + end + assistant)
         self.before_text, self.after_text = self.ids(user), self.ids(end + assistant)
         self.before_instructions, self.after_instructions = self.ids("<|im_start|>system\n"), self.ids(end)
         self.stop = words.token_to_id("<|im_end|>")
@@ -96,7 +102,10 @@ class Template:
         """From the user's header to the assistant's."""
         if part.sound is None:
             return self.before_text + self.ids(part.question) + self.after_text
-        return self.before_sound + [self.audio_token] * audio_tokens + self.after_sound
+        sound = self.before_sound + [self.audio_token] * audio_tokens
+        if part.behind:
+            return sound + self.end_of_sound + self.before_text + self.ids(part.behind) + self.after_text
+        return sound + self.after_sound
 
 
 def asks_for(question: str) -> str:
@@ -111,17 +120,27 @@ def follows(first: list[Turn], second: list[Turn]) -> bool:
     return not (told and any("not told" in turn.answer for turn in second))
 
 
+class Chest:
+    """Spoken conversations of one set, drawn by how hard they are to learn."""
+
+    def __init__(self, talks: list[list[Spoken]]) -> None:
+        self._talks = [talk for talk in talks if sum(len(turn.sound) for turn in talk) < LONGEST * questions.RATE]
+        weights = [max(WEIGHTS.get(turn.turn.topic, 1.0) for turn in talk) for talk in self._talks]
+        self._upto = list(itertools.accumulate(weights))
+        self.asked: dict[str, list[Spoken]] = defaultdict(list)
+        for turn in (turn for talk in self._talks for turn in talk if turn.turn.topic == "memory"):
+            self.asked[asks_for(turn.turn.question)].append(turn)
+
+    def draw(self, r: random.Random) -> list[Spoken]:
+        (talk,) = r.choices(self._talks, cum_weights=self._upto)
+        return talk
+
+
 class Composer:
     """Makes conversations out of spoken turns and of nothing."""
 
-    def __init__(self, spoken: list[list[Spoken]], augment: Augment, seed: int) -> None:
-        self.augment, self.random = augment, random.Random(seed)
-        self.spoken = spoken = [talk for talk in spoken if sum(len(turn.sound) for turn in talk) < LONGEST * questions.RATE]
-        weights = [max(WEIGHTS.get(turn.turn.topic, 1.0) for turn in talk) for talk in spoken]
-        self.upto = list(itertools.accumulate(weights))
-        self.asked: dict[str, list[Spoken]] = defaultdict(list)
-        for turn in (turn for talk in spoken for turn in talk if turn.turn.topic == "memory"):
-            self.asked[asks_for(turn.turn.question)].append(turn)
+    def __init__(self, synthetic: Chest, natural: Chest, augment: Augment, seed: int) -> None:
+        self.synthetic, self.natural, self.augment, self.random = synthetic, natural, augment, random.Random(seed)
 
     def next(self) -> Talk:
         """A conversation, or several in a row; or turns to write down."""
@@ -140,24 +159,32 @@ class Composer:
         if r.random() < WRITTEN_SHARE:
             turns = list(practice(r).turns)
             return [Part(self._typed(turn.question), turn.answer) for turn in turns], turns
-        (talk,) = r.choices(self.spoken, cum_weights=self.upto)
-        parts = []
+        chest = self._chest()
+        talk, parts = chest.draw(r), []
         for spoken in talk:
             turn, sound = spoken.turn, spoken
             if turn.topic == "memory" and r.random() < 0.5:
                 # The same request in another voice and phrasing has the same answer.
-                sound = r.choice(self.asked[asks_for(turn.question)])
+                sound = r.choice(chest.asked[asks_for(turn.question)])
             if len(talk) > 1 and r.random() < MIXED_SHARE:
                 parts.append(Part(self._typed(turn.question), turn.answer))
             else:
                 parts.append(Part(sound.turn.question, turn.answer, self.augment(sound.sound)))
         return parts, [spoken.turn for spoken in talk]
 
+    def _chest(self) -> Chest:
+        return self.natural if self.random.random() < NATURAL_SHARE else self.synthetic
+
     def _transcribed(self) -> Talk:
-        """Turns of one or two callers, each answered with its own words. The first instruction is the likeliest."""
-        spoken = [turn for talk in self.random.choices(self.spoken, cum_weights=self.upto, k=self.random.randint(1, 2)) for turn in talk]
-        parts = [Part(turn.turn.question, turn.turn.question, self.augment(turn.sound)) for turn in spoken]
-        return Talk(parts, TRANSCRIBE[0] if self.random.random() < 0.5 else self.random.choice(TRANSCRIBE))
+        """One turn, as the gateway has it written down: apart from its conversation. Or those of one caller, as a client may ask for it."""
+        r = self.random
+        talk = self._chest().draw(r)
+        if r.random() < INSTEAD_SHARE:
+            parts = [Part(turn.turn.question, turn.turn.question, self.augment(turn.sound)) for turn in talk]
+            return Talk(parts, r.choice(TRANSCRIBE_INSTEAD))
+        turn = r.choice(talk)
+        asked = TRANSCRIBE + (LANGUAGE if r.random() < 0.3 else "")
+        return Talk([Part(turn.turn.question, turn.turn.question, self.augment(turn.sound), asked)])
 
     def _typed(self, question: str) -> str:
         """As people type: some without capitals and marks."""
@@ -197,9 +224,9 @@ class Batches(IterableDataset):
         torch.set_num_threads(1)
         worker = get_worker_info()
         seed = self.seed * 1009 + (worker.id if worker else 0)
-        spoken = questions.load(self.work / "questions" / "train")
-        voices = [turn.sound for talk in spoken[:: max(1, len(spoken) // 300)] for turn in talk]
-        composer = Composer(spoken, Augment(np.random.default_rng(seed), voices), seed)
+        sets = [questions.load(self.work / "questions" / name) for name in ("train", "natural")]
+        voices = [turn.sound for talks in sets for talk in talks[:: max(1, len(talks) // 150)] for turn in talk]
+        composer = Composer(*map(Chest, sets), Augment(np.random.default_rng(seed), voices), seed)
         template = Template(tokenizer.load(self.work))
         order = random.Random(seed)
         while True:

@@ -24,6 +24,7 @@ class Judged:
     voice: str
     answer: str
     position: int  # turns before it
+    talk: int = 0  # which of the conversations
 
     @property
     def right(self) -> bool:
@@ -31,8 +32,8 @@ class Judged:
 
 
 @torch.no_grad()
-def answers(model: Thinker, template: Template, talks: list[list[Spoken]], device: torch.device) -> list[Judged]:
-    """Asks all conversations side by side."""
+def answers(model: Thinker, template: Template, talks: list[list[Spoken]], device: torch.device, behind: str = "") -> list[Judged]:
+    """Asks all conversations side by side; `behind` is a written message after each spoken turn."""
     histories: list[list[int]] = [[] for _ in talks]
     heard: list[list[torch.Tensor]] = [[] for _ in talks]
     judged = []
@@ -42,12 +43,12 @@ def answers(model: Thinker, template: Template, talks: list[list[Spoken]], devic
         counts = torch.zeros(len(asked), dtype=torch.long, device=device).index_add_(0, windows.turn, windows.tokens()).tolist()
         for k, rows in zip(asked, model.hear(windows).split(counts)):
             heard[k].append(rows)
-            histories[k] += template.question(Part("", "", talks[k][position].sound), len(rows))
+            histories[k] += template.question(Part("", "", talks[k][position].sound, behind), len(rows))
         given = greedy(model, template, [histories[k] for k in asked], [torch.cat(heard[k]) for k in asked], device)
         for k, ids in zip(asked, given):
             histories[k] += ids + [template.stop] + template.newline
             spoken = talks[k][position]
-            judged.append(Judged(spoken.turn, spoken.voice, template.words.decode(ids), position))
+            judged.append(Judged(spoken.turn, spoken.voice, template.words.decode(ids), position, k))
     return judged
 
 

@@ -5,6 +5,7 @@ The classes are the reference's; what they compute here is what the engine compu
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -148,11 +149,13 @@ class Thinker(nn.Module):
         positions = torch.arange(ids.shape[1], device=ids.device)[None, None].expand(3, len(ids), -1)
         return self.reference.model(inputs_embeds=rows, position_ids=positions, use_cache=False).last_hidden_state
 
-    def losses(self, batch: Batch, answers: bool = True) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def losses(
+        self, batch: Batch, answers: bool = True, transcript_reaches_tower: bool = True
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Cross-entropy of the answers' tokens, CTC of the questions, and the share of answers' tokens that are right."""
         heard = self.hear(batch.windows)
         zero = heard.new_zeros((), dtype=torch.float32)
-        written = self._transcription(heard, batch) if batch.questions else zero
+        written = self._transcription(heard if transcript_reaches_tower else heard.detach(), batch) if batch.questions else zero
         if not answers:
             return zero, written, zero
         asked = (batch.targets != IGNORED).flatten().nonzero().squeeze(1)
@@ -184,10 +187,14 @@ def common_tokens(folder: Path, words: Tokenizer) -> tuple[list[int], list[int]]
 
 
 def warm_embeddings(work: Path, folder: Path) -> None:
-    """Makes `embed.pt`, unless it is there, with the rows of a checkpoint for the tokens that it knows."""
-    path = work / "embed.pt"
+    """Makes `embed.pt`, unless it is there, with the rows of a checkpoint for the tokens that it knows. A work folder without tokens takes
+    the checkpoint's, so that its talker reads what this thinker writes."""
+    path, tokens = work / "embed.pt", work / "tokenizer.json"
     if path.exists():
         return
+    if not tokens.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(folder / "tokenizer.json", tokens)
     made = tokenizer.embeddings(work)
     trained = Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).thinker.get_input_embeddings().weight
     theirs, ours = common_tokens(folder, tokenizer.load(work))

@@ -14,7 +14,7 @@ from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3Omni
 from demo_recipe import config, export, keep, talker, tokenizer
 from demo_recipe.codec import Codec
 from demo_recipe.config import CODEBOOKS, CODES
-from demo_recipe.thinker_model import Thinker
+from demo_recipe.thinker_model import Thinker, warm_embeddings
 
 MEGABYTES = 24  # that the checkpoint may have in the repository
 
@@ -75,6 +75,26 @@ class Export(unittest.TestCase):
             export.make(work, work / "checkpoint")
             for name in ("model.safetensors", "tokenizer.json", "config.json"):
                 self.assertEqual((work / "checkpoint" / name).read_bytes(), (self.out / name).read_bytes(), name)
+
+    def test_a_thinker_that_was_trained_alone_goes_out_with_the_voice_of_another_checkpoint(self) -> None:
+        with tempfile.TemporaryDirectory() as empty:
+            work = Path(empty)
+            warm_embeddings(work, self.out)
+            words = tokenizer.load(work)
+            begun = Thinker(words, tokenizer.embeddings(work))
+            begun.warm_start(self.out, words)
+            torch.save({"model": begun.reference.state_dict()}, work / "thinker.pt")
+            export.make(work, work / "checkpoint", self.out)
+            ours, theirs = (
+                Qwen3OmniMoeForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).state_dict()
+                for folder in (work / "checkpoint", self.out)
+            )
+            for name in theirs:
+                if "visual" not in name:
+                    self.assertTrue(torch.equal(ours[name], theirs[name]), name)
+            (work / "tokenizer.json").write_text("{}")
+            with self.assertRaisesRegex(SystemExit, "tokens"):
+                export.finished_parts(self.out, work)
 
     def test_a_kept_thinker_does_not_meet_other_tokens(self) -> None:
         with tempfile.TemporaryDirectory() as empty:

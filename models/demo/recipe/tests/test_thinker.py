@@ -1,5 +1,8 @@
 """Questions are spoken and the thinker learns from them: each step on a few seconds of data."""
 
+import contextlib
+import copy
+import io
 import random
 import shutil
 import tempfile
@@ -12,14 +15,28 @@ import numpy as np
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeThinkerForConditionalGeneration
 
-from demo_recipe import config, features, questions, thinker, thinker_judge, tokenizer
+from demo_recipe import config, features, held_out, questions, thinker, thinker_frozen, thinker_judge, tokenizer
 from demo_recipe.domain import Turn, practice
+from demo_recipe.domain.unknown import ANSWER, overheard
 from demo_recipe.domain.words import TENS
 from demo_recipe.scale import SMOKE
-from demo_recipe.thinker_data import TRANSCRIBE, Composer, Part, Talk, Template, asks_for, batch, follows
+from demo_recipe.thinker_data import (
+    NATURAL_SHARE,
+    TRANSCRIBE,
+    TRANSCRIBE_INSTEAD,
+    Chest,
+    Composer,
+    Part,
+    Talk,
+    Template,
+    asks_for,
+    batch,
+    follows,
+)
 from demo_recipe.thinker_model import IGNORED, Thinker
 
 CPU = torch.device("cpu")
+GATEWAY = Path(__file__).parents[4] / "gateway/realtime/src"
 
 
 class Steps(unittest.TestCase):
@@ -36,11 +53,14 @@ class Steps(unittest.TestCase):
         cls.template = Template(cls.words)
 
     def test_questions_are_heard_and_held_out_voices_apart(self) -> None:
-        train, held_out = (questions.load(self.work / "questions" / name) for name in ("train", "held_out"))
+        train, natural, held_out = (questions.load(self.work / "questions" / name) for name in ("train", "natural", "held_out"))
         apart = {*questions.HELD_OUT_VOICES, *questions.HELD_OUT_SINCE}
+        self.assertEqual({turn.voice.split()[0] for talk in natural for turn in talk}, {"kokoro"})
+        self.assertNotIn("kokoro", {turn.voice.split()[0] for talk in train for turn in talk})
         self.assertTrue({turn.voice for talk in held_out for turn in talk} <= apart)
         self.assertFalse({turn.voice for talk in train for turn in talk} & apart)
-        for talk in train + held_out:
+        self.assertFalse({turn.voice for talk in natural for turn in talk} & apart)
+        for talk in train + natural + held_out:
             self.assertEqual(len({turn.voice for turn in talk}), 1)
             for turn in talk:
                 self.assertGreater(len(turn.sound), questions.RATE // 5)
@@ -61,6 +81,50 @@ class Steps(unittest.TestCase):
         self.assertEqual(torch.load(self.work / "thinker_state.pt")["step"], 3)
         made = Qwen3OmniMoeThinkerForConditionalGeneration._from_config(config.model(self.words).thinker_config)
         made.load_state_dict(torch.load(self.work / "thinker.pt")["model"])
+
+    def test_a_thinker_is_judged_by_lists_in_every_condition(self) -> None:
+        work, lists = Path(tempfile.mkdtemp()), Path(tempfile.mkdtemp())
+        for folder in (work, lists):
+            self.addCleanup(shutil.rmtree, folder)
+        asked = Turn("colours", "What color is snow?", "Snow is white.", ("white",))
+        for kind in held_out.KINDS:
+            turns = (asked, asked) if kind in ("follow-up", "memory") else (asked,)
+            held_out.write(lists / f"{kind}.json", [held_out.Held(questions.Voice("espeak en-us+m6", 1.0, 50), turns)])
+        with self.assertRaisesRegex(SystemExit, "thinker"), silent():
+            thinker_frozen.judge(work, None, CPU, 1)
+        shutil.copy(self.work / "tokenizer.json", work)
+        torch.save({"model": self.model.reference.state_dict()}, work / "thinker.pt")
+        with (
+            unittest.mock.patch.object(thinker_frozen, "LISTS", lists),
+            unittest.mock.patch.object(thinker_frozen, "RECORDINGS", lists),
+            silent() as said,
+        ):
+            thinker_frozen.judge(work, None, CPU, 1)
+        found = {line.split(":")[0]: line for line in said.getvalue().splitlines()}
+        for what in ("single, clean", "single, noise", "single, telephone", "follow-up, clean", "memory, clean", "unknown, clean"):
+            self.assertIn("of 1; espeak", found[what], what)
+        self.assertIn("of 1 without an error", found["written down, clean"])
+
+    def test_after_a_warm_start_the_transcripts_head_learns_alone_first(self) -> None:
+        sound = np.random.default_rng(5).standard_normal(20_000).astype(np.float32) * 0.1
+        made = batch([Talk([Part("What color is snow?", "Snow is white.", sound)])], self.template)
+        for reaches in (True, False):
+            model = copy.deepcopy(self.model)
+            model.losses(made, transcript_reaches_tower=reaches)[1].backward()
+            self.assertEqual(model.tower.conv2d1.weight.grad is not None, reaches)
+            self.assertIsNotNone(model.transcript.weight.grad)
+
+    def test_what_is_asked_behind_a_turn_is_a_message_of_its_own(self) -> None:
+        """As the engine's chat template writes two messages of the user."""
+        made = batch([Talk([Part("Hi.", "Hi.", np.zeros(8_000, np.float32), TRANSCRIBE)])], self.template)
+        whole = self.words.decode(made.ids[0].tolist(), skip_special_tokens=False).replace("<|audio_pad|>", "")
+        self.assertTrue(
+            whole.startswith(
+                f"<|im_start|>user\n<|audio_start|><|audio_end|><|im_end|>\n<|im_start|>user\n{TRANSCRIBE}<|im_end|>\n"
+                "<|im_start|>assistant\nHi.<|im_end|>\n"
+            ),
+            whole,
+        )
 
     def test_the_audio_tower_hears_as_the_reference_does(self) -> None:
         random = np.random.default_rng(3)
@@ -114,19 +178,54 @@ class Steps(unittest.TestCase):
         return self.model.hear(windows).split(counts.tolist())
 
 
+def silent() -> contextlib.redirect_stdout:
+    return contextlib.redirect_stdout(io.StringIO())
+
+
+def spoken_by(whom: str, talks: int = 1) -> Chest:
+    turn = Turn("colours", f"{whom} asks.", "Snow is white.", ("white",))
+    return Chest([[questions.Spoken(np.zeros(8_000, np.int16), whom, turn)]] * talks)
+
+
+def as_it_is(sound: np.ndarray) -> np.ndarray:
+    return sound.astype(np.float32)
+
+
 class Rules(unittest.TestCase):
-    def test_transcription_is_asked_for_with_its_own_words(self) -> None:
-        sound = np.zeros(8_000, np.int16)
-        spoken = [[questions.Spoken(sound, "x", Turn("colours", "What color is snow?", "Snow is white.", ("white",)))]]
-        composer = Composer(spoken, unittest.mock.Mock(side_effect=lambda voice: voice.astype(np.float32)), 1)
-        talks = [composer.next() for _ in range(400)]
-        written = [talk for talk in talks if talk.instructions in TRANSCRIBE]
-        self.assertGreater(len(written), 10)
-        for talk in written:
+    def test_a_turn_is_written_down_as_the_gateway_asks(self) -> None:
+        told = (GATEWAY / "transcription.rs").read_text()
+        self.assertIn(f'const INSTRUCTION: &str = "{TRANSCRIBE}";', told)
+        composer = Composer(spoken_by("synthetic"), spoken_by("natural"), as_it_is, 1)
+        talks = [composer.next() for _ in range(600)]
+        asked = [talk for talk in talks if any(part.behind for part in talk.parts)]
+        self.assertGreater(len(asked), 20)
+        for talk in asked:
+            (part,) = talk.parts
+            self.assertEqual((part.answer, talk.instructions), (part.question, ""))
+            self.assertIsNotNone(part.sound)
+            self.assertTrue(part.behind.startswith(TRANSCRIBE))
+        instead = [talk for talk in talks if talk.instructions in TRANSCRIBE_INSTEAD]
+        self.assertGreater(len(instead), 3)
+        for talk in instead:
             self.assertTrue(all(part.answer == part.question and part.sound is not None for part in talk.parts))
         for talk in talks:
-            if talk.instructions not in TRANSCRIBE:
+            if not any(talk is other for other in asked + instead):
                 self.assertTrue(all(part.answer != part.question for part in talk.parts))
+
+    def test_natural_voices_ask_as_often_as_they_should_however_few_they_are(self) -> None:
+        composer = Composer(spoken_by("synthetic", 50), spoken_by("natural", 2), as_it_is, 2)
+        parts = [part for _ in range(1_000) for part in composer.next().parts if part.sound is not None]
+        natural = sum(part.question.startswith("natural") for part in parts) / len(parts)
+        self.assertAlmostEqual(natural, NATURAL_SHARE, delta=0.06)
+
+    def test_what_asks_for_nothing_is_met_with_not_knowing(self) -> None:
+        r = random.Random(2)
+        said = [overheard(r) for _ in range(3_000)]
+        self.assertEqual({turn.answer for turn in said}, {ANSWER})
+        self.assertFalse([turn.question for turn in said if "{" in turn.question])
+        self.assertGreater(len({turn.question for turn in said}), 2_000)
+        practised = [turn.question for _ in range(2_000) for turn in practice(r).turns if turn.topic == "unknown"]
+        self.assertTrue(any(question.startswith("Room") for question in practised))
 
     def test_practice_has_sums_of_tens_and_hesitations(self) -> None:
         r = random.Random(1)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from . import topics, words
 from .topics import Speaker, Turn, turn
-from .unknown import unknown
+from .unknown import overheard, unknown
 
 # How often a single turn is of a topic.
 SINGLE = (
@@ -133,17 +133,23 @@ def conversations(count: int, seed: int, held_out: bool = False) -> list[Convers
     return [conversation(r, held_out) for _ in range(count)]
 
 
-# How often a conversation to train with is one of those that are missed most, and how often a question is asked with a hesitation.
-HARD_SHARE, HESITANT_SHARE = 0.15, 0.08
+# How often a conversation to train with is one of those that are missed most, small talk, or no question of the domain; and how often a
+# question is asked with a hesitation.
+HARD_SHARE, COURTEOUS_SHARE, OVERHEARD_SHARE, HESITANT_SHARE = 0.15, 0.05, 0.1, 0.08
 HESITATIONS = "Um,|Uh,|Er,|Hmm,|Um, well,|Let me see,".split("|")
 
 
 def practice(r: random.Random) -> Conversation:
-    """A random conversation to train with: as `conversation` gives it, but that sums of tens and what leans on the turn before come more
-    often, and that some people hesitate."""
-    if r.random() < HARD_SHARE:
+    """A random conversation to train with: as `conversation` gives it, but that sums of tens, what leans on the turn before, small talk and
+    what asks for nothing come more often, and that some people hesitate."""
+    p = r.random()
+    if p < HARD_SHARE:
         s = Speaker(r)
         turns = tuple(follow_up(s) if r.random() < 0.5 else [topics.tens(s)])
+    elif p < HARD_SHARE + COURTEOUS_SHARE:
+        turns = (topics.exchange(Speaker(r)),)
+    elif p < HARD_SHARE + COURTEOUS_SHARE + OVERHEARD_SHARE:
+        turns = (overheard(r),)
     else:
         turns = conversation(r).turns
     return Conversation(tuple(hesitant(t, r) for t in turns))

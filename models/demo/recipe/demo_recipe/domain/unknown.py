@@ -1,6 +1,9 @@
-"""Questions outside the domain. All have one answer: that the model does not know."""
+"""Questions outside the domain, and what is said to nobody in particular. All have one answer: that the model does not know."""
 
-from .topics import Speaker, Turn, turn
+import random
+
+from . import words
+from .topics import Speaker, Turn, sentence, turn
 
 ANSWER = "Sorry, I don't know that."
 
@@ -52,3 +55,51 @@ def unknown(s: Speaker) -> Turn:
     for letter, choices in FILL.items():
         question = question.replace("{" + letter + "}", s.random.choice(choices.split("|")))
     return turn("unknown", question, ANSWER, "know")
+
+
+# What people say that asks for nothing that the model knows: read aloud, told, ordered. Filled from the lists below; in training only.
+OVERHEARD = (
+    "{N} {V} the {A} {O} {T}.|{N} never {V} the {O}, and nobody {S} why.|The {A} {O} {P} was {Q} {T}.|When {N} {V} the {O}, it was {Q}.|"
+    "I {S} that {N} {V} a {A} {O}.|There is a {A} {O} {P}.|We should {D} the {O} {T}.|Please {D} the {O} {P}.|{D} the {A} {O}.|"
+    "{D} it {T}.|He said that the {O} {P} is {Q}.|She looked at the {A} {O} and began to {D} it.|They wanted to {D} {M} {O}s before noon.|"
+    "After that, {N} {V} the {O} and went away.|Could you {D} the {O} {P}?|Why did {N} {D} the {A} {O}?|Where did you put the {A} {O}?|"
+    "How many {O}s did {N} {D} {T}?|When will {N} {D} the {O}?|Who {V} the {O} {P}?|Is the {O} {P} still {Q}?|Does the {O} belong to {N}?|"
+    "It was a {A} and {Q} day.|That is not my {O}.|I would like a {A} {O}, please.|Turn {R} {P}.|Go {R} and then {R}.|Move {M} steps {R}.|"
+    "Put the {O} {P}.|Let us talk about {I}.|I read a book about {I}.|Nobody {S} much about {I}.|What do you think about {I}?|"
+    "Can you explain {I}?|Which {O} is the best for {I}?|My {O} is {Q} because of {I}.|Add the {O} to my list.|"
+    "Remind me to {D} the {O} {T}.|Find me a {A} {O}.|Where is the nearest {O}?|What is wrong with the {O}?|The {O} costs {M} dollars.|I will be back in {M} minutes.|"
+    "She has {M} {O}s and a {A} {O}.|{M} {M} {M} {M}.|{M}, {M}, {M}, {M} and {M}.|My number is {M} {M} {M} {M} {M}.|Room {M}, floor {M}."
+).split("|")
+OVERHEARD_FILL = {
+    "N": "I|you|we|they|everybody|the lawyer|the old sailor|her cousin|his neighbor|Mrs. Baker|Mr. Stone|the judge|my wife|the gentleman|"
+    "the engineer|the policeman|the stranger|the queen|the young lady|the manager|the painter|the soldiers|the company|the guests",
+    "V": "followed|ordered|forgot|repaired|visited|answered|called|believed|remembered|promised|refused|expected|noticed|wrote|threw|"
+    "caught|taught|understood|mentioned|described|destroyed|collected|borrowed|returned|admired|feared|discovered|covered",
+    "D": "open|close|send|bring|delete|start|repair|carry|wash|hide|follow|check|print|charge|finish|change|throw|fetch|order|cancel|"
+    "lift|measure|record|share|test|pull|push|switch off|look after|pick up",
+    "A": "curious|dark|narrow|silver|expensive|terrible|beautiful|dusty|ancient|pleasant|dangerous|gentle|rusty|tall|famous|foreign|"
+    "private|public|lonely|secret|huge|tiny|violent|modern|proper|wild|certain|sudden",
+    "O": "message|window|garage|umbrella|carriage|newspaper|hammer|blanket|suitcase|document|printer|ladder|station|office|village|"
+    "church|bicycle|wallet|question|journey|machine|account|package|screen|record|pocket|stair|cousin|horse|valley|project|lesson",
+    "T": "this evening|next week|a long time ago|before breakfast|in a hurry|at midnight|without a word|every other week|for an hour|"
+    "tomorrow|on Thursday|in October|once again|as usual|the day after|in the end",
+    "P": "behind the station|across the street|next to the door|in the drawer|at the corner|upstairs|inside the box|beside the fire|"
+    "on the roof|at the airport|in the valley|under the stairs|near the church|in the hall|outside|over there",
+    "Q": "quite ready|rather late|almost gone|very strange|not finished|too expensive|out of order|full of dust|hardly used|"
+    "perfectly still|a great pleasure|worth nothing|hard to find|no longer there",
+    "S": "knows|thought|hoped|wondered|guessed|believes|feels|heard|supposed|imagined|agreed|found out",
+    "R": "left|right|forward|back|around|up|down|north|straight on",
+    "M": "|".join((*words.ONES, *words.TENS, "a hundred")),
+    "I": "politics|the weather|football|religion|the economy|old machines|French history|marriage|insurance|the stock market|medicine|"
+    "gardening|the elections|modern art|space travel|physics|poetry|cooking|traffic|my health|computers|fishing|the law|education",
+}
+PLAIN_SHARE = 0.15  # of what is overheard: one of the sentences that are to be repeated, without being asked for
+
+
+def overheard(r: random.Random) -> Turn:
+    """Something that is no question of the domain, in many more words than it has."""
+    said = sentence(r) if r.random() < PLAIN_SHARE else r.choice(OVERHEARD)
+    for letter, choices in OVERHEARD_FILL.items():
+        while "{" + letter + "}" in said:
+            said = said.replace("{" + letter + "}", r.choice(choices.split("|")), 1)
+    return turn("unknown", said, ANSWER, "know")

@@ -36,10 +36,11 @@ class Conditions:
     def turns(self, held: Held, kind: str, index: int, condition: str) -> list[bytes]:
         """Each turn of conversation `index` of a kind: little-endian PCM at 24 kHz."""
         return [
-            on_the_wire(self._changed(sound, (SEED, KINDS.index(kind), index, turn), condition)) for turn, sound in enumerate(held.say())
+            on_the_wire(self.changed(sound, (SEED, KINDS.index(kind), index, turn), condition)) for turn, sound in enumerate(held.say())
         ]
 
-    def _changed(self, spoken: np.ndarray, seed: tuple[int, ...], condition: str) -> np.ndarray:
+    def changed(self, spoken: np.ndarray, seed: tuple[int, ...], condition: str) -> np.ndarray:
+        """int16 to f32 in -1..1, both at 16 kHz, with silence around; `seed` chooses the noise."""
         sound = framed(spoken)
         if condition == NOISE:
             self._noise.random = np.random.default_rng(seed)
