@@ -32,6 +32,7 @@ pub(super) fn text_shape(config: &TextConfig) -> Shape {
         },
         eps: config.rms_norm_eps as f32,
         theta: config.rope.theta as f32,
+        qkv_bias: false,
         qk_norm: true,
         layer_scale: false,
     }
