@@ -17,6 +17,16 @@ pub use crate::sequence::BlockPool;
 pub use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
 pub use crate::text::Tokenizer;
 
+/// The parts of the Qwen2.5-Omni family.
+pub mod qwen2_5_omni {
+    pub use crate::models::parts::thinker_stage::Thinks;
+    pub use crate::models::qwen2_5_omni::Qwen25Omni;
+    pub use crate::models::qwen2_5_omni::audio_tower::tokens;
+    pub use crate::models::qwen2_5_omni::config::Config;
+    pub use crate::models::qwen2_5_omni::talker::ends;
+    pub use crate::models::qwen2_5_omni::voices::{Speaker, load as speakers};
+}
+
 /// The parts of the Qwen3-Omni family.
 pub mod qwen3_omni_moe {
     pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};

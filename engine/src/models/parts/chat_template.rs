@@ -83,6 +83,11 @@ impl ChatTemplate {
         Self { instructions: Some(ids), ..self }
     }
 
+    /// `<|im_end|>`
+    pub fn end_of_message(&self) -> u32 {
+        self.marks.im_end
+    }
+
     /// `<|im_start|>assistant\n`, the header of a response.
     pub fn response_header(&self) -> [u32; 3] {
         [self.marks.im_start, self.marks.assistant, self.newline]
