@@ -1,9 +1,16 @@
 //! Qwen2.5-Omni against its reference implementation on the same weights: each compared tensor within 1e-4 of the largest reference
 //! value, and the same tokens and codes. token2wav has tests of its own.
+//!
+//! - `speaking`: what the engine says
+//! - `refusals`: checkpoints that cannot be served
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
+#[path = "qwen2_5_omni/refusals.rs"]
+mod refusals;
+#[path = "qwen2_5_omni/speaking.rs"]
+mod speaking;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -12,7 +19,7 @@ use common::eager::{batch, index};
 use common::speech::{copy, difference_of_ids, zero};
 use common::{Expected, difference, folder};
 use repartee_engine::Source;
-use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, Thinks, ends, speakers, tokens};
+use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, Thinks, Token2WavConfig, ends, speakers, tokens};
 use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;
@@ -122,9 +129,10 @@ fn talker(ops: &Cpu, model: &Qwen25Omni<Cpu>, checkpoint: &Checkpoint, expected:
     let (config, talker) = (&model.config.talker, &model.talker);
     let facts = &expected.facts;
     let penalty = facts["settings"]["talker_repetition_penalty"].as_f64().unwrap() as f32;
-    let voices = speakers(checkpoint, model.config.thinker.text.vocab_size, 8, 10).unwrap();
+    let codec = Token2WavConfig::load(checkpoint).unwrap();
+    let voices = speakers(checkpoint, model.config.thinker.text.vocab_size, &codec.dit).unwrap();
     let named = facts["turns"][turn]["speaker"].as_str().unwrap();
-    let bos = voices.iter().find(|voice| voice.name == named).unwrap().bos_token;
+    let bos = voices.iter().find(|(_, voice)| voice.name == named).unwrap().0;
 
     // The prompt's rows, the voice's mark, the first token's row; then the other tokens' rows, the end and padding.
     let prompt = expected.ids(&at("thinker.prompt_ids")).0.len();

@@ -44,7 +44,7 @@ pub struct Family {
 }
 
 /// All families.
-pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen3_tts::FAMILY];
+pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY];
 
 /// Memory that one slot takes, in all stages together. Bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -62,7 +62,9 @@ fn configurations_that_are_not_built_are_named() {
             config["thinker_config"]["audio_config"]["n_window"] = 41.into();
         }),
         ("talker_config.embedding_size: 40", |config| config["talker_config"]["embedding_size"] = 40.into()),
-        ("talker_config.use_sliding_window: true", |config| config["talker_config"]["use_sliding_window"] = true.into()),
+        ("talker_config.use_sliding_window: true", |config| {
+            config["talker_config"]["use_sliding_window"] = true.into()
+        }),
         // A mark that is a code.
         ("talker_config.vocab_size: 80", |config| config["talker_config"]["tts_codec_end_token_id"] = 3.into()),
     ];

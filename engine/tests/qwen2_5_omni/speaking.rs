@@ -105,7 +105,8 @@ fn a_given_text_is_spoken_as_written_text_is() {
         submit(&session, Command::EndText { response: 0 });
         engine.listen(&session, 0).unwrap()
     };
-    let [whole, cut] = [&["the quick brown fox"][..], &["the qu", "ick", " brown f", "ox"]].map(|pieces| say(&mut engine, pieces));
+    let [whole, cut] =
+        [&["the quick brown fox"][..], &["the qu", "ick", " brown f", "ox"]].map(|pieces| say(&mut engine, pieces));
     assert_eq!(whole.text, "the quick brown fox");
     assert!(!whole.samples.is_empty());
     assert!(whole.output() == cut.output(), "{} and {} samples", whole.samples.len(), cut.samples.len());

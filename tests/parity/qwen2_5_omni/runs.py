@@ -2,6 +2,7 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import wraps
 
 import torch
 
@@ -86,6 +87,26 @@ def recorded(module, log: list, suppressed: list[int] = ()):
 
 
 @contextmanager
+def masked(talker):
+    """transformers 5.23 drops an attention mask of ones before it calls the talker, and without a mask the talker leaves out the codec
+    marks of the last two rows of its prompt, which the published weights were trained with. Here it gets the mask that was asked for."""
+    plain = talker.prepare_inputs_for_generation
+
+    @wraps(plain)  # its signature is asked for
+    def prepare(*args, **kwargs):
+        inputs = plain(*args, **kwargs)
+        new = inputs["input_ids"] if inputs.get("inputs_embeds") is None else inputs["inputs_embeds"]
+        inputs["attention_mask"] = torch.ones(1, inputs["past_key_values"].get_seq_length() + new.shape[1], dtype=torch.long)
+        return inputs
+
+    talker.prepare_inputs_for_generation = prepare
+    try:
+        yield
+    finally:
+        del talker.prepare_inputs_for_generation
+
+
+@contextmanager
 def positions_of(module, log: list):
     """Logs the rotary positions of each step of a language model."""
     hook = module.register_forward_pre_hook(lambda _module, args: log.append(args[1][:, 0].clone()))
@@ -129,6 +150,7 @@ def ask(model, fixture: Fixture, turn: int, prompt_ids: list[int], mels: list[to
     thinker_log, talker_log, thinker_at, talker_at = [], [], [], []
     with (
         silent(model),
+        masked(talker),
         recorded(model.thinker, thinker_log),
         recorded(talker, talker_log, endless),
         positions_of(model.thinker.model.language_model.rotary_emb, thinker_at),
