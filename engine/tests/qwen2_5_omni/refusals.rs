@@ -54,9 +54,12 @@ fn odd_speakers_are_named() {
     assert!(message.contains("spk_dict.safetensors") && message.contains("ada"), "{message}");
 }
 
+/// Changes a configuration.
+type Change = fn(&mut serde_json::Value);
+
 #[test]
 fn configurations_that_are_not_built_are_named() {
-    let cases: [(&str, fn(&mut serde_json::Value)); 5] = [
+    let cases: [(&str, Change); 5] = [
         ("enable_audio_output: false", |config| config["enable_audio_output"] = false.into()),
         ("thinker_config.audio_config.n_window: 41", |config| {
             config["thinker_config"]["audio_config"]["n_window"] = 41.into();

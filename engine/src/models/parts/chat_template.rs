@@ -333,6 +333,26 @@ mod tests {
     }
 
     #[test]
+    fn missing_instructions_are_the_templates() {
+        let tokenizer = tokenizer();
+        let encode = |text: &str| tokenizer.encode(text).unwrap();
+        let template = ChatTemplate { tools: None, ..template(&tokenizer) }.with_instructions(encode("Help."));
+        let written = |history: &[Message]| {
+            let token = |element: &Element| match element.value {
+                Value::Token(id) if id < 1000 => tokenizer.decode(&[id]),
+                Value::Token(id) => format!("<{id}>"),
+                Value::Audio { .. } | Value::Codes(_) => String::new(),
+            };
+            template.render(history, None, true).iter().map(token).collect::<String>()
+        };
+        let (opens, user) = ("<1000><1004>\n", Message::text(MessageKind::User, encode("Hi")));
+        let asked = "<1000><1003>\nHi<1001>\n";
+        assert_eq!(written(std::slice::from_ref(&user)), format!("<1000><1002>\nHelp.<1001>\n{asked}{opens}"));
+        let system = Message::text(MessageKind::System, encode("Sing."));
+        assert_eq!(written(&[system, user]), format!("<1000><1002>\nSing.<1001>\n{asked}{opens}"));
+    }
+
+    #[test]
     fn tools_follow_the_instructions() {
         let tokenizer = tokenizer();
         let tools = Tools::new(&tokenizer).unwrap();
