@@ -30,7 +30,7 @@ pub mod qwen3_omni_moe {
 /// The parts of the Qwen3-TTS family.
 pub mod qwen3_tts {
     pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
-    pub use crate::models::qwen3_tts::cloning::rows::Rows;
+    pub use crate::models::parts::rows::Rows;
     pub use crate::models::qwen3_tts::cloning::{Encoders, mel};
     pub use crate::models::qwen3_tts::config::Config;
     pub use crate::models::qwen3_tts::generation::GenerationConfig;

@@ -12,5 +12,7 @@ pub mod dictation;
 pub mod raw_config;
 pub mod reader;
 pub mod resize_mlp;
+pub mod rows;
 pub mod slot_rows;
+pub mod speaker_encoder;
 pub mod weights;
