@@ -25,4 +25,4 @@ pub use ops::{
     StateSpec,
 };
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};
-pub use step_ops::{Outputs, ReadBack, Step, StepKey, StepOps, Streams};
+pub use step_ops::{FILTER_TAPS, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
