@@ -11,6 +11,7 @@
 //! [`parts`] holds what several families share.
 
 pub mod parts;
+pub mod qwen2_5_omni;
 pub mod qwen3_omni_moe;
 pub mod qwen3_tts;
 

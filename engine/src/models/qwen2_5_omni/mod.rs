@@ -1,0 +1,3 @@
+//! The Qwen2.5-Omni family.
+
+pub mod token2wav;
