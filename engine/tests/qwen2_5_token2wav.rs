@@ -229,7 +229,7 @@ fn sizes_that_are_not_built_are_refused() {
         (dit, "enc_res2net_scale", json!(1)),
         (bigvgan, "mel_dim", json!(13)),
         (bigvgan, "upsample_initial_channel", json!(44)),
-        (bigvgan, "upsample_rates", json!([5, 3])),
+        (bigvgan, "upsample_rates", json!([5, 3, 0])),
         (bigvgan, "upsample_kernel_sizes", json!([11, 7, 5])),
         (bigvgan, "upsample_kernel_sizes", json!([3, 7, 4])),
         (bigvgan, "resblock_kernel_sizes", json!([3, 7, 10])),
