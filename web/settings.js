@@ -16,6 +16,8 @@ export const DEFAULTS = Object.freeze({
   eagerness: "auto",
   interrupts: true,
   speculates: true,
+  /** Answers while I speak, each so many ms of it; "0" for whole turns. */
+  sliceMs: "0",
   captions: false,
   clock: false,
   dice: false,
@@ -31,7 +33,7 @@ export const DEFAULTS = Object.freeze({
 /** Names of the settings that the server has to be told. */
 const OF_THE_SESSION = new Set([
   ...["voice", "instructions", "turns", "threshold", "silenceMs", "paddingMs", "eagerness"],
-  ...["interrupts", "speculates", "captions", "clock", "dice"],
+  ...["interrupts", "speculates", "sliceMs", "captions", "clock", "dice"],
 ]);
 
 /** Settings in effect; dispatches `change` with { name, ofTheSession } as detail. */
@@ -97,7 +99,7 @@ function session(get) {
       // null is the model's own choice.
       output: { voice: get("voice") || null },
     },
-    repartee: { speculative_start: get("speculates") },
+    repartee: { speculative_start: get("speculates"), slice_ms: Number(get("sliceMs")) || null },
   };
 }
 

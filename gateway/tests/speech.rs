@@ -3,16 +3,12 @@
 
 mod common;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee::config::Config;
-use repartee::server::Server;
-use repartee_engine::{Engine, EngineConfig, Source};
-use repartee_engine_api::{Command, SessionError, SpeechEngine as _};
+use repartee_engine_api::{Command, SessionError};
 use repartee_media::pcm;
 use repartee_testkit::scripted::{FRAME_SAMPLES, Script, voice};
 use serde_json::{Value, json};
@@ -22,7 +18,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use common::http::{Reply, send};
-use common::{PATIENCE, Running};
+use common::{PATIENCE, Running, find, serve_checkpoint};
 
 const PATH: &str = "/v1/audio/speech";
 const TEXT: &str = "One two three. Four five!";
@@ -215,15 +211,9 @@ async fn the_list_of_voices_begins_with_the_default() {
 async fn a_reading_family_speaks_in_its_voices() {
     /// Samples of a frame of the checkpoint.
     const FRAME: usize = 240;
-    let checkpoint = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/fixtures/tts_custom/checkpoint");
-    let engine = Arc::new(Engine::start(Source::Folder(checkpoint), &EngineConfig::default()).unwrap());
-    assert!(engine.info().reads_aloud);
-    let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
-    let server = Server::bind(config, engine).await.unwrap();
-    let (address, mut ready) = (server.local_addr(), server.ready());
-    let running = tokio::spawn(server.run(std::future::pending()));
-    ready.wait_for(|ready| *ready).await.unwrap();
-
+    let (address, running) = serve_checkpoint("tts_custom").await;
+    let model = send(address, "GET", "/v1/models/checkpoint", &[], b"").await.json();
+    assert_eq!(model["repartee"]["speech"], true, "{model}");
     let list = send(address, "GET", "/v1/audio/voices", &[], b"").await.json();
     let names: Vec<_> = list["data"].as_array().unwrap().iter().map(|voice| voice["id"].as_str().unwrap()).collect();
     assert_eq!(names[..3], ["ada", "grace", "li"]);
@@ -249,4 +239,24 @@ async fn a_reading_family_speaks_in_its_voices() {
     let other = speak("nobody").await;
     assert!(other.header("repartee-warnings").unwrap().contains("`nobody` is served as `ada`"), "{:?}", other.head);
     running.abort();
+}
+
+#[tokio::test]
+async fn text_streams_in_over_the_websocket() {
+    let server = Running::start(Script::default()).await;
+    let mut client = server.connect().await;
+    let reads = json!({"repartee": {"reads": true}});
+    client.send(json!({"type": "response.create", "response": reads})).await;
+    client.send(json!({"type": "repartee.text.append", "text": "One two "})).await;
+    // The first words are heard before the last are written.
+    let begun = client.until("response.output_audio.delta").await;
+    client.send(json!({"type": "repartee.text.append", "text": "three."})).await;
+    client.send(json!({"type": "repartee.text.done"})).await;
+    let rest = client.until("response.done").await;
+    let events = [begun, rest].concat();
+    let sound = events.iter().filter(|event| event["type"] == "response.output_audio.delta");
+    let bytes: Vec<u8> = sound.flat_map(|event| STANDARD.decode(event["delta"].as_str().unwrap()).unwrap()).collect();
+    let said: Vec<f32> = (0..3).flat_map(voice).collect();
+    assert_eq!(bytes.len(), 2 * said.len());
+    assert_eq!(find(&events, "response.output_audio_transcript.done")["transcript"], "One two three.");
 }

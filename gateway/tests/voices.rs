@@ -3,14 +3,16 @@
 
 mod common;
 
+use std::net::SocketAddr;
+
 use repartee_engine_api::Command;
-use repartee_media::wav;
+use repartee_media::{pcm, wav};
 use repartee_testkit::scripted::Script;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use common::Running;
 use common::http::{Reply, send};
+use common::{Running, serve_checkpoint};
 
 const CONSENTS: &str = "/v1/audio/voice_consents";
 const VOICES: &str = "/v1/audio/voices";
@@ -29,7 +31,7 @@ fn sound(seconds: usize) -> Vec<u8> {
 /// Names of a form's fields, and what is in them.
 type Fields<'a> = &'a [(&'a str, &'a [u8])];
 
-async fn form(server: &Running, path: &str, fields: Fields<'_>) -> Reply {
+async fn form(address: SocketAddr, path: &str, fields: Fields<'_>) -> Reply {
     let mut body = Vec::new();
     for (name, content) in fields {
         body.extend(format!("--fence\r\nContent-Disposition: form-data; name=\"{name}\"\r\n\r\n").bytes());
@@ -38,7 +40,7 @@ async fn form(server: &Running, path: &str, fields: Fields<'_>) -> Reply {
     }
     body.extend(b"--fence--\r\n");
     let headers = [("content-type", "multipart/form-data; boundary=fence")];
-    send(server.address, "POST", path, &headers, &body).await
+    send(address, "POST", path, &headers, &body).await
 }
 
 async fn get(server: &Running, path: &str) -> Value {
@@ -47,19 +49,19 @@ async fn get(server: &Running, path: &str) -> Value {
     reply.json()
 }
 
-async fn consent(server: &Running) -> String {
+async fn consent(address: SocketAddr) -> String {
     let fields: [(&str, &[u8]); 3] = [("name", b"mine"), ("language", b"en-US"), ("recording", &sound(1))];
-    let reply = form(server, CONSENTS, &fields).await;
+    let reply = form(address, CONSENTS, &fields).await;
     assert_eq!(reply.status, 200, "{reply:?}");
     let consent = reply.json();
     assert_eq!((&consent["object"], &consent["name"]), (&json!("audio.voice_consent"), &json!("mine")));
     consent["id"].as_str().unwrap().to_owned()
 }
 
-async fn voice(server: &Running, consent: &str) -> Reply {
+async fn voice(address: SocketAddr, consent: &str) -> Reply {
     let fields: [(&str, &[u8]); 4] =
         [("name", b"Ada"), ("consent", consent.as_bytes()), ("audio_sample", &sound(2)), ("text", b"Hello there.")];
-    form(server, VOICES, &fields).await
+    form(address, VOICES, &fields).await
 }
 
 /// Whom the engine was last asked to speak as.
@@ -76,8 +78,8 @@ fn spoken_by(server: &Running) -> Option<String> {
 async fn a_recorded_voice_speaks_until_it_is_deleted() {
     let folder = TempDir::new().unwrap();
     let server = start(Some(&folder)).await;
-    let consent = consent(&server).await;
-    let made = voice(&server, &consent).await;
+    let consent = consent(server.address).await;
+    let made = voice(server.address, &consent).await;
     assert_eq!(made.status, 200, "{made:?}");
     let made = made.json();
     assert_eq!(
@@ -117,7 +119,7 @@ async fn consents_are_listed_renamed_and_taken_back() {
     let server = start(None).await;
     let mut ids = Vec::new();
     for _ in 0..3 {
-        ids.push(consent(&server).await);
+        ids.push(consent(server.address).await);
     }
     // Those of one second are in the order of their ids.
     let all = get(&server, CONSENTS).await;
@@ -135,7 +137,7 @@ async fn consents_are_listed_renamed_and_taken_back() {
     assert_eq!(renamed.json()["name"], "yours");
     assert_eq!(get(&server, &one).await, renamed.json());
 
-    assert_eq!(voice(&server, &ids[0]).await.status, 200);
+    assert_eq!(voice(server.address, &ids[0]).await.status, 200);
     let deleted = send(server.address, "DELETE", &one, &[], b"").await;
     assert_eq!(deleted.json(), json!({"id": ids[0], "object": "audio.voice_consent", "deleted": true}));
     assert!(server.engine.enrolled().is_empty(), "its voice went with it");
@@ -147,7 +149,7 @@ async fn consents_are_listed_renamed_and_taken_back() {
 #[tokio::test]
 async fn refusals_name_what_is_wrong() {
     let server = start(None).await;
-    let consent = consent(&server).await;
+    let consent = consent(server.address).await;
     let (ok, short) = (sound(2), wav::encode(&[0.1; 800], 8_000).unwrap());
     let big = vec![0; (10 << 20) + 1];
     let consent = consent.as_bytes();
@@ -161,13 +163,13 @@ async fn refusals_name_what_is_wrong() {
         (&[("name", b"Ada"), ("type", b"prompt"), ("prompt", b"An old man.")], 400, "type"),
     ];
     for (fields, status, param) in cases {
-        let reply = form(&server, VOICES, fields).await;
+        let reply = form(server.address, VOICES, fields).await;
         let names: Vec<_> = fields.iter().map(|(name, _)| name).collect();
         assert_eq!((reply.status, reply.json()["error"]["param"].as_str().unwrap_or("")), (status, param), "{names:?}");
     }
-    let large = form(&server, VOICES, &[("name", b"Ada"), ("consent", consent), ("audio_sample", &big)]).await;
+    let large = form(server.address, VOICES, &[("name", b"Ada"), ("consent", consent), ("audio_sample", &big)]).await;
     assert_eq!((large.status, large.code()), (413, "message_too_large".to_owned()));
-    let unknown = form(&server, VOICES, &[("name", b"Ada"), ("secret", b"x")]).await;
+    let unknown = form(server.address, VOICES, &[("name", b"Ada"), ("secret", b"x")]).await;
     assert_eq!(unknown.status, 400);
     let prompt =
         send(server.address, "POST", VOICES, &JSON, br#"{"type": "prompt", "name": "x", "prompt": "y"}"#).await;
@@ -177,7 +179,31 @@ async fn refusals_name_what_is_wrong() {
     assert!(server.engine.enrolled().is_empty());
     // A model with voices of its own.
     let fixed = Running::start(Script::default()).await;
-    let refused = voice(&fixed, &self::consent(&fixed).await).await;
+    let refused = voice(fixed.address, &self::consent(fixed.address).await).await;
     let message = refused.json()["error"]["message"].as_str().unwrap().to_owned();
     assert!(refused.status == 400 && message.contains("ada, bob"), "{message}");
+}
+
+#[tokio::test]
+async fn a_cloning_family_speaks_as_a_recording() {
+    let (address, running) = serve_checkpoint("tts_clone").await;
+    let model = send(address, "GET", "/v1/models/checkpoint", &[], b"").await.json();
+    assert_eq!(model["repartee"]["cloning"], true, "{model}");
+    let consent = consent(address).await;
+    let made = voice(address, &consent).await;
+    assert_eq!(made.status, 200, "{made:?}");
+    let id = made.json()["id"].as_str().unwrap().to_owned();
+    let speak = async || {
+        let asked = json!({"model": "checkpoint", "voice": id, "input": "the sea. a song!", "response_format": "pcm"});
+        send(address, "POST", "/v1/audio/speech", &JSON, asked.to_string().as_bytes()).await
+    };
+    let spoken = speak().await;
+    assert_eq!((spoken.status, spoken.header("repartee-warnings"), spoken.complete), (200, None, true));
+    let samples = pcm::decode_i16le(&spoken.bytes).unwrap();
+    assert!(samples.iter().any(|sample| sample.abs() > 0.01), "{} samples", samples.len());
+    assert_eq!(send(address, "DELETE", &format!("{VOICES}/{id}"), &[], b"").await.status, 200);
+    let other = speak().await;
+    assert!(other.header("repartee-warnings").unwrap().contains(&format!("voice: `{id}` is served as")));
+    assert_ne!(other.bytes, spoken.bytes);
+    running.abort();
 }

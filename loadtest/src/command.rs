@@ -21,6 +21,8 @@ use crate::target::{Target, TargetArguments};
 
 /// Sessions of a server that we start: more than any knee has.
 const SESSIONS: &str = "engine.sessions=1024";
+/// Context of a session of a server whose knee is searched: what some turns take, so that time ends the search and not memory.
+const SHORT_CONTEXT: &str = "engine.session_tokens=1024";
 
 /// Callers over WebRTC and websocket, and what they hear.
 #[derive(Debug, Parser)]
@@ -212,7 +214,11 @@ impl Common {
             }
             (None, _) => {
                 let program = binary(self.server.as_deref(), &["-p", "repartee"], "repartee").await?;
-                Some(OwnServer::start(&program, &["--listen", "127.0.0.1:0", "--set", SESSIONS]).await?)
+                let mut arguments = vec!["--listen", "127.0.0.1:0", "--set", SESSIONS];
+                if voice.is_some() {
+                    arguments.extend(["--set", SHORT_CONTEXT]);
+                }
+                Some(OwnServer::start(&program, &arguments).await?)
             }
         };
         let url = own.as_ref().map(OwnServer::url).or(self.target.target.as_deref()).context("no server")?;

@@ -83,8 +83,10 @@ test("settings reach the session and survive a reload", () =>
     await page.fill("#instructions", "Answer in one word.");
     await page.locator("#silence").fill("800");
     await page.uncheck("[data-setting=interrupts]");
-    const updates = await sent(page, 4, "session.update");
-    const { instructions, audio } = updates.at(-1).session;
+    await page.selectOption("#slices", "2000");
+    const updates = await sent(page, 5, "session.update");
+    const { instructions, audio, repartee } = updates.at(-1).session;
+    assert.equal(repartee.slice_ms, 2000);
     assert.equal(audio.output.voice, "bob");
     assert.equal(instructions, "Answer in one word.");
     assert.equal(audio.input.turn_detection.silence_duration_ms, 800);
@@ -92,7 +94,7 @@ test("settings reach the session and survive a reload", () =>
     await page.reload();
     await call(page);
     const [{ session }] = await sent(page, 1, "session.update");
-    assert.deepEqual([session.instructions, session.audio], [instructions, audio]);
+    assert.deepEqual([session.instructions, session.audio, session.repartee], [instructions, audio, repartee]);
   }));
 
 test("another microphone takes over within the call", () =>

@@ -122,6 +122,12 @@ impl Streamer {
         moved
     }
 
+    fn ticks(&mut self, count: usize) {
+        for _ in 0..count {
+            self.tick(|_| {});
+        }
+    }
+
     fn begin(&mut self, slot: usize, seed: u64, voice: usize) {
         self.ended[slot] = None;
         self.deliver(0, slot, Item::Begin(params(seed, voice)));
@@ -145,9 +151,7 @@ fn split(streamer: &mut Streamer, seed: u64, codes: &[u32], parts: usize, ticks:
     streamer.begin(0, seed, 0);
     for part in codes.chunks(parts) {
         streamer.say(0, part);
-        for _ in 0..ticks {
-            streamer.tick(|_| {});
-        }
+        streamer.ticks(ticks);
     }
     streamer.end(0)
 }
@@ -197,7 +201,7 @@ fn batch_and_threads_give_the_same_bits() {
         for (slot, codes) in said.iter().enumerate() {
             streamer.begin(slot, slot as u64, slot % 2);
             streamer.say(slot, codes);
-            (0..13).for_each(|_| drop(streamer.tick(|_| {})));
+            streamer.ticks(13);
         }
         for (slot, truth) in truths.iter().enumerate() {
             assert!(streamer.end(slot) == *truth, "slot {slot} on {threads} threads");
@@ -214,7 +218,7 @@ fn repeated_steps_give_the_same_bits() {
     for (slot, codes) in said.iter().enumerate() {
         streamer.begin(slot, 3, slot);
         streamer.say(slot, codes);
-        (0..100).for_each(|_| drop(streamer.tick(|_| {})));
+        streamer.ticks(100);
     }
     for (slot, codes) in said.iter().enumerate() {
         assert!(streamer.end(slot) == truth(3, slot, codes), "slot {slot}");
@@ -232,12 +236,14 @@ fn abort_at_any_moment_leaves_nothing() {
         streamer.say(0, &codes(3, 30));
         streamer.begin(1, 6, 0);
         streamer.say(1, &other);
-        (0..at).for_each(|_| drop(streamer.tick(|_| {})));
+        streamer.ticks(at);
         match at % 3 {
             0 => streamer.deliver(0, 0, Item::Abort),
             1 => streamer.stages.iter_mut().for_each(|stage| stage.free(0)),
             // While the device computes.
-            _ => drop(streamer.tick(|stage| stage.free(0))),
+            _ => {
+                streamer.tick(|stage| stage.free(0));
+            }
         }
         streamer.stages.iter_mut().for_each(|stage| stage.free(0));
         assert!(streamer.stages.iter().all(|stage| stage.need(0).rows == 0 && stage.ahead(0).is_zero()));

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ErrorBody, ErrorKind, abbreviate};
-use super::{input_audio, item, literal, response, session};
+use super::{input_audio, item, literal, reading, response, session};
 
 /// A client event with its optional `event_id`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -56,6 +56,12 @@ pub enum ClientEvent {
     /// Cancel a response.
     #[serde(rename = "response.cancel")]
     ResponseCancel(response::Cancel),
+    /// More of the text that a response reads aloud.
+    #[serde(rename = "repartee.text.append")]
+    TextAppend(reading::Append),
+    /// Its end.
+    #[serde(rename = "repartee.text.done")]
+    TextDone(reading::Done),
 }
 
 /// `input_audio_buffer.append` as clients write it: the one event that is frequent and large. Read in one pass; a wrong one, or
@@ -110,6 +116,8 @@ impl ClientMessage {
             "conversation.item.truncate" => body(text).map(ClientEvent::ItemTruncate),
             "response.create" => body(text).map(ClientEvent::ResponseCreate),
             "response.cancel" => body(text).map(ClientEvent::ResponseCancel),
+            "repartee.text.append" => body(text).map(ClientEvent::TextAppend),
+            "repartee.text.done" => body(text).map(ClientEvent::TextDone),
             other => {
                 let message = format!("unknown event type `{}`", abbreviate(other.to_owned(), 64));
                 Err(ErrorBody::invalid(ErrorKind::UnknownEvent, message).at("type"))

@@ -11,6 +11,7 @@
 //! | [`transcription_session`] | the configuration of sessions that only transcribe |
 //! | [`transcription`] | `conversation.item.input_audio_transcription.*` |
 //! | [`response`] | `response.*` |
+//! | [`reading`] | `repartee.text.*`: a given text that streams in |
 //! | [`rate_limits`] | `rate_limits.updated` |
 //! | [`error`] | `error`, and the same body in HTTP responses |
 //! | [`extension`] | `repartee`: what Repartee adds to an event |
@@ -47,6 +48,7 @@ pub mod item;
 pub mod merge;
 pub mod output_audio;
 pub mod rate_limits;
+pub mod reading;
 pub mod response;
 pub mod session;
 pub mod transcription;

@@ -7,6 +7,7 @@ use super::ErrorBody;
 use super::extension::Extension;
 use super::item::{FunctionCall, FunctionCallOutput, Item, Message};
 use super::literal;
+use super::reading::ReadingRequest;
 use super::session::{AudioFormat, MaxTokens, Modality};
 
 literal!(
@@ -64,6 +65,9 @@ pub struct Overrides {
     /// Voice and format.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub audio: Option<OverrideAudio>,
+    /// What Repartee adds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repartee: Option<ReadingRequest>,
 }
 
 /// One item of [`Overrides::input`].

@@ -132,11 +132,14 @@ pub struct Extension {
     pub warnings: Vec<String>,
     /// Whether a response is begun speculatively as soon as the caller pauses, and aborted if the caller goes on.
     pub speculative_start: bool,
+    /// Answers a turn in slices of so many ms while it goes on, as in streaming translation; none for whole turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice_ms: Option<u32>,
 }
 
 impl Default for Extension {
     fn default() -> Self {
-        Self { warnings: Vec::new(), speculative_start: true }
+        Self { warnings: Vec::new(), speculative_start: true, slice_ms: None }
     }
 }
 

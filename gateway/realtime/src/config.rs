@@ -9,7 +9,7 @@ use repartee_protocol::session::{
     AudioFormat, Eagerness, MaxTokens, Modality, ServerVad, Session, SessionKind, TurnDetection,
 };
 use repartee_protocol::{ErrorBody, ErrorKind};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::tools;
 
@@ -21,6 +21,8 @@ const MAX_SILENCE_MS: u32 = 60_000;
 const IDLE_MS: std::ops::RangeInclusive<u32> = 5_000..=30_000;
 /// Silence after which a speculation begins, in ms.
 const PAUSE_MS: u64 = 200;
+/// The shortest and the longest slice that is answered by itself, in ms.
+const ANSWERED_SLICE_MS: std::ops::RangeInclusive<u32> = 100..=10_000;
 /// The longest instructions, in bytes.
 pub(super) const MAX_INSTRUCTIONS: usize = 256 << 10;
 /// The range of `max_output_tokens`, as in the published reference.
@@ -68,7 +70,10 @@ pub(super) fn updated(config: &Session, patch: &Value, model: &ModelInfo) -> Res
     next.expires_at = config.expires_at;
     next.repartee.warnings.clear();
     serve(&mut next, model);
-    next.repartee.warnings = differences(patch, &to_value(&next)?, "session");
+    let mut effective = to_value(&next)?;
+    // Left out of a session where all of it is the default; a client may ask for the default, too.
+    effective["repartee"] = json!(next.repartee);
+    next.repartee.warnings = differences(patch, &effective, "session");
     Ok(next)
 }
 
@@ -108,6 +113,10 @@ fn check(config: &Session) -> Result<(), ErrorBody> {
                 return refuse(&format!("{at}.{field}"), format!("it has at most {limit} bytes"));
             }
         }
+    }
+    if let Some(ms) = config.repartee.slice_ms.filter(|ms| !ANSWERED_SLICE_MS.contains(ms)) {
+        let (least, most) = (ANSWERED_SLICE_MS.start(), ANSWERED_SLICE_MS.end());
+        return refuse("session.repartee.slice_ms", format!("a slice is {least} to {most} ms, got {ms}"));
     }
     if config.truncation == "disabled" {
         let message =

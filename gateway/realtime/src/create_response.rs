@@ -14,6 +14,7 @@ use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 use serde_json::{Map, Value, json};
 
 use super::config::MAX_INSTRUCTIONS;
+use super::reading::Reading;
 use super::response::{Response, usage};
 use super::{Core, Delivery, Effect, tools};
 
@@ -23,7 +24,7 @@ const MAX_METADATA: usize = 16 << 10;
 const MAX_OUT_OF_BAND: usize = 2;
 
 /// Fields of a request that are served as asked, or have an error or a warning of their own.
-const SERVED: [&str; 8] = [
+const SERVED: [&str; 9] = [
     "instructions",
     "max_output_tokens",
     "conversation",
@@ -32,6 +33,7 @@ const SERVED: [&str; 8] = [
     "tool_choice",
     "parallel_tool_calls",
     "metadata",
+    "repartee",
 ];
 
 /// A validated request for a response.
@@ -50,6 +52,8 @@ pub(super) struct ResponseRequest {
     out_of_band: bool,
     /// Whether it must not overlap with another exclusive response.
     exclusive: bool,
+    /// Whether it reads a text that streams in.
+    reads: bool,
     /// When the caller began to wait.
     since: Instant,
     /// What is served differently from what was asked.
@@ -59,8 +63,10 @@ pub(super) struct ResponseRequest {
 /// A response that waits until the exclusive ones before it have ended.
 #[derive(Debug)]
 pub(super) struct Waiting {
-    response: Response,
+    pub response: Response,
     respond: Respond,
+    /// The text that it reads, as far as it has come.
+    pub text: Vec<Command>,
     /// When the caller began to wait.
     since: Instant,
 }
@@ -131,6 +137,7 @@ impl Core {
             metadata: None,
             out_of_band: false,
             exclusive: true,
+            reads: false,
             since,
             warnings: Vec::new(),
         }
@@ -158,6 +165,10 @@ impl Core {
         if let Some(choice) = &overrides.tool_choice {
             tools::check_choice(choice, "response.tool_choice")?;
         }
+        let reads = overrides.repartee.as_ref().is_some_and(|asked| asked.reads);
+        if reads && !self.setup.model.reads_aloud {
+            return refuse("repartee.reads", format!("`{}` reads no given text aloud", self.setup.model.name));
+        }
         let mut warnings = Vec::new();
         let input = overrides.input.as_deref().map(|items| self.request_input(items, &mut warnings)).transpose()?;
         let tools = self.request_tools(&overrides)?;
@@ -175,6 +186,9 @@ impl Core {
             Some([_, ..]) => Modality::Text,
             _ => self.session_modality(),
         };
+        if reads && modality == Modality::Text {
+            return refuse("output_modalities", "a text that is read aloud is answered with audio");
+        }
         Ok(ResponseRequest {
             voice,
             format,
@@ -188,6 +202,7 @@ impl Core {
             out_of_band,
             // A WebRTC call has one audio track.
             exclusive: !out_of_band || (self.setup.delivery == Delivery::Paced && modality == Modality::Audio),
+            reads,
             since,
             warnings,
         })
@@ -255,15 +270,16 @@ impl Core {
             // The client cancels it by its id.
             self.announce_response(&mut response);
         }
-        self.queued.push_back(Waiting { response, respond, since });
+        self.queued.push_back(Waiting { response, respond, text: Vec::new(), since });
     }
 
     /// Starts queued responses until one of them is exclusive.
     pub(super) fn start_queued(&mut self) {
         while !self.responses.iter().any(|response| response.exclusive)
-            && let Some(Waiting { response, respond, since }) = self.queued.pop_front()
+            && let Some(Waiting { response, respond, text, since }) = self.queued.pop_front()
         {
             self.command(Command::Respond(respond));
+            text.into_iter().for_each(|command| self.command(command));
             if response.in_conversation() {
                 self.add_response(response, since);
             } else {
@@ -313,14 +329,18 @@ impl Core {
             truncate_at: None,
             truncate_requested: None,
             deleted: false,
+            reading: request.reads.then(|| Reading::new(request.since)),
         };
+        self.has_read |= request.reads;
         let respond = Respond {
             voice: Some(request.voice),
             audio: request.modality == Modality::Audio,
             input: request.input,
             out_of_band: request.out_of_band,
             instructions: request.instructions,
-            tools: request.tools,
+            // What is read aloud calls no functions.
+            tools: if request.reads && self.setup.model.tools { Some(Vec::new()) } else { request.tools },
+            streamed: request.reads,
             max_tokens: request.max_tokens.count(),
             seed: self.setup.seed,
             ..Respond::new(engine_id, item)

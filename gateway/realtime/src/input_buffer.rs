@@ -116,6 +116,14 @@ impl InputBuffer {
         (self.received as f64 / self.per_ms) as u64
     }
 
+    /// Where the open turn can be cut by now, in ms since the session began; `None` while less than `ms` would be before it.
+    pub fn cut_ms(&self, ms: u32) -> Option<u64> {
+        let turn = self.turn.as_ref().filter(|turn| !turn.paused)?;
+        let held = self.samples(HOLDBACK_MS as u64);
+        let cut = self.received - held.min(self.received);
+        (turn.samples >= self.samples(ms.into()) + held).then_some((cut as f64 / self.per_ms) as u64)
+    }
+
     /// Ends the open turn at `end_ms`, or with the audio received; returns it and its last slice.
     pub fn end_turn(&mut self, end_ms: Option<u64>) -> Option<(Turn, Option<Vec<f32>>)> {
         let end = end_ms.map_or(self.received, |ms| self.samples(ms));

@@ -7,6 +7,7 @@
 //! | `config` | `session.update` |
 //! | `input_buffer` | the input audio buffer: preroll, turns, slices for the engine |
 //! | `turns` | the caller's turns, from turn detection or the client's commits |
+//! | `answered_slices` | turns that are answered slice by slice |
 //! | `speculation` | responses begun before the turn has surely ended |
 //! | `transcription` | transcripts of the turns |
 //! | `transcription_session` | sessions that only transcribe |
@@ -15,6 +16,7 @@
 //! | `items` | `conversation.item.*` |
 //! | `tools` | function tools |
 //! | `create_response` | `response.create` and `response.cancel`: validate, start, queue, stop |
+//! | `reading` | texts that are read aloud while they stream in |
 //! | `request_input` | the input of a request in place of the conversation |
 //! | `response` | one active response and its form on the wire |
 //! | `engine_events` | what the engine reports of responses |
@@ -22,6 +24,7 @@
 //! | [`estimate`] | which words were heard |
 //! | [`audio`] | base64 audio inside events |
 
+mod answered_slices;
 pub mod audio;
 mod config;
 mod create_response;
@@ -33,6 +36,7 @@ mod input_buffer;
 mod interface;
 mod items;
 mod playback;
+mod reading;
 mod request_input;
 mod response;
 mod speculation;
@@ -151,6 +155,8 @@ pub struct Core {
     /// When the client has played everything. Used only without a playout clock.
     client_playback: ClientPlayback,
     estimator: Box<dyn WordEstimator>,
+    /// Whether a response has read a given text.
+    has_read: bool,
     /// The last number given to an event, item or response.
     counter: u64,
     effects: Vec<Effect>,
@@ -177,6 +183,7 @@ impl Core {
             playing: VecDeque::new(),
             client_playback: ClientPlayback::default(),
             estimator: Box::new(SpokenPace),
+            has_read: false,
             counter: 0,
             effects: Vec::new(),
         };
@@ -238,7 +245,13 @@ impl Core {
     }
 
     fn client(&mut self, event: ClientEvent, now: Instant) -> Result<(), ErrorBody> {
-        if !matches!(event, ClientEvent::InputAppend(_) | ClientEvent::ItemRetrieve(_)) {
+        if !matches!(
+            event,
+            ClientEvent::InputAppend(_)
+                | ClientEvent::ItemRetrieve(_)
+                | ClientEvent::TextAppend(_)
+                | ClientEvent::TextDone(_)
+        ) {
             // The speculation assumed an unchanged conversation.
             self.abort_speculation();
         }
@@ -261,6 +274,8 @@ impl Core {
             ClientEvent::ItemTruncate(truncate) => self.truncate_item(&truncate),
             ClientEvent::ResponseCreate(create) => self.create_response(create, now),
             ClientEvent::ResponseCancel(cancel) => self.cancel_response(cancel.response_id.as_deref()),
+            ClientEvent::TextAppend(append) => self.append_text(append, now),
+            ClientEvent::TextDone(done) => self.end_text(&done),
         }
     }
 
@@ -301,7 +316,7 @@ impl Core {
 
     fn configure(&mut self) {
         let input = &self.config.audio.input;
-        let speculative = self.config.repartee.speculative_start;
+        let speculative = self.speculates();
         let turns = input.turn_detection.as_ref().map(|turns| config::turn_settings(turns, speculative));
         let idle_ms = self.idle_timeout_ms().unwrap_or(0);
         self.input.set_preroll(turns.as_ref().map_or(0, |turns| turns.prefix_padding_ms), idle_ms);

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::{Command, ResponseId};
 use repartee_protocol::output_audio::ResponseRef;
 use repartee_protocol::response::{PartRef, Reason};
+use repartee_protocol::session::TurnDetection;
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
 use super::response::Response;
@@ -103,10 +104,15 @@ impl Core {
         }
     }
 
+    /// Whether the caller's voice interrupts. Who is answered slice by slice speaks on while the answers play.
+    pub(super) fn is_interruptible(&self) -> bool {
+        let detection = self.config.audio.input.turn_detection.as_ref();
+        !self.answers_slices() && detection.is_some_and(TurnDetection::interrupts_response)
+    }
+
     /// Whether a response plays that the caller may interrupt, and that can be paused until it is known whether the caller does.
     pub fn is_pausable(&self) -> bool {
-        let interrupts =
-            self.config.audio.input.turn_detection.as_ref().is_some_and(|turns| turns.interrupts_response());
+        let interrupts = self.is_interruptible();
         let plays = self.playing.front().is_some_and(|playing| playing.started && playing.in_conversation);
         self.setup.delivery == Delivery::Paced && interrupts && plays
     }

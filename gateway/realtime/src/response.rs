@@ -9,6 +9,8 @@ use repartee_protocol::response::{
 use repartee_protocol::session::{MaxTokens, Modality};
 use serde_json::{Map, Value};
 
+use super::reading::Reading;
+
 /// An active response.
 #[derive(Debug)]
 pub(super) struct Response {
@@ -50,6 +52,8 @@ pub(super) struct Response {
     pub truncate_requested: Option<u64>,
     /// Its item was deleted: the engine's is to be deleted at the end.
     pub deleted: bool,
+    /// The given text that it reads.
+    pub reading: Option<Reading>,
 }
 
 /// One item of a response.

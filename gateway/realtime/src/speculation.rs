@@ -9,7 +9,7 @@ use repartee_engine_api::{Command, Event, ItemId, ResponseId};
 use repartee_protocol::session::TurnDetection;
 
 use super::response::Response;
-use super::{Core, Effect};
+use super::{Core, Effect, reading};
 
 /// Events held back, about 6 s of speech. Beyond that the engine's events are not read, so the engine waits.
 const MAX_HELD_EVENTS: usize = 96;
@@ -42,10 +42,15 @@ pub(super) fn response_of(event: &Event) -> Option<ResponseId> {
 }
 
 impl Core {
+    /// Whether the session speculates. What is answered slice by slice has been answered before the pause.
+    pub(super) fn speculates(&self) -> bool {
+        self.config.repartee.speculative_start && !self.answers_slices()
+    }
+
     /// Begins a speculation at the caller's pause, if the session wants it and nothing else is going on.
     pub(super) fn begin_speculation(&mut self, audio_end_ms: u64, now: Instant) {
         let detection = self.config.audio.input.turn_detection.as_ref();
-        let wanted = self.config.repartee.speculative_start && detection.is_some_and(TurnDetection::creates_response);
+        let wanted = self.speculates() && detection.is_some_and(TurnDetection::creates_response);
         let busy = self.speculation.is_some() || !self.queued.is_empty();
         if !wanted || busy || self.responses.iter().any(|response| response.exclusive) {
             return;
@@ -107,7 +112,8 @@ impl Core {
     /// When [`super::Input::Time`] is due; `None` for never.
     pub fn deadline(&self) -> Option<Instant> {
         let speculation = self.speculation.as_ref().map(|speculation| speculation.deadline);
-        speculation.into_iter().chain(self.transcriber.deadline()).min()
+        let texts = self.responses.iter().filter_map(reading::deadline);
+        speculation.into_iter().chain(self.transcriber.deadline()).chain(texts).min()
     }
 
     /// Aborts a speculation whose deadline has passed, and tries again what is to be tried again.
@@ -115,6 +121,7 @@ impl Core {
         if self.speculation.as_ref().is_some_and(|speculation| speculation.deadline <= now) {
             self.abort_speculation();
         }
+        self.end_silent_texts(now);
         self.retry_transcript(now);
     }
 

@@ -30,6 +30,7 @@ impl Core {
         }
         let slices = self.input.push(samples);
         self.append(slices);
+        self.end_slice(now);
         self.check_idle_timeout(now);
     }
 
@@ -40,8 +41,9 @@ impl Core {
     }
 
     pub(super) fn speech_started(&mut self, audio_start_ms: u64) {
-        let Some(detection) = self.detection() else { return };
-        let interrupts = detection.interrupts_response();
+        if self.detection().is_none() {
+            return;
+        }
         let item_id = match self.input.turn() {
             // Audio that was appended before turn detection was switched on.
             Some(turn) => turn.item_id.clone(),
@@ -54,7 +56,7 @@ impl Core {
         };
         self.idle.disarm();
         self.send(ServerEvent::SpeechStarted(SpeechStarted { audio_start_ms, item_id }));
-        if interrupts {
+        if self.is_interruptible() {
             self.interrupt(Reason::TurnDetected, Scope::Conversation);
         }
     }
@@ -71,8 +73,11 @@ impl Core {
                 self.add_turn(turn.item_id, item);
             }
             self.add_response(response, now);
-        } else if self.commit_turn(Some(audio_end_ms)) && creates && !self.has_active_response() {
-            // None is queued behind an active one: the next response sees this turn, too.
+        } else if self.commit_turn(Some(audio_end_ms))
+            && creates
+            && (self.answers_slices() || !self.has_active_response())
+        {
+            // None is queued behind an active one, but for a turn's last slice: the next response sees this turn, too.
             let request = self.default_request(now);
             self.start_or_queue(request);
         }

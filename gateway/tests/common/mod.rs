@@ -4,6 +4,7 @@
 pub mod http;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures_util::{SinkExt as _, StreamExt as _};
 use repartee::config::Config;
 use repartee::server::{Reloader, Server};
+use repartee_engine::{Engine, EngineConfig, Source};
 use repartee_media::{pcm, wav};
 use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
@@ -25,6 +27,19 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 /// No test waits longer for anything.
 pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server of a small checkpoint under `tests/parity/fixtures`, until the task is aborted or the test ends.
+pub async fn serve_checkpoint(name: &str) -> (SocketAddr, JoinHandle<std::io::Result<()>>) {
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/fixtures");
+    let checkpoint = Source::Folder(fixtures.join(name).join("checkpoint"));
+    let engine = Arc::new(Engine::start(checkpoint, &EngineConfig::default()).unwrap());
+    let config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+    let server = Server::bind(config, engine).await.unwrap();
+    let (address, mut ready) = (server.local_addr(), server.ready());
+    let task = tokio::spawn(server.run(std::future::pending()));
+    ready.wait_for(|ready| *ready).await.unwrap();
+    (address, task)
+}
 
 /// A running server.
 pub struct Running {

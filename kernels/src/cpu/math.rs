@@ -87,7 +87,7 @@ fn gelu_loop<const FUSED: bool>(x: &mut [f32]) {
 #[inline(always)]
 fn gelu_tanh_loop<const FUSED: bool>(x: &mut [f32]) {
     // 0.5 (1 + tanh(z)) is the sigmoid of 2z.
-    const TWICE: f32 = 1.595_769_1; // 2 sqrt(2 / pi)
+    const TWICE: f32 = 1.595_769; // 2 sqrt(2 / pi)
     for v in x {
         let cube = *v * *v * *v;
         *v *= sigmoid::<FUSED>(TWICE * multiply_add::<FUSED>(0.044_715, cube, *v));

@@ -1,10 +1,12 @@
 //! The realtime session, behaviour by behaviour, without clock or sockets.
 
+mod answered_slices;
 mod idle;
 mod items;
 mod out_of_band;
 mod playback;
 mod random;
+mod reading;
 mod responses;
 mod settings;
 mod speculation;

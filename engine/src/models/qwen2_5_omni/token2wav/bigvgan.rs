@@ -240,3 +240,56 @@ impl BigVganConfig {
         rates.rev().fold(last, before) + KERNEL / 2
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lowest and highest row that a range of results reads, tap by tap.
+    fn read(results: (isize, isize), taps: impl Fn(isize) -> Vec<isize>) -> (isize, isize) {
+        let (low, high) = (taps(results.0), taps(results.1));
+        (low.into_iter().min().unwrap(), high.into_iter().max().unwrap())
+    }
+
+    #[test]
+    fn context_is_what_the_taps_read() {
+        let config = BigVganConfig {
+            mel_dim: 80,
+            upsample_initial_channel: 1536,
+            resblock_kernel_sizes: vec![3, 7, 11],
+            resblock_dilation_sizes: vec![vec![1, 3, 5]; 3],
+            upsample_rates: vec![5, 3, 2, 2, 2, 2],
+            upsample_kernel_sizes: vec![11, 7, 4, 4, 4, 4],
+        };
+        let centred = |kernel: isize, dilation: isize| {
+            move |row: isize| (0..kernel).map(|tap| row + (tap - kernel / 2) * dilation).collect::<Vec<_>>()
+        };
+        // Twelve taps at twice the rate, of activations that each take six taps of the rows.
+        let snake = |row: isize| {
+            let raised = (0..12).map(|tap| 2 * row + tap - 5);
+            raised.flat_map(|at| (0..6).map(move |k| at.div_euclid(2) + at.rem_euclid(2) + k - 3)).collect::<Vec<_>>()
+        };
+        let frames = 1000;
+        let mut rows = (frames * 240, (frames + 1) * 240 - 1);
+        rows = read(read(rows, centred(7, 1)), snake);
+        for (&rate, &kernel) in config.upsample_rates.iter().zip(&config.upsample_kernel_sizes).rev() {
+            let widest = [3, 7, 11].map(|kernel| {
+                [1, 3, 5].iter().fold(rows, |rows, &dilation| {
+                    let rows = read(read(rows, centred(kernel, 1)), snake);
+                    read(read(rows, centred(kernel, dilation)), snake)
+                })
+            });
+            rows = (widest.map(|rows| rows.0)[2], widest.map(|rows| rows.1)[2]);
+            assert!(widest.iter().all(|each| each.0 >= rows.0 && each.1 <= rows.1), "eleven taps read furthest");
+            let (rate, kernel) = (rate as isize, kernel as isize);
+            // Row `i` adds tap `j` to result `rate i + j - cut`.
+            rows = read(rows, |result| {
+                let at = result + (kernel - rate) / 2;
+                (0..kernel).filter(|tap| (at - tap).rem_euclid(rate) == 0).map(|tap| (at - tap) / rate).collect()
+            });
+        }
+        rows = read(rows, centred(7, 1));
+        let context = config.context() as isize;
+        assert_eq!((rows, context), ((frames - context, frames + context), 34));
+    }
+}

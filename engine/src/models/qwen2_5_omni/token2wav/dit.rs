@@ -45,7 +45,8 @@ pub struct DitWindow<'a> {
 struct Layer<O: Ops> {
     /// Scales, shifts and gates, `[time][part]`.
     modulation: O::Weight,
-    /// Queries, keys and values: of the first head, then of the others. The first head's are reordered for the rotation of halves.
+    /// Queries, keys and values of the first head, then those of the others. The first head's numbers are reordered for the rotation of
+    /// halves.
     qkv: (O::Weight, O::Weight),
     /// Of the first head's result, of the others', and the bias.
     out: (O::Weight, O::Weight, O::Weight),
@@ -80,8 +81,8 @@ impl<O: StepOps> Layer<O> {
         let (hidden, head) = (config.hidden_size, config.head_dim);
         let inner = config.num_attention_heads * head;
         // The checkpoint rotates neighbours; a head's numbers may be in any order that its queries and keys share.
-        let rotated = (0..head).step_by(2).chain((1..head).step_by(2));
-        let rotated: Vec<usize> = rotated.collect();
+        let rotated: Vec<usize> = (0..head).step_by(2).chain((1..head).step_by(2)).collect();
+        // Of the first head, and of the others.
         let (mut weights, mut biases) = ([vec![], vec![]], [vec![], vec![]]);
         for name in ["to_q", "to_k", "to_v"] {
             let w = w.at("attn").at(name);
@@ -93,9 +94,6 @@ impl<O: StepOps> Layer<O> {
                 biases[to].push(bias[from]);
             }
         }
-        let [first, others] = weights;
-        // One product of both.
-        let all = [first, others].concat();
         let to_out = w.at("attn.to_out.0");
         let out = to_out.values("weight", &[hidden, inner])?;
         let linear = |name: &str, out, input| -> Result<_, LoadError> {
@@ -107,7 +105,7 @@ impl<O: StepOps> Layer<O> {
         Ok(Self {
             modulation: table(w, "modulation", modulation, hidden)?,
             qkv: (
-                made("qkv.weight", &all, hidden)?,
+                made("qkv.weight", &weights.concat(), hidden)?,
                 w.made("qkv.bias", Layout::Vector, &biases.concat(), &[3 * inner])?,
             ),
             out: (
@@ -152,14 +150,13 @@ impl<O: StepOps> Layer<O> {
 
     /// Attention of each block over itself and the blocks beside it that the layer sees.
     fn within_sight(&self, ops: &O, qkv: [O::T; 3], heads: usize, step: &Step<O>) -> O::T {
-        let Some(sight) = step.beyond.iter().find(|sight| sight.0 == self.beside) else {
+        let Some(sight) = step.beyond.iter().find(|sight| sight.beside == self.beside) else {
             let [q, k, v] = qkv;
             return ops.segment_attention_at(&q, &k, &v, &step.blocks, heads);
         };
         // Each block once more for every block that sees it: attention within segments again, most of whose queries are discarded.
-        let (_, gather, segments, back) = sight;
-        let [q, k, v] = qkv.map(|x| ops.gather_at(&x, gather));
-        ops.gather_at(&ops.segment_attention_at(&q, &k, &v, segments, heads), back)
+        let [q, k, v] = qkv.map(|x| ops.gather_at(&x, &sight.gather));
+        ops.gather_at(&ops.segment_attention_at(&q, &k, &v, &sight.segments, heads), &sight.back)
     }
 }
 
@@ -168,8 +165,15 @@ struct Step<O: StepOps> {
     modulations: Vec<O::Index>,
     positions: O::Batch,
     blocks: O::Index,
-    /// For each way to see beyond the own block: the rows of each block's sight, how many each has, and the block's own among them.
-    beyond: Vec<(Beside, O::Index, O::Index, O::Index)>,
+    beyond: Vec<Sight<O>>,
+}
+
+/// What layers see that look beyond the own block; [`Beyond`] says what the lists are.
+struct Sight<O: StepOps> {
+    beside: Beside,
+    gather: O::Index,
+    segments: O::Index,
+    back: O::Index,
 }
 
 impl<O: StepOps> Dit<O> {
@@ -259,9 +263,11 @@ impl<O: StepOps> Dit<O> {
     /// The slopes of all rows, `[rows, mel]`.
     pub fn forward(&self, ops: &O, spec: &O::Spec, places: &DitPlaces) -> O::T {
         let part = |list: repartee_kernels::row_spec::Section, part| ops.index(spec, list.part(part, places.rows));
-        let beyond = places.beyond.iter().map(|sight| {
-            let segments = ops.index(spec, sight.segments.words());
-            (sight.beside, ops.index(spec, sight.gather), segments, ops.index(spec, sight.back))
+        let beyond = places.beyond.iter().map(|at| Sight {
+            beside: at.beside,
+            gather: ops.index(spec, at.gather),
+            segments: ops.index(spec, at.segments.words()),
+            back: ops.index(spec, at.back),
         });
         let step: Step<O> = Step {
             modulations: (0..part::COUNT).map(|at| part(places.modulations, at)).collect(),
