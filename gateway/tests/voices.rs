@@ -204,6 +204,5 @@ async fn a_cloning_family_speaks_as_a_recording() {
     assert_eq!(send(address, "DELETE", &format!("{VOICES}/{id}"), &[], b"").await.status, 200);
     let other = speak().await;
     assert!(other.header("repartee-warnings").unwrap().contains(&format!("voice: `{id}` is served as")));
-    assert_ne!(other.bytes, spoken.bytes);
     running.abort();
 }

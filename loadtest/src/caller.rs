@@ -216,7 +216,10 @@ impl Caller<'_> {
         let next = plan.question(self.number, number + 1);
         self.line()?.playback().take_answer();
         self.tick = self.tick.max(Instant::now());
-        let mut turn = Turn::new(scenario.transport, scenario.interrupt_after_s.map(Duration::from_secs_f64));
+        let mut turn = match scenario.slices() {
+            true => Turn::in_slices(scenario.transport),
+            false => Turn::new(scenario.transport, scenario.interrupt_after_s.map(Duration::from_secs_f64)),
+        };
         let (mut spoken, mut index) = (&question.utterance, 0);
         let patience = scenario.patience();
         loop {

@@ -38,7 +38,7 @@ enum Phase {
 /// The times of a turn that was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TurnTimes {
-    /// The true end of the caller's speech.
+    /// The true end of the caller's speech; of a turn that is answered slice by slice, its first slice's commit.
     pub speech_end: Instant,
     /// From there to the commit; unknown where its event came late.
     pub endpointing: Option<Duration>,
@@ -58,6 +58,10 @@ pub struct Turn {
     transport: Transport,
     /// After the first sound of the answer, until the caller has barged in.
     interrupt_after: Option<Duration>,
+    /// Whether it is answered slice by slice, while the caller speaks.
+    slices: bool,
+    /// Slices that were committed and not answered.
+    unanswered: usize,
     phase: Phase,
     /// The last time that anything went on.
     latest: Instant,
@@ -65,6 +69,8 @@ pub struct Turn {
     voiced: Option<Instant>,
     speech_end: Option<Instant>,
     committed: Option<Instant>,
+    /// The commit of the first slice.
+    first_slice: Option<Instant>,
     cut_off: bool,
     /// When the server noticed the barge-in; over a websocket the client falls silent then.
     noticed: Option<Instant>,
@@ -83,11 +89,14 @@ impl Turn {
         Self {
             transport,
             interrupt_after,
+            slices: false,
+            unanswered: 0,
             phase: Phase::Asking,
             latest: Instant::now(),
             voiced: None,
             speech_end: None,
             committed: None,
+            first_slice: None,
             cut_off: false,
             noticed: None,
             silent: None,
@@ -97,6 +106,11 @@ impl Turn {
             failed: None,
             transcript: None,
         }
+    }
+
+    /// A turn that begins now and is answered slice by slice.
+    pub fn in_slices(transport: Transport) -> Self {
+        Self { slices: true, ..Self::new(transport, None) }
     }
 
     /// Frame `index` of `utterance` left at `sent`. A microphone sends a frame at its end. What is heard after an interruption's last frame
@@ -118,7 +132,12 @@ impl Turn {
 
     /// The turn was committed.
     pub fn committed(&mut self, at: Instant) {
-        self.cut_off |= self.speech_end.is_none();
+        if self.slices {
+            self.first_slice.get_or_insert(at);
+            self.unanswered += 1;
+            self.stopped = false;
+        }
+        self.cut_off |= !self.slices && self.speech_end.is_none();
         self.committed = Some(at);
     }
 
@@ -138,6 +157,7 @@ impl Turn {
             Event::Transcript(text) => self.transcript = Some(text),
             Event::Done(status) => {
                 self.done = Some(at);
+                self.unanswered = self.unanswered.saturating_sub(1);
                 if status == "failed" {
                     self.failed = Some("the answer failed");
                 }
@@ -185,6 +205,10 @@ impl Turn {
             (self.voiced, self.speech_end, self.noticed, self.silent) = (None, None, None, None);
             return Progress::BargeIn;
         }
+        // The last slice is committed after the speech, and answered after the others.
+        if self.slices && (self.unanswered > 0 || self.committed < self.speech_end) {
+            return Progress::Wait;
+        }
         let Some(done) = self.done else { return Progress::Wait };
         let played = playback.played_until().is_none_or(|until| now >= until);
         let silent = playback.played_until().is_none_or(|until| now >= until + SILENT_END) && now >= done + SILENT_END;
@@ -204,6 +228,17 @@ impl Turn {
         }
         let (first_packet, first_sound) =
             answer.first_packet.zip(answer.first_sound).ok_or("the answer has no sound")?;
+        if let Some(first_slice) = self.first_slice {
+            return Ok(TurnTimes {
+                speech_end: first_slice,
+                endpointing: None,
+                ttfp: Some(first_packet.saturating_duration_since(first_slice)),
+                to_sound: first_sound.saturating_duration_since(first_slice),
+                barge_in: None,
+                // Parts of a question have no right answer.
+                transcript: None,
+            });
+        }
         if first_packet < speech_end {
             return Err("the answer began before the end of the question");
         }
@@ -335,6 +370,37 @@ mod tests {
         assert_eq!(times.barge_in, Some(780 * MS - (200 + 100 - 20) * MS));
         assert_eq!((times.ttfp, times.to_sound), (Some(Duration::ZERO), 510 * MS));
         assert_eq!(times.transcript, None);
+    }
+
+    #[test]
+    fn slices_are_timed_from_the_first_commit() {
+        let start = Instant::now();
+        let mut playback = Playback::new(Duration::ZERO);
+        let mut turn = Turn::in_slices(Transport::Webrtc);
+        let question = question();
+        turn.spoke(&question, 0, start, &mut playback);
+        turn.event(at(Event::Committed, start + 100 * MS));
+        sound(&mut playback, 0, start + 150 * MS);
+        turn.event(at(Event::Done("completed".into()), start + 160 * MS));
+        turn.event(at(Event::Stopped, start + 190 * MS));
+        assert_eq!(turn.progress(start + 200 * MS, &playback, PATIENCE), Progress::Wait, "the caller still speaks");
+        (1..question.frames.len()).for_each(|index| {
+            turn.spoke(&question, index, start + FRAME * index as u32, &mut playback);
+        });
+        assert_eq!(
+            turn.progress(start + 400 * MS, &playback, PATIENCE),
+            Progress::Wait,
+            "the last slice is not committed"
+        );
+        turn.event(at(Event::Committed, start + 900 * MS));
+        assert_eq!(turn.progress(start + 900 * MS, &playback, PATIENCE), Progress::Wait, "nor answered");
+        sound(&mut playback, 480, start + 950 * MS);
+        turn.event(at(Event::Done("completed".into()), start + 960 * MS));
+        turn.event(at(Event::Stopped, start + 990 * MS));
+        assert_eq!(turn.progress(start + 1_000 * MS, &playback, PATIENCE), Progress::Over);
+        let times = turn.finish(&playback.take_answer()).unwrap();
+        assert_eq!((times.speech_end, times.ttfp), (start + 100 * MS, Some(50 * MS)));
+        assert_eq!((times.endpointing, times.transcript), (None, None));
     }
 
     #[test]

@@ -155,8 +155,17 @@ impl Scenario {
             !client_ends || self.interrupt_after_s.is_none(),
             "interrupt_after_s: only a server that ends turns hears it"
         );
+        ensure!(
+            !self.slices() || !(client_ends || self.interrupt_after_s.is_some()),
+            "session.repartee.slice_ms: callers who are answered slice by slice neither interrupt nor end their turns"
+        );
         self.network.check()?;
         self.arrivals.check()
+    }
+
+    /// Whether turns are answered slice by slice (`session.repartee.slice_ms`).
+    pub fn slices(&self) -> bool {
+        self.session.get("repartee").is_some_and(|ours| ours.get("slice_ms").is_some())
     }
 
     /// For how long calls begin.
@@ -179,7 +188,7 @@ mod tests {
         let scenarios = Scenario::load(None).unwrap();
         let total: f64 = scenarios.iter().map(|scenario| scenario.duration_s).sum();
         assert!(total < 220.0, "{total} s, and turns that run out");
-        for wanted in ["chat", "long", "barge-in", "churn", "slow", "loss", "stall", "websocket"] {
+        for wanted in ["chat", "long", "barge-in", "churn", "slow", "loss", "stall", "websocket", "each-slice"] {
             assert!(scenarios.iter().any(|scenario| scenario.name.contains(wanted)), "{wanted}");
         }
     }
@@ -205,6 +214,7 @@ mod tests {
             ("read_delay_ms = 5", "read_delay_ms"),
             ("transport = \"websocket\"\nnetwork = { loss = 0.1 }", "TCP"),
             ("network = { loss = 2 }", "network.loss"),
+            ("end_of_turn = \"client\"\nsession = { repartee = { slice_ms = 500 } }", "slice_ms"),
             ("think = 1", "think"),
         ] {
             let error = read(more).unwrap_err();
