@@ -17,6 +17,29 @@ pub use crate::sequence::BlockPool;
 pub use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
 pub use crate::text::Tokenizer;
 
+/// The parts of the Qwen2.5-Omni family.
+pub mod qwen2_5_omni {
+    pub use crate::models::parts::ode::{Rk4, Solve};
+    pub use crate::models::parts::rows::Rows;
+    pub use crate::models::parts::speaker_encoder::SpeakerEncoder;
+    pub use crate::models::parts::thinker_stage::Thinks;
+    pub use crate::models::qwen2_5_omni::audio_tower::tokens;
+    pub use crate::models::qwen2_5_omni::config::Config;
+    pub use crate::models::qwen2_5_omni::talker::ends;
+    pub use crate::models::qwen2_5_omni::token2wav::bigvgan::BigVgan;
+    pub use crate::models::qwen2_5_omni::token2wav::bigvgan_stage::BigVganStage;
+    pub use crate::models::qwen2_5_omni::token2wav::config::{BigVganConfig, DitConfig, Token2WavConfig};
+    pub use crate::models::qwen2_5_omni::token2wav::dit::{Dit, DitWindow};
+    pub use crate::models::qwen2_5_omni::token2wav::dit_stage::DitStage;
+    pub use crate::models::qwen2_5_omni::token2wav::noise::Noise;
+    pub use crate::models::qwen2_5_omni::token2wav::prepared::Prepared;
+    pub use crate::models::qwen2_5_omni::token2wav::solver::{Window, guide, solver};
+    pub use crate::models::qwen2_5_omni::token2wav::voice::Voice;
+    pub use crate::models::qwen2_5_omni::token2wav::{SAMPLE_RATE, Token2Wav};
+    pub use crate::models::qwen2_5_omni::voices::load as speakers;
+    pub use crate::models::qwen2_5_omni::{Qwen25Omni, load};
+}
+
 /// The parts of the Qwen3-Omni family.
 pub mod qwen3_omni_moe {
     pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
@@ -30,7 +53,7 @@ pub mod qwen3_omni_moe {
 /// The parts of the Qwen3-TTS family.
 pub mod qwen3_tts {
     pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
-    pub use crate::models::qwen3_tts::cloning::rows::Rows;
+    pub use crate::models::parts::rows::Rows;
     pub use crate::models::qwen3_tts::cloning::{Encoders, mel};
     pub use crate::models::qwen3_tts::config::Config;
     pub use crate::models::qwen3_tts::generation::GenerationConfig;

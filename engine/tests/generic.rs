@@ -1,11 +1,11 @@
-//! What holds for every family: Qwen3-Omni, Qwen3-TTS, and both forms of a family of another shape.
+//! What holds for every family: Qwen3-Omni, Qwen2.5-Omni, Qwen3-TTS, and both forms of a family of another shape.
 
 #![allow(clippy::unwrap_used)] // Helpers of tests: a panic is their report.
 
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
-use common::generic::subjects::{Omni, Other, Tts};
+use common::generic::subjects::{Omni, Omni25, Other, Tts};
 use common::generic::{aborts, conversations, interleavings, rewinds};
 use common::other_family::Form;
 use repartee_engine::HandOff;
@@ -87,6 +87,8 @@ macro_rules! suite {
 
 suite!(qwen3_omni, Omni::greedy(), 8);
 suite!(qwen3_omni_replayed, Omni::greedy().replayed(), 4);
+suite!(qwen2_5_omni, Omni25::default(), 4);
+suite!(qwen2_5_omni_replayed, Omni25 { replayed: true }, 2);
 suite!(qwen3_tts, Tts::default(), 8);
 suite!(qwen3_tts_streamed, Tts { streamed: true, ..Tts::default() }, 8);
 suite!(qwen3_tts_cloned, Tts { cloned: true, ..Tts::default() }, 4);

@@ -33,4 +33,4 @@ pub use ops::{
 pub use packed::{PackedTensor, Packing};
 pub use part::{Draw, DrawnTensor, Part};
 pub use row_spec::{NO_ROW, RowSpec, SpecLayout, StreamRows};
-pub use step_ops::{Outputs, ReadBack, Step, StepKey, StepOps, Streams};
+pub use step_ops::{FILTER_TAPS, Outputs, ReadBack, Step, StepKey, StepOps, Streams};

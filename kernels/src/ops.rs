@@ -334,6 +334,8 @@ pub trait Ops {
     fn narrow(&self, x: &Self::T, start: usize, length: usize) -> Self::T;
     /// `x + y`.
     fn add(&self, x: Self::T, y: &Self::T) -> Self::T;
+    /// `x y`, number by number.
+    fn mul(&self, x: Self::T, y: &Self::T) -> Self::T;
     /// Each row times a vector, column by column.
     fn scale(&self, x: Self::T, by: &Self::Weight) -> Self::T;
     /// Each number times a constant.
@@ -348,6 +350,8 @@ pub trait Ops {
     fn silu_mul(&self, x: &Self::T) -> Self::T;
     /// Gaussian error linear unit, the exact (erf) form.
     fn gelu(&self, x: Self::T) -> Self::T;
+    /// Gaussian error linear unit, approximated by a hyperbolic tangent.
+    fn gelu_tanh(&self, x: Self::T) -> Self::T;
     /// `x + sin²(x eᵅ) / (eᵝ + 1e-9)`, α and β per column.
     fn snake(&self, x: Self::T, alpha: &Self::Weight, beta: &Self::Weight) -> Self::T;
     /// Limits each number to `[low, high]`.

@@ -11,6 +11,15 @@ pub fn uniform(seed: u64, response: u64, step: u64, codebook: u64) -> f32 {
     (state >> 40) as f32 / (1u32 << 24) as f32
 }
 
+/// A normally distributed number for the given counters, of mean 0 and variance 1 (Box and Muller, 1958). No number of [`uniform`]'s for
+/// a codebook takes part in it.
+pub fn normal(seed: u64, response: u64, step: u64, number: u64) -> f32 {
+    let draw = |of: u64| f64::from(uniform(seed, response, step, (1 << 32) + 2 * number + of));
+    // Never the logarithm of 0.
+    let radius = (-2.0 * (1.0 - draw(0)).ln()).sqrt();
+    (radius * (std::f64::consts::TAU * draw(1)).cos()) as f32
+}
+
 /// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
 #[inline(always)]
 pub(crate) fn mix(mut z: u64) -> u64 {
@@ -33,6 +42,16 @@ mod tests {
             bins[(u * 16.0) as usize] += 1;
         }
         assert!(bins.iter().all(|&n| (850..1150).contains(&n)), "{bins:?}");
+    }
+
+    #[test]
+    fn normal_numbers_have_their_moments() {
+        let numbers: Vec<f64> = (0..20_000).map(|i| f64::from(normal(3, 1, i / 80, i % 80))).collect();
+        let moment = |power: i32| numbers.iter().map(|x| x.powi(power)).sum::<f64>() / numbers.len() as f64;
+        assert!(moment(1).abs() < 0.03 && (moment(2) - 1.0).abs() < 0.03, "{} {}", moment(1), moment(2));
+        assert!((moment(4) - 3.0).abs() < 0.2, "{}", moment(4));
+        assert_ne!(normal(3, 1, 2, 4), normal(3, 1, 2, 5));
+        assert_ne!(normal(3, 1, 2, 4), normal(3, 2, 2, 4));
     }
 
     #[test]

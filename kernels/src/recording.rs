@@ -201,6 +201,11 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.made(self.inner.add(x, y))
     }
 
+    fn mul(&self, x: O::T, y: &O::T) -> O::T {
+        self.op("mul", &x);
+        self.made(self.inner.mul(x, y))
+    }
+
     fn scale(&self, x: O::T, by: &O::Weight) -> O::T {
         self.op("scale", &x);
         self.made(self.inner.scale(x, by))
@@ -234,6 +239,11 @@ impl<O: Ops> Ops for RecordingOps<O> {
     fn gelu(&self, x: O::T) -> O::T {
         self.op("gelu", &x);
         self.made(self.inner.gelu(x))
+    }
+
+    fn gelu_tanh(&self, x: O::T) -> O::T {
+        self.op("gelu tanh", &x);
+        self.made(self.inner.gelu_tanh(x))
     }
 
     fn snake(&self, x: O::T, alpha: &O::Weight, beta: &O::Weight) -> O::T {
@@ -371,6 +381,23 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
     fn segment_attention_at(&self, q: &O::T, k: &O::T, v: &O::T, segments: &O::Index, heads: usize) -> O::T {
         self.op("segment attention", q);
         self.made(self.inner.segment_attention_at(q, k, v, segments, heads))
+    }
+
+    fn segment_conv1d_at(&self, x: &O::T, weight: &O::Weight, bias: &O::Weight, segments: &O::Index) -> O::T {
+        self.op("segment conv1d", x);
+        self.made(self.inner.segment_conv1d_at(x, weight, bias, segments))
+    }
+
+    fn segment_snake_at(
+        &self,
+        x: &O::T,
+        alpha: &O::Weight,
+        beta: &O::Weight,
+        filter: &O::Weight,
+        segments: &O::Index,
+    ) -> O::T {
+        self.op("segment snake", x);
+        self.made(self.inner.segment_snake_at(x, alpha, beta, filter, segments))
     }
 
     fn conv1d_at(

@@ -40,6 +40,9 @@ impl<I> Streams<I> {
     }
 }
 
+/// Taps of the filter of [`StepOps::segment_snake_at`].
+pub const FILTER_TAPS: usize = 12;
+
 /// Everything that decides the shapes of a step: steps of one key are the same operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StepKey {
@@ -140,6 +143,26 @@ pub trait StepOps: Ops {
         v: &Self::T,
         segments: &Self::Index,
         heads: usize,
+    ) -> Self::T;
+    /// Convolution ([`Layout::Conv1d`](crate::Layout::Conv1d), of an odd number of taps) centred on each row, within consecutive segments
+    /// of rows; beyond a segment's ends lie zeros.
+    fn segment_conv1d_at(
+        &self,
+        x: &Self::T,
+        weight: &Self::Weight,
+        bias: &Self::Weight,
+        segments: &Self::Index,
+    ) -> Self::T;
+    /// [`Ops::snake`] at twice the rate, within consecutive segments of rows: each is upsampled by `filter`, a low-pass of
+    /// [`FILTER_TAPS`] taps whose sum is 1, and the result downsampled by it. Beyond the ends of a segment, and of its activations,
+    /// the nearest one is repeated.
+    fn segment_snake_at(
+        &self,
+        x: &Self::T,
+        alpha: &Self::Weight,
+        beta: &Self::Weight,
+        filter: &Self::Weight,
+        segments: &Self::Index,
     ) -> Self::T;
     /// Causal convolution ([`Layout::Conv1d`](crate::Layout::Conv1d) or [`Layout::Depthwise`](crate::Layout::Depthwise)); before a
     /// stream's start lie zeros. Rows of the padding and rows that do not exist give zeros.

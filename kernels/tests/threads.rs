@@ -13,7 +13,7 @@ use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::cpu::{Cpu, Tensor, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    DType, Format, Layout, Ops, RawTensor, Router, SpecLayout, StateSpec, StepOps, StreamRows, Streams,
+    DType, FILTER_TAPS, Format, Layout, Ops, RawTensor, Router, SpecLayout, StateSpec, StepOps, StreamRows, Streams,
 };
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
@@ -128,6 +128,14 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     }
     add("snake", ops.snake(x(), &vector, &vector));
     add("gelu", ops.gelu(x()));
+    add("gelu_tanh", ops.gelu_tanh(x()));
+    let at = layout.segments(ROWS, 2);
+    let mut spec = layout.spec();
+    spec.set_segments(at, &[ROWS - 1, 1]);
+    let segments = ops.index(&ops.upload(&spec), at.words());
+    let filter = weight(ops, Layout::Vector, &[FILTER_TAPS]);
+    add("segment_conv1d", ops.segment_conv1d_at(&x(), &causal, &vector, &segments));
+    add("segment_snake", ops.segment_snake_at(&x(), &vector, &vector, &filter, &segments));
     results
 }
 

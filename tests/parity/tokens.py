@@ -23,14 +23,14 @@ ROLES = ("system", "user", "assistant")
 TEXT = ["the quick brown fox jumps over the lazy dog and then sings a song about the rain on the sea"]
 
 
-def build(vocab_size: int) -> Tokenizer:
+def build(vocab_size: int, special_tokens: list[str] = SPECIAL) -> Tokenizer:
     """Trains the tokenizer. Each role name is one token, as the reference's talker needs it to be."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
-        special_tokens=SPECIAL,
+        special_tokens=special_tokens,
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
@@ -47,9 +47,9 @@ def special(tokenizer: Tokenizer, name: str) -> int:
     return token
 
 
-def speakable(tokenizer: Tokenizer) -> list[int]:
+def speakable(tokenizer: Tokenizer, special_tokens: list[str] = SPECIAL) -> list[int]:
     """Ids whose text is printable ASCII: what a random model is made to prefer, so that answers can be read."""
-    ids = range(len(SPECIAL), tokenizer.get_vocab_size())
+    ids = range(len(special_tokens), tokenizer.get_vocab_size())
     texts = ((i, tokenizer.decode([i])) for i in ids)
     return [i for i, text in texts if text.isascii() and text.isprintable()]
 

@@ -21,6 +21,16 @@ pub enum CheckpointError {
         /// The file.
         file: String,
     },
+    /// A file is published in a form that is not read here.
+    #[error("{file}: file missing: make it of {from}: type `{script} FOLDER`, with this folder")]
+    NotConverted {
+        /// The file that is read.
+        file: String,
+        /// What is published.
+        from: String,
+        /// What makes the one of the other.
+        script: String,
+    },
     /// The operating system could not read a file.
     #[error("{file}: cannot be read ({reason}): check its permissions and the disk")]
     Unreadable {

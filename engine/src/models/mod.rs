@@ -11,6 +11,7 @@
 //! [`parts`] holds what several families share.
 
 pub mod parts;
+pub mod qwen2_5_omni;
 pub mod qwen3_omni_moe;
 pub mod qwen3_tts;
 
@@ -47,7 +48,7 @@ pub struct Family {
 }
 
 /// All families.
-pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen3_tts::FAMILY];
+pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY];
 
 /// Memory that one slot takes, in all stages together. Bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -220,6 +220,31 @@ pub(super) fn conv_transpose1d(
     Tensor::new(out, bias.len())
 }
 
+/// Convolution centred on each row, within consecutive segments of rows; beyond their ends lie zeros.
+pub(super) fn segment_conv1d(cpu: &Cpu, x: &Tensor, weight: &Weight, bias: &Weight, segments: &[u32]) -> Tensor {
+    let Weight::Conv1d { packed: weight, dilation } = weight else { panic!("not a convolution: {}", weight.kind()) };
+    let (bias, channels) = (bias.vector(), x.columns);
+    let taps = weight.k / channels;
+    let beside = taps / 2 * dilation * channels;
+    let mut out = cpu.arena.unset(x.rows * weight.columns);
+    let mut scratch = cpu.scratch.take();
+    let mut first = 0;
+    for &rows in segments.iter().filter(|rows| **rows > 0) {
+        let rows = rows as usize;
+        let joined = &mut scratch.joined;
+        joined.clear();
+        joined.resize(beside, 0.0);
+        joined.extend_from_slice(&x.data[first * channels..(first + rows) * channels]);
+        joined.resize(joined.len() + beside, 0.0);
+        let stride = dilation * channels;
+        let rows_of = Rows { data: joined, first: 0, step: channels, count: rows, taps, length: channels, stride };
+        cpu.multiply(rows_of, weight, Some(bias), &mut out[first * weight.columns..(first + rows) * weight.columns]);
+        first += rows;
+    }
+    debug_assert_eq!(first, x.rows, "the segments are all rows");
+    Tensor::new(out, weight.columns)
+}
+
 /// Convolution of pictures `[height][width][channels]` by 3 x 3 taps with padding 1; `weight.k` is
 /// `3 * 3 * channels`, rows of taps outermost.
 pub(super) fn conv2d(

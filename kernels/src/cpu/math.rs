@@ -27,7 +27,7 @@ const ROUND: f32 = 12_582_912.0;
 
 /// `sin²(x)`, for |x| up to some ten thousands.
 #[inline(always)]
-fn sin_squared<const FUSED: bool>(x: f32) -> f32 {
+pub(super) fn sin_squared<const FUSED: bool>(x: f32) -> f32 {
     // sin² has period pi: r = x - n pi lies within half a period of 0, pi in three parts.
     let n = multiply_add::<FUSED>(x, std::f32::consts::FRAC_1_PI, ROUND) - ROUND;
     let r = multiply_add::<FUSED>(n, -3.140_625, x);
@@ -81,6 +81,16 @@ fn silu_mul_loop<const FUSED: bool>(x: &[f32], out: &mut [f32], width: usize) {
 fn gelu_loop<const FUSED: bool>(x: &mut [f32]) {
     for v in x {
         *v = 0.5 * *v * (1.0 + erf::<FUSED>(*v * std::f32::consts::FRAC_1_SQRT_2));
+    }
+}
+
+#[inline(always)]
+fn gelu_tanh_loop<const FUSED: bool>(x: &mut [f32]) {
+    // 0.5 (1 + tanh(z)) is the sigmoid of 2z.
+    const TWICE: f32 = 1.595_769; // 2 sqrt(2 / pi)
+    for v in x {
+        let cube = *v * *v * *v;
+        *v *= sigmoid::<FUSED>(TWICE * multiply_add::<FUSED>(0.044_715, cube, *v));
     }
 }
 
@@ -184,6 +194,8 @@ dispatch!(/// `out = silu(gate) * up` for rows `[gate | up]` of twice `width`.
     pub fn silu_mul = silu_mul_loop(x: &[f32], out: &mut [f32], width: usize));
 dispatch!(/// `x = gelu(x)`, exact form.
     pub fn gelu = gelu_loop(x: &mut [f32]));
+dispatch!(/// `x = gelu(x)`, approximated by a hyperbolic tangent.
+    pub fn gelu_tanh = gelu_tanh_loop(x: &mut [f32]));
 dispatch!(/// `x += magnitude * sin²(x * frequency)`, both per column.
     pub fn snake = snake_loop(x: &mut [f32], frequency: &[f32], magnitude: &[f32]));
 dispatch!(/// Each row of `y` times the sigmoid of its gate.

@@ -2,7 +2,7 @@
 //!
 //! - [`gemm`]: the matrix product behind linear layers and convolutions; `cut`: how threads share one
 //! - [`quantised`]: weights of eight-bit and four-bit integers; [`groups`]: activations likewise; [`integer`]: their product
-//! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`]: one concept each
+//! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`], `segment_snake`: one concept each
 //! - `step`: the operations that read a row spec; `arena`: where their results lie; `table`: what ids are looked up in
 //! - [`work`]: what products read and multiply; [`machine`]: what the processor could at best
 //! - [`simd`]: what the processor offers; [`pool`]: threads that run closures side by side
@@ -27,6 +27,7 @@ pub mod pool;
 pub mod quantised;
 pub mod rotary;
 pub mod sample;
+mod segment_snake;
 pub mod simd;
 mod step;
 mod table;
@@ -131,6 +132,14 @@ impl Cpu {
             _ => compute(0, numbers),
         }
     }
+}
+
+/// The frequencies and magnitudes that a snake's weights stand for, written to `parameters`.
+fn snake_parameters<'a>(parameters: &'a mut Vec<f32>, alpha: &Weight, beta: &Weight) -> (&'a [f32], &'a [f32]) {
+    parameters.clear();
+    parameters.extend(alpha.vector().iter().map(|a| a.exp()));
+    parameters.extend(beta.vector().iter().map(|b| 1.0 / (b.exp() + 1e-9)));
+    parameters.split_at(alpha.vector().len())
 }
 
 /// Numbers of an activation for which a part pays.
@@ -285,6 +294,14 @@ impl Ops for Cpu {
         x
     }
 
+    fn mul(&self, mut x: Tensor, y: &Tensor) -> Tensor {
+        assert_eq!((x.rows, x.columns), (y.rows, y.columns), "shapes differ");
+        for (a, b) in x.data.iter_mut().zip(&*y.data) {
+            *a *= b;
+        }
+        x
+    }
+
     fn scale(&self, mut x: Tensor, by: &Weight) -> Tensor {
         let by = by.vector();
         for row in x.data.chunks_exact_mut(by.len()) {
@@ -331,12 +348,14 @@ impl Ops for Cpu {
         x
     }
 
+    fn gelu_tanh(&self, mut x: Tensor) -> Tensor {
+        self.split(&mut x.data, x.columns, LEAST_ACTIVATION, |_, part| math::gelu_tanh(self.level, part));
+        x
+    }
+
     fn snake(&self, mut x: Tensor, alpha: &Weight, beta: &Weight) -> Tensor {
         let parameters = &mut self.scratch.take().parameters;
-        parameters.clear();
-        parameters.extend(alpha.vector().iter().map(|a| a.exp()));
-        parameters.extend(beta.vector().iter().map(|b| 1.0 / (b.exp() + 1e-9)));
-        let (frequency, magnitude) = parameters.split_at(x.columns);
+        let (frequency, magnitude) = snake_parameters(parameters, alpha, beta);
         let snake = |_, part: &mut [f32]| math::snake(self.level, part, frequency, magnitude);
         self.split(&mut x.data, x.columns, LEAST_ACTIVATION, snake);
         x

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::arena::Spare;
 use super::conv::{self, Span};
-use super::{Cpu, State, Tensor, Weight, attention, rotary, sample};
+use super::{Cpu, State, Tensor, Weight, attention, rotary, sample, segment_snake};
 use crate::ops::NO_ID;
 use crate::row_spec::{self, BatchSection, NO_ROW, RowSpec, Section, StreamRows};
 use crate::step_ops::{ReadBack, Step, StepKey, StepOps, Streams};
@@ -140,6 +140,14 @@ impl StepOps for Cpu {
         let scratch = &mut self.scratch.take().attention;
         attention::segments(self.level, &q.data, &k.data, &v.data, segments.words(), heads, scratch, &mut data);
         Tensor { data, ..*q }
+    }
+
+    fn segment_conv1d_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &Index) -> Tensor {
+        conv::segment_conv1d(self, x, weight, bias, segments.words())
+    }
+
+    fn segment_snake_at(&self, x: &Tensor, alpha: &Weight, beta: &Weight, filter: &Weight, segments: &Index) -> Tensor {
+        segment_snake::rows(self, x, (alpha, beta), filter, segments.words())
     }
 
     fn conv1d_at(

@@ -82,6 +82,14 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         })
     }
 
+    fn mul(&self, x: Value<O>, y: &Value<O>) -> Value<O> {
+        let (x, y) = (x.give(), y.read());
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.mul(x, values.tensor(y))
+        })
+    }
+
     fn scale(&self, x: Value<O>, by: &Arc<O::Weight>) -> Value<O> {
         let (x, by) = (x.give(), Arc::clone(by));
         self.tensor_of(move |ops, values| {
@@ -126,6 +134,14 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         self.tensor_of(move |ops, values| {
             let x = values.take(x);
             ops.gelu(x)
+        })
+    }
+
+    fn gelu_tanh(&self, x: Value<O>) -> Value<O> {
+        let x = x.give();
+        self.tensor_of(move |ops, values| {
+            let x = values.take(x);
+            ops.gelu_tanh(x)
         })
     }
 

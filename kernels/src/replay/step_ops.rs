@@ -112,6 +112,34 @@ impl<O: Replayable> StepOps for ReplayOps<O> {
         })
     }
 
+    fn segment_conv1d_at(
+        &self,
+        x: &Value<O>,
+        weight: &Arc<O::Weight>,
+        bias: &Arc<O::Weight>,
+        segments: &Numbered,
+    ) -> Value<O> {
+        let (x, weight, bias, segments) = (x.read(), Arc::clone(weight), Arc::clone(bias), segments.number);
+        self.tensor_of(move |ops, values| {
+            ops.segment_conv1d_at(values.tensor(x), &weight, &bias, values.index(segments))
+        })
+    }
+
+    fn segment_snake_at(
+        &self,
+        x: &Value<O>,
+        alpha: &Arc<O::Weight>,
+        beta: &Arc<O::Weight>,
+        filter: &Arc<O::Weight>,
+        segments: &Numbered,
+    ) -> Value<O> {
+        let (alpha, beta, filter) = (Arc::clone(alpha), Arc::clone(beta), Arc::clone(filter));
+        let (x, segments) = (x.read(), segments.number);
+        self.tensor_of(move |ops, values| {
+            ops.segment_snake_at(values.tensor(x), &alpha, &beta, &filter, values.index(segments))
+        })
+    }
+
     fn conv1d_at(
         &self,
         x: &Value<O>,

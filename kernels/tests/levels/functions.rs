@@ -44,6 +44,16 @@ pub fn gelu_matches_a_series(level: Level) {
     }
 }
 
+pub fn gelu_tanh_matches_its_formula(level: Level) {
+    for x in grid(-8.0, 8.0) {
+        let mut y = [x; 3];
+        math::gelu_tanh(level, &mut y);
+        let x = f64::from(x);
+        let z = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+        assert_close(y[0], 0.5 * x * (1.0 + z.tanh()), 2e-6);
+    }
+}
+
 pub fn silu_and_gates_match_the_sigmoid(level: Level) {
     let xs = grid(-20.0, 20.0);
     let mut silu = xs.clone();

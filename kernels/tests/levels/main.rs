@@ -13,6 +13,7 @@ mod integers;
 mod products;
 mod rotary;
 mod sampling;
+mod segments;
 
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -38,6 +39,7 @@ const CHECKS: &[Check] = &[
     ("weights_that_are_not_finite_are_refused", integers::weights_that_are_not_finite_are_refused),
     ("snake_matches_its_formula", functions::snake_matches_its_formula),
     ("gelu_matches_a_series", functions::gelu_matches_a_series),
+    ("gelu_tanh_matches_its_formula", functions::gelu_tanh_matches_its_formula),
     ("silu_and_gates_match_the_sigmoid", functions::silu_and_gates_match_the_sigmoid),
     ("norms_match_their_formulas", functions::norms_match_their_formulas),
     ("softmax_sums_to_one_and_keeps_order", functions::softmax_sums_to_one_and_keeps_order),
@@ -47,6 +49,8 @@ const CHECKS: &[Check] = &[
     ("top_p_equals_the_plain_sort", sampling::top_p_equals_the_plain_sort),
     ("convolution_any_split_equals_the_formula", convolutions::any_split_equals_the_formula),
     ("conv2d_equals_the_formula", convolutions::conv2d_equals_the_formula),
+    ("segment_conv1d_equals_the_formula", segments::conv1d_equals_the_formula),
+    ("segment_snake_equals_the_formula", segments::snake_equals_the_formula),
 ];
 
 /// Numbers between `-limit` and `limit`, the same for the same seed.

@@ -256,6 +256,7 @@ impl<O: StepOps> Code2Wav<O> {
             },
             eps: config.rms_norm_eps as f32,
             theta: config.rope.theta as f32,
+            qkv_bias: false,
             qk_norm: false,
             layer_scale: true,
         };

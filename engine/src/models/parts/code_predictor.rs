@@ -49,6 +49,7 @@ impl<O: StepOps> CodePredictor<O> {
             },
             eps: config.rms_norm_eps as f32,
             theta: config.rope.theta as f32,
+            qkv_bias: false,
             qk_norm: true,
             layer_scale: false,
         };

@@ -118,3 +118,24 @@ impl Code2WavConfig {
         self.upsampling_ratios.iter().chain(&self.upsample_rates).product()
     }
 }
+
+/// The speaker encoder, an ECAPA-TDNN.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SpeakerEncoderConfig {
+    /// Mel bins of a frame.
+    pub mel_dim: usize,
+    /// Size of the row that it makes.
+    pub enc_dim: usize,
+    /// Channels after each layer.
+    pub enc_channels: Vec<usize>,
+    /// Taps of each layer.
+    pub enc_kernel_sizes: Vec<usize>,
+    /// Distance of the taps of each layer.
+    pub enc_dilations: Vec<usize>,
+    /// Channels of the attention over time.
+    pub enc_attention_channels: usize,
+    /// Parts that the channels of a block are cut into.
+    pub enc_res2net_scale: usize,
+    /// Channels of the gate of a block.
+    pub enc_se_channels: usize,
+}

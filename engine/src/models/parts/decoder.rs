@@ -19,6 +19,8 @@ pub struct Shape {
     pub eps: f32,
     /// Base of the rotary frequencies.
     pub theta: f32,
+    /// Whether queries, keys and values have a bias.
+    pub qkv_bias: bool,
     /// Whether queries and keys are normed head by head.
     pub qk_norm: bool,
     /// Whether attention and feed-forward results are scaled by learnt vectors before they are added.
@@ -75,6 +77,7 @@ enum Mlp<O: Ops> {
 struct Layer<O: Ops> {
     input_norm: O::Weight,
     qkv: O::Weight,
+    qkv_bias: Option<O::Weight>,
     qk_norm: Option<(O::Weight, O::Weight)>,
     out: O::Weight,
     post_norm: O::Weight,
@@ -172,6 +175,11 @@ impl<O: Ops> Layer<O> {
         Ok(Self {
             input_norm: w.vector("input_layernorm.weight", hidden)?,
             qkv: attention.linears(&[("q_proj.weight", q), ("k_proj.weight", kv), ("v_proj.weight", kv)], hidden)?,
+            qkv_bias: if shape.qkv_bias {
+                Some(attention.vectors(&[("q_proj.bias", q), ("k_proj.bias", kv), ("v_proj.bias", kv)])?)
+            } else {
+                None
+            },
             qk_norm: if shape.qk_norm {
                 let norm = |name| attention.vector(name, a.head_dim);
                 Some((norm("q_norm.weight")?, norm("k_norm.weight")?))
@@ -193,7 +201,7 @@ impl<O: Ops> Layer<O> {
     fn forward(&self, ops: &O, x: O::T, cache: &mut O::State, batch: &O::Batch, shape: &Shape) -> O::T {
         let a = shape.attention;
         let (q, kv) = (a.heads * a.head_dim, a.kv_heads * a.head_dim);
-        let h = ops.linear(&ops.rms_norm(&x, &self.input_norm, shape.eps), &self.qkv, None);
+        let h = ops.linear(&ops.rms_norm(&x, &self.input_norm, shape.eps), &self.qkv, self.qkv_bias.as_ref());
         let (mut queries, mut keys) = (ops.narrow(&h, 0, q), ops.narrow(&h, q, kv));
         let values = ops.narrow(&h, q + kv, kv);
         if let Some((q_norm, k_norm)) = &self.qk_norm {

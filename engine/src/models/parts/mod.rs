@@ -1,7 +1,9 @@
 //! Parts that several families share. None knows a family: sizes come from its configuration ([`config`]), tensors from the
 //! names below a prefix ([`weights`]).
 
+pub mod audio_layer;
 pub mod autoregressive;
+pub mod chat_template;
 pub mod checks;
 pub mod code2wav;
 pub mod code2wav_stage;
@@ -9,8 +11,14 @@ pub mod code_predictor;
 pub mod config;
 pub mod decoder;
 pub mod dictation;
+pub mod generation;
+pub mod ode;
 pub mod raw_config;
 pub mod reader;
+pub mod resampled_snake;
 pub mod resize_mlp;
+pub mod rows;
 pub mod slot_rows;
+pub mod speaker_encoder;
+pub mod thinker_stage;
 pub mod weights;

@@ -9,14 +9,13 @@ use repartee_kernels::{Layout, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
 use super::config::AudioConfig;
 use crate::models::LoadError;
+use crate::models::parts::audio_layer::{AudioLayer, AudioShape, NORM_EPS, linear, norm, sinusoids};
 use crate::models::parts::weights::Weights;
 
 /// Mel frames in a chunk: twice the `n_window` of 50 that the reference's length formula assumes.
 pub const CHUNK_FRAMES: usize = 100;
 /// Tokens of a full chunk, hard-coded in the reference.
 pub const CHUNK_TOKENS: usize = 13;
-/// Layer norms of the tower use torch's default.
-const NORM_EPS: f32 = 1e-5;
 
 /// One attention window of one caller.
 #[derive(Debug, Clone, Copy)]
@@ -28,22 +27,13 @@ pub struct Window<'a> {
     pub follows_full_chunk: bool,
 }
 
-struct Layer<O: StepOps> {
-    attention_norm: (O::Weight, O::Weight),
-    qkv: (O::Weight, O::Weight),
-    out: (O::Weight, O::Weight),
-    final_norm: (O::Weight, O::Weight),
-    fc1: (O::Weight, O::Weight),
-    fc2: (O::Weight, O::Weight),
-}
-
 /// The audio tower.
 pub struct AudioTower<O: StepOps> {
     config: AudioConfig,
     convs: Vec<(O::Weight, O::Weight)>,
     conv_out: O::Weight,
     positions: O::Weight,
-    layers: Vec<Layer<O>>,
+    layers: Vec<AudioLayer<O>>,
     ln_post: (O::Weight, O::Weight),
     proj1: (O::Weight, O::Weight),
     proj2: (O::Weight, O::Weight),
@@ -75,12 +65,6 @@ impl<O: StepOps> AudioTower<O> {
     /// Loads `thinker.audio_tower`.
     pub fn load(w: &Weights<'_, O>, config: &AudioConfig) -> Result<Self, LoadError> {
         let (d, c) = (config.d_model, config.downsample_hidden_size);
-        let pair = |w: &Weights<'_, O>, name: &str, out, input| -> Result<_, LoadError> {
-            Ok((w.linear(&format!("{name}.weight"), out, input)?, w.vector(&format!("{name}.bias"), out)?))
-        };
-        let norm = |w: &Weights<'_, O>, name: &str| -> Result<_, LoadError> {
-            Ok((w.vector(&format!("{name}.weight"), d)?, w.vector(&format!("{name}.bias"), d)?))
-        };
         // The reference's pictures are [mel, time]; ours are [time, mel], so that a time step's numbers are one row.
         let convs = (1..=3)
             .map(|i| {
@@ -94,31 +78,21 @@ impl<O: StepOps> AudioTower<O> {
         let bins = chunk_tokens(config.num_mel_bins);
         let shape = [d, c * bins];
         let conv_out = w.swapped("conv_out.weight", Layout::Linear, &shape, (d, c, bins), &shape)?;
-        let layers = (0..config.encoder_layers)
-            .map(|i| {
-                let w = w.at(format_args!("layers.{i}"));
-                let a = w.at("self_attn");
-                Ok(Layer {
-                    attention_norm: norm(&w, "self_attn_layer_norm")?,
-                    qkv: (
-                        a.linears(&[("q_proj.weight", d), ("k_proj.weight", d), ("v_proj.weight", d)], d)?,
-                        a.vectors(&[("q_proj.bias", d), ("k_proj.bias", d), ("v_proj.bias", d)])?,
-                    ),
-                    out: pair(&a, "out_proj", d, d)?,
-                    final_norm: norm(&w, "final_layer_norm")?,
-                    fc1: pair(&w, "fc1", config.encoder_ffn_dim, d)?,
-                    fc2: pair(&w, "fc2", d, config.encoder_ffn_dim)?,
-                })
-            })
-            .collect::<Result<_, LoadError>>()?;
+        let shape = AudioShape {
+            width: d,
+            heads: config.encoder_attention_heads,
+            inner: config.encoder_ffn_dim,
+            key_bias: true,
+        };
+        let layers = (0..config.encoder_layers).map(|i| AudioLayer::load(&w.at(format_args!("layers.{i}")), shape));
         Ok(Self {
             convs,
             conv_out,
             positions: w.made("positions", Layout::Table, &sinusoids(CHUNK_TOKENS, d), &[CHUNK_TOKENS, d])?,
-            layers,
-            ln_post: norm(w, "ln_post")?,
-            proj1: pair(w, "proj1", d, d)?,
-            proj2: pair(w, "proj2", config.output_dim, d)?,
+            layers: layers.collect::<Result<_, _>>()?,
+            ln_post: norm(w, "ln_post", d)?,
+            proj1: linear(w, "proj1", d, d)?,
+            proj2: linear(w, "proj2", config.output_dim, d)?,
             config: config.clone(),
         })
     }
@@ -210,7 +184,7 @@ impl<O: StepOps> AudioTower<O> {
         let mut x = ops.add(x, &ops.embed_at(&self.positions, &ops.index(spec, places.positions)));
         let segments = ops.index(spec, places.segments.words());
         for layer in &self.layers {
-            x = self.layer(ops, layer, x, &segments);
+            x = layer.forward(ops, x, &segments);
         }
         let x = ops.layer_norm(&x, &self.ln_post.0, &self.ln_post.1, NORM_EPS);
         let x = ops.gelu(ops.linear(&x, &self.proj1.0, Some(&self.proj1.1)));
@@ -226,29 +200,4 @@ impl<O: StepOps> AudioTower<O> {
         }
         ops.linear(&ops.reshape(x, self.config.downsample_hidden_size * width), &self.conv_out, None)
     }
-
-    fn layer(&self, ops: &O, layer: &Layer<O>, x: O::T, segments: &O::Index) -> O::T {
-        let d = self.config.d_model;
-        let h = ops.layer_norm(&x, &layer.attention_norm.0, &layer.attention_norm.1, NORM_EPS);
-        let qkv = ops.linear(&h, &layer.qkv.0, Some(&layer.qkv.1));
-        let (q, k, v) = (ops.narrow(&qkv, 0, d), ops.narrow(&qkv, d, d), ops.narrow(&qkv, 2 * d, d));
-        let h = ops.segment_attention_at(&q, &k, &v, segments, self.config.encoder_attention_heads);
-        let x = ops.add(ops.linear(&h, &layer.out.0, Some(&layer.out.1)), &x);
-        let h = ops.layer_norm(&x, &layer.final_norm.0, &layer.final_norm.1, NORM_EPS);
-        let h = ops.gelu(ops.linear(&h, &layer.fc1.0, Some(&layer.fc1.1)));
-        ops.add(ops.linear(&h, &layer.fc2.0, Some(&layer.fc2.1)), &x)
-    }
-}
-
-/// Whisper's position table `[length, channels]`: sines, then cosines.
-fn sinusoids(length: usize, channels: usize) -> Vec<f32> {
-    let half = channels / 2;
-    let step = (10_000f64.ln() / (half - 1) as f64) as f32;
-    let mut table = Vec::with_capacity(length * channels);
-    for t in 0..length {
-        let angles = (0..half).map(|i| t as f32 * (-step * i as f32).exp());
-        table.extend(angles.clone().map(f32::sin));
-        table.extend(angles.map(f32::cos));
-    }
-    table
 }

@@ -1,15 +1,13 @@
-//! generation_config.json: sampling of this family, unless a request says otherwise. Absent fields take the defaults of the
-//! reference's `generate`.
+//! Sampling of this family: generation_config.json, and the code predictor's, which the reference hard-codes.
 
 use repartee_engine_api::Sampling;
-use serde::Deserialize;
 
 use super::config::Config;
-use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::models::parts::generation::{Defaults, Generation};
 
-/// The file's name.
-const FILE: &str = "generation_config.json";
-
+/// The talker's sampling where the file says nothing.
+const TALKER: Sampling = Sampling { temperature: 0.9, top_k: 50, top_p: 1.0, repetition_penalty: 1.05 };
 /// The code predictor's sampling where the talker samples; the reference hard-codes it.
 const CODE_PREDICTOR: Sampling = Sampling { temperature: 1.0, top_k: 50, top_p: 0.8, repetition_penalty: 1.0 };
 
@@ -30,107 +28,13 @@ pub struct GenerationConfig {
     pub code_predictor: Sampling,
 }
 
-/// The file as written. Fields without a prefix are the thinker's.
-#[derive(Debug, Default, Deserialize)]
-struct RawGenerationConfig {
-    eos_token_id: Option<Ids>,
-    thinker_eos_token_id: Option<Ids>,
-    do_sample: Option<bool>,
-    temperature: Option<f32>,
-    top_k: Option<u32>,
-    top_p: Option<f32>,
-    repetition_penalty: Option<f32>,
-    max_new_tokens: Option<u32>,
-    thinker_do_sample: Option<bool>,
-    thinker_temperature: Option<f32>,
-    thinker_top_k: Option<u32>,
-    thinker_top_p: Option<f32>,
-    thinker_repetition_penalty: Option<f32>,
-    thinker_max_new_tokens: Option<u32>,
-    talker_do_sample: Option<bool>,
-    talker_temperature: Option<f32>,
-    talker_top_k: Option<u32>,
-    talker_top_p: Option<f32>,
-    talker_repetition_penalty: Option<f32>,
-    talker_max_new_tokens: Option<u32>,
-}
-
-/// One id or a list of them.
-#[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "expected a token id or a list of token ids")]
-enum Ids {
-    One(u32),
-    Many(Vec<u32>),
-}
-
 impl GenerationConfig {
     /// Reads generation_config.json if there is one; without `eos_token_id` the end of a message ends the text.
     pub fn load(checkpoint: &Checkpoint, config: &Config) -> Result<Self, CheckpointError> {
-        let raw: RawGenerationConfig = checkpoint.json_file(FILE)?.unwrap_or_default();
-        let generation = raw.resolve(config.im_end_token_id);
-        let checked = generation.validate(config.thinker.text.vocab_size);
-        checked.map_err(|value| CheckpointError::BadValue { file: checkpoint.label(FILE), value })?;
-        Ok(generation)
+        let defaults = Defaults { end_of_message: config.im_end_token_id, talker: TALKER };
+        let Generation { eos_token_ids, thinker, thinker_max_new_tokens, talker, talker_max_new_tokens } =
+            Generation::load(checkpoint, defaults, config.thinker.text.vocab_size)?;
+        let code_predictor = if talker.temperature > 0.0 { CODE_PREDICTOR } else { Sampling::GREEDY };
+        Ok(Self { eos_token_ids, thinker, thinker_max_new_tokens, talker, talker_max_new_tokens, code_predictor })
     }
-
-    fn validate(&self, vocabulary: usize) -> Result<(), BadValue> {
-        let check = |field: &str, value: String, holds: bool, allowed: &str| {
-            let bad = || BadValue { field: field.to_owned(), value, allowed: allowed.to_owned() };
-            if holds { Ok(()) } else { Err(bad()) }
-        };
-        let known = |id: &u32| usize::try_from(*id).is_ok_and(|id| id < vocabulary);
-        let ends = &self.eos_token_ids;
-        check("eos_token_id", format!("{ends:?}"), !ends.is_empty() && ends.iter().all(known), "in the vocabulary")?;
-        for (stage, sampling) in [("", self.thinker), ("talker_", self.talker)] {
-            let Sampling { temperature, top_p, repetition_penalty, .. } = sampling;
-            let finite = temperature.is_finite() && temperature >= 0.0;
-            check(&format!("{stage}temperature"), temperature.to_string(), finite, "a number from 0 upwards")?;
-            let share = top_p > 0.0 && top_p <= 1.0;
-            check(&format!("{stage}top_p"), top_p.to_string(), share, "above 0, at most 1")?;
-            let penalty = repetition_penalty.is_finite() && repetition_penalty > 0.0;
-            check(&format!("{stage}repetition_penalty"), repetition_penalty.to_string(), penalty, "above 0")?;
-        }
-        for (field, limit) in
-            [("max_new_tokens", self.thinker_max_new_tokens), ("talker_max_new_tokens", self.talker_max_new_tokens)]
-        {
-            check(field, limit.to_string(), limit > 0, "at least 1")?;
-        }
-        Ok(())
-    }
-}
-
-impl RawGenerationConfig {
-    fn resolve(self, end_of_message: u32) -> GenerationConfig {
-        let eos_token_ids = match self.thinker_eos_token_id.or(self.eos_token_id) {
-            Some(Ids::One(id)) => vec![id],
-            Some(Ids::Many(ids)) => ids,
-            None => vec![end_of_message],
-        };
-        let thinker = Sampling {
-            temperature: self.thinker_temperature.or(self.temperature).unwrap_or(1.0),
-            top_k: self.thinker_top_k.or(self.top_k).unwrap_or(50),
-            top_p: self.thinker_top_p.or(self.top_p).unwrap_or(1.0),
-            repetition_penalty: self.thinker_repetition_penalty.or(self.repetition_penalty).unwrap_or(1.0),
-        };
-        let talker = Sampling {
-            temperature: self.talker_temperature.unwrap_or(0.9),
-            top_k: self.talker_top_k.unwrap_or(50),
-            top_p: self.talker_top_p.unwrap_or(1.0),
-            repetition_penalty: self.talker_repetition_penalty.unwrap_or(1.05),
-        };
-        let talker = if self.talker_do_sample.unwrap_or(true) { talker } else { greedy(talker) };
-        GenerationConfig {
-            eos_token_ids,
-            thinker: if self.thinker_do_sample.or(self.do_sample).unwrap_or(false) { thinker } else { greedy(thinker) },
-            thinker_max_new_tokens: self.thinker_max_new_tokens.or(self.max_new_tokens).unwrap_or(1024),
-            talker,
-            talker_max_new_tokens: self.talker_max_new_tokens.unwrap_or(4096),
-            code_predictor: if talker.temperature > 0.0 { CODE_PREDICTOR } else { Sampling::GREEDY },
-        }
-    }
-}
-
-/// Always the most likely token; a repetition penalty still counts.
-fn greedy(sampling: Sampling) -> Sampling {
-    Sampling { repetition_penalty: sampling.repetition_penalty, ..Sampling::GREEDY }
 }

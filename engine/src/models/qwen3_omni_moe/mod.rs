@@ -7,7 +7,6 @@ pub mod audio_tower;
 pub mod config;
 mod encoder;
 pub mod generation;
-pub mod prompt;
 mod raw_config;
 pub mod stages;
 pub mod talker;
@@ -23,19 +22,19 @@ use self::audio_tower::AudioTower;
 use self::config::{ARCHITECTURE, Config};
 use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
-use self::prompt::ChatTemplate;
 use self::stages::talker::{TalkerLm, positions};
-use self::stages::thinker::ThinkerLm;
 use self::talker::Talker;
 use self::thinker::Thinker;
 use super::parts::autoregressive::Autoregressive;
+use super::parts::chat_template::{ChatTemplate, Marks};
 use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
 use super::parts::slot_rows::SlotRows;
+use super::parts::thinker_stage::{HandedOver, ThinkerLm};
 use super::parts::weights::Weights;
 use super::{Family, LoadError, SlotBytes, Variant, slots};
 use crate::audio::log_mel::{LogMel, LogMelConfig};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::model::{Codec, Ears, Model};
 use crate::text::Tokenizer;
@@ -98,6 +97,26 @@ fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
     (first.as_deref() == Some(ARCHITECTURE)).then_some(Variant("omni"))
 }
 
+/// The chat template with the configuration's special ids.
+fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<ChatTemplate, CheckpointError> {
+    let audio_end = config.thinker.audio_end_token_id.or_else(|| tokenizer.token_id("<|audio_end|>"));
+    let audio_end = audio_end.ok_or_else(|| CheckpointError::WrongField {
+        file: checkpoint.label("tokenizer.json"),
+        field: "added_tokens".to_owned(),
+        message: "`<|audio_end|>` is missing".to_owned(),
+    })?;
+    let marks = Marks {
+        im_start: config.im_start_token_id,
+        im_end: config.im_end_token_id,
+        system: config.system_token_id,
+        user: config.user_token_id,
+        assistant: config.assistant_token_id,
+        audio_start: config.thinker.audio_start_token_id,
+        audio_end,
+    };
+    Ok(ChatTemplate::new(checkpoint, marks, tokenizer)?.with_tools(tokenizer))
+}
+
 /// Loads a checkpoint of this family as stages.
 pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model, LoadError>
 where
@@ -110,7 +129,7 @@ where
         Qwen3Omni::load_as(&ops, checkpoint, settings.weights)?;
     let generation = GenerationConfig::load(checkpoint, &config)?;
     let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size)?;
-    let template = ChatTemplate::new(checkpoint, &config, &tokenizer)?;
+    let template = template(checkpoint, &config, &tokenizer)?;
     let bins = config.thinker.audio.num_mel_bins;
     let log_mel = LogMel::new(&LogMelConfig::load(checkpoint, bins)?, config.thinker.audio.n_window_infer)
         .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
@@ -153,6 +172,7 @@ where
         vocabulary: config.thinker.text.vocab_size,
         context,
         hidden: hidden.clone(),
+        handed_over: HandedOver::Heard,
         width,
     };
     let sizes_of_talker = (slots.total(), talker_positions);

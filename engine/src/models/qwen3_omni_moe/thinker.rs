@@ -7,6 +7,7 @@ use repartee_kernels::{Attention, Router, StepOps};
 use super::config::{TextConfig, ThinkerConfig};
 use crate::models::LoadError;
 use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
+use crate::models::parts::thinker_stage::Thinks;
 use crate::models::parts::weights::Weights;
 
 /// The thinker without its audio tower.
@@ -32,6 +33,7 @@ pub(super) fn text_shape(config: &TextConfig) -> Shape {
         },
         eps: config.rms_norm_eps as f32,
         theta: config.rope.theta as f32,
+        qkv_bias: false,
         qk_norm: true,
         layer_scale: false,
     }
@@ -85,5 +87,26 @@ impl<O: StepOps> Thinker<O> {
     /// Logits of the rows `at`.
     pub fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T {
         ops.linear(&self.model.norm(ops, &ops.gather_at(x, at)), &self.lm_head, None)
+    }
+}
+
+impl<O: StepOps> Thinks<O> for Thinker<O>
+where
+    O::Weight: Send + Sync,
+{
+    fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State> {
+        self.model.cache(ops, blocks, block_len)
+    }
+
+    fn embed(&self, ops: &O, ids: &O::Index, audio: Option<(&O::Index, &O::T)>) -> O::T {
+        self.embed(ops, ids, audio)
+    }
+
+    fn forward(&self, ops: &O, x: O::T, _: &O::Index, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T) {
+        self.forward(ops, x, cache, batch)
+    }
+
+    fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T {
+        self.logits(ops, x, at)
     }
 }

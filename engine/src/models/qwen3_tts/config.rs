@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::models::parts::config::{Code2WavConfig, CodePredictorConfig, Rope};
+use crate::models::parts::config::{Code2WavConfig, CodePredictorConfig, Rope, SpeakerEncoderConfig};
 
 /// What config.json calls this family.
 pub const ARCHITECTURE: &str = "Qwen3TTSForConditionalGeneration";
@@ -120,35 +120,14 @@ pub struct SpeakerConfig {
 pub struct CloningConfig {
     /// Who speaks.
     pub speaker: SpeakerEncoderConfig,
+    /// Samples a second of what the speaker encoder hears.
+    pub speaker_sample_rate: u32,
     /// The codec's encoder.
     pub speech: SpeechEncoderConfig,
     /// Samples of a frame of codes.
     pub encode_downsample_rate: usize,
     /// Codebooks that are used.
     pub encoder_valid_num_quantizers: usize,
-}
-
-/// The speaker encoder, an ECAPA-TDNN.
-#[derive(Debug, Clone, PartialEq)]
-pub struct SpeakerEncoderConfig {
-    /// Mel bins of a frame.
-    pub mel_dim: usize,
-    /// Size of the row that it makes, the talker's.
-    pub enc_dim: usize,
-    /// Channels after each layer.
-    pub enc_channels: Vec<usize>,
-    /// Taps of each layer.
-    pub enc_kernel_sizes: Vec<usize>,
-    /// Distance of the taps of each layer.
-    pub enc_dilations: Vec<usize>,
-    /// Channels of the attention over time.
-    pub enc_attention_channels: usize,
-    /// Parts that the channels of a block are cut into.
-    pub enc_res2net_scale: usize,
-    /// Channels of the gate of a block.
-    pub enc_se_channels: usize,
-    /// Samples a second.
-    pub sample_rate: u32,
 }
 
 /// The codec's encoder, Mimi's.

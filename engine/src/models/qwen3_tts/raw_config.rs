@@ -7,12 +7,11 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::config::{
-    ARCHITECTURE, CODEC_TYPE, CloningConfig, Config, Kind, SpeakerConfig, SpeakerEncoderConfig, SpeechEncoderConfig,
-    TalkerConfig,
+    ARCHITECTURE, CODEC_TYPE, CloningConfig, Config, Kind, SpeakerConfig, SpeechEncoderConfig, TalkerConfig,
 };
 use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
 use crate::models::parts::checks::Section;
-use crate::models::parts::config::{Code2WavConfig, CodeInput, CodePredictorConfig};
+use crate::models::parts::config::{Code2WavConfig, CodeInput, CodePredictorConfig, SpeakerEncoderConfig};
 use crate::models::parts::raw_config::{RopeTable, head_size, rope, silu};
 
 /// `tts_model_size` of the listed voices that follow no instructions.
@@ -69,8 +68,10 @@ impl RawConfig {
                 return Err(BadValue { field: "tts_model_type".to_owned(), value, allowed });
             }
         };
+        let speaker = self.speaker_encoder_config.unwrap_or_default();
         let cloning = CloningConfig {
-            speaker: self.speaker_encoder_config.unwrap_or_default().into(),
+            speaker_sample_rate: speaker.sample_rate.unwrap_or(24_000),
+            speaker: speaker.into(),
             speech: codec.encoder_config.unwrap_or_default().into(),
             encode_downsample_rate: codec.encode_downsample_rate.unwrap_or(1920),
             encoder_valid_num_quantizers: codec.encoder_valid_num_quantizers.unwrap_or(16),
@@ -304,7 +305,6 @@ impl From<RawSpeakerEncoder> for SpeakerEncoderConfig {
             enc_attention_channels: raw.enc_attention_channels.unwrap_or(128),
             enc_res2net_scale: raw.enc_res2net_scale.unwrap_or(8),
             enc_se_channels: raw.enc_se_channels.unwrap_or(128),
-            sample_rate: raw.sample_rate.unwrap_or(24_000),
         }
     }
 }

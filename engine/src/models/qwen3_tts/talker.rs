@@ -87,6 +87,7 @@ fn shape(config: &TalkerConfig) -> Shape {
         },
         eps: config.rms_norm_eps as f32,
         theta: config.rope.theta as f32,
+        qkv_bias: false,
         qk_norm: true,
         layer_scale: false,
     }

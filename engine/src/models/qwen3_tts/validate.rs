@@ -123,28 +123,12 @@ impl Config {
         self.cloning.as_ref().map_or(Ok(()), |cloning| self.speech_encoder(cloning))
     }
 
-    fn speaker_encoder(&self, CloningConfig { speaker, .. }: &CloningConfig) -> Check {
+    fn speaker_encoder(&self, CloningConfig { speaker, speaker_sample_rate, .. }: &CloningConfig) -> Check {
         let at = Section("speaker_encoder_config");
         at.check("mel_dim", speaker.mel_dim, speaker.mel_dim == mel::BINS, "128, as in the reference implementation")?;
-        at.check("sample_rate", speaker.sample_rate, speaker.sample_rate == mel::RATE, "24000")?;
+        at.check("sample_rate", speaker_sample_rate, *speaker_sample_rate == mel::RATE, "24000")?;
         at.same("enc_dim", speaker.enc_dim, "talker_config.hidden_size", self.talker.hidden_size)?;
-        let channels = &speaker.enc_channels;
-        let (layers, last) = (channels.len(), channels.last().copied().unwrap_or_default());
-        let inner = channels.get(1..layers.saturating_sub(1)).unwrap_or_default();
-        let fits =
-            !inner.is_empty() && inner.iter().all(|&each| each == channels[0]) && inner.iter().sum::<usize>() == last;
-        let allowed = "at least 3, all but the last equal, and the last the sum of those between";
-        at.check("enc_channels", format!("{channels:?}"), fits && last > 0, allowed)?;
-        for (field, values) in
-            [("enc_kernel_sizes", &speaker.enc_kernel_sizes), ("enc_dilations", &speaker.enc_dilations)]
-        {
-            let holds = values.len() == layers && values.iter().all(|value| (1..=64).contains(value));
-            at.check(field, format!("{values:?}"), holds, "one of 1 to 64 for each of enc_channels")?;
-        }
-        at.positive("enc_attention_channels", speaker.enc_attention_channels)?;
-        at.positive("enc_se_channels", speaker.enc_se_channels)?;
-        at.check("enc_res2net_scale", speaker.enc_res2net_scale, speaker.enc_res2net_scale > 1, "at least 2")?;
-        at.divisible("enc_channels.0", channels[0], "enc_res2net_scale", speaker.enc_res2net_scale)
+        speaker.check(&at)
     }
 
     fn speech_encoder(&self, cloning: &CloningConfig) -> Check {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use repartee_engine::internals::{Checkpoint, Model, Variant, load, pool, qwen3_omni_moe, qwen3_tts};
+use repartee_engine::internals::{Checkpoint, Model, Variant, load, pool, qwen2_5_omni, qwen3_omni_moe, qwen3_tts};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Recording, Respond, Role, Usage};
 use repartee_kernels::cpu::Cpu;
@@ -63,6 +63,64 @@ impl Subject for Omni {
         static TURNS: OnceLock<[Vec<f32>; 3]> = OnceLock::new();
         let turns = TURNS.get_or_init(|| {
             let expected = Expected::load("dense");
+            let [a, b] = ["turn0.audio", "turn1.audio"].map(|name| expected.tensor(name).0);
+            let c = b.iter().rev().copied().collect();
+            [a, b, c]
+        });
+        Some(turns[turn].clone())
+    }
+
+    fn input(&self, turn: usize, item: u64, cut: Cut<'_>) -> Vec<Command> {
+        spoken(&self.audio(turn).unwrap(), item, cut)
+    }
+}
+
+/// Qwen2.5-Omni, greedy.
+#[derive(Default)]
+pub struct Omni25 {
+    /// Whether its device repeats recorded steps.
+    pub replayed: bool,
+}
+
+impl Omni25 {
+    const NAME: &str = "omni25";
+    /// Most codes of a response: random weights do not end by themselves what they were not made to end.
+    const CODES: u32 = 12;
+
+    /// A copy of the fixture whose talker is greedy, and its responses short.
+    fn folder() -> &'static Path {
+        static COPY: OnceLock<tempfile::TempDir> = OnceLock::new();
+        let copy = COPY.get_or_init(|| {
+            let copy = greedy_copy(Self::NAME, &Expected::load(Self::NAME));
+            let path = copy.path().join("generation_config.json");
+            let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+            config["talker_max_new_tokens"] = Self::CODES.into();
+            std::fs::write(&path, config.to_string()).unwrap();
+            copy
+        });
+        copy.path()
+    }
+}
+
+impl Subject for Omni25 {
+    fn model(&self, config: &EngineConfig) -> Model {
+        let checkpoint = Checkpoint::open(Source::Folder(Self::folder().to_owned())).unwrap();
+        if !self.replayed {
+            return load(&checkpoint, config).unwrap();
+        }
+        let pool = pool(config.threads());
+        let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
+        Model { pool, ..qwen2_5_omni::load(ops, &checkpoint, Variant("omni"), config).unwrap() }
+    }
+
+    fn stages(&self) -> &'static [&'static str] {
+        &["thinker", "talker", "dit", "bigvgan"]
+    }
+
+    fn audio(&self, turn: usize) -> Option<Vec<f32>> {
+        static TURNS: OnceLock<[Vec<f32>; 3]> = OnceLock::new();
+        let turns = TURNS.get_or_init(|| {
+            let expected = Expected::load(Self::NAME);
             let [a, b] = ["turn0.audio", "turn1.audio"].map(|name| expected.tensor(name).0);
             let c = b.iter().rev().copied().collect();
             [a, b, c]

@@ -2,4 +2,3 @@
 
 mod speaking;
 pub mod talker;
-pub mod thinker;

@@ -4,8 +4,8 @@ use std::f64::consts::TAU;
 
 use realfft::RealFftPlanner;
 
-use super::rows::{Padding, Rows};
 use crate::audio::mel_filters::filters;
+use crate::models::parts::rows::{Padding, Rows};
 
 /// Samples a second; hard-coded in the reference, as are the other sizes.
 pub const RATE: u32 = 24_000;

@@ -2,20 +2,18 @@
 //! and what is said in the recording, before it speaks.
 
 pub mod mel;
-pub mod rows;
-pub mod speaker_encoder;
 pub mod speech_encoder;
 
 use repartee_engine_api::{EnrolError, Recording};
 use repartee_kernels::Ops;
 
-use self::speaker_encoder::SpeakerEncoder;
 use self::speech_encoder::SpeechEncoder;
 use super::config::CloningConfig;
 use super::voices::{Cloned, VoiceList};
 use crate::checkpoint::Checkpoint;
 use crate::model::Voices;
 use crate::models::LoadError;
+use crate::models::parts::speaker_encoder::SpeakerEncoder;
 use crate::models::parts::weights::Weights;
 use crate::text::Tokenizer;
 

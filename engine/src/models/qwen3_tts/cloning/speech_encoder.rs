@@ -2,8 +2,8 @@
 
 use repartee_kernels::{Attention, Layout, Ops, SequenceRows, StateSpec};
 
-use super::rows::{Conv, ConvShape, Padding, Rows};
 use crate::models::LoadError;
+use crate::models::parts::rows::{Conv, ConvShape, Padding, Rows};
 use crate::models::parts::weights::Weights;
 use crate::models::qwen3_tts::config::SpeechEncoderConfig;
 

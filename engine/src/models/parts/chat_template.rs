@@ -1,5 +1,4 @@
-//! The family's chat template: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, audio between
-//! `<|audio_start|>` and `<|audio_end|>`.
+//! The chat template of several families: each message between `<|im_start|>ROLE\n` and `<|im_end|>\n`, audio between two marks.
 //!
 //! Tools are listed in the system message and called by the assistant between `<tool_call>` marks. Their results stand in a
 //! user message between `<tool_response>` marks. The wording is that of the published checkpoints.
@@ -8,24 +7,38 @@ use std::sync::Arc;
 
 use repartee_engine_api::{Role, Tool};
 
-use super::config::Config;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::elements::{AudioRows, Element, Message, MessageKind, Part, Value};
 use crate::model::{CallMarks, Script, ToolTemplate};
 use crate::text::Tokenizer;
 
+/// The ids of a checkpoint that the template is written with.
+#[derive(Debug, Clone, Copy)]
+pub struct Marks {
+    /// `<|im_start|>`
+    pub im_start: u32,
+    /// `<|im_end|>`
+    pub im_end: u32,
+    /// `system`
+    pub system: u32,
+    /// `user`
+    pub user: u32,
+    /// `assistant`
+    pub assistant: u32,
+    /// Stands before audio.
+    pub audio_start: u32,
+    /// Stands after it.
+    pub audio_end: u32,
+}
+
 /// The chat template with the ids of one checkpoint.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
-    im_start: u32,
-    im_end: u32,
-    system: u32,
-    user: u32,
-    assistant: u32,
+    marks: Marks,
     newline: u32,
-    audio_start: u32,
-    audio_end: u32,
-    /// `None` if the vocabulary lacks the marks of calls.
+    /// What stands in the place of a system message at the beginning.
+    instructions: Option<Vec<u32>>,
+    /// `None` if the model knows none, or if the vocabulary lacks the marks of calls.
     tools: Option<Tools>,
 }
 
@@ -43,41 +56,41 @@ impl Tools {
 }
 
 impl ChatTemplate {
-    /// Takes the special ids from the configuration and the others from the tokenizer.
-    pub fn new(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
-        let file = || checkpoint.label("tokenizer.json");
+    /// The template without tools.
+    pub fn new(checkpoint: &Checkpoint, marks: Marks, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
         let newline = match tokenizer.encode("\n").as_deref() {
             Ok(&[id]) => id,
             _ => {
                 return Err(CheckpointError::WrongField {
-                    file: file(),
+                    file: checkpoint.label("tokenizer.json"),
                     field: "model".to_owned(),
                     message: "a line break must be one token".to_owned(),
                 });
             }
         };
-        let audio_end = config.thinker.audio_end_token_id.or_else(|| tokenizer.token_id("<|audio_end|>"));
-        let audio_end = audio_end.ok_or_else(|| CheckpointError::WrongField {
-            file: file(),
-            field: "added_tokens".to_owned(),
-            message: "`<|audio_end|>` is missing".to_owned(),
-        })?;
-        Ok(Self {
-            im_start: config.im_start_token_id,
-            im_end: config.im_end_token_id,
-            system: config.system_token_id,
-            user: config.user_token_id,
-            assistant: config.assistant_token_id,
-            newline,
-            audio_start: config.thinker.audio_start_token_id,
-            audio_end,
-            tools: Tools::new(tokenizer),
-        })
+        Ok(Self { marks, newline, instructions: None, tools: None })
+    }
+
+    /// With tools, if the vocabulary has the marks of calls.
+    #[must_use]
+    pub fn with_tools(self, tokenizer: &Tokenizer) -> Self {
+        Self { tools: Tools::new(tokenizer), ..self }
+    }
+
+    /// With a system message of these ids where the history begins with none.
+    #[must_use]
+    pub fn with_instructions(self, ids: Vec<u32>) -> Self {
+        Self { instructions: Some(ids), ..self }
+    }
+
+    /// `<|im_end|>`
+    pub fn end_of_message(&self) -> u32 {
+        self.marks.im_end
     }
 
     /// `<|im_start|>assistant\n`, the header of a response.
     pub fn response_header(&self) -> [u32; 3] {
-        [self.im_start, self.assistant, self.newline]
+        [self.marks.im_start, self.marks.assistant, self.newline]
     }
 }
 
@@ -105,30 +118,38 @@ impl Writer {
 impl Script for ChatTemplate {
     fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element> {
         let mut writer = Writer { elements: Vec::new(), role: Role::System };
-        let end = [self.im_end, self.newline];
+        let marks = &self.marks;
+        let end = [marks.im_end, self.newline];
+        if let Some(instructions) = &self.instructions
+            && history.first().is_none_or(|message| message.kind != MessageKind::System)
+        {
+            writer.tokens(&[marks.im_start, marks.system, self.newline]);
+            writer.tokens(instructions);
+            writer.tokens(&end);
+        }
         let mut messages = history.iter().peekable();
         let mut continues = false;
         while let Some(message) = messages.next() {
             let (role, id) = match message.kind {
-                MessageKind::System => (Role::System, self.system),
-                MessageKind::User | MessageKind::ToolResult => (Role::User, self.user),
-                MessageKind::Assistant | MessageKind::ToolCall => (Role::Assistant, self.assistant),
+                MessageKind::System => (Role::System, marks.system),
+                MessageKind::User | MessageKind::ToolResult => (Role::User, marks.user),
+                MessageKind::Assistant | MessageKind::ToolCall => (Role::Assistant, marks.assistant),
             };
             writer.role = role;
             if continues {
                 writer.tokens(&[self.newline]);
             } else {
-                writer.tokens(&[self.im_start, id, self.newline]);
+                writer.tokens(&[marks.im_start, id, self.newline]);
             }
             for part in &message.parts {
                 match part {
                     Part::Text(ids) => writer.tokens(ids),
                     Part::Audio(windows) => {
-                        writer.tokens(&[self.audio_start]);
+                        writer.tokens(&[marks.audio_start]);
                         writer.audio(windows);
-                        writer.tokens(&[self.audio_end]);
+                        writer.tokens(&[marks.audio_end]);
                     }
-                    // This family's speech is no part of its prompt.
+                    // Speech is no part of the prompt.
                     Part::Speech(_) => {}
                 }
             }
@@ -144,7 +165,7 @@ impl Script for ChatTemplate {
         }
         if let Some(windows) = open {
             writer.role = Role::User;
-            writer.tokens(&[self.im_start, self.user, self.newline, self.audio_start]);
+            writer.tokens(&[marks.im_start, marks.user, self.newline, marks.audio_start]);
             writer.audio(windows);
         } else if respond {
             writer.role = Role::Assistant;
@@ -259,17 +280,17 @@ mod tests {
     }
 
     fn template(tokenizer: &Tokenizer) -> ChatTemplate {
-        ChatTemplate {
+        let marks = Marks {
             im_start: 1000,
             im_end: 1001,
             system: 1002,
             user: 1003,
             assistant: 1004,
-            newline: tokenizer.encode("\n").unwrap()[0],
             audio_start: 1005,
             audio_end: 1006,
-            tools: Tools::new(tokenizer),
-        }
+        };
+        let newline = tokenizer.encode("\n").unwrap()[0];
+        ChatTemplate { marks, newline, instructions: None, tools: None }.with_tools(tokenizer)
     }
 
     /// A prompt as text, the template's own ids spelt out.
@@ -309,6 +330,26 @@ mod tests {
              <|im_start|>user\n<tool_response>\n1\n</tool_response>\n<tool_response>\n2\n</tool_response><|im_end|>\n\
              <|im_start|>assistant\n"
         );
+    }
+
+    #[test]
+    fn missing_instructions_are_the_templates() {
+        let tokenizer = tokenizer();
+        let encode = |text: &str| tokenizer.encode(text).unwrap();
+        let template = ChatTemplate { tools: None, ..template(&tokenizer) }.with_instructions(encode("Help."));
+        let written = |history: &[Message]| {
+            let token = |element: &Element| match element.value {
+                Value::Token(id) if id < 1000 => tokenizer.decode(&[id]),
+                Value::Token(id) => format!("<{id}>"),
+                Value::Audio { .. } | Value::Codes(_) => String::new(),
+            };
+            template.render(history, None, true).iter().map(token).collect::<String>()
+        };
+        let (opens, user) = ("<1000><1004>\n", Message::text(MessageKind::User, encode("Hi")));
+        let asked = "<1000><1003>\nHi<1001>\n";
+        assert_eq!(written(std::slice::from_ref(&user)), format!("<1000><1002>\nHelp.<1001>\n{asked}{opens}"));
+        let system = Message::text(MessageKind::System, encode("Sing."));
+        assert_eq!(written(&[system, user]), format!("<1000><1002>\nSing.<1001>\n{asked}{opens}"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The thinker as a language model of the generic stage: reads the prompt, writes text. For a response whose text streams in it writes
+//! A thinker as a language model of the generic stage: reads the prompt, writes text. For a response whose text streams in it writes
 //! that text: its tokens take the place of those that were sampled.
 
 use std::sync::Arc;
@@ -8,21 +8,41 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, Section};
 use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
 
+use super::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
+use super::dictation::Dictation;
+use super::slot_rows::SlotRows;
 use crate::elements::{Element, Value};
-use crate::models::parts::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
-use crate::models::parts::dictation::Dictation;
-use crate::models::parts::slot_rows::SlotRows;
-use crate::models::qwen3_omni_moe::thinker::Thinker;
 use crate::sequence::BlockPool;
 use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, Room};
 
 /// One in so many positions of the context is left for a response, if its limit does not ask for fewer.
 const RESERVED_SHARE: usize = 4;
 
+/// A language model over audio rows and text.
+pub trait Thinks<O: StepOps>: Send + Sync {
+    /// Keys and values of every layer.
+    fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State>;
+    /// Rows of embeddings: tokens by `ids`; `audio` are rows that are replaced, and the audio rows that they become.
+    fn embed(&self, ops: &O, ids: &O::Index, audio: Option<(&O::Index, &O::T)>) -> O::T;
+    /// All layers over the rows `x` of the tokens `ids`; the rows before the last norm, and what is handed over of them.
+    fn forward(&self, ops: &O, x: O::T, ids: &O::Index, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T);
+    /// Logits of the rows `at`.
+    fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T;
+}
+
+/// Of which positions a row is handed over to the talker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HandedOver {
+    /// Of what the user said: the talker reads the text as tokens.
+    Heard,
+    /// Of all, those of the response too.
+    Everything,
+}
+
 /// The thinker with its stop tokens and settings.
-pub struct ThinkerLm<O: StepOps> {
+pub struct ThinkerLm<O: StepOps, M> {
     /// The model.
-    pub thinker: Arc<Thinker<O>>,
+    pub thinker: Arc<M>,
     /// Tokens that end the text.
     pub stop: Vec<u32>,
     /// Sampling of requests that name none.
@@ -31,8 +51,10 @@ pub struct ThinkerLm<O: StepOps> {
     pub vocabulary: usize,
     /// Positions of a prompt and its response together.
     pub context: usize,
-    /// Hidden rows for the talker, which reads those of what the user said.
+    /// Rows for the talker.
     pub hidden: SlotRows<O>,
+    /// Which it gets.
+    pub handed_over: HandedOver,
     /// Width of a row.
     pub width: usize,
 }
@@ -48,7 +70,7 @@ pub struct ThinkerPlaces {
     params: SampleSection,
 }
 
-impl<O: StepOps + Send> CausalLm<O> for ThinkerLm<O>
+impl<O: StepOps + Send, M: Thinks<O>> CausalLm<O> for ThinkerLm<O, M>
 where
     O::Weight: Send + Sync,
     O::State: Send,
@@ -67,7 +89,10 @@ where
     }
 
     fn gives(&self) -> EdgeKind {
-        EdgeKind::Text
+        match self.handed_over {
+            HandedOver::Heard => EdgeKind::Text,
+            HandedOver::Everything => EdgeKind::Rows,
+        }
     }
 
     fn vocabulary(&self) -> usize {
@@ -75,7 +100,7 @@ where
     }
 
     fn cache(&self, ops: &O, blocks: usize) -> Vec<O::State> {
-        self.thinker.model.cache(ops, blocks, BLOCK)
+        self.thinker.cache(ops, blocks, BLOCK)
     }
 
     fn prompt_row(&self, element: &Element) -> Option<Element> {
@@ -126,7 +151,8 @@ where
         let audio_rows = audio().filter_map(|(_, row)| row.audio());
         spec.set_floats_each(places.audio, audio_rows.flat_map(|row| row.iter().copied()));
         let hidden = |(row, at): (&Element, &(usize, usize))| {
-            let read = row.role == Role::User && !matches!(row.value, Value::Token(_));
+            let heard = row.role == Role::User && !matches!(row.value, Value::Token(_));
+            let read = heard || self.handed_over == HandedOver::Everything;
             if read { self.hidden.number(at.0, at.1) } else { NO_ROW }
         };
         spec.set_each(places.hidden, step.rows.iter().zip(step.at).map(hidden));
@@ -141,8 +167,9 @@ where
         let audio =
             (places.audio.capacity() > 0).then(|| (index(places.audio_at), ops.floats(spec, places.audio, self.width)));
         let audio = audio.as_ref().map(|(at, audio)| (at, audio));
-        let x = self.thinker.embed(ops, &index(places.ids), audio);
-        let (x, hidden) = self.thinker.forward(ops, x, cache, batch);
+        let ids = index(places.ids);
+        let x = self.thinker.embed(ops, &ids, audio);
+        let (x, hidden) = self.thinker.forward(ops, x, &ids, cache, batch);
         self.hidden.store(ops, &index(places.hidden), &hidden);
         if let Some(last) = last {
             let logits = self.thinker.logits(ops, &x, last);
@@ -163,8 +190,12 @@ where
         state.own.resumed()
     }
 
-    fn give(&self, slot: usize, id: &u32, _: usize, out: &mut Outbox) {
-        out.push((slot, Item::Token(*id)));
+    fn give(&self, slot: usize, &id: &u32, position: usize, out: &mut Outbox) {
+        let item = match self.handed_over {
+            HandedOver::Heard => Item::Token(id),
+            HandedOver::Everything => Item::Row { id, position },
+        };
+        out.push((slot, item));
     }
 
     fn follow(&mut self, state: &mut SlotState<O, Self>, id: u32) {

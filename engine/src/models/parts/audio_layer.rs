@@ -1,0 +1,101 @@
+//! The layers of a Whisper-like audio encoder: attention in both directions within segments of rows, layer norms, a feed-forward block.
+
+use repartee_kernels::{Layout, StepOps};
+
+use super::weights::Weights;
+use crate::models::LoadError;
+
+/// Layer norms of audio encoders use torch's default.
+pub const NORM_EPS: f32 = 1e-5;
+
+/// One layer.
+pub struct AudioLayer<O: StepOps> {
+    attention_norm: (O::Weight, O::Weight),
+    qkv: (O::Weight, O::Weight),
+    out: (O::Weight, O::Weight),
+    final_norm: (O::Weight, O::Weight),
+    fc1: (O::Weight, O::Weight),
+    fc2: (O::Weight, O::Weight),
+    width: usize,
+    heads: usize,
+}
+
+/// Sizes of the layers.
+#[derive(Debug, Clone, Copy)]
+pub struct AudioShape {
+    /// Width of a row.
+    pub width: usize,
+    /// Attention heads.
+    pub heads: usize,
+    /// Inner width of the feed-forward block.
+    pub inner: usize,
+    /// Whether keys have a bias in the checkpoint.
+    pub key_bias: bool,
+}
+
+/// `NAME.weight` and `NAME.bias` of a linear layer.
+pub fn linear<O: StepOps>(
+    w: &Weights<'_, O>,
+    name: &str,
+    out: usize,
+    input: usize,
+) -> Result<(O::Weight, O::Weight), LoadError> {
+    Ok((w.linear(&format!("{name}.weight"), out, input)?, w.vector(&format!("{name}.bias"), out)?))
+}
+
+/// `NAME.weight` and `NAME.bias` of a layer norm.
+pub fn norm<O: StepOps>(w: &Weights<'_, O>, name: &str, width: usize) -> Result<(O::Weight, O::Weight), LoadError> {
+    Ok((w.vector(&format!("{name}.weight"), width)?, w.vector(&format!("{name}.bias"), width)?))
+}
+
+impl<O: StepOps> AudioLayer<O> {
+    /// Loads one layer.
+    pub fn load(w: &Weights<'_, O>, shape: AudioShape) -> Result<Self, LoadError> {
+        let AudioShape { width: d, heads, inner, key_bias } = shape;
+        let a = w.at("self_attn");
+        let bias = if key_bias {
+            a.vectors(&[("q_proj.bias", d), ("k_proj.bias", d), ("v_proj.bias", d)])?
+        } else {
+            let mut bias = a.values("q_proj.bias", &[d])?;
+            bias.resize(2 * d, 0.0);
+            bias.extend(a.values("v_proj.bias", &[d])?);
+            a.made("self_attn bias", Layout::Vector, &bias, &[3 * d])?
+        };
+        Ok(Self {
+            attention_norm: norm(w, "self_attn_layer_norm", d)?,
+            qkv: (a.linears(&[("q_proj.weight", d), ("k_proj.weight", d), ("v_proj.weight", d)], d)?, bias),
+            out: linear(&a, "out_proj", d, d)?,
+            final_norm: norm(w, "final_layer_norm", d)?,
+            fc1: linear(w, "fc1", inner, d)?,
+            fc2: linear(w, "fc2", d, inner)?,
+            width: d,
+            heads,
+        })
+    }
+
+    /// The rows after the layer; `segments` are the lengths of the segments that attend to themselves.
+    pub fn forward(&self, ops: &O, x: O::T, segments: &O::Index) -> O::T {
+        let d = self.width;
+        let h = ops.layer_norm(&x, &self.attention_norm.0, &self.attention_norm.1, NORM_EPS);
+        let qkv = ops.linear(&h, &self.qkv.0, Some(&self.qkv.1));
+        let (q, k, v) = (ops.narrow(&qkv, 0, d), ops.narrow(&qkv, d, d), ops.narrow(&qkv, 2 * d, d));
+        let h = ops.segment_attention_at(&q, &k, &v, segments, self.heads);
+        let x = ops.add(ops.linear(&h, &self.out.0, Some(&self.out.1)), &x);
+        let h = ops.layer_norm(&x, &self.final_norm.0, &self.final_norm.1, NORM_EPS);
+        let h = ops.gelu(ops.linear(&h, &self.fc1.0, Some(&self.fc1.1)));
+        ops.add(ops.linear(&h, &self.fc2.0, Some(&self.fc2.1)), &x)
+    }
+}
+
+/// Whisper's position table `[length, channels]`: sines, then cosines.
+pub fn sinusoids(length: usize, channels: usize) -> Vec<f32> {
+    let half = channels / 2;
+    let step = (10_000f64.ln() / (half - 1) as f64) as f32;
+    let mut table = Vec::with_capacity(length * channels);
+    for t in 0..length {
+        let angles = (0..half).map(|i| t as f32 * (-step * i as f32).exp());
+        table.extend(angles.clone().map(f32::sin));
+        table.extend(angles.map(f32::cos));
+    }
+    table
+}

@@ -1,0 +1,190 @@
+//! Qwen2.5-Omni: audio tower, thinker, talker, token2wav.
+//!
+//! The model files read like the reference, `transformers` 5.23 `models/qwen2_5_omni`, and say where they follow which class. Vision is not
+//! built: its weights are ignored.
+
+pub mod audio_tower;
+pub mod config;
+mod raw_config;
+pub mod talker;
+pub mod talker_stage;
+pub mod thinker;
+pub mod token2wav;
+mod validate;
+pub mod voices;
+
+use std::sync::Arc;
+
+use repartee_engine_api::Sampling;
+use repartee_kernels::StepOps;
+use repartee_kernels::cpu::Cpu;
+
+use self::audio_tower::{AudioEncoder, AudioTower};
+use self::config::{ARCHITECTURE, Config, OLD_ARCHITECTURE};
+use self::talker::Talker;
+use self::talker_stage::{TalkerLm, positions};
+use self::thinker::Thinker;
+use self::token2wav::Token2Wav;
+use self::token2wav::config::Token2WavConfig;
+use super::parts::autoregressive::Autoregressive;
+use super::parts::chat_template::{ChatTemplate, Marks};
+use super::parts::generation::{Defaults, Generation};
+use super::parts::slot_rows::SlotRows;
+use super::parts::thinker_stage::{HandedOver, ThinkerLm};
+use super::parts::weights::Weights;
+use super::{Family, LoadError, SlotBytes, Variant, slots};
+use crate::audio::log_mel::{LogMel, LogMelConfig};
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::config::EngineConfig;
+use crate::model::{Ears, Model};
+use crate::text::Tokenizer;
+use crate::weight_policy::WeightPolicy;
+
+/// The stages.
+const STAGES: [(&str, &[&str]); 4] = [("thinker", &[]), ("talker", &[]), ("dit", &[]), ("bigvgan", &[])];
+/// The talker's sampling where generation_config.json says nothing.
+const TALKER: Sampling = Sampling { temperature: 0.9, top_k: 40, top_p: 0.8, repetition_penalty: 1.05 };
+/// The published template's system message where a history begins with none.
+const INSTRUCTIONS: &str = "You are a helpful assistant.";
+
+/// The models of this family up to the codes, one field a part of the checkpoint.
+pub struct Qwen25Omni<O: StepOps> {
+    /// config.json
+    pub config: Config,
+    /// `thinker.audio_tower`
+    pub audio_tower: AudioTower<O>,
+    /// `thinker`
+    pub thinker: Thinker<O>,
+    /// `talker`
+    pub talker: Talker<O>,
+}
+
+impl<O: StepOps> Qwen25Omni<O> {
+    /// Loads all parts, with weights as in the checkpoint.
+    pub fn load(ops: &O, checkpoint: &Checkpoint) -> Result<Self, LoadError> {
+        Self::load_as(ops, checkpoint, WeightPolicy::default())
+    }
+
+    /// Loads all parts, with weights in formats after `policy`.
+    pub fn load_as(ops: &O, checkpoint: &Checkpoint, policy: WeightPolicy) -> Result<Self, LoadError> {
+        let config = Config::load(checkpoint)?;
+        let weights = Weights::new(ops, checkpoint).with_policy(policy);
+        let thinker = weights.at("thinker");
+        Ok(Self {
+            audio_tower: AudioTower::load(&thinker.at("audio_tower"), &config.thinker.audio)?,
+            thinker: Thinker::load(&thinker, &config.thinker)?,
+            talker: Talker::load(&weights.at("talker"), &config.talker, config.codes)?,
+            config,
+        })
+    }
+}
+
+/// The family's entry.
+pub const FAMILY: Family = Family { name: ARCHITECTURE, claims, load_cpu: load::<Cpu> };
+
+fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
+    let first = checkpoint.architectures().into_iter().next()?;
+    [ARCHITECTURE, OLD_ARCHITECTURE].contains(&&first[..]).then_some(Variant("omni"))
+}
+
+/// The chat template, with special ids of the configuration and of the tokenizer.
+fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<ChatTemplate, CheckpointError> {
+    let wrong = |field: &str, message: String| CheckpointError::WrongField {
+        file: checkpoint.label("tokenizer.json"),
+        field: field.to_owned(),
+        message,
+    };
+    let mark =
+        |name: &str| tokenizer.token_id(name).ok_or_else(|| wrong("added_tokens", format!("`{name}` is missing")));
+    let word = |text: &str| match tokenizer.encode(text).as_deref() {
+        Ok(&[id]) => Ok(id),
+        _ => Err(wrong("model", format!("`{text}` must be one token"))),
+    };
+    let marks = Marks {
+        im_start: mark("<|im_start|>")?,
+        im_end: mark("<|im_end|>")?,
+        system: word("system")?,
+        user: config.thinker.user_token_id,
+        assistant: word("assistant")?,
+        audio_start: config.thinker.audio_start_token_id,
+        audio_end: config.thinker.audio_end_token_id,
+    };
+    let instructions = tokenizer.encode(INSTRUCTIONS).map_err(|error| wrong("model", error.to_string()))?;
+    Ok(ChatTemplate::new(checkpoint, marks, tokenizer)?.with_instructions(instructions))
+}
+
+/// Loads a checkpoint of this family as stages.
+pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model, LoadError>
+where
+    O: StepOps + Send + 'static,
+    O::Weight: Send + Sync,
+    O::State: Send,
+    O::Ticket: Send,
+{
+    settings.check_stages(&STAGES)?;
+    let Qwen25Omni { config, audio_tower, thinker, talker } = Qwen25Omni::load_as(&ops, checkpoint, settings.weights)?;
+    let vocabulary = config.thinker.text.vocab_size;
+    let tokenizer = Tokenizer::load(checkpoint, vocabulary)?;
+    let template = template(checkpoint, &config, &tokenizer)?;
+    let defaults = Defaults { end_of_message: template.end_of_message(), talker: TALKER };
+    let generation = Generation::load(checkpoint, defaults, vocabulary)?;
+    let codec = Token2WavConfig::load(checkpoint)?;
+    let speakers = voices::load(checkpoint, vocabulary, &codec.dit)?;
+    let names: Vec<String> = speakers.iter().map(|(_, voice)| voice.name.clone()).collect();
+    let bos = speakers.iter().map(|(bos, voice)| (voice.name.clone(), *bos)).collect();
+    let heard: Vec<_> = speakers.into_iter().map(|(_, voice)| voice).collect();
+    // What is computed once, at loading, is computed here whatever the device.
+    let token2wav = Token2Wav::load((&ops, &Cpu::default()), checkpoint, &codec, &heard)?;
+    let audio = &config.thinker.audio;
+    let log_mel = LogMel::new(&LogMelConfig::load(checkpoint, audio.num_mel_bins)?, audio.block_frames())
+        .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
+
+    let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
+    let context = context.min(settings.session_tokens);
+    let (talker_bytes, width) = (talker.model.position_bytes(), config.thinker.text.hidden_size);
+    let talker_positions = positions(&config, &generation, context);
+    let bytes = SlotBytes {
+        // Keys and values of both, a row of encoded audio, and a row on its way to the talker.
+        position: thinker.position_bytes() + talker_bytes + 2 * width * size_of::<f32>(),
+        fixed: (talker_positions - context) * talker_bytes
+            + token2wav.slot_bytes(generation.talker_max_new_tokens as usize)
+            + vocabulary
+            + config.talker.text.vocab_size,
+    };
+    let slots = slots(settings, context, bytes)?;
+    let talker_positions = positions(&config, &generation, slots.context);
+    let thinker = Arc::new(thinker);
+    let handed = SlotRows::new(&ops, slots.total(), slots.context, width);
+    // Stages run beside each other.
+    let device = || ops.with_own_buffers();
+    let reader = ThinkerLm {
+        thinker: Arc::clone(&thinker),
+        stop: generation.eos_token_ids.clone(),
+        sampling: generation.thinker,
+        vocabulary,
+        context: slots.context,
+        hidden: handed.clone(),
+        handed_over: HandedOver::Everything,
+        width,
+    };
+    let geometry = token2wav.codec();
+    let parts = (thinker, talker, handed);
+    let speaker = TalkerLm::new(parts, talker_positions, bos, (&config.talker, &generation), geometry.frame());
+    let (dit, bigvgan) = token2wav.stages([device(), device()], slots.total());
+    Ok(Model {
+        stages: vec![
+            Box::new(Autoregressive::new(device(), reader, slots.total(), slots.context)),
+            Box::new(Autoregressive::new(device(), speaker, slots.total(), talker_positions)),
+            Box::new(dit),
+            Box::new(bigvgan),
+        ],
+        codec: geometry,
+        ears: Some(Ears { front_end: Box::new(log_mel), encoder: Box::new(AudioEncoder::new(device(), audio_tower)) }),
+        script: Box::new(template),
+        tokenizer,
+        voices: Box::new(names),
+        slots,
+        max_tokens: generation.thinker_max_new_tokens,
+        pool: None,
+    })
+}

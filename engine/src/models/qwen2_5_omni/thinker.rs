@@ -1,0 +1,84 @@
+//! `thinker`: the language model that reads audio and text and writes text, after `Qwen2_5OmniThinkerForConditionalGeneration` without its
+//! vision part. Without vision the three rotary indices of a position are the same, so that its sections make no difference.
+
+use repartee_kernels::{Attention, StepOps};
+
+use super::config::{TextConfig, ThinkerConfig};
+use crate::models::LoadError;
+use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
+use crate::models::parts::thinker_stage::Thinks;
+use crate::models::parts::weights::Weights;
+
+/// The thinker without its audio tower.
+pub struct Thinker<O: StepOps> {
+    /// `model.embed_tokens`, of which the talker's rows are made too.
+    pub embed_tokens: O::Weight,
+    model: Decoder<O>,
+    lm_head: O::Weight,
+}
+
+/// Sizes of a text decoder as the thinker and the talker have it.
+pub(super) fn text_shape(config: &TextConfig) -> Shape {
+    Shape {
+        hidden: config.hidden_size,
+        layers: config.num_hidden_layers,
+        attention: Attention {
+            heads: config.num_attention_heads,
+            kv_heads: config.num_key_value_heads,
+            head_dim: config.head_dim,
+            window: None,
+        },
+        eps: config.rms_norm_eps as f32,
+        theta: config.rope.theta as f32,
+        qkv_bias: true,
+        qk_norm: false,
+        layer_scale: false,
+    }
+}
+
+impl<O: StepOps> Thinker<O> {
+    /// Loads `thinker.model` and `thinker.lm_head`.
+    pub fn load(w: &Weights<'_, O>, config: &ThinkerConfig) -> Result<Self, LoadError> {
+        let text = &config.text;
+        let embeddings = "model.embed_tokens.weight";
+        let head = if config.tie_word_embeddings { embeddings } else { "lm_head.weight" };
+        Ok(Self {
+            embed_tokens: w.table(embeddings, text.vocab_size, text.hidden_size)?,
+            model: Decoder::load(&w.at("model"), text_shape(text), |_| FeedForward::Dense(text.intermediate_size))?,
+            lm_head: w.linear(head, text.vocab_size, text.hidden_size)?,
+        })
+    }
+
+    /// Bytes that one position takes in the cache.
+    pub fn position_bytes(&self) -> usize {
+        self.model.position_bytes()
+    }
+}
+
+impl<O: StepOps> Thinks<O> for Thinker<O>
+where
+    O::Weight: Send + Sync,
+{
+    fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State> {
+        self.model.cache(ops, blocks, block_len)
+    }
+
+    fn embed(&self, ops: &O, ids: &O::Index, audio: Option<(&O::Index, &O::T)>) -> O::T {
+        let x = ops.embed_at(&self.embed_tokens, ids);
+        match audio {
+            Some((at, audio)) => ops.scatter_at(x, at, audio),
+            None => x,
+        }
+    }
+
+    /// What is handed over is the last hidden state and the token's embedding, which an audio row does not have.
+    fn forward(&self, ops: &O, x: O::T, ids: &O::Index, cache: &mut [O::State], batch: &O::Batch) -> (O::T, O::T) {
+        let (x, _) = self.model.forward(ops, x, cache, batch, None);
+        let handed = ops.add(self.model.norm(ops, &x), &ops.embed_at(&self.embed_tokens, ids));
+        (x, handed)
+    }
+
+    fn logits(&self, ops: &O, x: &O::T, at: &O::Index) -> O::T {
+        ops.linear(&self.model.norm(ops, &ops.gather_at(x, at)), &self.lm_head, None)
+    }
+}

@@ -1,0 +1,295 @@
+//! `code2wav_bigvgan_model`: a mel spectrogram to samples, after `Qwen2_5OmniToken2WavBigVGANModel` of transformers 5.23.
+//!
+//! It looks ahead as far as back, so a stream is decoded in windows: frames with [`BigVgan::context`] frames on either side, whose own
+//! samples are discarded. What is left has the bits of a decode of the whole spectrogram.
+
+use repartee_kernels::row_spec::{Section, SegmentSection};
+use repartee_kernels::{Layout, Ops, RowSpec, SpecLayout, StepOps};
+
+use super::config::BigVganConfig;
+use crate::models::LoadError;
+use crate::models::parts::resampled_snake::{REACH, ResampledSnake, filter};
+use crate::models::parts::weights::Weights;
+
+/// Taps of the first and of the last convolution.
+const KERNEL: usize = 7;
+/// Decibels below which the spectrogram is cut off, and those of its loudest sound.
+const LEAST_DB: f32 = -115.0;
+const LOUDEST_DB: f32 = 20.0;
+
+/// A convolution centred on its row.
+struct Conv<O: Ops> {
+    weight: O::Weight,
+    bias: O::Weight,
+}
+
+impl<O: StepOps> Conv<O> {
+    fn load(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize, dilation: usize) -> Result<Self, LoadError> {
+        let weight = w.convolution("weight", Layout::Conv1d { dilation }, [out, input, kernel])?;
+        Ok(Self { weight, bias: w.vector("bias", out)? })
+    }
+
+    fn forward(&self, ops: &O, x: &O::T, segments: &O::Index) -> O::T {
+        ops.segment_conv1d_at(x, &self.weight, &self.bias, segments)
+    }
+}
+
+/// A transposed convolution as a centred one that makes `rate` rows of each.
+struct Upsample<O: Ops> {
+    conv: Conv<O>,
+    out: usize,
+}
+
+/// Rows that are cut off both ends of a transposed convolution's result, so that each input row becomes `rate`.
+fn cut(kernel: usize, rate: usize) -> usize {
+    (kernel - rate) / 2
+}
+
+impl<O: StepOps> Upsample<O> {
+    fn load(w: &Weights<'_, O>, out: usize, input: usize, kernel: usize, rate: usize) -> Result<Self, LoadError> {
+        let values = w.values("weight", &[input, out, kernel])?;
+        let cut = cut(kernel, rate);
+        // The first result of a row takes tap `cut` of it and taps further on of rows before it, the last one likewise of those after.
+        let beside = cut.div_ceil(rate);
+        let taps = 2 * beside + 1;
+        let mut centred = vec![0.0; rate * out * input * taps];
+        for phase in 0..rate {
+            for tap in 0..taps {
+                // Tap `tap` meets the row `tap - beside` rows later, whose results begin `rate` further each.
+                let Some(from) = (phase + cut + rate * beside).checked_sub(rate * tap).filter(|&from| from < kernel)
+                else {
+                    continue;
+                };
+                for o in 0..out {
+                    for channel in 0..input {
+                        centred[((phase * out + o) * input + channel) * taps + tap] =
+                            values[(channel * out + o) * kernel + from];
+                    }
+                }
+            }
+        }
+        let (layout, shape) = (Layout::Conv1d { dilation: 1 }, [rate * out, input, taps]);
+        let bias = w.values("bias", &[out])?.repeat(rate);
+        let conv = Conv {
+            weight: w.made("upsample.weight", layout, &centred, &shape)?,
+            bias: w.made("upsample.bias", Layout::Vector, &bias, &[rate * out])?,
+        };
+        Ok(Self { conv, out })
+    }
+
+    fn forward(&self, ops: &O, x: &O::T, segments: &O::Index) -> O::T {
+        ops.reshape(self.conv.forward(ops, x, segments), self.out)
+    }
+}
+
+/// One dilation of a residual block: activation, convolution, activation, convolution.
+struct Unit<O: Ops> {
+    act1: ResampledSnake<O>,
+    conv1: Conv<O>,
+    act2: ResampledSnake<O>,
+    conv2: Conv<O>,
+}
+
+struct Level<O: Ops> {
+    upsample: Upsample<O>,
+    /// Residual blocks side by side, whose results are averaged.
+    blocks: Vec<Vec<Unit<O>>>,
+}
+
+/// The vocoder.
+pub struct BigVgan<O: Ops> {
+    config: BigVganConfig,
+    filter: O::Weight,
+    first: Conv<O>,
+    levels: Vec<Level<O>>,
+    last_act: ResampledSnake<O>,
+    last: Conv<O>,
+}
+
+/// Where the numbers of a decode lie in a row spec.
+#[derive(Debug, Clone)]
+pub struct BigVganPlaces {
+    mel: Section,
+    /// Lengths of the windows, in rows of the first level and of each one after it.
+    windows: Vec<SegmentSection>,
+}
+
+impl<O: StepOps> BigVgan<O> {
+    /// Loads `code2wav_bigvgan_model`.
+    pub fn load(w: &Weights<'_, O>, config: &BigVganConfig) -> Result<Self, LoadError> {
+        let initial = config.upsample_initial_channel;
+        let rates = config.upsample_rates.iter().zip(&config.upsample_kernel_sizes);
+        let blocks = config.resblock_kernel_sizes.len();
+        let levels = rates.enumerate().map(|(level, (&rate, &kernel))| {
+            let (input, out) = (initial >> level, initial >> (level + 1));
+            let sizes = config.resblock_kernel_sizes.iter().zip(&config.resblock_dilation_sizes);
+            let block = |(at, (&kernel, dilations)): (usize, (&usize, &Vec<usize>))| {
+                let w = w.at("resblocks").at(level * blocks + at);
+                let unit = |(at, &dilation): (usize, &usize)| {
+                    let (acts, convs) = (w.at("activations"), |list: &str| w.at(list).at(at));
+                    Ok(Unit {
+                        act1: ResampledSnake::load(&acts.at(2 * at), out)?,
+                        conv1: Conv::load(&convs("convs1"), out, out, kernel, dilation)?,
+                        act2: ResampledSnake::load(&acts.at(2 * at + 1), out)?,
+                        conv2: Conv::load(&convs("convs2"), out, out, kernel, 1)?,
+                    })
+                };
+                dilations.iter().enumerate().map(unit).collect::<Result<Vec<_>, LoadError>>()
+            };
+            Ok(Level {
+                upsample: Upsample::load(&w.at("ups").at(level).at(0), out, input, kernel, rate)?,
+                blocks: sizes.enumerate().map(block).collect::<Result<_, LoadError>>()?,
+            })
+        });
+        let levels = levels.collect::<Result<Vec<_>, LoadError>>()?;
+        let last = initial >> levels.len();
+        Ok(Self {
+            filter: filter(w)?,
+            first: Conv::load(&w.at("conv_pre"), initial, config.mel_dim, KERNEL, 1)?,
+            levels,
+            last_act: ResampledSnake::load(&w.at("activation_post"), last)?,
+            last: Conv {
+                weight: w.at("conv_post").convolution("weight", Layout::Conv1d { dilation: 1 }, [1, last, KERNEL])?,
+                bias: w.made("conv_post.bias", Layout::Vector, &[0.0], &[1])?,
+            },
+            config: config.clone(),
+        })
+    }
+
+    /// Its sizes.
+    pub fn config(&self) -> &BigVganConfig {
+        &self.config
+    }
+
+    /// Mel frames before and after a frame on which its samples depend.
+    pub fn context(&self) -> usize {
+        self.config.context()
+    }
+
+    /// Place for the numbers of a decode of at most `windows` windows of `rows` frames together.
+    pub fn layout(&self, layout: &mut SpecLayout, rows: usize, windows: usize) -> BigVganPlaces {
+        let mel = layout.list(rows * self.config.mel_dim);
+        let windows = self.config.scales().map(|scale| layout.segments(scale * rows, windows)).collect();
+        BigVganPlaces { mel, windows }
+    }
+
+    /// Fills a row spec with windows: log-mel frames, one window after the other, of so many frames each.
+    pub fn fill(&self, spec: &mut RowSpec, places: &BigVganPlaces, mel: &[f32], windows: &[usize]) {
+        // From the logarithm of an amplitude to decibels, then to -1..1 between the least and the loudest.
+        let db = |ln: f32| (20.0 * std::f32::consts::LOG10_E * ln).max(LEAST_DB) - LOUDEST_DB;
+        let level = |ln: f32| (2.0 * ((db(ln) - LEAST_DB) / -LEAST_DB) - 1.0).clamp(-1.0, 1.0);
+        spec.set_floats_each(places.mel, mel.iter().map(|&ln| level(ln)));
+        for (&at, scale) in places.windows.iter().zip(self.config.scales()) {
+            spec.set_segments(at, &windows.iter().map(|frames| scale * frames).collect::<Vec<_>>());
+        }
+    }
+
+    /// The samples of all windows, `[samples, 1]`.
+    pub fn forward(&self, ops: &O, spec: &O::Spec, places: &BigVganPlaces) -> O::T {
+        let windows: Vec<O::Index> = places.windows.iter().map(|at| ops.index(spec, at.words())).collect();
+        let mut x = self.first.forward(ops, &ops.floats(spec, places.mel, self.config.mel_dim), &windows[0]);
+        for (at, level) in self.levels.iter().enumerate() {
+            x = level.upsample.forward(ops, &x, &windows[at]);
+            let windows = &windows[at + 1];
+            let each = level
+                .blocks
+                .iter()
+                .map(|units| units.iter().fold(ops.copy(&x), |x, unit| unit.forward(ops, &x, &self.filter, windows)));
+            let sum = each.reduce(|sum, block| ops.add(sum, &block));
+            // Validated: a level has a block.
+            x = ops.scale_all(sum.unwrap_or(x), 1.0 / level.blocks.len() as f32);
+        }
+        let windows = &windows[self.levels.len()];
+        let x = self.last_act.forward(ops, &x, &self.filter, windows);
+        ops.clamp(self.last.forward(ops, &x, windows), -1.0, 1.0)
+    }
+}
+
+impl<O: StepOps> Unit<O> {
+    fn forward(&self, ops: &O, x: &O::T, filter: &O::Weight, windows: &O::Index) -> O::T {
+        let h = self.act1.forward(ops, x, filter, windows);
+        let h = self.conv1.forward(ops, &h, windows);
+        let h = self.act2.forward(ops, &h, filter, windows);
+        ops.add(self.conv2.forward(ops, &h, windows), x)
+    }
+}
+
+impl BigVganConfig {
+    /// Rows for each mel frame at the first level, and at each one after it.
+    fn scales(&self) -> impl Iterator<Item = usize> {
+        let after = self.upsample_rates.iter().scan(1, |scale, rate| {
+            *scale *= rate;
+            Some(*scale)
+        });
+        std::iter::once(1).chain(after)
+    }
+
+    /// Mel frames before and after a frame on which its samples depend: 34 with the published sizes.
+    pub fn context(&self) -> usize {
+        let blocks = self.resblock_kernel_sizes.iter().zip(&self.resblock_dilation_sizes);
+        let block = |(kernel, dilations): (&usize, &Vec<usize>)| -> usize {
+            dilations.iter().map(|dilation| 2 * REACH + kernel / 2 * dilation + kernel / 2).sum()
+        };
+        let residual = blocks.map(block).max().unwrap_or_default();
+        let last = KERNEL / 2 + REACH;
+        let rates = self.upsample_rates.iter().zip(&self.upsample_kernel_sizes);
+        // From the samples back to the frames. A row of a transposed convolution's result depends on those rows that lie within its
+        // taps when they have been cut.
+        let before =
+            |rows: usize, (&rate, &kernel): (&usize, &usize)| (rows + residual + cut(kernel, rate)).div_ceil(rate);
+        rates.rev().fold(last, before) + KERNEL / 2
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The lowest and highest row that a range of results reads, tap by tap.
+    fn read(results: (isize, isize), taps: impl Fn(isize) -> Vec<isize>) -> (isize, isize) {
+        let (low, high) = (taps(results.0), taps(results.1));
+        (low.into_iter().min().unwrap(), high.into_iter().max().unwrap())
+    }
+
+    #[test]
+    fn context_is_what_the_taps_read() {
+        let config = BigVganConfig {
+            mel_dim: 80,
+            upsample_initial_channel: 1536,
+            resblock_kernel_sizes: vec![3, 7, 11],
+            resblock_dilation_sizes: vec![vec![1, 3, 5]; 3],
+            upsample_rates: vec![5, 3, 2, 2, 2, 2],
+            upsample_kernel_sizes: vec![11, 7, 4, 4, 4, 4],
+        };
+        let centred = |kernel: isize, dilation: isize| {
+            move |row: isize| (0..kernel).map(|tap| row + (tap - kernel / 2) * dilation).collect::<Vec<_>>()
+        };
+        // Twelve taps at twice the rate, of activations that each take six taps of the rows.
+        let snake = |row: isize| {
+            let raised = (0..12).map(|tap| 2 * row + tap - 5);
+            raised.flat_map(|at| (0..6).map(move |k| at.div_euclid(2) + at.rem_euclid(2) + k - 3)).collect::<Vec<_>>()
+        };
+        let frames = 1000;
+        let mut rows = (frames * 240, (frames + 1) * 240 - 1);
+        rows = read(read(rows, centred(7, 1)), snake);
+        for (&rate, &kernel) in config.upsample_rates.iter().zip(&config.upsample_kernel_sizes).rev() {
+            let widest = [3, 7, 11].map(|kernel| {
+                [1, 3, 5].iter().fold(rows, |rows, &dilation| {
+                    let rows = read(read(rows, centred(kernel, 1)), snake);
+                    read(read(rows, centred(kernel, dilation)), snake)
+                })
+            });
+            rows = (widest.map(|rows| rows.0)[2], widest.map(|rows| rows.1)[2]);
+            assert!(widest.iter().all(|each| each.0 >= rows.0 && each.1 <= rows.1), "eleven taps read furthest");
+            let (rate, kernel) = (rate as isize, kernel as isize);
+            // Row `i` adds tap `j` to result `rate i + j - cut`.
+            rows = read(rows, |result| {
+                let at = result + (kernel - rate) / 2;
+                (0..kernel).filter(|tap| (at - tap).rem_euclid(rate) == 0).map(|tap| (at - tap) / rate).collect()
+            });
+        }
+        rows = read(rows, centred(7, 1));
+        let context = config.context() as isize;
+        assert_eq!((rows, context), ((frames - context, frames + context), 34));
+    }
+}

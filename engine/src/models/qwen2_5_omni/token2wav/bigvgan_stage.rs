@@ -1,0 +1,217 @@
+//! The vocoder as a stage: mel frames to samples, a window at a time.
+//!
+//! A window's samples are given as soon as all frames are there on which they depend; its samples have the bits of one decode of the whole
+//! response, whatever the window.
+
+use std::time::Duration;
+
+use repartee_engine_api::SessionError;
+use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
+
+use super::bigvgan::BigVgan;
+use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
+
+/// Name of the stage.
+const STAGE: &str = "bigvgan";
+/// Pieces of one slot in a step.
+const MAX_PIECES: usize = 12;
+
+/// The vocoder with the streams of all slots.
+pub struct BigVganStage<O: StepOps> {
+    ops: O,
+    bigvgan: BigVgan<O>,
+    slots: Vec<Slot>,
+    /// Mel frames whose samples are given as one piece: those of a code.
+    piece: usize,
+    /// Duration of a piece.
+    duration: Duration,
+    /// For each slot, how often what it decodes was given up.
+    epochs: Vec<u64>,
+    launched: Option<Launched<O::Ticket>>,
+    spec: RowSpec,
+    back: ReadBack,
+}
+
+/// A step that the device computes.
+struct Launched<T> {
+    ticket: T,
+    windows: Vec<Window>,
+}
+
+/// The frames of a slot in a step.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    slot: usize,
+    /// Frames before the wanted ones, the wanted ones, and all.
+    before: usize,
+    wanted: usize,
+    frames: usize,
+    /// The slot's at launch: if it has another one since, nothing of this is given.
+    epoch: u64,
+}
+
+#[derive(Default)]
+struct Slot {
+    /// The frames from `first` on: those that a later window needs.
+    mel: Vec<f32>,
+    first: usize,
+    /// Frames of the response so far, and those whose samples were given.
+    frames: usize,
+    given: usize,
+    end: Option<End>,
+}
+
+impl<O: StepOps> BigVganStage<O> {
+    /// A stage for `slots` streams. `piece` mel frames, which last `duration`, are given as one piece.
+    pub fn new(ops: O, bigvgan: BigVgan<O>, slots: usize, piece: usize, duration: Duration) -> Self {
+        Self {
+            ops,
+            bigvgan,
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            piece,
+            duration,
+            epochs: vec![0; slots],
+            launched: None,
+            spec: RowSpec::default(),
+            back: ReadBack::default(),
+        }
+    }
+
+    fn reset(&mut self, slot: usize) {
+        self.epochs[slot] += 1;
+        self.slots[slot] = Slot::default();
+    }
+
+    /// Frames of the next window, context not counted: whole pieces whose context is there.
+    fn ready(&self, slot: usize) -> usize {
+        let state = &self.slots[slot];
+        let context = if state.end.is_some() { 0 } else { self.bigvgan.context() };
+        let ready = state.frames.saturating_sub(state.given + context) / self.piece;
+        ready.min(MAX_PIECES) * self.piece
+    }
+}
+
+impl<O: StepOps + Send> Stage for BigVganStage<O>
+where
+    O::Weight: Send,
+    O::Ticket: Send,
+{
+    fn name(&self) -> &'static str {
+        STAGE
+    }
+
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Latents
+    }
+
+    fn gives(&self) -> EdgeKind {
+        EdgeKind::Samples
+    }
+
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+        match item {
+            Item::Begin(_) | Item::Abort => {
+                self.reset(slot);
+                out.push((slot, item));
+            }
+            Item::Latents { rows, count } => {
+                let state = &mut self.slots[slot];
+                state.mel.extend_from_slice(&rows);
+                state.frames += count;
+            }
+            Item::End(end) if self.slots[slot].given == self.slots[slot].frames => {
+                self.reset(slot);
+                out.push((slot, Item::End(end)));
+            }
+            Item::End(end) => self.slots[slot].end = Some(end),
+            _ => {}
+        }
+    }
+
+    fn need(&self, slot: usize) -> Need {
+        Need::rows(usize::from(self.ready(slot) > 0), RowKind::Window)
+    }
+
+    fn ahead(&self, slot: usize) -> Duration {
+        let state = &self.slots[slot];
+        let pieces = (state.frames - state.given) / self.piece;
+        self.duration * u32::try_from(pieces).unwrap_or(u32::MAX).min(10_000)
+    }
+
+    fn max_rows(&self) -> usize {
+        1
+    }
+
+    fn max_items(&self) -> usize {
+        MAX_PIECES
+    }
+
+    fn launch(&mut self, work: &[Work], _: &mut Outbox) {
+        self.launched = None;
+        let (context, width) = (self.bigvgan.context(), self.bigvgan.config().mel_dim);
+        let (mut mel, mut windows) = (Vec::new(), Vec::new());
+        for &Work { slot, .. } in work {
+            let wanted = self.ready(slot);
+            let state = &mut self.slots[slot];
+            if wanted == 0 {
+                continue;
+            }
+            let from = state.given.saturating_sub(context);
+            let to = state.frames.min(state.given + wanted + context);
+            mel.extend_from_slice(&state.mel[(from - state.first) * width..(to - state.first) * width]);
+            let before = state.given - from;
+            windows.push(Window { slot, before, wanted, frames: to - from, epoch: self.epochs[slot] });
+            state.given += wanted;
+            // What no later window begins with.
+            let kept = state.given.saturating_sub(context).max(state.first);
+            state.mel.drain(..(kept - state.first) * width);
+            state.first = kept;
+        }
+        if windows.is_empty() {
+            return;
+        }
+        let Self { ops, bigvgan, spec, .. } = self;
+        let frames: Vec<usize> = windows.iter().map(|window| window.frames).collect();
+        let rows = ops.bucket(frames.iter().sum());
+        let mut layout = SpecLayout::default();
+        // No window is empty.
+        let places = bigvgan.layout(&mut layout, rows, rows);
+        layout.renew(spec);
+        bigvgan.fill(spec, &places, &mel, &frames);
+        let ticket = ops.launch(StepKey { stage: STAGE, rows, variant: 0 }, spec, &mut |ops, spec, outputs| {
+            outputs.rows.push(bigvgan.forward(ops, spec, &places));
+        });
+        self.launched = Some(Launched { ticket, windows });
+    }
+
+    fn collect(&mut self, out: &mut Outbox) {
+        let Some(Launched { ticket, windows }) = self.launched.take() else { return };
+        self.ops.collect(ticket, &mut self.back);
+        let frame = self.bigvgan.config().samples_per_frame();
+        let mut rest = &self.back.numbers[..];
+        for Window { slot, before, wanted, frames, epoch } in windows {
+            let (mine, after) = rest.split_at(frames * frame);
+            rest = after;
+            if self.epochs[slot] != epoch {
+                continue;
+            }
+            let mine = &mine[before * frame..(before + wanted) * frame];
+            if mine.iter().any(|sample| !sample.is_finite()) {
+                out.push((slot, Item::Fail(SessionError::NotFinite { stage: STAGE })));
+                continue;
+            }
+            out.extend(mine.chunks(self.piece * frame).map(|piece| (slot, Item::Samples(piece.to_vec()))));
+            let state = &mut self.slots[slot];
+            if state.given == state.frames
+                && let Some(end) = state.end.take()
+            {
+                self.slots[slot] = Slot::default();
+                out.push((slot, Item::End(end)));
+            }
+        }
+    }
+
+    fn free(&mut self, slot: usize) {
+        self.reset(slot);
+    }
+}

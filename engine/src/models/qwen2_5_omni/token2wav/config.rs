@@ -1,0 +1,244 @@
+//! `token2wav_config` of config.json, complete and checked: absent fields take the defaults of the reference's configuration classes
+//! (`configuration_qwen2_5_omni.py` of transformers 5.23).
+
+use serde::Deserialize;
+
+use crate::checkpoint::{CONFIG, Checkpoint, CheckpointError};
+use crate::models::parts::checks::{Check, Section};
+use crate::models::parts::config::{Rope, SpeakerEncoderConfig};
+use crate::models::parts::raw_config::{RopeTable, rope};
+
+/// Both models: codes to a mel spectrogram, and that to samples.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Token2WavConfig {
+    /// `dit_config`
+    pub dit: DitConfig,
+    /// `bigvgan_config`
+    pub bigvgan: BigVganConfig,
+}
+
+/// The diffusion transformer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DitConfig {
+    /// Size of a row.
+    pub hidden_size: usize,
+    /// Layers.
+    pub num_hidden_layers: usize,
+    /// Heads of attention; the first is rotated, the others know no positions.
+    pub num_attention_heads: usize,
+    /// Size of a head.
+    pub head_dim: usize,
+    /// Inner size of a feed-forward block, in rows.
+    pub ff_mult: usize,
+    /// Size of a code's embedding.
+    pub emb_dim: usize,
+    /// Rotary position embedding of the first head.
+    pub rope: Rope,
+    /// Mel frames of a block. A frame sees its own block, in some layers one beside it.
+    pub block_size: usize,
+    /// Layers in which a block sees the one after it.
+    pub look_ahead_layers: Vec<usize>,
+    /// Layers in which a block sees the one before it.
+    pub look_backward_layers: Vec<usize>,
+    /// Mel frames of a code.
+    pub repeats: usize,
+    /// Codes; the embedding has one more.
+    pub num_embeds: usize,
+    /// Mel bins of a frame.
+    pub mel_dim: usize,
+    /// Size of a voice's own row.
+    pub enc_emb_dim: usize,
+    /// The speaker encoder.
+    pub speaker: SpeakerEncoderConfig,
+}
+
+/// The vocoder.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BigVganConfig {
+    /// Mel bins of a frame.
+    pub mel_dim: usize,
+    /// Channels after the first convolution; each upsampling halves them.
+    pub upsample_initial_channel: usize,
+    /// Taps of each residual block of a level.
+    pub resblock_kernel_sizes: Vec<usize>,
+    /// Distances of the taps in each of these.
+    pub resblock_dilation_sizes: Vec<Vec<usize>>,
+    /// Factors of upsampling.
+    pub upsample_rates: Vec<usize>,
+    /// Taps of each.
+    pub upsample_kernel_sizes: Vec<usize>,
+}
+
+impl Token2WavConfig {
+    /// Reads, resolves and checks `token2wav_config` of config.json.
+    pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
+        let file: RawFile = checkpoint.config()?;
+        let config = file.token2wav_config.resolve();
+        let bad = |value| CheckpointError::BadValue { file: checkpoint.label(CONFIG), value };
+        config.dit.check().and_then(|()| config.bigvgan.check(config.dit.mel_dim)).map_err(bad)?;
+        Ok(config)
+    }
+}
+
+impl DitConfig {
+    /// Codes of a block.
+    pub fn block_codes(&self) -> usize {
+        self.block_size / self.repeats
+    }
+
+    /// Blocks before and after a block on which its evaluation depends: each layer that looks beyond the own block adds one.
+    pub fn window_blocks(&self) -> (usize, usize) {
+        (self.look_backward_layers.len(), self.look_ahead_layers.len())
+    }
+
+    fn check(&self) -> Check {
+        let at = Section("token2wav_config.dit_config");
+        at.positive("hidden_size", self.hidden_size)?;
+        at.positive("num_hidden_layers", self.num_hidden_layers)?;
+        at.check("num_attention_heads", self.num_attention_heads, self.num_attention_heads > 1, "at least 2")?;
+        at.attention(self.num_attention_heads, self.num_attention_heads, self.head_dim)?;
+        at.positive("ff_mult", self.ff_mult)?;
+        at.positive("emb_dim", self.emb_dim)?;
+        at.rope(&self.rope)?;
+        at.positive("repeats", self.repeats)?;
+        at.divisible("block_size", self.block_size, "repeats", self.repeats)?;
+        for (field, layers) in
+            [("look_ahead_layers", &self.look_ahead_layers), ("look_backward_layers", &self.look_backward_layers)]
+        {
+            let holds = layers.is_sorted_by(|a, b| a < b) && layers.iter().all(|&layer| layer < self.num_hidden_layers);
+            at.check(field, format!("{layers:?}"), holds, "numbers of layers, each once and in ascending order")?;
+        }
+        at.positive("num_embeds", self.num_embeds)?;
+        at.positive("mel_dim", self.mel_dim)?;
+        at.positive("enc_dim", self.speaker.enc_dim)?;
+        at.positive("enc_emb_dim", self.enc_emb_dim)?;
+        self.speaker.check(&at)
+    }
+}
+
+impl BigVganConfig {
+    /// Samples of a mel frame.
+    pub fn samples_per_frame(&self) -> usize {
+        self.upsample_rates.iter().product()
+    }
+
+    fn check(&self, mel_dim: usize) -> Check {
+        let at = Section("token2wav_config.bigvgan_config");
+        at.same("mel_dim", self.mel_dim, "dit_config.mel_dim", mel_dim)?;
+        at.factors("upsample_rates", &self.upsample_rates)?;
+        let levels = self.upsample_rates.len();
+        let allowed = format!("a positive multiple of 2 to the power of {levels}, the number of upsample_rates");
+        let unit = u32::try_from(levels).ok().and_then(|levels| 1_usize.checked_shl(levels));
+        let channels = self.upsample_initial_channel;
+        let halves = unit.is_some_and(|unit| channels > 0 && channels.is_multiple_of(unit));
+        at.check("upsample_initial_channel", channels, halves, &allowed)?;
+        let kernels = &self.upsample_kernel_sizes;
+        let rates = kernels.iter().zip(&self.upsample_rates);
+        let fit = rates.clone().count() == levels
+            && kernels.len() == levels
+            && rates.into_iter().all(|(&kernel, &rate)| kernel >= rate && kernel <= 256 && (kernel - rate) % 2 == 0);
+        let allowed = "one for each of upsample_rates, larger by an even number, and at most 256";
+        at.check("upsample_kernel_sizes", format!("{kernels:?}"), fit, allowed)?;
+        let sizes = &self.resblock_kernel_sizes;
+        let odd = !sizes.is_empty() && sizes.iter().all(|size| size % 2 == 1 && *size <= 63);
+        at.check("resblock_kernel_sizes", format!("{sizes:?}"), odd, "odd numbers up to 63")?;
+        let dilations = &self.resblock_dilation_sizes;
+        // The reference takes the first three of each, whatever there are.
+        let built = dilations.len() == sizes.len()
+            && dilations.iter().all(|each| each.len() == 3 && each.iter().all(|each| (1..=64).contains(each)));
+        let allowed = "three of 1 to 64 for each of resblock_kernel_sizes";
+        at.check("resblock_dilation_sizes", format!("{dilations:?}"), built, allowed)
+    }
+}
+
+/// The part of the file that is read here.
+#[derive(Deserialize)]
+struct RawFile {
+    #[serde(default)]
+    token2wav_config: RawToken2Wav,
+}
+
+#[derive(Default, Deserialize)]
+struct RawToken2Wav {
+    dit_config: Option<RawDit>,
+    bigvgan_config: Option<RawBigVgan>,
+}
+
+#[derive(Default, Deserialize)]
+struct RawDit {
+    hidden_size: Option<usize>,
+    num_hidden_layers: Option<usize>,
+    num_attention_heads: Option<usize>,
+    head_dim: Option<usize>,
+    ff_mult: Option<usize>,
+    emb_dim: Option<usize>,
+    rope_parameters: Option<RopeTable>,
+    rope_theta: Option<f64>,
+    block_size: Option<usize>,
+    look_ahead_layers: Option<Vec<usize>>,
+    look_backward_layers: Option<Vec<usize>>,
+    repeats: Option<usize>,
+    num_embeds: Option<usize>,
+    mel_dim: Option<usize>,
+    enc_emb_dim: Option<usize>,
+    enc_dim: Option<usize>,
+    enc_channels: Option<Vec<usize>>,
+    enc_kernel_sizes: Option<Vec<usize>>,
+    enc_dilations: Option<Vec<usize>>,
+    enc_attention_channels: Option<usize>,
+    enc_res2net_scale: Option<usize>,
+    enc_se_channels: Option<usize>,
+}
+
+#[derive(Default, Deserialize)]
+struct RawBigVgan {
+    mel_dim: Option<usize>,
+    upsample_initial_channel: Option<usize>,
+    resblock_kernel_sizes: Option<Vec<usize>>,
+    resblock_dilation_sizes: Option<Vec<Vec<usize>>>,
+    upsample_rates: Option<Vec<usize>>,
+    upsample_kernel_sizes: Option<Vec<usize>>,
+}
+
+impl RawToken2Wav {
+    fn resolve(self) -> Token2WavConfig {
+        let (dit, bigvgan) = (self.dit_config.unwrap_or_default(), self.bigvgan_config.unwrap_or_default());
+        let mel_dim = dit.mel_dim.unwrap_or(80);
+        Token2WavConfig {
+            dit: DitConfig {
+                hidden_size: dit.hidden_size.unwrap_or(1024),
+                num_hidden_layers: dit.num_hidden_layers.unwrap_or(22),
+                num_attention_heads: dit.num_attention_heads.unwrap_or(16),
+                head_dim: dit.head_dim.unwrap_or(64),
+                ff_mult: dit.ff_mult.unwrap_or(2),
+                emb_dim: dit.emb_dim.unwrap_or(512),
+                rope: rope(None, dit.rope_parameters, dit.rope_theta, 10_000.0),
+                block_size: dit.block_size.unwrap_or(24),
+                look_ahead_layers: dit.look_ahead_layers.unwrap_or_else(|| vec![10]),
+                look_backward_layers: dit.look_backward_layers.unwrap_or_else(|| vec![0, 20]),
+                repeats: dit.repeats.unwrap_or(2),
+                num_embeds: dit.num_embeds.unwrap_or(8193),
+                mel_dim,
+                enc_emb_dim: dit.enc_emb_dim.unwrap_or(192),
+                speaker: SpeakerEncoderConfig {
+                    mel_dim,
+                    enc_dim: dit.enc_dim.unwrap_or(128),
+                    enc_channels: dit.enc_channels.unwrap_or_else(|| vec![256, 256, 256, 256, 768]),
+                    enc_kernel_sizes: dit.enc_kernel_sizes.unwrap_or_else(|| vec![5, 3, 3, 3, 1]),
+                    enc_dilations: dit.enc_dilations.unwrap_or_else(|| vec![1, 2, 3, 4, 1]),
+                    enc_attention_channels: dit.enc_attention_channels.unwrap_or(64),
+                    enc_res2net_scale: dit.enc_res2net_scale.unwrap_or(2),
+                    enc_se_channels: dit.enc_se_channels.unwrap_or(64),
+                },
+            },
+            bigvgan: BigVganConfig {
+                mel_dim: bigvgan.mel_dim.unwrap_or(80),
+                upsample_initial_channel: bigvgan.upsample_initial_channel.unwrap_or(1536),
+                resblock_kernel_sizes: bigvgan.resblock_kernel_sizes.unwrap_or_else(|| vec![3, 7, 11]),
+                resblock_dilation_sizes: bigvgan.resblock_dilation_sizes.unwrap_or_else(|| vec![vec![1, 3, 5]; 3]),
+                upsample_rates: bigvgan.upsample_rates.unwrap_or_else(|| vec![5, 3, 2, 2, 2, 2]),
+                upsample_kernel_sizes: bigvgan.upsample_kernel_sizes.unwrap_or_else(|| vec![11, 7, 4, 4, 4, 4]),
+            },
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! `code2wav_dit_model`: codes and a voice to the slope of a mel spectrogram at a time, after `Qwen2_5OmniToken2WavDiTModel` of
+//! transformers 5.23.
+//!
+//! A window is evaluated twice side by side: guided by its codes and voice, and without either. A frame sees the frames of its own block
+//! of `block_size`; in some layers also those of the block before or after it.
+
+use repartee_kernels::{Layout, Ops, RowSpec, SequenceRows, SpecLayout, StepOps};
+
+use super::config::DitConfig;
+use super::places::{Beside, Beyond, DitPlaces};
+use super::prepared::{Prepared, columns};
+use crate::models::LoadError;
+use crate::models::parts::weights::Weights;
+
+/// Added to variances in norms.
+const EPS: f32 = 1e-6;
+
+/// Parts of a layer's modulation, in the reference's order.
+pub(super) mod part {
+    pub const SHIFT_ATTENTION: usize = 0;
+    pub const SCALE_ATTENTION: usize = 1;
+    pub const GATE_ATTENTION: usize = 2;
+    pub const SHIFT_MLP: usize = 3;
+    pub const SCALE_MLP: usize = 4;
+    pub const GATE_MLP: usize = 5;
+    pub const COUNT: usize = 6;
+}
+
+/// Parts of the last norm's modulation.
+pub(super) const LAST_PARTS: usize = 2;
+
+/// One window for an evaluation.
+#[derive(Debug, Clone, Copy)]
+pub struct DitWindow<'a> {
+    /// Its codes, beginning with a block's first.
+    pub codes: &'a [u32],
+    /// Index of its voice.
+    pub voice: usize,
+    /// The spectrogram so far, `[frames, mel]`: `repeats` frames a code.
+    pub mel: &'a [f32],
+    /// Index of the time.
+    pub time: usize,
+}
+
+struct Layer<O: Ops> {
+    /// Scales, shifts and gates, `[time][part]`.
+    modulation: O::Weight,
+    /// Queries, keys and values of the first head, then those of the others. The first head's numbers are reordered for the rotation of
+    /// halves.
+    qkv: (O::Weight, O::Weight),
+    /// Of the first head's result, of the others', and the bias.
+    out: (O::Weight, O::Weight, O::Weight),
+    up: (O::Weight, O::Weight),
+    down: (O::Weight, O::Weight),
+    beside: Beside,
+}
+
+/// The diffusion transformer with the voices and times that it is evaluated for.
+pub struct Dit<O: Ops> {
+    config: DitConfig,
+    /// Input projection of the spectrogram.
+    mel: O::Weight,
+    /// That of each code's embedding; code 0 stands for none.
+    codes: O::Weight,
+    /// That of each voice, bias included: guided by it, and without it.
+    voices: O::Weight,
+    /// Norms have no weights of their own.
+    plain: (O::Weight, O::Weight),
+    layers: Vec<Layer<O>>,
+    last: O::Weight,
+    out: (O::Weight, O::Weight),
+}
+
+/// Rows of `width` that are looked up.
+fn table<O: Ops>(w: &Weights<'_, O>, name: &str, rows: &[f32], width: usize) -> Result<O::Weight, LoadError> {
+    w.made(name, Layout::Table, rows, &[rows.len() / width, width])
+}
+
+impl<O: StepOps> Layer<O> {
+    fn load(w: &Weights<'_, O>, config: &DitConfig, modulation: &[f32], beside: Beside) -> Result<Self, LoadError> {
+        let (hidden, head) = (config.hidden_size, config.head_dim);
+        let inner = config.num_attention_heads * head;
+        // The checkpoint rotates neighbours; a head's numbers may be in any order that its queries and keys share.
+        let rotated: Vec<usize> = (0..head).step_by(2).chain((1..head).step_by(2)).collect();
+        // Of the first head, and of the others.
+        let (mut weights, mut biases) = ([vec![], vec![]], [vec![], vec![]]);
+        for name in ["to_q", "to_k", "to_v"] {
+            let w = w.at("attn").at(name);
+            let (weight, bias) = (w.values("weight", &[inner, hidden])?, w.values("bias", &[inner])?);
+            let order = |row: usize| if name == "to_v" { row } else { rotated[row] };
+            for row in 0..inner {
+                let (to, from) = if row < head { (0, order(row)) } else { (1, row) };
+                weights[to].extend_from_slice(&weight[from * hidden..(from + 1) * hidden]);
+                biases[to].push(bias[from]);
+            }
+        }
+        let to_out = w.at("attn.to_out.0");
+        let out = to_out.values("weight", &[hidden, inner])?;
+        let linear = |name: &str, out, input| -> Result<_, LoadError> {
+            let w = w.at("ff.ff").at(name);
+            Ok((w.linear("weight", out, input)?, w.vector("bias", out)?))
+        };
+        let made =
+            |name: &str, values: &[f32], input| w.made(name, Layout::Linear, values, &[values.len() / input, input]);
+        Ok(Self {
+            modulation: table(w, "modulation", modulation, hidden)?,
+            qkv: (
+                made("qkv.weight", &weights.concat(), hidden)?,
+                w.made("qkv.bias", Layout::Vector, &biases.concat(), &[3 * inner])?,
+            ),
+            out: (
+                made("to_out.first", &columns(&out, inner, 0, head), head)?,
+                made("to_out.others", &columns(&out, inner, head, inner), inner - head)?,
+                to_out.vector("bias", hidden)?,
+            ),
+            up: linear("0", config.ff_mult * hidden, hidden)?,
+            down: linear("3", hidden, config.ff_mult * hidden)?,
+            beside,
+        })
+    }
+
+    /// The rows of all windows through the layer.
+    fn forward(&self, ops: &O, config: &DitConfig, x: O::T, plain: &(O::Weight, O::Weight), step: &Step<O>) -> O::T {
+        let modulation = |part: usize| ops.embed_at(&self.modulation, &step.modulations[part]);
+        let norm = |x: &O::T, scale, shift| {
+            let x = ops.mul(ops.layer_norm(x, &plain.0, &plain.1, EPS), &modulation(scale));
+            ops.add(x, &modulation(shift))
+        };
+        let h = norm(&x, part::SCALE_ATTENTION, part::SHIFT_ATTENTION);
+        let h = self.attention(ops, config, &h, step);
+        let x = ops.add(ops.mul(h, &modulation(part::GATE_ATTENTION)), &x);
+        let h = norm(&x, part::SCALE_MLP, part::SHIFT_MLP);
+        let h = ops.gelu_tanh(ops.linear(&h, &self.up.0, Some(&self.up.1)));
+        let h = ops.linear(&h, &self.down.0, Some(&self.down.1));
+        ops.add(ops.mul(h, &modulation(part::GATE_MLP)), &x)
+    }
+
+    fn attention(&self, ops: &O, config: &DitConfig, h: &O::T, step: &Step<O>) -> O::T {
+        let (head, heads) = (config.head_dim, config.num_attention_heads);
+        let qkv = ops.linear(h, &self.qkv.0, Some(&self.qkv.1));
+        let rest = (heads - 1) * head;
+        let first = |part: usize| ops.narrow(&qkv, part * head, head);
+        let others = |part: usize| ops.narrow(&qkv, 3 * head + part * rest, rest);
+        let rotated = |part: usize| ops.rotary(first(part), &step.positions, head, config.rope.theta as f32);
+        let a = self.within_sight(ops, [rotated(0), rotated(1), first(2)], 1, step);
+        let b = self.within_sight(ops, [others(0), others(1), others(2)], heads - 1, step);
+        let a = ops.linear(&a, &self.out.0, None);
+        ops.add(ops.linear(&b, &self.out.1, Some(&self.out.2)), &a)
+    }
+
+    /// Attention of each block over itself and the blocks beside it that the layer sees.
+    fn within_sight(&self, ops: &O, qkv: [O::T; 3], heads: usize, step: &Step<O>) -> O::T {
+        let Some(sight) = step.beyond.iter().find(|sight| sight.beside == self.beside) else {
+            let [q, k, v] = qkv;
+            return ops.segment_attention_at(&q, &k, &v, &step.blocks, heads);
+        };
+        // Each block once more for every block that sees it: attention within segments again, most of whose queries are discarded.
+        let [q, k, v] = qkv.map(|x| ops.gather_at(&x, &sight.gather));
+        ops.gather_at(&ops.segment_attention_at(&q, &k, &v, &sight.segments, heads), &sight.back)
+    }
+}
+
+/// The lists of an evaluation on the device.
+struct Step<O: StepOps> {
+    modulations: Vec<O::Index>,
+    positions: O::Batch,
+    blocks: O::Index,
+    beyond: Vec<Sight<O>>,
+}
+
+/// What layers see that look beyond the own block; [`Beyond`] says what the lists are.
+struct Sight<O: StepOps> {
+    beside: Beside,
+    gather: O::Index,
+    segments: O::Index,
+    back: O::Index,
+}
+
+impl<O: StepOps> Dit<O> {
+    /// Loads `code2wav_dit_model` for the times and voices of what was prepared.
+    pub fn load(w: &Weights<'_, O>, config: &DitConfig, prepared: &Prepared) -> Result<Self, LoadError> {
+        let (hidden, mel) = (config.hidden_size, config.mel_dim);
+        let layer = |(at, modulation): (usize, &Vec<f32>)| {
+            let beside = Beside {
+                before: config.look_backward_layers.contains(&at),
+                after: config.look_ahead_layers.contains(&at),
+            };
+            Layer::load(&w.at("transformer_blocks").at(at), config, modulation, beside)
+        };
+        let out = w.at("proj_out");
+        Ok(Self {
+            mel: w.made("input_embed.proj", Layout::Linear, &prepared.mel, &[hidden, mel])?,
+            codes: table(w, "codes", &prepared.codes, hidden)?,
+            voices: table(w, "voices", &prepared.voices, hidden)?,
+            plain: (
+                w.made("ones", Layout::Vector, &vec![1.0; hidden], &[hidden])?,
+                w.made("zeros", Layout::Vector, &vec![0.0; hidden], &[hidden])?,
+            ),
+            layers: prepared.layers.iter().enumerate().map(layer).collect::<Result<_, LoadError>>()?,
+            last: table(w, "norm_out", &prepared.last, hidden)?,
+            out: (out.linear("weight", mel, hidden)?, out.vector("bias", mel)?),
+            config: config.clone(),
+        })
+    }
+
+    /// Rows of an evaluation: two for each frame of each window.
+    pub fn rows(&self, windows: &[DitWindow<'_>]) -> usize {
+        windows.iter().map(|window| 2 * window.codes.len() * self.config.repeats).sum()
+    }
+
+    /// Place for the numbers of an evaluation of so many rows.
+    pub fn layout(&self, layout: &mut SpecLayout, rows: usize) -> DitPlaces {
+        let mut ways: Vec<Beside> = self.layers.iter().map(|layer| layer.beside).collect();
+        ways.sort_unstable();
+        ways.dedup();
+        let beyond = ways.into_iter().filter(|beside| beside.blocks() > 1).map(|beside| Beyond {
+            beside,
+            gather: layout.list(beside.blocks() * rows),
+            segments: layout.segments(beside.blocks() * rows, rows),
+            back: layout.list(rows),
+        });
+        let beyond = beyond.collect();
+        DitPlaces {
+            rows,
+            mel: layout.list(rows * self.config.mel_dim),
+            codes: layout.list(rows),
+            voices: layout.list(rows),
+            modulations: layout.list(part::COUNT * rows),
+            last: layout.list(LAST_PARTS * rows),
+            positions: layout.batch(rows, rows, 1),
+            blocks: layout.segments(rows, rows),
+            beyond,
+        }
+    }
+
+    /// Fills a row spec with windows. Their guided rows come first, then as many without codes and voice, window by window.
+    pub fn fill(&self, spec: &mut RowSpec, places: &DitPlaces, windows: &[DitWindow<'_>]) {
+        let repeats = self.config.repeats;
+        // Every window twice: with what guides it, and without.
+        let twice = || windows.iter().flat_map(|window| [(window, true), (window, false)]);
+        let frames = |window: &DitWindow<'_>| window.codes.len() * repeats;
+        spec.set_floats_each(places.mel, twice().flat_map(|(window, _)| window.mel.iter().copied()));
+        let codes = twice().flat_map(|(window, guided)| {
+            let codes = window.codes.iter().flat_map(move |&code| std::iter::repeat_n(code, repeats));
+            codes.map(move |code| if guided { code } else { 0 })
+        });
+        spec.set_each(places.codes, codes);
+        let voice = |guided: bool, window: &DitWindow<'_>| (2 * window.voice + usize::from(!guided)) as u32;
+        let each = |value: u32, window: &DitWindow<'_>| std::iter::repeat_n(value, frames(window));
+        spec.set_each(places.voices, twice().flat_map(|(window, guided)| each(voice(guided, window), window)));
+        for (list, parts) in [(places.modulations, part::COUNT), (places.last, LAST_PARTS)] {
+            for part in 0..parts {
+                let row = |window: &DitWindow<'_>| each((window.time * parts + part) as u32, window);
+                spec.set_each(list.part(part, places.rows), twice().flat_map(|(window, _)| row(window)));
+            }
+        }
+        let sequence = |window| SequenceRows { table: &[0], position: 0, rows: frames(window) };
+        spec.set_batch(places.positions, &twice().map(|(window, _)| sequence(window)).collect::<Vec<_>>(), 0);
+        let lengths: Vec<usize> = twice().map(|(window, _)| frames(window)).collect();
+        places.fill_blocks(spec, self.config.block_size, &lengths);
+    }
+
+    /// The slopes of all rows, `[rows, mel]`.
+    pub fn forward(&self, ops: &O, spec: &O::Spec, places: &DitPlaces) -> O::T {
+        let part = |list: repartee_kernels::row_spec::Section, part| ops.index(spec, list.part(part, places.rows));
+        let beyond = places.beyond.iter().map(|at| Sight {
+            beside: at.beside,
+            gather: ops.index(spec, at.gather),
+            segments: ops.index(spec, at.segments.words()),
+            back: ops.index(spec, at.back),
+        });
+        let step: Step<O> = Step {
+            modulations: (0..part::COUNT).map(|at| part(places.modulations, at)).collect(),
+            positions: ops.batch_at(spec, places.positions),
+            blocks: ops.index(spec, places.blocks.words()),
+            beyond: beyond.collect(),
+        };
+        let x = ops.linear(&ops.floats(spec, places.mel, self.config.mel_dim), &self.mel, None);
+        let x = ops.add(x, &ops.embed_at(&self.codes, &ops.index(spec, places.codes)));
+        let mut x = ops.add(x, &ops.embed_at(&self.voices, &ops.index(spec, places.voices)));
+        for layer in &self.layers {
+            x = layer.forward(ops, &self.config, x, &self.plain, &step);
+        }
+        let last = |at| ops.embed_at(&self.last, &part(places.last, at));
+        let x = ops.mul(ops.layer_norm(&x, &self.plain.0, &self.plain.1, EPS), &last(0));
+        ops.linear(&ops.add(x, &last(1)), &self.out.0, Some(&self.out.1))
+    }
+}

@@ -1,0 +1,268 @@
+//! The diffusion transformer as a stage: codes to mel frames, a block at a time, each solved on its window.
+//!
+//! One row of a step is one evaluation, so that the scheduler may do others' work between any two. A window's frames depend on its codes,
+//! its voice and its noise alone: neither the split of the codes nor the hand-off nor a neighbour in a batch changes a bit.
+
+use std::time::Duration;
+
+use repartee_engine_api::SessionError;
+use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
+
+use super::config::DitConfig;
+use super::dit::{Dit, DitWindow};
+use super::noise::Noise;
+use super::solver::{Window, guide};
+use crate::models::parts::ode::{Rk4, Solve};
+use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
+
+/// Name of the stage.
+const STAGE: &str = "dit";
+
+/// The diffusion transformer with the windows of all slots.
+pub struct DitStage<O: StepOps> {
+    ops: O,
+    dit: Dit<O>,
+    config: DitConfig,
+    solver: Rk4,
+    /// Names of the voices, by their index.
+    voices: Vec<String>,
+    slots: Vec<Slot>,
+    /// Duration of a code.
+    code: Duration,
+    /// For each slot, how often what it solves was given up.
+    epochs: Vec<u64>,
+    launched: Option<Launched<O::Ticket>>,
+    spec: RowSpec,
+    back: ReadBack,
+}
+
+/// An evaluation that the device computes.
+struct Launched<T> {
+    ticket: T,
+    /// Of each window its slot, its frames, and the slot's epoch at launch: if it has another one since, nothing of this is its.
+    windows: Vec<(usize, usize, u64)>,
+}
+
+#[derive(Default)]
+struct Slot {
+    noise: Noise,
+    voice: usize,
+    /// The codes from `first` on: those that a later window needs.
+    codes: Vec<u32>,
+    first: usize,
+    /// Codes whose frames were given.
+    done: usize,
+    solving: Option<Solving>,
+    end: Option<End>,
+}
+
+/// A window between two evaluations.
+struct Solving {
+    window: Window,
+    solve: Solve,
+}
+
+impl Slot {
+    /// Codes of the response so far.
+    fn all(&self) -> usize {
+        self.first + self.codes.len()
+    }
+
+    fn next(&self, config: &DitConfig) -> Option<Window> {
+        Window::of(config, self.done, self.all(), self.end.is_some())
+    }
+}
+
+impl<O: StepOps> DitStage<O> {
+    /// A stage for `slots` responses at once, each in one of the voices that `dit` was loaded with.
+    pub fn new(
+        ops: O,
+        dit: Dit<O>,
+        (config, solver): (DitConfig, Rk4),
+        voices: Vec<String>,
+        slots: usize,
+        code: Duration,
+    ) -> Self {
+        Self {
+            ops,
+            dit,
+            config,
+            solver,
+            voices,
+            slots: (0..slots).map(|_| Slot::default()).collect(),
+            code,
+            epochs: vec![0; slots],
+            launched: None,
+            spec: RowSpec::default(),
+            back: ReadBack::default(),
+        }
+    }
+
+    fn reset(&mut self, slot: usize) {
+        self.epochs[slot] += 1;
+        self.slots[slot] = Slot::default();
+    }
+
+    /// Goes on with the slope of a slot's window; gives its block's frames once it is solved.
+    fn advance(&mut self, slot: usize, slope: Vec<f32>, out: &mut Outbox) {
+        let (repeats, mel) = (self.config.repeats, self.config.mel_dim);
+        let state = &mut self.slots[slot];
+        let Some(Solving { window, solve }) = &mut state.solving else { return };
+        let Some(frames) = solve.advance(&self.solver, slope) else { return };
+        let of = |code: usize| (code - window.from) * repeats * mel;
+        let rows = frames[of(window.block)..of(window.block_end)].to_vec();
+        let count = (window.block_end - window.block) * repeats;
+        state.done = window.block_end;
+        state.solving = None;
+        out.push((slot, Item::Latents { rows, count }));
+        // What no later window begins with.
+        let (before, _) = self.config.window_blocks();
+        let kept = state.done.saturating_sub(before * self.config.block_codes());
+        state.codes.drain(..kept.saturating_sub(state.first));
+        state.first = state.first.max(kept);
+        if state.done == state.all()
+            && let Some(end) = state.end
+        {
+            self.reset(slot);
+            out.push((slot, Item::End(end)));
+        }
+    }
+}
+
+impl<O: StepOps + Send> Stage for DitStage<O>
+where
+    O::Weight: Send,
+    O::Ticket: Send,
+{
+    fn name(&self) -> &'static str {
+        STAGE
+    }
+
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Codes
+    }
+
+    fn gives(&self) -> EdgeKind {
+        EdgeKind::Latents
+    }
+
+    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+        let internal = |message| Item::Fail(SessionError::Internal { stage: STAGE, message });
+        match item {
+            Item::Begin(params) => {
+                self.reset(slot);
+                match self.voices.iter().position(|voice| *voice == params.voice) {
+                    Some(voice) => {
+                        let noise = Noise { seed: params.seed, response: params.response };
+                        self.slots[slot] = Slot { noise, voice, ..Slot::default() };
+                        out.push((slot, Item::Begin(params)));
+                    }
+                    // The session checks it against the model's list.
+                    None => out.push((slot, internal(format!("no voice is called {}", params.voice)))),
+                }
+            }
+            // A code out of range has no embedding.
+            Item::Codes(codes) => match codes[..] {
+                [code] if (code as usize) < self.config.num_embeds => self.slots[slot].codes.push(code),
+                _ => out.push((slot, internal(format!("codes {codes:?} are outside of the codebook")))),
+            },
+            Item::End(end) if self.slots[slot].done == self.slots[slot].all() => {
+                self.reset(slot);
+                out.push((slot, Item::End(end)));
+            }
+            Item::End(end) => self.slots[slot].end = Some(end),
+            Item::Abort => {
+                self.reset(slot);
+                out.push((slot, Item::Abort));
+            }
+            _ => {}
+        }
+    }
+
+    fn need(&self, slot: usize) -> Need {
+        let state = &self.slots[slot];
+        let left = match &state.solving {
+            Some(solving) => self.solver.evaluations() - solving.solve.evaluated(),
+            None => state.next(&self.config).map_or(0, |_| self.solver.evaluations()),
+        };
+        Need::rows(left, RowKind::SolverStep)
+    }
+
+    fn ahead(&self, slot: usize) -> Duration {
+        let state = &self.slots[slot];
+        self.code * u32::try_from(state.all() - state.done).unwrap_or(u32::MAX).min(10_000)
+    }
+
+    fn max_rows(&self) -> usize {
+        1
+    }
+
+    fn max_items(&self) -> usize {
+        1
+    }
+
+    fn launch(&mut self, work: &[Work], _: &mut Outbox) {
+        self.launched = None;
+        let Self { ops, dit, config, solver, slots, spec, .. } = self;
+        let mel = config.mel_dim;
+        for work in work {
+            let state = &mut slots[work.slot];
+            if state.solving.is_none()
+                && let Some(window) = state.next(config)
+            {
+                let frames = window.codes() * config.repeats;
+                let solve = Solve::new(state.noise.frames(window.from * config.repeats, frames, mel));
+                state.solving = Some(Solving { window, solve });
+            }
+        }
+        let solving = work.iter().filter_map(|work| Some((work.slot, slots[work.slot].solving.as_ref()?)));
+        let inputs: Vec<(usize, Vec<f32>)> =
+            solving.map(|(slot, solving)| (slot, solving.solve.input(solver))).collect();
+        let windows: Vec<DitWindow<'_>> = inputs
+            .iter()
+            .filter_map(|(slot, mel)| {
+                let state = &slots[*slot];
+                let Solving { window, solve } = state.solving.as_ref()?;
+                let codes = &state.codes[window.from - state.first..window.to - state.first];
+                Some(DitWindow { codes, voice: state.voice, mel, time: solve.time() })
+            })
+            .collect();
+        if windows.is_empty() {
+            return;
+        }
+        let rows = ops.bucket(dit.rows(&windows));
+        let mut layout = SpecLayout::default();
+        let places = dit.layout(&mut layout, rows);
+        layout.renew(spec);
+        dit.fill(spec, &places, &windows);
+        let ticket = ops.launch(StepKey { stage: STAGE, rows, variant: 0 }, spec, &mut |ops, spec, outputs| {
+            outputs.rows.push(dit.forward(ops, spec, &places));
+        });
+        let windows = inputs.iter().map(|(slot, input)| (*slot, input.len() / mel, self.epochs[*slot])).collect();
+        self.launched = Some(Launched { ticket, windows });
+    }
+
+    fn collect(&mut self, out: &mut Outbox) {
+        let Some(Launched { ticket, windows }) = self.launched.take() else { return };
+        let mut back = std::mem::take(&mut self.back);
+        self.ops.collect(ticket, &mut back);
+        let mut rest = &back.numbers[..];
+        for (slot, frames, epoch) in windows {
+            let (mine, after) = rest.split_at(2 * frames * self.config.mel_dim);
+            rest = after;
+            if self.epochs[slot] != epoch {
+                continue;
+            }
+            if mine.iter().any(|number| !number.is_finite()) {
+                out.push((slot, Item::Fail(SessionError::NotFinite { stage: STAGE })));
+                continue;
+            }
+            self.advance(slot, guide(mine), out);
+        }
+        self.back = back;
+    }
+
+    fn free(&mut self, slot: usize) {
+        self.reset(slot);
+    }
+}

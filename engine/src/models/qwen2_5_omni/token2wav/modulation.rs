@@ -1,0 +1,48 @@
+//! What the diffusion transformer knows of the time: scales, shifts and gates of its norms, as tables.
+//!
+//! A solve evaluates at few times, the same in every solve, so all that depends on the time alone is computed at loading.
+
+use repartee_kernels::Ops;
+
+use crate::models::LoadError;
+use crate::models::parts::weights::Weights;
+
+/// Numbers of a time before its projections; hard-coded in the reference.
+const TIME_FREQUENCIES: usize = 256;
+
+/// The times as rows, after `DiTTimestepEmbedding` and the activation that every layer applies to it first.
+pub fn times<O: Ops>(ops: &O, w: &Weights<'_, O>, times: &[f32], hidden: usize) -> Result<O::T, LoadError> {
+    let half = TIME_FREQUENCIES / 2;
+    let falling = (10_000f64.ln() / (half - 1) as f64) as f32;
+    let frequencies: Vec<f32> = (0..half).map(|i| (i as f32 * -falling).exp()).collect();
+    let mut rows = Vec::with_capacity(times.len() * TIME_FREQUENCIES);
+    for time in times {
+        let angle = |frequency: &f32| 1000.0 * time * frequency;
+        rows.extend(frequencies.iter().map(|frequency| angle(frequency).sin()));
+        rows.extend(frequencies.iter().map(|frequency| angle(frequency).cos()));
+    }
+    let w = w.at("time_embed.time_mlp");
+    let linear = |name: &str, x: &O::T, input| -> Result<O::T, LoadError> {
+        let w = w.at(name);
+        Ok(ops.linear(x, &w.linear("weight", hidden, input)?, Some(&w.vector("bias", hidden)?)))
+    };
+    let rows = ops.silu(linear("0", &ops.tensor(rows, TIME_FREQUENCIES), TIME_FREQUENCIES)?);
+    Ok(ops.silu(linear("2", &rows, hidden)?))
+}
+
+/// The table of a norm's `linear`, `[time][part][hidden]`. Parts numbered by `scales` are kept plus 1: what a norm is multiplied by.
+pub fn modulation<O: Ops>(
+    (ops, w): (&O, &Weights<'_, O>),
+    times: &O::T,
+    hidden: usize,
+    parts: usize,
+    scales: &[usize],
+) -> Result<Vec<f32>, LoadError> {
+    let w = w.at("linear");
+    let weight = w.linear("weight", parts * hidden, hidden)?;
+    let mut values = ops.read(&ops.linear(times, &weight, Some(&w.vector("bias", parts * hidden)?)));
+    for (_, row) in values.chunks_exact_mut(hidden).enumerate().filter(|(at, _)| scales.contains(&(at % parts))) {
+        row.iter_mut().for_each(|scale| *scale += 1.0);
+    }
+    Ok(values)
+}

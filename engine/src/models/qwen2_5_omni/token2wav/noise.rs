@@ -1,0 +1,24 @@
+//! What a solve begins with: noise that depends on the seed, the response and the frame alone, so that no cut of the work changes it.
+
+use repartee_kernels::random::normal;
+
+/// Noise of a response.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Noise {
+    /// Seed for random numbers.
+    pub seed: u64,
+    /// Id of the response.
+    pub response: u64,
+}
+
+impl Noise {
+    /// The noise of `count` mel frames from `first` on, each of `mel` numbers.
+    pub fn frames(&self, first: usize, count: usize, mel: usize) -> Vec<f32> {
+        let frames = first..first + count;
+        frames.flat_map(|frame| (0..mel).map(move |bin| self.number(frame as u64, bin as u64))).collect()
+    }
+
+    fn number(self, frame: u64, bin: u64) -> f32 {
+        normal(self.seed, self.response, frame, bin)
+    }
+}

@@ -1,0 +1,76 @@
+//! Where the numbers of an evaluation of the diffusion transformer lie in a row spec, and which rows see which.
+
+use repartee_kernels::RowSpec;
+use repartee_kernels::row_spec::{BatchSection, Section, SegmentSection};
+
+/// Which blocks beside its own a layer sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Beside {
+    /// The one before.
+    pub before: bool,
+    /// The one after.
+    pub after: bool,
+}
+
+impl Beside {
+    /// How many blocks at most, the own one included.
+    pub fn blocks(self) -> usize {
+        1 + usize::from(self.before) + usize::from(self.after)
+    }
+}
+
+/// Lists for layers that see beyond the own block.
+#[derive(Debug, Clone)]
+pub struct Beyond {
+    pub beside: Beside,
+    /// For each block the rows that it sees, its own among them.
+    pub gather: Section,
+    /// How many these are.
+    pub segments: SegmentSection,
+    /// Each row's own place among them.
+    pub back: Section,
+}
+
+/// Where the numbers of an evaluation lie.
+#[derive(Debug, Clone)]
+pub struct DitPlaces {
+    pub rows: usize,
+    pub mel: Section,
+    pub codes: Section,
+    pub voices: Section,
+    pub modulations: Section,
+    pub last: Section,
+    pub positions: BatchSection,
+    pub blocks: SegmentSection,
+    pub beyond: Vec<Beyond>,
+}
+
+impl DitPlaces {
+    /// Fills the lists of blocks for windows of so many frames, one under the other.
+    pub fn fill_blocks(&self, spec: &mut RowSpec, block: usize, windows: &[usize]) {
+        let mut blocks = Vec::new();
+        for &frames in windows {
+            blocks.extend((0..frames).step_by(block).map(|from| block.min(frames - from)));
+        }
+        spec.set_segments(self.blocks, &blocks);
+        for beyond in &self.beyond {
+            let (mut gather, mut lengths, mut back) = (Vec::new(), Vec::new(), Vec::new());
+            let mut first = 0;
+            for &frames in windows {
+                for from in (0..frames).step_by(block) {
+                    let to = frames.min(from + block);
+                    let seen = from - if beyond.beside.before { block.min(from) } else { 0 };
+                    let until = if beyond.beside.after { frames.min(to + block) } else { to };
+                    let own = gather.len() + from - seen;
+                    back.extend((own..own + to - from).map(|row| row as u32));
+                    gather.extend((first + seen..first + until).map(|row| row as u32));
+                    lengths.push(until - seen);
+                }
+                first += frames;
+            }
+            spec.set(beyond.gather, &gather);
+            spec.set_segments(beyond.segments, &lengths);
+            spec.set(beyond.back, &back);
+        }
+    }
+}

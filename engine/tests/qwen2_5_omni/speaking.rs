@@ -1,0 +1,113 @@
+//! What the engine says: the reference's text and codes, however the sound comes in, and the sound that token2wav makes of these codes.
+
+use repartee_engine::internals::{End, Item, Model, Outbox, ResponseParams, Work, load};
+use repartee_engine::{EngineConfig, HandOff};
+use repartee_engine_api::{Command, FinishReason, Respond};
+
+use super::{NAME, open};
+use crate::common::driven::{Response, drive, submit};
+use crate::common::{Expected, folder, greedy_copy};
+
+fn settings() -> EngineConfig {
+    EngineConfig { sessions: 2, out_of_band: 1, session_tokens: 512, ..EngineConfig::default() }
+}
+
+fn request(expected: &Expected, turn: usize) -> Respond {
+    let voice = expected.facts["turns"][turn]["speaker"].as_str().unwrap().to_owned();
+    Respond { voice: Some(voice), seed: 7, ..Respond::new(turn as u64, 100 + turn as u64) }
+}
+
+/// The fixture's turns in one session, the sound cut into slices.
+fn converse(config: &EngineConfig, slice: usize) -> Vec<Response> {
+    let expected = Expected::load(NAME);
+    let copy = greedy_copy(NAME, &expected);
+    let mut engine = drive(load(&open(copy.path()), config).unwrap(), config);
+    let session = engine.open();
+    let system = expected.facts["settings"]["system"].as_str().unwrap();
+    submit(&session, Command::SetInstructions(system.to_owned()));
+    let turn = |turn: usize| {
+        for piece in expected.tensor(&format!("turn{turn}.audio")).0.chunks(slice) {
+            engine.send(&session, Command::Append(piece.to_vec()));
+        }
+        submit(&session, Command::Commit { item: turn as u64 });
+        engine.respond(&session, request(&expected, turn)).unwrap()
+    };
+    (0..expected.turns()).map(turn).collect()
+}
+
+/// What the last two stages make of codes.
+fn sound(model: &mut Model, codes: &[u32], request: &Respond) -> Vec<f32> {
+    let params = ResponseParams {
+        response: request.response,
+        seed: request.seed,
+        voice: request.voice.clone().unwrap(),
+        audio: true,
+        streamed: false,
+        max_tokens: 100,
+        sampling: None,
+    };
+    let items = std::iter::once(Item::Begin(params));
+    let items = items.chain(codes.iter().map(|&code| Item::Codes(vec![code]))).chain([Item::End(End::Stop)]);
+    let mut items: Vec<Item> = items.collect();
+    for stage in &mut model.stages[2..] {
+        let mut out: Outbox = Vec::new();
+        items.into_iter().for_each(|item| stage.accept(0, item, &mut out));
+        while stage.need(0).rows > 0 {
+            stage.step(&[Work { slot: 0, rows: 1 }], &mut out);
+        }
+        items = out.into_iter().map(|(_, item)| item).collect();
+    }
+    let samples = |item| if let Item::Samples(samples) = item { samples } else { Vec::new() };
+    items.into_iter().flat_map(samples).collect()
+}
+
+#[test]
+fn both_turns_equal_the_reference() {
+    let expected = Expected::load(NAME);
+    let config = settings();
+    let said = converse(&config, 1600);
+    let mut model = load(&open(&folder(NAME).join("checkpoint")), &config).unwrap();
+    for (turn, response) in said.iter().enumerate() {
+        let facts = &expected.facts["turns"][turn];
+        let (codes, _) = expected.ids(&format!("turn{turn}.codes"));
+        let (text, codes) = (facts["text"].as_str().unwrap(), &codes[..codes.len() - 1]);
+        assert_eq!(response.text, text);
+        assert_eq!(response.reason, Some(FinishReason::Stop));
+        assert_eq!(response.usage.output_audio_frames as usize, codes.len(), "turn {turn}");
+        assert!(response.samples == sound(&mut model, codes, &request(&expected, turn)), "turn {turn}: other sound");
+    }
+}
+
+#[test]
+fn any_slice_and_hand_off_say_the_same() {
+    let whole = converse(&settings(), 1600);
+    for (slice, hand_off) in [(333, HandOff::AsyncChunk), (usize::MAX, HandOff::FullPayload)] {
+        let config = EngineConfig { hand_off, ..settings() };
+        for (a, b) in converse(&config, slice).iter().zip(&whole) {
+            assert_eq!(a.text, b.text);
+            assert!(a.output() == b.output(), "slices of {slice}, {hand_off:?}");
+        }
+    }
+}
+
+#[test]
+fn a_given_text_is_spoken_as_written_text_is() {
+    let expected = Expected::load(NAME);
+    let copy = greedy_copy(NAME, &expected);
+    let config = settings();
+    let mut engine = drive(load(&open(copy.path()), &config).unwrap(), &config);
+    let say = |engine: &mut crate::common::driven::Driven, pieces: &[&str]| {
+        let session = engine.open();
+        submit(&session, Command::Respond(Respond { streamed: true, ..request(&expected, 0) }));
+        for piece in pieces {
+            engine.send(&session, Command::StreamText { response: 0, text: (*piece).to_owned() });
+        }
+        submit(&session, Command::EndText { response: 0 });
+        engine.listen(&session, 0).unwrap()
+    };
+    let [whole, cut] =
+        [&["the quick brown fox"][..], &["the qu", "ick", " brown f", "ox"]].map(|pieces| say(&mut engine, pieces));
+    assert_eq!(whole.text, "the quick brown fox");
+    assert!(!whole.samples.is_empty());
+    assert!(whole.output() == cut.output(), "{} and {} samples", whole.samples.len(), cut.samples.len());
+}
