@@ -100,7 +100,7 @@ impl Solve {
 mod tests {
     use super::*;
 
-    /// y' = y cos t, whose solution is a e^(sin t).
+    /// y' = t y, whose solution is a e^(t²/2).
     #[test]
     fn error_falls_with_the_fourth_power() {
         let error = |steps: usize| {
@@ -111,11 +111,11 @@ mod tests {
             for evaluation in 0..rk4.evaluations() {
                 assert_eq!(solve.evaluated(), evaluation);
                 let time = times[solve.time()];
-                let slope = solve.input(&rk4).iter().map(|y| y * time.cos()).collect();
+                let slope = solve.input(&rk4).iter().map(|y| y * time).collect();
                 let done = solve.advance(&rk4, slope).map(<[f32]>::to_vec);
                 assert_eq!(done.is_some(), evaluation + 1 == rk4.evaluations());
                 if let Some(value) = done {
-                    let truth = 2f32.sin().exp();
+                    let truth = 2f32.exp();
                     assert!((value[1] + 2.0 * value[0]).abs() < 1e-5, "the numbers are solved side by side");
                     return (value[0] - truth).abs();
                 }
@@ -123,6 +123,6 @@ mod tests {
             unreachable!("the last evaluation gives the value")
         };
         let (coarse, fine) = (error(4), error(8));
-        assert!(coarse < 1e-2 && fine < coarse / 10.0, "{coarse} {fine}");
+        assert!(coarse < 2e-2 && fine < coarse / 10.0, "{coarse} {fine}");
     }
 }
