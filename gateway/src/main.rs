@@ -255,7 +255,14 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
     listening.set_card(model.card);
     let server = listening.with_engine(model.engine)?;
     tokio::spawn(reload(hangup, serve.clone(), server.reloader()));
-    print_addresses(server.local_addr(), https, key.as_deref(), server.fingerprint());
+    let (address, fingerprint) = (server.local_addr(), server.fingerprint().map(str::to_owned));
+    let mut ready = server.ready();
+    // Whoever reads the address may call at once.
+    let announced = async {
+        if ready.wait_for(|ready| *ready).await.is_ok() {
+            print_addresses(address, https, key.as_deref(), fingerprint.as_deref());
+        }
+    };
     let shutdown = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -263,7 +270,8 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
         }
         tracing::info!("shutting down");
     };
-    server.run(shutdown).await.context("the server failed")
+    let (served, ()) = tokio::join!(server.run(shutdown), announced);
+    served.context("the server failed")
 }
 
 /// On each SIGHUP reads the settings again and applies their keys and certificate.
