@@ -29,10 +29,9 @@ test:  ## Every test that a change must pass (at most 45 minutes on two cores, f
 test-cuda:  ## The CUDA kernels and models on them, interpreted on a device that needs no GPU (docs/cuda.md); `make test` tests that device
 	@$(SETUP) build cuda
 	$(CARGO) test --release -p repartee-simcuda --no-fail-fast -- --include-ignored
-	scripts/on-simcuda $(CARGO) test --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda --no-fail-fast \
-	  --test cuda --test cuda_memory --test step_ops --test steady --test parity --test code2wav
+	CARGO=$(CARGO) scripts/test-cuda.sh
 
-test-long:  ## The long tests too; writes target/report/test-long.txt
+test-long:  ## The long tests too, with those of `make test-cuda`; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Every test there is, also those that take long: the workspace's, then each step of the demo model's recipe on seconds of data.
+# Every test there is, also those that take long: the workspace's, those of the feature `cuda`, whose simulated device the workspace's have
+# tested, then each step of the demo model's recipe on seconds of data.
 #
-# Usage: test-long.sh    Needs the parts build, load, tests and recipe of setup.sh. Runs all of them, also when some fail.
+# Usage: test-long.sh    Needs the parts build, load, tests, recipe and cuda of setup.sh. Runs all of them, also when some fail.
 
 set -uo pipefail
 cd "$(dirname "$0")/.."
 status=0
 "${CARGO:-cargo}" test --release --workspace --no-fail-fast -- --include-ignored || status=1
+scripts/test-cuda.sh || status=1
 target/tools/recipe/bin/python -m unittest discover --verbose --start-directory models/demo/recipe/tests \
   --top-level-directory models/demo/recipe || status=1
 exit $status

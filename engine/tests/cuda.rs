@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use common::driven::{Response, serve, submit};
+use common::{Expected, greedy_copy};
 use repartee_engine::internals::{Checkpoint, load};
 use repartee_engine::{DeviceChoice, EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Respond, Sampling};
@@ -56,20 +57,49 @@ fn answers(device: DeviceChoice) -> Vec<Response> {
     answers
 }
 
+/// The same codes: what is left is rounding, summed over all layers of the codec.
+fn compare(expected: &[Response], found: &[Response], least: f32) {
+    for (expected, found) in expected.iter().zip(found) {
+        assert_eq!(found.text, expected.text);
+        assert_eq!((found.samples.len(), found.reason), (expected.samples.len(), expected.reason));
+        let size = expected.samples.iter().fold(0f32, |most, sample| most.max(sample.abs()));
+        let off = expected.samples.iter().zip(&found.samples).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
+        println!("{:?}: {} samples, off by {:.1e} of the largest", expected.text, expected.samples.len(), off / size);
+        assert!(size > least && off <= 1e-4 * size, "{:?}: off by {off} of {size}", expected.text);
+    }
+}
+
 #[test]
 fn demo_answers_as_on_the_processor() {
     let expected = answers(DeviceChoice::Cpu);
     let found = answers(DeviceChoice::Cuda(0));
     assert!(expected[0].text.contains("Paris"), "{}", expected[0].text);
-    for (expected, found) in expected.iter().zip(&found) {
-        assert_eq!(found.text, expected.text);
-        assert_eq!((found.samples.len(), found.reason), (expected.samples.len(), expected.reason));
-        // The same codes: what is left is rounding, summed over all layers of the codec.
-        let size = expected.samples.iter().fold(0f32, |most, sample| most.max(sample.abs()));
-        let off = expected.samples.iter().zip(&found.samples).fold(0f32, |most, (a, b)| most.max((a - b).abs()));
-        println!("{:?}: {} samples, off by {:.1e} of the largest", expected.text, expected.samples.len(), off / size);
-        assert!(size > 0.05 && off <= 1e-4 * size, "{:?}: off by {off} of {size}", expected.text);
-    }
+    compare(&expected, &found, 0.05);
+}
+
+/// A turn of a fixture whose spectrograms are solved and made into sound in windows that look ahead.
+fn turn_of_fixture(device: DeviceChoice) -> Response {
+    const NAME: &str = "omni25";
+    let began = Instant::now();
+    let expected = Expected::load(NAME);
+    let copy = greedy_copy(NAME, &expected);
+    let mut engine = serve(copy.path(), &config(device));
+    let session = engine.open();
+    let fact = |fact: &serde_json::Value| fact.as_str().unwrap().to_owned();
+    submit(&session, Command::SetInstructions(fact(&expected.facts["settings"]["system"])));
+    submit(&session, Command::Append(expected.tensor("turn0.audio").0));
+    submit(&session, Command::Commit { item: 0 });
+    let voice = Some(fact(&expected.facts["turns"][0]["speaker"]));
+    let said = engine.respond(&session, Respond { voice, seed: 7, ..Respond::new(0, 1) }).unwrap();
+    assert_eq!(said.text, fact(&expected.facts["turns"][0]["text"]));
+    println!("{device}: {:.1} s", began.elapsed().as_secs_f64());
+    said
+}
+
+#[test]
+fn solved_sound_is_the_processors() {
+    let [expected, found] = [DeviceChoice::Cpu, DeviceChoice::Cuda(0)].map(turn_of_fixture);
+    compare(&[expected], &[found], 1e-3);
 }
 
 #[test]

@@ -168,14 +168,11 @@ extern "C" __global__ void segment_attention_f32(const float *__restrict__ q, co
   extern __shared__ float shared[];
   const unsigned width = gridDim.y * head_dim, head = blockIdx.y * head_dim;
   const size_t own = (size_t)blockIdx.x * width + head;
-  unsigned first = 0;
-  for (unsigned s = 0; s < count; ++s) {
-    const unsigned length = segments[s];
-    if (blockIdx.x - first < length) {
-      attend(q + own, Dense{k + head, v + head, width}, first, first + length, head_dim, scale, out + own, shared);
-      return;
-    }
-    first += length;
+  Segment segment;
+  if (!find_segment(segments, count, blockIdx.x, segment)) {
+    for (unsigned d = threadIdx.x; d < head_dim; d += blockDim.x) out[own + d] = 0.0f;
+    return;
   }
-  for (unsigned d = threadIdx.x; d < head_dim; d += blockDim.x) out[own + d] = 0.0f;
+  const Dense rows = {k + head, v + head, width};
+  attend(q + own, rows, segment.first, segment.first + segment.rows, head_dim, scale, out + own, shared);
 }

@@ -38,5 +38,24 @@ __device__ __forceinline__ float exponential(float x) {
   return (fmaf(p * r, r, r) + 1.0f) * __uint_as_float((__float_as_uint(rounded) << 23) + (127u << 23));
 }
 
+// Consecutive rows.
+struct Segment {
+  unsigned first, rows;
+};
+
+// The one of `count` consecutive segments, given by their lengths, that this row lies in; false if it lies in none.
+__device__ __forceinline__ bool find_segment(const unsigned *lengths, unsigned count, unsigned row, Segment &found) {
+  unsigned first = 0;
+  for (unsigned s = 0; s < count; ++s) {
+    const unsigned length = lengths[s];
+    if (row - first < length) {
+      found = Segment{first, length};
+      return true;
+    }
+    first += length;
+  }
+  return false;
+}
+
 // The number of this thread among all of the launch.
 __device__ __forceinline__ unsigned thread_number() { return blockIdx.x * blockDim.x + threadIdx.x; }

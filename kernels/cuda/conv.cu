@@ -1,4 +1,4 @@
-// Convolutions over streams of several slots at once, transposed ones, and those over two axes.
+// Convolutions over streams of several slots at once, transposed ones, those within segments, and those over two axes.
 //
 // Chunks are what a row spec holds of streams: slot, first row, rows, position of the first row, in rows of the first level; a row of it is
 // `scale` rows here, and the first `skip` rows of a stream do not exist. What came before a chunk lies in its slot's tail.
@@ -169,6 +169,53 @@ extern "C" __global__ void extend_tail_f32(const float *__restrict__ x, float *_
     tail[(size_t)row * channels] = value;
   }
 }
+
+// out[row][o] = bias[o] + sum over taps t and channels c of weight[o][t][c] * input[row + (t - taps / 2) * dilation][c], zeros outside of the
+// row's segment; segments are consecutive and given by their lengths. Threads as for `conv`. A row of no segment gives zeros.
+template <class W>
+__device__ __forceinline__ void segment_conv(const float *x, const W *weight, const float *bias, float *out,
+                                             const unsigned *segments, unsigned count, unsigned rows, unsigned channels,
+                                             unsigned taps, unsigned dilation, unsigned outputs) {
+  const unsigned first_row = thread_number() * ROWS, first_output = blockIdx.y * OUTPUTS;
+  if (first_row >= rows) return;
+  Segment segment[ROWS];
+  bool there[ROWS];
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) there[r] = first_row + r < rows && find_segment(segments, count, first_row + r, segment[r]);
+  float sums[ROWS][OUTPUTS] = {};
+  for (unsigned tap = 0; tap < taps; ++tap) {
+    const float *from[ROWS];
+    const W *weights[OUTPUTS];
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) {
+      // One less than nothing is more than any length.
+      const unsigned at = first_row + r - segment[r].first + tap * dilation - taps / 2 * dilation;
+      from[r] = there[r] && at < segment[r].rows ? x + (size_t)(segment[r].first + at) * channels : nullptr;
+    }
+#pragma unroll
+    for (int n = 0; n < OUTPUTS; ++n)
+      weights[n] = weight + ((size_t)min(first_output + n, outputs - 1) * taps + tap) * channels;
+    add_tap(from, weights, channels, sums);
+  }
+#pragma unroll
+  for (int r = 0; r < ROWS; ++r) {
+#pragma unroll
+    for (int n = 0; n < OUTPUTS; ++n) {
+      const unsigned row = first_row + r, output = first_output + n;
+      if (row < rows && output < outputs) out[(size_t)row * outputs + output] = there[r] ? sums[r][n] + bias[output] : 0.0f;
+    }
+  }
+}
+
+#define SEGMENT_CONV(NAME, W)                                                                                          \
+  extern "C" __global__ void NAME(const float *__restrict__ x, const W *__restrict__ weight, const float *__restrict__ bias, \
+                                  float *__restrict__ out, const unsigned *__restrict__ segments, unsigned count,      \
+                                  unsigned rows, unsigned channels, unsigned taps, unsigned dilation, unsigned outputs) { \
+    segment_conv(x, weight, bias, out, segments, count, rows, channels, taps, dilation, outputs);                      \
+  }
+
+SEGMENT_CONV(segment_conv_f32, float)
+SEGMENT_CONV(segment_conv_bf16, __nv_bfloat16)
 
 // out[image][y][x][o] = bias[o] + sum over taps and channels of weight[o][dy][dx][c] * pixel[stride y + dy - 1][stride x + dx - 1][c],
 // zeros outside. Threads as for `conv`, a row is a pixel of `out`.

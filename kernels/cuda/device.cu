@@ -7,3 +7,4 @@
 #include "norm.cu"
 #include "product.cu"
 #include "rows.cu"
+#include "snake.cu"

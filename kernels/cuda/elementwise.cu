@@ -9,6 +9,12 @@ extern "C" __global__ void add_f32(float *__restrict__ x, const float *__restric
   if (i < count) x[i] += y[i];
 }
 
+// x *= y
+extern "C" __global__ void mul_f32(float *__restrict__ x, const float *__restrict__ y, unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) x[i] *= y[i];
+}
+
 // x[row][column] *= by[column]
 extern "C" __global__ void scale_f32(float *__restrict__ x, const float *__restrict__ by, unsigned columns, unsigned count) {
   const unsigned i = thread_number();
@@ -41,6 +47,12 @@ extern "C" __global__ void gelu_f32(float *__restrict__ x, unsigned count) {
   if (i < count) x[i] = 0.5f * x[i] * (1.0f + erff(x[i] * 0.70710678f));
 }
 
+// x = gelu(x), the form with tanh: 0.5 (1 + tanh(z)) is the sigmoid of 2z.
+extern "C" __global__ void gelu_tanh_f32(float *__restrict__ x, unsigned count) {
+  const unsigned i = thread_number();
+  if (i < count) x[i] *= sigmoid(1.5957691f * fmaf(0.044715f, x[i] * x[i] * x[i], x[i]));
+}
+
 // out[row][column] = silu(x[row][column]) * x[row][columns + column]; `count` numbers of `out`.
 extern "C" __global__ void silu_mul_f32(const float *__restrict__ x, float *__restrict__ out, unsigned columns,
                                         unsigned count) {
@@ -55,29 +67,4 @@ extern "C" __global__ void sigmoid_gate_f32(float *__restrict__ x, const float *
                                             unsigned count) {
   const unsigned i = thread_number();
   if (i < count) x[i] *= sigmoid(gate[i / columns]);
-}
-
-// sin²(x), for |x| up to some ten thousands: it has the period pi, which is taken off in three pieces.
-__device__ __forceinline__ float sin_squared(float x) {
-  const float turns = rintf(x * 0.31830988618f);
-  float r = fmaf(turns, -3.140625f, x);
-  r = fmaf(turns, -9.6702576e-4f, r);
-  r = fmaf(turns, -6.277114e-7f, r);
-  const float q = r * r;
-  float p = fmaf(-2.3889859e-8f, q, 2.752557e-6f);
-  p = fmaf(p, q, -1.984087e-4f);
-  p = fmaf(p, q, 8.333331e-3f);
-  p = fmaf(p, q, -1.6666667e-1f);
-  const float s = fmaf(p * q, r, r);
-  return s * s;
-}
-
-// x += sin²(x exp(alpha)) / (exp(beta) + 1e-9), both of the column
-extern "C" __global__ void snake_f32(float *__restrict__ x, const float *__restrict__ alpha, const float *__restrict__ beta,
-                                     unsigned columns, unsigned count) {
-  const unsigned i = thread_number();
-  if (i >= count) return;
-  const unsigned column = i % columns;
-  const float magnitude = 1.0f / (exponential(beta[column]) + 1e-9f);
-  x[i] = fmaf(magnitude, sin_squared(x[i] * exponential(alpha[column])), x[i]);
 }

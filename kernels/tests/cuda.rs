@@ -8,8 +8,8 @@ use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cuda::{Cuda, CudaError};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    Attention, DType, Format, KernelError, Layout, NO_ROW, Ops, Outputs, RawTensor, ReadBack, Router, SampleParams,
-    SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StreamRows, Streams,
+    Attention, DType, FILTER_TAPS, Format, KernelError, Layout, NO_ROW, Ops, Outputs, RawTensor, ReadBack, Router,
+    SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StreamRows, Streams,
 };
 
 /// Largest difference that counts as equal, of the largest number: some units of single precision for each term of the longest sum here.
@@ -61,6 +61,7 @@ fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
         note("gather", &ops.gather(&x, &[rows - 1, 0, 0]));
         note("narrow", &ops.narrow(&x, 5, 11));
         note("add", &ops.add(ops.copy(&x), &tensor(rows, wide, 5)));
+        note("mul", &ops.mul(ops.copy(&x), &tensor(rows, wide, 25)));
         note("scale", &ops.scale(ops.copy(&x), &vector(wide / 3, 6)));
         note("scale all", &ops.scale_all(ops.copy(&x), -1.7));
         note("rms norm", &ops.rms_norm(&x, &vector(wide / 3, 7), 1e-6));
@@ -70,6 +71,7 @@ fn operations<O: StepOps>(ops: &O, dtype: DType, odd: bool) -> Found {
         note("silu", &ops.silu(large(10)));
         note("silu mul", &ops.silu_mul(&large(11)));
         note("gelu", &ops.gelu(large(12)));
+        note("gelu with tanh", &ops.gelu_tanh(ops.scale_all(tensor(rows, 2 * wide, 26), 4.5)));
         note("snake", &ops.snake(large(13), &vector(2 * wide, 14), &vector(2 * wide, 15)));
         note("sigmoid gate", &ops.sigmoid_gate(large(16), &tensor(rows, 1, 17)));
         note("reshape", &ops.reshape(ops.copy(&x), 3));
@@ -124,13 +126,35 @@ fn attention<O: StepOps>(ops: &O) -> Found {
             positions = [positions[0] + rows[0], positions[1] + rows[1]];
         }
     }
-    let mut layout = SpecLayout::default();
-    let at = layout.segments(30, 4);
-    let mut spec = layout.spec();
-    spec.set_segments(at, &[5, 1, 20]);
     let [q, k, v] = [1, 2, 3].map(|seed| ops.tensor(numbers(30 * 48, seed), 48));
-    let segments = ops.index(&ops.upload(&spec), at.words());
+    let segments = segments(ops, 30, &[5, 1, 20]);
     found.push(("segments".to_owned(), ops.read(&ops.segment_attention_at(&q, &k, &v, &segments, 4))));
+    found
+}
+
+/// The lengths of segments that leave some rows of `rows` to one more.
+fn segments<O: StepOps>(ops: &O, rows: usize, lengths: &[usize]) -> O::Index {
+    let mut layout = SpecLayout::default();
+    let at = layout.segments(rows, lengths.len() + 1);
+    let mut spec = layout.spec();
+    spec.set_segments(at, lengths);
+    ops.index(&ops.upload(&spec), at.words())
+}
+
+/// A centred convolution and the snake at twice the rate, within segments longer and shorter than what they reach.
+fn within_segments<O: StepOps>(ops: &O, dtype: DType, channels: usize) -> Found {
+    let mut found = Found::new();
+    let vector = |len, seed| weight(ops, Layout::Vector, dtype, &[len], 1, seed);
+    let segments = segments(ops, 45, &[5, 1, 2, 30]);
+    for (taps, dilation, outputs) in [(1, 1, 3), (3, 5, 6), (7, 1, 8)] {
+        let w = weight(ops, Layout::Conv1d { dilation }, dtype, &[outputs, channels, taps], 1, 1);
+        let x = ops.tensor(numbers(45 * channels, 2), channels);
+        let out = ops.segment_conv1d_at(&x, &w, &vector(outputs, 3), &segments);
+        found.push((format!("centred convolution of {taps} taps"), ops.read(&out)));
+    }
+    let x = ops.scale_all(ops.tensor(numbers(45 * channels, 4), channels), 3.0);
+    let (alpha, beta, filter) = (vector(channels, 5), vector(channels, 6), vector(FILTER_TAPS, 7));
+    found.push(("snake".to_owned(), ops.read(&ops.segment_snake_at(&x, &alpha, &beta, &filter, &segments))));
     found
 }
 
@@ -214,6 +238,17 @@ fn convolutions_equal_the_processors() {
     }
 }
 
+#[test]
+fn operations_within_segments_equal_the_processors() {
+    for dtype in [DType::F32, DType::Bf16] {
+        // The last ones are more than a block has threads for.
+        for channels in [4, 5, 70] {
+            let (cpu, cuda) = (Cpu::default(), cuda());
+            compare(&within_segments(&cpu, dtype, channels), &within_segments(&cuda, dtype, channels));
+        }
+    }
+}
+
 /// Ids of several rows with every way of choosing, and what the penalty remembers of them.
 fn choices<O: StepOps>(ops: &O, vocabulary: usize) -> Vec<u32> {
     const ROWS: usize = 12;
@@ -278,6 +313,16 @@ fn rows_are_independent_of_their_neighbours() {
         let mixture = |x| bits(&ops.experts(x, &router, &gate_up, &down, spec));
         assert_eq!(mixture(&x)[7 * 20..8 * 20], mixture(&alone));
     }
+    // A segment alone has the bits that it has behind another.
+    let x = numbers(30 * 5, 6);
+    let w = weight(&ops, Layout::Conv1d { dilation: 2 }, DType::F32, &[6, 5, 3], 1, 7);
+    let vector = |len, seed| weight(&ops, Layout::Vector, DType::F32, &[len], 1, seed);
+    let run = |x: &[f32], lengths: &[usize]| {
+        let (x, at) = (ops.tensor(x.to_vec(), 5), segments(&ops, x.len() / 5, lengths));
+        let snaked = ops.segment_snake_at(&x, &vector(5, 8), &vector(5, 9), &vector(FILTER_TAPS, 10), &at);
+        ops.read(&ops.segment_conv1d_at(&snaked, &w, &vector(6, 11), &at))
+    };
+    assert_eq!(run(&x, &[3, 20])[3 * 6..23 * 6], run(&x[3 * 5..23 * 5], &[20]));
 }
 
 /// Steps on two devices of their own: what is read back is each one's, whichever is collected first.

@@ -12,8 +12,8 @@ use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::replay::ReplayOps;
 use repartee_kernels::row_spec::{BatchSection, SampleSection, Section, SegmentSection, StreamSection};
 use repartee_kernels::{
-    Attention, DType, Format, Layout, Ops, Outputs, RawTensor, ReadBack, Router, RowSpec, SampleParams, SequenceRows,
-    SpecLayout, StateSpec, StepKey, StepOps, StreamRows, Streams,
+    Attention, DType, FILTER_TAPS, Format, Layout, Ops, Outputs, RawTensor, ReadBack, Router, RowSpec, SampleParams,
+    SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StreamRows, Streams,
 };
 use repartee_testkit::memory::CountingAllocator;
 #[cfg(not(feature = "cuda"))]
@@ -62,6 +62,7 @@ struct Model<O: StepOps> {
     places: Places,
     table: O::Weight,
     norm: O::Weight,
+    filter: O::Weight,
     linear: O::Weight,
     gate: O::Weight,
     router: O::Weight,
@@ -108,6 +109,7 @@ impl<O: StepOps> Step<O> {
         let model = Model {
             table: weight(&ops, Layout::Table, &[IDS, WIDTH]),
             norm: weight(&ops, Layout::Vector, &[WIDTH]),
+            filter: weight(&ops, Layout::Vector, &[FILTER_TAPS]),
             linear: weight(&ops, Layout::Linear, &[WIDTH, WIDTH]),
             gate: weight(&ops, Layout::Linear, &[1, WIDTH]),
             router: weight(&ops, Layout::Linear, &[EXPERTS, WIDTH]),
@@ -161,7 +163,10 @@ impl<O: StepOps> Model<O> {
             x = ops.add(ops.reshape(gated, WIDTH), &h);
         }
         let h = ops.gelu(ops.layer_norm(&x, &self.norm, &self.norm, 1e-5));
-        x = ops.segment_attention_at(&h, &x, &h, &ops.index(spec, places.segments.words()), 3);
+        let segments = ops.index(spec, places.segments.words());
+        x = ops.segment_attention_at(&h, &x, &h, &segments, 3);
+        let h = ops.segment_conv1d_at(&ops.gelu_tanh(h), &self.conv1d, &self.norm, &segments);
+        x = ops.mul(x, &ops.segment_snake_at(&h, &self.norm, &self.norm, &self.filter, &segments));
         ops.store(&mut self.rows, &kept, &x);
 
         let last = ops.index(spec, places.last);

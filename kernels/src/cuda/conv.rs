@@ -6,9 +6,9 @@ use super::weight::{Matrix, Weight};
 use crate::step_ops::Streams;
 
 /// Threads of a block, and rows and outputs of a thread.
-const THREADS: usize = 64;
-const ROWS: usize = 4;
-const OUTPUTS: usize = 4;
+pub(super) const THREADS: usize = 64;
+pub(super) const ROWS: usize = 4;
+pub(super) const OUTPUTS: usize = 4;
 /// Words of a chunk in a row spec.
 const CHUNK: usize = 4;
 

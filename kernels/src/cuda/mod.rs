@@ -3,7 +3,7 @@
 //! - `device`: the driver, the module of kernels, and launches; `kernels`: their names
 //! - `memory`: device memory, buffers that are handed out again, and page-locked host memory
 //! - `tensor`: activations, lists, batches and state; `weight`: how weights lie
-//! - `ops`, `step`, `conv`, `experts`: the operations
+//! - `ops`, `step`, `conv`, `experts`, `segments`: the operations
 //!
 //! Activations, keys and values are in single precision. Matrices are bf16 where the checkpoint has them so, and f32 otherwise; products are
 //! summed in f32, in an order that the weight's shape alone decides, so that a row's result is the same bits with any rows beside it.
@@ -19,6 +19,7 @@ mod experts;
 mod kernels;
 mod memory;
 mod ops;
+mod segments;
 mod step;
 mod tensor;
 mod weight;

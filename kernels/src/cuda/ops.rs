@@ -13,10 +13,10 @@ use crate::row_spec::SpecLayout;
 use crate::step_ops::StepOps;
 
 /// Threads of a block that computes number by number.
-const THREADS: usize = 128;
+pub(super) const THREADS: usize = 128;
 /// Warps of a block that computes an output or a group a warp.
 pub(super) const WARPS: usize = 4;
-const WARP: usize = 32;
+pub(super) const WARP: usize = 32;
 /// Bytes of a number.
 const SIZE: usize = size_of::<f32>();
 /// Threads of a block that chooses an id.
@@ -222,6 +222,12 @@ impl Ops for Cuda {
         x
     }
 
+    fn mul(&self, x: Tensor, y: &Tensor) -> Tensor {
+        assert_eq!((x.rows, x.columns), (y.rows, y.columns), "shapes differ");
+        self.each(&self.queue.kernels().mul_f32, x.len(), &[x.at(), y.at()]);
+        x
+    }
+
     fn scale(&self, x: Tensor, by: &Weight) -> Tensor {
         let by = by.vector();
         assert!(x.columns.is_multiple_of(by.len), "a scale of another width");
@@ -268,6 +274,11 @@ impl Ops for Cuda {
 
     fn gelu(&self, x: Tensor) -> Tensor {
         self.each(&self.queue.kernels().gelu_f32, x.len(), &[x.at()]);
+        x
+    }
+
+    fn gelu_tanh(&self, x: Tensor) -> Tensor {
+        self.each(&self.queue.kernels().gelu_tanh_f32, x.len(), &[x.at()]);
         x
     }
 
@@ -373,7 +384,7 @@ impl Ops for Cuda {
 }
 
 /// Numbers of a head: what the kernel has registers for.
-const MOST_DIM: usize = 256;
+pub(super) const MOST_DIM: usize = 256;
 
 /// What scores are multiplied with.
 pub(super) fn scale(head_dim: usize) -> f32 {
@@ -391,18 +402,6 @@ pub(super) fn bits(number: f32) -> u64 {
 }
 
 impl Cuda {
-    /// Attention within segments.
-    pub(super) fn within_segments(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Index, heads: usize) -> Tensor {
-        let (out, dim) = (self.fresh(q.rows, q.columns), q.columns / heads);
-        assert!(dim <= MOST_DIM, "a head has at most {MOST_DIM} numbers");
-        assert_eq!((q.columns, k.columns, v.columns), (heads * dim, heads * dim, heads * dim), "widths differ");
-        let sizes = [segments.len as u64, dim as u64, bits(scale(dim))];
-        let args = &mut [q.at(), k.at(), v.at(), segments.at(), out.at(), sizes[0], sizes[1], sizes[2]];
-        let kernel = &self.queue.kernels().segment_attention_f32;
-        self.queue.launch(kernel, (q.rows, heads), WARPS * WARP, attention_bytes(dim), args);
-        out
-    }
-
     /// Ids chosen by the parameters of a row spec.
     pub(super) fn chosen(
         &self,

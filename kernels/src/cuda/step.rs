@@ -129,6 +129,14 @@ impl StepOps for Cuda {
         self.within_segments(q, k, v, segments, heads)
     }
 
+    fn segment_conv1d_at(&self, x: &Tensor, weight: &Weight, bias: &Weight, segments: &Index) -> Tensor {
+        self.centred(x, weight, bias, segments)
+    }
+
+    fn segment_snake_at(&self, x: &Tensor, alpha: &Weight, beta: &Weight, filter: &Weight, segments: &Index) -> Tensor {
+        self.resampled_snake(x, (alpha, beta), filter, segments)
+    }
+
     fn conv1d_at(
         &self,
         x: &Tensor,

@@ -80,7 +80,13 @@ impl<O: StepOps> Qwen25Omni<O> {
 }
 
 /// The family's entry.
-pub const FAMILY: Family = Family { name: ARCHITECTURE, claims, load_cpu: load::<Cpu> };
+pub const FAMILY: Family = Family {
+    name: ARCHITECTURE,
+    claims,
+    load_cpu: load::<Cpu>,
+    #[cfg(feature = "cuda")]
+    load_cuda: load::<repartee_kernels::cuda::Cuda>,
+};
 
 fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
     let first = checkpoint.architectures().into_iter().next()?;

@@ -1,7 +1,7 @@
 //! Rotary embedding, and attention over blocks and within segments.
 
 use super::support::Device;
-use super::{Found, Kernel, compare, numbers};
+use super::{Found, Kernel, SEGMENT_ROWS, SEGMENTS, compare, numbers, segment_of};
 
 pub const KERNELS: &[Kernel] = &[
     Kernel {
@@ -46,9 +46,12 @@ pub const KERNELS: &[Kernel] = &[
         file: "attention.cu",
         check: segments,
         planted: &[
-            ("first += length;", "first += length + 1;"),
-            ("first, first + length, head_dim", "first, first + length - 1, head_dim"),
-            ("Dense{k + head, v + head, width}", "Dense{k + head, v, width}"),
+            (
+                "find_segment(segments, count, blockIdx.x, segment)",
+                "find_segment(segments, count, blockIdx.x + 1, segment)",
+            ),
+            ("segment.first + segment.rows, head_dim", "segment.first + segment.rows - 1, head_dim"),
+            ("Dense rows = {k + head, v + head, width}", "Dense rows = {k + head, v, width}"),
         ],
     },
 ];
@@ -210,9 +213,7 @@ fn attention(ptx: &str) -> Found {
 fn segments(ptx: &str) -> Found {
     let (heads, dim) = (2, 8);
     let width = heads * dim;
-    let lengths = [5u32, 1, 40, 0];
-    // One row more than the segments have.
-    let rows = 47;
+    let rows = SEGMENT_ROWS;
     let mut device = Device::load(ptx);
     let [q, k, v] = [1, 2, 3].map(|stream| numbers(stream, rows * width));
     let scale = u64::from((1.0 / (dim as f32).sqrt()).to_bits());
@@ -220,9 +221,9 @@ fn segments(ptx: &str) -> Found {
         device.f32s(&q),
         device.f32s(&k),
         device.f32s(&v),
-        device.u32s(&lengths),
+        device.u32s(&SEGMENTS),
         device.fresh(rows * width),
-        lengths.len() as u64,
+        SEGMENTS.len() as u64,
         dim as u64,
         scale,
     ];
@@ -230,14 +231,9 @@ fn segments(ptx: &str) -> Found {
     device.launch("segment_attention_f32", [rows as u32, heads as u32, 1], [128, 1, 1], shared, &params)?;
     let wanted = (0..rows * width).map(|i| {
         let (row, head, d) = (i / width, i % width / dim * dim, i % dim);
-        let (first, end) = match row {
-            0..5 => (0, 5),
-            5 => (5, 6),
-            6..46 => (6, 46),
-            _ => return (0.0, 0.0),
-        };
-        let keys: Vec<&[f32]> = (first..end).map(|at| &k[at * width + head..][..dim]).collect();
-        let values: Vec<&[f32]> = (first..end).map(|at| &v[at * width + head..][..dim]).collect();
+        let Some(segment) = segment_of(row) else { return (0.0, 0.0) };
+        let keys: Vec<&[f32]> = segment.clone().map(|at| &k[at * width + head..][..dim]).collect();
+        let values: Vec<&[f32]> = segment.map(|at| &v[at * width + head..][..dim]).collect();
         attended(&q[row * width + head..][..dim], &keys, &values, d)
     });
     Ok(compare(&device.read_f32s(params[4], rows * width)?, wanted))

@@ -1,7 +1,7 @@
-//! Convolutions over streams and pictures.
+//! Convolutions over streams, within segments, and over pictures.
 
 use super::support::Device;
-use super::{Found, Kernel, compare, each, numbers, sum};
+use super::{Found, Kernel, SEGMENT_ROWS, SEGMENTS, compare, each, numbers, segment_of, sum};
 
 const CONV: &[(&str, &str)] = &[
     ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(tap * dilation)"),
@@ -15,6 +15,14 @@ const CONV: &[(&str, &str)] = &[
         "if (first_row + r < rows && output < outputs)\n        out[(size_t)(first_row + r) * outputs + output] = there",
         "if (output < outputs)\n        out[(size_t)(first_row + r) * outputs + output] = there",
     ),
+];
+const SEGMENT_CONV: &[(&str, &str)] = &[
+    ("+ tap * dilation - taps / 2 * dilation", "+ tap * dilation"),
+    ("+ tap * dilation - taps / 2 * dilation", "+ tap - taps / 2"),
+    ("there[r] && at < segment[r].rows", "there[r] && at < rows"),
+    ("(size_t)(segment[r].first + at)", "(size_t)at"),
+    ("sums[r][n] + bias[output] : 0.0f", "sums[r][n] : 0.0f"),
+    ("if (row < rows && output < outputs)", "if (output < outputs)"),
 ];
 const CONV2D: &[(&str, &str)] = &[
     ("+ tap / 3 - 1", "+ tap / 3"),
@@ -47,6 +55,8 @@ pub const KERNELS: &[Kernel] = &[
             ("(chunk[1] * scale + absent)", "(chunk[1] * scale)"),
         ],
     },
+    Kernel { name: "segment_conv_f32", file: "conv.cu", check: |ptx| segment_conv(ptx, false), planted: SEGMENT_CONV },
+    Kernel { name: "segment_conv_bf16", file: "conv.cu", check: |ptx| segment_conv(ptx, true), planted: SEGMENT_CONV },
     Kernel { name: "conv2d_f32", file: "conv.cu", check: |ptx| conv2d(ptx, false), planted: CONV2D },
     Kernel { name: "conv2d_bf16", file: "conv.cu", check: |ptx| conv2d(ptx, true), planted: CONV2D },
 ];
@@ -217,6 +227,41 @@ fn extend_tail(ptx: &str) -> Found {
         });
         if let Some(wrong) = compare(&device.read_f32s(at, tail.len())?, wanted) {
             return Ok(Some(format!("{tail_rows} rows of {channels}: {wrong}")));
+        }
+    }
+    Ok(None)
+}
+
+fn segment_conv(ptx: &str, is_bf16: bool) -> Found {
+    for (channels, taps, dilation, outputs) in [(3, 1, 1, 2), (4, 3, 5, 6), (8, 7, 1, 5), (5, 3, 2, 1)] {
+        let mut device = Device::load(ptx);
+        let x = numbers(1, SEGMENT_ROWS * channels);
+        let (weight, bias) = (numbers(2, outputs * taps * channels), numbers(3, outputs));
+        let out = device.fresh(SEGMENT_ROWS * outputs);
+        let mut params = vec![
+            device.f32s(&x),
+            device.weight(is_bf16, &weight),
+            device.f32s(&bias),
+            out,
+            device.u32s(&SEGMENTS),
+            SEGMENTS.len() as u64,
+        ];
+        params.extend([SEGMENT_ROWS, channels, taps, dilation, outputs].map(|size| size as u64));
+        let grid = [SEGMENT_ROWS.div_ceil(4 * 32) as u32, outputs.div_ceil(4) as u32, 1];
+        device.launch(if is_bf16 { "segment_conv_bf16" } else { "segment_conv_f32" }, grid, [32, 1, 1], 0, &params)?;
+        let wanted = (0..SEGMENT_ROWS * outputs).map(|i| {
+            let (row, output) = (i / outputs, i % outputs);
+            let Some(segment) = segment_of(row) else { return (0.0, 0.0) };
+            let terms = (0..taps * channels).map(|k| {
+                let (tap, channel) = (k / channels, k % channels);
+                let at = (row + tap * dilation).checked_sub(taps / 2 * dilation).filter(|at| segment.contains(at));
+                let number = at.map_or(0.0, |at| f64::from(x[at * channels + channel]));
+                f64::from(weight[output * taps * channels + k]) * number
+            });
+            sum(terms.chain([f64::from(bias[output])]))
+        });
+        if let Some(wrong) = compare(&device.read_f32s(out, SEGMENT_ROWS * outputs)?, wanted) {
+            return Ok(Some(format!("{channels} channels, {taps} taps: {wrong}")));
         }
     }
     Ok(None)

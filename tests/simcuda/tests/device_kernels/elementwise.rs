@@ -11,6 +11,12 @@ pub const KERNELS: &[Kernel] = &[
         planted: &[("x[i] += y[i]", "x[i] += y[i ^ 1]"), ("if (i < count) x[i] += y[i];", "x[i] += y[i];")],
     },
     Kernel {
+        name: "mul_f32",
+        file: "elementwise.cu",
+        check: mul,
+        planted: &[("x[i] *= y[i]", "x[i] *= y[i ^ 1]"), ("if (i < count) x[i] *= y[i];", "x[i] *= y[i];")],
+    },
+    Kernel {
         name: "scale_f32",
         file: "elementwise.cu",
         check: scale,
@@ -44,6 +50,16 @@ pub const KERNELS: &[Kernel] = &[
         planted: &[("0.70710678f", "0.7070f"), ("0.5f * x[i]", "0.4999f * x[i]")],
     },
     Kernel {
+        name: "gelu_tanh_f32",
+        file: "elementwise.cu",
+        check: gelu_tanh,
+        planted: &[
+            ("1.5957691f", "1.5959f"),
+            ("0.044715f", "0.04472f"),
+            ("x[i] * x[i] * x[i], x[i]", "x[i] * x[i], x[i]"),
+        ],
+    },
+    Kernel {
         name: "silu_mul_f32",
         file: "elementwise.cu",
         check: silu_mul,
@@ -57,16 +73,6 @@ pub const KERNELS: &[Kernel] = &[
         file: "elementwise.cu",
         check: sigmoid_gate,
         planted: &[("gate[i / columns]", "gate[i % columns]"), ("gate[i / columns]", "gate[i / columns / 2]")],
-    },
-    Kernel {
-        name: "snake_f32",
-        file: "elementwise.cu",
-        check: snake,
-        planted: &[
-            ("exponential(beta[column])", "exponential(alpha[column])"),
-            ("  r = fmaf(turns, -9.6702576e-4f, r);\n", ""),
-            ("i % columns;\n  const float magnitude", "i / columns % columns;\n  const float magnitude"),
-        ],
     },
     Kernel {
         name: "rms_norm_f32",
@@ -91,15 +97,15 @@ pub const KERNELS: &[Kernel] = &[
 ];
 
 /// No multiple of a block or of a row's columns.
-const COUNT: usize = 150;
-const COLUMNS: usize = 6;
+pub const COUNT: usize = 150;
+pub const COLUMNS: usize = 6;
 
-fn large(stream: u64, count: usize) -> Vec<f32> {
+pub fn large(stream: u64, count: usize) -> Vec<f32> {
     numbers(stream, count).iter().map(|value| value * 9.0).collect()
 }
 
 /// Runs a kernel that changes its first parameter; `inputs` are its addresses, `sizes` what follows before the count.
-fn in_place(ptx: &str, name: &str, inputs: &[&[f32]], sizes: &[u64], twin: impl Fn(usize) -> (f64, f64)) -> Found {
+pub fn in_place(ptx: &str, name: &str, inputs: &[&[f32]], sizes: &[u64], twin: impl Fn(usize) -> (f64, f64)) -> Found {
     let mut device = Device::load(ptx);
     let mut params: Vec<u64> = inputs.iter().map(|input| device.f32s(input)).collect();
     let count = inputs[0].len();
@@ -110,7 +116,7 @@ fn in_place(ptx: &str, name: &str, inputs: &[&[f32]], sizes: &[u64], twin: impl 
     Ok(compare(&found, (0..count).map(twin)))
 }
 
-fn wide(value: f32) -> f64 {
+pub fn wide(value: f32) -> f64 {
     f64::from(value)
 }
 
@@ -126,6 +132,11 @@ fn units(wanted: f64, count: f64) -> (f64, f64) {
 fn add(ptx: &str) -> Found {
     let (x, y) = (numbers(1, COUNT), numbers(2, COUNT));
     in_place(ptx, "add_f32", &[&x, &y], &[], |i| (wide(x[i] + y[i]), 0.0))
+}
+
+fn mul(ptx: &str) -> Found {
+    let (x, y) = (numbers(1, COUNT), numbers(2, COUNT));
+    in_place(ptx, "mul_f32", &[&x, &y], &[], |i| (wide(x[i] * y[i]), 0.0))
 }
 
 fn scale(ptx: &str) -> Found {
@@ -169,6 +180,17 @@ fn gelu(ptx: &str) -> Found {
     })
 }
 
+fn gelu_tanh(ptx: &str) -> Found {
+    let mut x: Vec<f32> = large(1, COUNT).iter().map(|value| value / 2.0).collect();
+    x[..3].copy_from_slice(&[f32::NAN, 0.0, -80.0]);
+    in_place(ptx, "gelu_tanh_f32", &[&x], &[], |i| {
+        let x = wide(x[i]);
+        let z = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
+        // An exponential is off by what its angle is.
+        units(0.5 * x * (1.0 + z.tanh()), 8.0 + 8.0 * z.abs())
+    })
+}
+
 fn silu_mul(ptx: &str) -> Found {
     let mut device = Device::load(ptx);
     let x = large(1, 2 * COUNT);
@@ -186,16 +208,6 @@ fn sigmoid_gate(ptx: &str) -> Found {
     let (x, gate) = (numbers(1, COUNT), large(2, COUNT / COLUMNS));
     in_place(ptx, "sigmoid_gate_f32", &[&x, &gate], &[COLUMNS as u64], |i| {
         units(wide(x[i]) * sigmoid(gate[i / COLUMNS]), 8.0)
-    })
-}
-
-fn snake(ptx: &str) -> Found {
-    let (x, alpha, beta) = (large(1, COUNT), numbers(2, COLUMNS), numbers(3, COLUMNS));
-    in_place(ptx, "snake_f32", &[&x, &alpha, &beta], &[COLUMNS as u64], |i| {
-        let angle = wide(x[i]) * wide(alpha[i % COLUMNS]).exp();
-        let magnitude = 1.0 / (wide(beta[i % COLUMNS]).exp() + 1e-9);
-        let wanted = wide(x[i]) + magnitude * angle.sin().powi(2);
-        (wanted, (magnitude * (4.0 + 4.0 * angle.abs()) + 2.0 * wanted.abs()) * f64::powi(2.0, -24))
     })
 }
 

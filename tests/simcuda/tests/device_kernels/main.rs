@@ -14,6 +14,7 @@ mod products;
 #[path = "../../../../kernels/src/random.rs"]
 mod random;
 mod rows;
+mod snake;
 #[path = "../support/mod.rs"]
 mod support;
 
@@ -36,13 +37,34 @@ struct Kernel {
 }
 
 fn kernels() -> Vec<&'static Kernel> {
-    let all =
-        [elementwise::KERNELS, rows::KERNELS, products::KERNELS, attention::KERNELS, conv::KERNELS, choose::KERNELS];
+    let all = [
+        elementwise::KERNELS,
+        snake::KERNELS,
+        rows::KERNELS,
+        products::KERNELS,
+        attention::KERNELS,
+        conv::KERNELS,
+        choose::KERNELS,
+    ];
     all.into_iter().flatten().collect()
 }
 
 /// The row that stands for none.
 const NO_ROW: u32 = u32::MAX;
+
+/// Lengths of segments, and rows: the last one belongs to none.
+const SEGMENTS: [u32; 4] = [5, 1, 40, 0];
+const SEGMENT_ROWS: usize = 47;
+
+/// The rows of a row's segment.
+fn segment_of(row: usize) -> Option<std::ops::Range<usize>> {
+    match row {
+        0..5 => Some(0..5),
+        5 => Some(5..6),
+        6..46 => Some(6..46),
+        _ => None,
+    }
+}
 
 /// Numbers in `[-1, 1)` of a place, which bf16 holds exactly.
 fn numbers(stream: u64, count: usize) -> Vec<f32> {
