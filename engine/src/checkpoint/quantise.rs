@@ -1,4 +1,4 @@
-//! Writes a checkpoint with integer matrices, in the format that [`compressed`](super::compressed) reads: `repartee quantize`.
+//! Writes a checkpoint with integer matrices, in the format that `compressed` reads: `repartee quantize`.
 //!
 //! One tensor after the other goes from the mapped file to the new one, so that memory is taken for one alone. A file is written under
 //! another name and renamed when it is whole; config.json comes last. So what was interrupted goes on at the file where it was, and a
