@@ -91,7 +91,7 @@ fn any_slice_and_hand_off_say_the_same() {
 }
 
 #[test]
-fn a_given_text_is_spoken_as_written_text_is() {
+fn given_text_sounds_like_written_text() {
     let expected = Expected::load(NAME);
     let copy = greedy_copy(NAME, &expected);
     let config = settings();
