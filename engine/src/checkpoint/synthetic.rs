@@ -27,18 +27,27 @@ pub struct Synthetic {
 pub(super) struct Drawing {
     pub(super) seed: u64,
     pub(super) skewed: bool,
+    /// Most layers of each stack.
+    pub(super) layers: Option<usize>,
 }
 
 impl Drawing {
-    /// The numbers of a tensor: those of a norm near 1, other vectors near 0, and matrices such that what they make of rows is as large as
+    /// Leaves a configuration the layers that are wanted.
+    pub(super) fn limit(self, config: &mut Option<Value>) {
+        if let (Some(config), Some(most)) = (config, self.layers) {
+            limit_layers(config, most);
+        }
+    }
+
+    /// The numbers of a tensor: those of a norm and of what is divided by near 1, other vectors near 0, and matrices such that what they make of rows is as large as
     /// the rows.
     pub(super) fn tensor(self, name: &str, shape: &[usize]) -> Draw {
         // FNV-1a.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.seed, hash);
-        let is_norm = name.contains("norm") || name.contains("ln_");
+        let is_norm = (name.contains("norm") || name.contains("ln_")) && name.ends_with("weight");
         match shape {
-            [_] if is_norm && name.ends_with("weight") => Draw { seed, mean: 1.0, spread: 0.1 },
+            [_] if is_norm || name.ends_with("cluster_usage") => Draw { seed, mean: 1.0, spread: 0.1 },
             [_] => Draw { seed, mean: 0.0, spread: 0.02 },
             [_, inputs @ ..] => {
                 let inputs = inputs.iter().product::<usize>().max(1);
@@ -50,7 +59,7 @@ impl Drawing {
 }
 
 /// Limits the layers of every stack that a configuration describes.
-pub(super) fn limit_layers(config: &mut Value, most: usize) {
+fn limit_layers(config: &mut Value, most: usize) {
     match config {
         Value::Object(fields) => {
             for (name, value) in fields {
@@ -87,7 +96,7 @@ mod tests {
 
     #[test]
     fn tensors_differ_by_name_and_seed() {
-        let drawing = Drawing { seed: 1, skewed: false };
+        let drawing = Drawing { seed: 1, skewed: false, layers: None };
         let a = drawing.tensor("a.weight", &[4, 3]);
         assert_ne!(a.seed, drawing.tensor("b.weight", &[4, 3]).seed);
         assert_ne!(a.seed, Drawing { seed: 2, ..drawing }.tensor("a.weight", &[4, 3]).seed);
