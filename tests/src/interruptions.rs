@@ -136,6 +136,14 @@ impl Outcome {
         let last = self.left.iter().rfind(|left| **left <= silent)?;
         Some((last + 20).saturating_sub(begins_ms))
     }
+
+    /// From the caller's first sample, at `begins_ms`, to the end of the last frame that was played before the announcement: later than
+    /// [`Self::silent_after`] where a pause ended first. `None` without an announcement.
+    pub fn last_sound_after(&self, begins_ms: usize) -> Option<usize> {
+        let announced = self.announced?;
+        let last = self.left.iter().rfind(|left| **left <= announced)?;
+        Some((last + 20).saturating_sub(begins_ms))
+    }
 }
 
 /// Opus both ways, as on a call.
