@@ -2,7 +2,7 @@
 //!
 //! A paused answer costs little, so a pause needs little voice. While it lasts the room becomes quiet, and within [`DECIDED`] the caller
 //! either goes on, which is an interruption, or has stopped: a backchannel ("mhm", "yeah"), a cough, an echo. Then the answer goes on. A
-//! voice that still sounds by then, with too many soft frames for a verdict, has until [`LATEST`]. A caller who stops for breath and begins
+//! voice that still sounds by then, but too softly for a verdict, has until [`LATEST`]. A caller who stops for breath and begins
 //! again is not made to wait as long a second time.
 
 use std::time::Duration;
@@ -19,7 +19,8 @@ const ABOVE_NOISE: f32 = 3.0;
 const QUIETEST: f32 = 1e-3;
 /// From there on, the time in which a caller has to prove to speak: longer than a backchannel.
 pub const DECIDED: Duration = Duration::from_millis(400);
-/// The time that a voice which still sounds has in all. The playback goes on by itself soon after.
+/// The time that a voice has in all which then still sounds, if only softly: many a first word is louder than the next. The
+/// playback goes on by itself soon after.
 const LATEST: Duration = Duration::from_millis(464);
 /// Silence after which a voice has ended, before the time is over.
 const ENDED: Duration = Duration::from_millis(144);
@@ -30,7 +31,8 @@ const BREATH: Duration = Duration::from_millis(48);
 const SHARE: f32 = 0.6;
 const LATEST_SHARE: f32 = 0.4;
 const LEAST: Duration = Duration::from_millis(64);
-/// How far below its loudest frame a voice still is one, as a ratio of levels. Rooms and networks keep it alive for longer.
+/// How far below its loudest frame a voice surely is one, as a ratio of levels. Below, it is soft: rooms and networks keep a voice alive
+/// that has ended.
 const RELEASE: f32 = 0.2;
 /// Voice that interrupts before the time is over, together with that of a dismissed beginning: more than a backchannel has.
 const ENOUGH: Duration = Duration::from_millis(432);
@@ -80,6 +82,8 @@ pub(crate) struct Candidate {
     hidden: u64,
     /// Voice of a dismissed beginning.
     earlier: u64,
+    /// The time since its last loud frame, and since any frame of it.
+    quiet: u64,
     silent: u64,
     /// The level of its loudest frame.
     peak: f32,
@@ -131,6 +135,7 @@ impl BargeIn {
             after: 0,
             hidden: 0,
             earlier,
+            quiet: 0,
             silent: 0,
             peak: level,
         });
@@ -147,21 +152,28 @@ impl BargeIn {
             Heard::Voice if level >= candidate.peak * RELEASE => {
                 candidate.voiced += length;
                 candidate.after += length;
-                candidate.silent = 0;
+                (candidate.quiet, candidate.silent) = (0, 0);
                 candidate.peak = candidate.peak.max(level);
             }
-            Heard::Voice | Heard::Silence => candidate.silent += length,
+            Heard::Voice => {
+                candidate.quiet += length;
+                candidate.silent = 0;
+            }
+            Heard::Silence => {
+                candidate.quiet += length;
+                candidate.silent += length;
+            }
             Heard::Echo => candidate.hidden += length,
         }
-        let Candidate { since, paused_at, voiced, after, hidden, earlier, silent, .. } = *candidate;
+        let Candidate { since, paused_at, voiced, after, hidden, earlier, quiet, silent, .. } = *candidate;
         let time = position - paused_at;
         // The next frame would come too late.
         let (over, too_late) = (time + length > decided, time + length > latest);
-        let sounds = silent <= breath && after >= least;
         let share = if too_late { LATEST_SHARE } else { SHARE };
-        let goes_on = sounds && after as f32 >= (time - hidden) as f32 * share;
+        let sounds = silent <= breath && after >= least;
+        let goes_on = sounds && quiet <= breath && after as f32 >= (time - hidden) as f32 * share;
         let verdict = match () {
-            () if voiced >= again && earlier + voiced >= enough && silent == 0 => Verdict::Interruption,
+            () if voiced >= again && earlier + voiced >= enough && quiet == 0 => Verdict::Interruption,
             () if over && goes_on => Verdict::Interruption,
             () if too_late || (over && !sounds) || silent >= ended => Verdict::Nothing,
             () => return Verdict::Open,
@@ -241,7 +253,7 @@ mod tests {
     #[test]
     fn reverberation_is_no_voice() {
         let ringing = frames(1_000, Heard::Voice, 0.015);
-        assert_eq!(verdict(voice(288).chain(ringing)), (Verdict::Nothing, 400));
+        assert_eq!(verdict(voice(288).chain(ringing)), (Verdict::Nothing, 464));
     }
 
     #[test]
@@ -259,6 +271,8 @@ mod tests {
             (0..20).flat_map(move |_| voice(loud).chain(soft_frames()))
         };
         assert_eq!(verdict(softly(32, 32)), (Verdict::Interruption, 464));
+        let louder_first_word = voice(160).chain(frames(208, Heard::Voice, 0.015)).chain(voice(1_000));
+        assert_eq!(verdict(louder_first_word), (Verdict::Interruption, 464));
         assert_eq!(verdict(softly(16, 48)), (Verdict::Nothing, 464), "noise that comes and goes");
         let ends = softly(32, 32).take(384 / 16).chain(silence(1_000));
         assert_eq!(verdict(ends), (Verdict::Nothing, 416), "a voice that ends meanwhile");
