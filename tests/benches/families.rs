@@ -153,7 +153,8 @@ impl Case {
         arguments.extend(["--threads".to_owned(), threads.to_string(), "--dtype".to_owned(), dtype.to_owned()]);
         arguments.extend(self.family.arguments());
         if let Some(Random { layers }) = &self.random {
-            arguments.push("--random".to_owned());
+            // Large ones are slow, and vary less.
+            arguments.extend(["--random", "--repeats", "2"].map(str::to_owned));
             arguments.extend(layers.iter().flat_map(|layers| ["--layers".to_owned(), layers.to_string()]));
         }
         reference(python, script, arguments)
@@ -214,11 +215,12 @@ impl Case {
                 }
             };
             add(decoding, 1e3 * codec / made, peer.codec_ms_per_second, "ms", more);
-            let more = match family {
+            let hears = match family {
                 Family::Qwen3Tts => "",
                 Family::Qwen25Omni => "; ours hears the question while it is spoken, the peer after it",
             };
-            add("RTF of the whole answer", whole / sound, peer.answer_seconds / peer.audio_seconds, "", more);
+            let more = format!("; {sound:.2} s of sound, the peer's {:.2} s{hears}", peer.audio_seconds);
+            add("RTF of the whole answer", whole / sound, peer.answer_seconds / peer.audio_seconds, "", &more);
         }
         let waits: Vec<String> =
             peers.iter().map(|(dtype, peer)| format!("{:.0} ms in {dtype}", 1e3 * peer.answer_seconds)).collect();

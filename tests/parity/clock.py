@@ -5,8 +5,9 @@ import statistics
 import time
 from pathlib import Path
 
-# Fields of config.json that count a stack's layers: `LAYERS` of engine/src/checkpoint/synthetic.rs.
+# Fields of config.json that count a stack's layers, and that list some of them: as in engine/src/checkpoint/synthetic.rs.
 LAYERS = ("num_hidden_layers", "encoder_layers")
+LISTS = ("look_ahead_layers", "look_backward_layers")
 
 
 class Clock:
@@ -54,14 +55,17 @@ def medians(repeats: int, run) -> dict[str, float]:
 
 def limited(config, most: int | None):
     """A configuration with at most so many layers in each stack."""
-    if isinstance(config, list):
-        return [limited(value, most) for value in config]
-    if not isinstance(config, dict):
+    if most is None or not isinstance(config, dict):
         return config
-    return {
-        name: min(value, most) if most and name in LAYERS and isinstance(value, int) else limited(value, most)
-        for name, value in config.items()
-    }
+
+    def field(name, value):
+        if name in LAYERS:
+            return min(value, most)
+        if name in LISTS:
+            return sorted({min(number, most - 1) for number in value})
+        return limited(value, most)
+
+    return {name: field(name, value) for name, value in config.items()}
 
 
 def read_config(folder: Path, most: int | None) -> dict:

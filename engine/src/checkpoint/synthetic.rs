@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// Fields of config.json that count a stack's layers, or say which of them is meant.
 const LAYERS: [&str; 3] = ["num_hidden_layers", "encoder_layers", "accept_hidden_layer"];
+/// Fields that list some layers of a stack by their numbers, in ascending order.
+const LISTS: [&str; 2] = ["look_ahead_layers", "look_backward_layers"];
 
 /// A checkpoint whose weights are drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,9 +65,16 @@ fn limit_layers(config: &mut Value, most: usize) {
     match config {
         Value::Object(fields) => {
             for (name, value) in fields {
-                match value.as_u64() {
-                    Some(layers) if LAYERS.contains(&name.as_str()) => *value = layers.min(most as u64).into(),
-                    _ => limit_layers(value, most),
+                match value {
+                    Value::Array(numbers) if LISTS.contains(&name.as_str()) => {
+                        let last = (most as u64).saturating_sub(1);
+                        numbers.iter_mut().for_each(|number| *number = number.as_u64().unwrap_or(0).min(last).into());
+                        numbers.dedup();
+                    }
+                    _ => match value.as_u64() {
+                        Some(layers) if LAYERS.contains(&name.as_str()) => *value = layers.min(most as u64).into(),
+                        _ => limit_layers(value, most),
+                    },
                 }
             }
         }
@@ -85,11 +94,13 @@ mod tests {
         let mut config = json!({
             "thinker": {"text": {"num_hidden_layers": 48, "hidden_size": 2048}, "audio": [{"encoder_layers": 32}]},
             "talker": {"accept_hidden_layer": 24, "num_hidden_layers": 1},
+            "dit": {"num_hidden_layers": 22, "look_ahead_layers": [10], "look_backward_layers": [0, 12, 20]},
         });
         limit_layers(&mut config, 2);
         let expected = json!({
             "thinker": {"text": {"num_hidden_layers": 2, "hidden_size": 2048}, "audio": [{"encoder_layers": 2}]},
             "talker": {"accept_hidden_layer": 2, "num_hidden_layers": 1},
+            "dit": {"num_hidden_layers": 2, "look_ahead_layers": [1], "look_backward_layers": [0, 1]},
         });
         assert_eq!(config, expected);
     }
