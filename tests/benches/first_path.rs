@@ -7,7 +7,6 @@
 mod eager;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -19,13 +18,13 @@ use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
 use repartee_load::questions::Question;
-use repartee_load::report::{Report, Row, percentile};
+use repartee_load::report::{Row, percentile};
 use repartee_load::run::Bench;
 use repartee_load::scenario::arrivals::Arrivals;
 use repartee_load::scenario::{EndOfTurn, Scenario, Transport};
 use repartee_load::speech::Utterance;
 use repartee_media::wav;
-use repartee_tests::{demo, questions, tools};
+use repartee_tests::{demo, questions, side_by_side, tools};
 use serde::Deserialize;
 
 use self::eager::{batch, index};
@@ -81,23 +80,7 @@ fn main() -> Result<()> {
     println!("ours: {TURNS} turns over the websocket, spoken in real time");
     rows.extend(first_packets(&question.path())?);
 
-    println!("\n{:<58} {:>9} {:>9} {:>7}", "", "ours", "peer", "ratio");
-    for row in &rows {
-        let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));
-        println!(
-            "{:<55} {:>2} {:>9.2} {:>9} {:>7}  {}",
-            row.measure,
-            row.unit,
-            row.ours,
-            number(row.peer),
-            number(row.ratio),
-            row.note
-        );
-    }
-    let path = tools::root().join("target/report/first_path.json");
-    Report::new("first_path", rows).write(&path)?;
-    println!("\n{}", path.display());
-    Ok(())
+    side_by_side::finish("first_path", rows)
 }
 
 /// Our stages, in ms.
@@ -110,17 +93,8 @@ struct Stages {
 }
 
 /// The median time of `REPEATS` runs, in ms for each of `parts`.
-fn median(parts: f64, mut run: impl FnMut()) -> f64 {
-    run();
-    let mut times: Vec<f64> = (0..REPEATS)
-        .map(|_| {
-            let begun = Instant::now();
-            run();
-            begun.elapsed().as_secs_f64() * 1e3 / parts
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[REPEATS / 2]
+fn median(parts: f64, run: impl FnMut()) -> f64 {
+    side_by_side::median(REPEATS, parts, run)
 }
 
 fn stages(folder: &Path) -> Result<Stages> {
@@ -232,18 +206,9 @@ fn samples(path: &Path) -> Result<Vec<f32>> {
 }
 
 fn reference(model: &Path, question: &Path, threads: usize) -> Result<Reference> {
-    let python = std::env::var_os("REPARTEE_REFERENCE_PYTHON")
-        .map(PathBuf::from)
-        .context("REPARTEE_REFERENCE_PYTHON is not set: run `make bench`")?;
-    let script = tools::root().join("tests/parity/bench_reference.py");
-    let output = Command::new(&python)
-        .arg(script)
-        .args([model, question])
-        .args(["--threads", &threads.to_string()])
-        .output()
-        .with_context(|| python.display().to_string())?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).context("the reference's figures")
+    let threads = threads.to_string();
+    let arguments = [model.as_os_str(), question.as_os_str(), "--threads".as_ref(), threads.as_ref()];
+    side_by_side::reference("REPARTEE_REFERENCE_PYTHON", "tests/parity/bench_reference.py", arguments)
 }
 
 #[tokio::main]

@@ -1,5 +1,5 @@
 //! Measures one fixed turn of a checkpoint on this machine, stage by stage: so many seconds heard, so many text tokens and so many seconds
-//! of sound in answer.
+//! of sound in answer. A model that hears nothing reads a text of as many characters aloud.
 //!
 //! The turn runs twice on the engine's own tick loop. First the stages run one after another, each alone on all threads, so that what a
 //! stage takes, reads and multiplies is its own; then side by side, as a server runs them, for the first sound and the whole answer.
@@ -31,6 +31,8 @@ use metered::{Meter, Tallies, Tally};
 const SLICE: Duration = Duration::from_millis(100);
 /// Caches of the last level that the memory must exceed whose reading is timed.
 const CACHES: usize = 8;
+/// What is read aloud, over and over.
+const TEXT: &str = "the quick brown fox jumps over the lazy dog and then sings a song about the rain on the sea ";
 /// Turn before those that are measured: everything is in memory after it.
 const WARM_UP: Turn =
     Turn { heard: Duration::from_millis(500), text_tokens: 2, sound: Duration::from_millis(100), seed: 1 };
@@ -38,9 +40,9 @@ const WARM_UP: Turn =
 /// A turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// Noise that is heard.
+    /// Noise that is heard; none by a model without ears.
     pub heard: Duration,
-    /// Most text tokens of the answer.
+    /// Most text tokens of the answer; of a model without ears, characters of the text that it reads.
     pub text_tokens: u32,
     /// Sound after which the answer is cut off.
     pub sound: Duration,
@@ -188,6 +190,7 @@ pub fn measure(source: Source, config: &EngineConfig, turn: Turn) -> Result<Meas
     model.pool = None;
     meter.attach(&mut model);
     let rates = (model.ears.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
+    let turn = if rates.0 == 0 { Turn { heard: Duration::ZERO, ..turn } } else { turn };
     let alone = EngineConfig { threads: Some(1), ..config.clone() };
     let mut bed = Bed::new(model, &alone, rates);
     bed.run(WARM_UP, &meter)?;
@@ -272,9 +275,17 @@ impl Bed {
     /// Commits, and takes the answer's sound until there is enough of it.
     fn answer(&mut self, session: &SessionHandle, turn: Turn, timing: &mut Timing) -> Result<(), MeasureError> {
         let begun = Instant::now();
-        session.submit(Command::Commit { item: 1 })?;
         let respond = Respond { max_tokens: Some(turn.text_tokens), seed: turn.seed, ..Respond::new(1, 2) };
-        session.submit(Command::Respond(respond))?;
+        if self.input_rate > 0 {
+            session.submit(Command::Commit { item: 1 })?;
+            session.submit(Command::Respond(respond))?;
+        } else {
+            let response = respond.response;
+            let text = TEXT.chars().cycle().take(turn.text_tokens as usize).collect();
+            session.submit(Command::Respond(Respond { streamed: true, ..respond }))?;
+            session.submit(Command::StreamText { response, text })?;
+            session.submit(Command::EndText { response })?;
+        }
         let mut made = 0;
         loop {
             let moved = self.scheduler.tick() == Tick::Moved;
