@@ -155,6 +155,7 @@ mod cuda {
     use repartee_kernels::cuda::{Cuda, CudaError};
 
     use super::{DeviceChoice, DeviceError, EngineConfig};
+    use crate::weight_policy::WeightPolicy;
 
     /// The device; `None` for the processor.
     pub fn open(choice: DeviceChoice) -> Result<Option<Cuda>, DeviceError> {
@@ -176,8 +177,16 @@ mod cuda {
         }
     }
 
-    /// Refuses weights and sessions that the device's memory does not hold.
+    /// Refuses weights and sessions that the device's memory does not hold. What is quantised counts with the least that it can take; a
+    /// weight that finds no room after all is refused by its name.
     pub fn check_memory(device: &Cuda, config: &EngineConfig, weights: u64) -> Result<(), DeviceError> {
+        // Tenths of a bit of each number, with the scales.
+        let least = match config.weights {
+            WeightPolicy::Bf16 => 160,
+            WeightPolicy::Int8 => 85,
+            WeightPolicy::Int4 | WeightPolicy::Mixed => 45,
+        };
+        let weights = weights / 160 * least;
         let needed = usize::try_from(weights).unwrap_or(usize::MAX).saturating_add(config.cache_mib << 20);
         device.check_memory(needed).map_err(|error| DeviceError::Cuda { choice: config.device, error })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, result, sys};
+use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverError, result, sys};
 use cudarc::nvrtc::Ptx;
 
 use super::CudaError;
@@ -86,6 +86,16 @@ impl Device {
     /// Makes this thread one that may call the driver.
     pub(super) fn bind(&self) {
         done(self.context.bind_to_thread(), "binding a thread");
+    }
+
+    /// An event that nothing is recorded in.
+    pub(super) fn event(&self) -> CudaEvent {
+        done(self.context.new_event(None), "making an event")
+    }
+
+    /// Waits for what an event was recorded behind; for nothing if it was not.
+    pub(super) fn wait(&self, event: &CudaEvent) {
+        done(event.synchronize(), "waiting for an event");
     }
 
     /// The same where a failure must not panic; false if this thread may not.
@@ -180,14 +190,24 @@ impl Queue {
 
     /// Words out of page-locked memory, which stays as it is until the stream is waited for.
     pub(super) fn upload(&self, to: u64, from: &Pinned, words: usize) {
-        if words > 0 {
+        self.upload_bytes(to, from, size_of::<u32>() * words);
+    }
+
+    /// The same for bytes.
+    pub(super) fn upload_bytes(&self, to: u64, from: &Pinned, bytes: usize) {
+        if bytes > 0 {
             self.device.bind();
             // SAFETY: the buffer has room; whoever holds the page-locked memory waits for the stream before it is changed or freed.
             done(
-                unsafe { result::memcpy_htod_async(to, &from.words()[..words], self.stream.cu_stream()) },
+                unsafe { result::memcpy_htod_async(to, &from.bytes()[..bytes], self.stream.cu_stream()) },
                 "an upload",
             );
         }
+    }
+
+    /// Records an event behind everything on the stream.
+    pub(super) fn record(&self, event: &CudaEvent) {
+        done(event.record(&self.stream), "recording an event");
     }
 
     /// Words into page-locked memory, there when the stream has been waited for.

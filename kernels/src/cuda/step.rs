@@ -103,7 +103,7 @@ impl StepOps for Cuda {
         // The one number stands for no row and for no id.
         const { assert!(NO_ROW == NO_ID) };
         let table = table.table();
-        self.gathered(table.memory.at, table.is_bf16, table.columns, ids)
+        self.gathered(table.memory.at, table.kind.is_bf16(), table.columns, ids)
     }
 
     fn store(&self, state: &mut State, at: &Index, rows: &Tensor) {
