@@ -6,4 +6,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec scripts/on-simcuda "${CARGO:-cargo}" test --release -p repartee-kernels -p repartee-engine -p repartee --features repartee/cuda \
-  --no-fail-fast --test cuda --test cuda_memory --test step_ops --test steady --test parity --test code2wav
+  --no-fail-fast --test cuda --test cuda_graphs --test cuda_memory --test step_ops --test steady --test parity --test code2wav

@@ -6,18 +6,13 @@
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
-use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use common::driven::{Response, serve, submit};
-use common::{Expected, greedy_copy};
+use common::{Expected, greedy_copy, root};
 use repartee_engine::internals::{Checkpoint, load};
 use repartee_engine::{DeviceChoice, EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Respond, Sampling};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 /// A small engine: the simulated device's memory is the host's.
 fn config(device: DeviceChoice) -> EngineConfig {

@@ -271,10 +271,6 @@ fn every_tensor_equals_the_reference() {
 /// What integers lose in stages that are fed with the reference's own results throughout: far more than rounding, so the policy reaches
 /// them; and eight bits less than four. The talker and its predictor go on with codes that they choose themselves.
 #[test]
-#[cfg_attr(
-    feature = "cuda",
-    ignore = "the device has no integers: cargo test --release -p repartee-engine --test parity"
-)]
 fn eight_bits_are_nearer_than_four() {
     for name in CONVERSATIONS {
         let checkpoint = open(&folder(name).join("checkpoint"));

@@ -174,6 +174,14 @@ impl Stage for MeteredStage {
         self.inner.cache_use()
     }
 
+    fn prepare(&mut self) {
+        self.inner.prepare();
+    }
+
+    fn eager_steps(&self) -> Option<u64> {
+        self.inner.eager_steps()
+    }
+
     fn reads(&self, element: &Element) -> bool {
         self.inner.reads(element)
     }

@@ -142,10 +142,11 @@ pub fn load_on(
     checked((family.load_cpu)(cpu, checkpoint, variant, config)?, pool)
 }
 
-/// A loaded model whose stages make a chain, on its pool.
+/// A loaded model whose stages make a chain, on its pool, with what a device captures ahead of the first call.
 fn checked(mut model: Model, pool: Option<Arc<Pool>>) -> Result<Model, LoadError> {
     model.pool = pool;
     model.check()?;
+    model.stages.iter_mut().for_each(|stage| stage.prepare());
     Ok(model)
 }
 
@@ -162,10 +163,11 @@ mod cuda {
         match choice {
             DeviceChoice::Cpu => Ok(None),
             DeviceChoice::Cuda(number) => {
-                Cuda::open(number).map(Some).map_err(|error| DeviceError::Cuda { choice, error })
+                let device = Cuda::open(number).map_err(|error| DeviceError::Cuda { choice, error })?;
+                Ok(Some(device.with_graphs()))
             }
             DeviceChoice::Auto => match Cuda::open(0) {
-                Ok(device) => Ok(Some(device)),
+                Ok(device) => Ok(Some(device.with_graphs())),
                 Err(error) => {
                     // Somebody who has a device wants to know why it is not used.
                     if error != CudaError::NoDriver {

@@ -6,6 +6,7 @@ use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverErr
 use cudarc::nvrtc::Ptx;
 
 use super::CudaError;
+use super::graphs::Graph;
 use super::kernels::Kernels;
 use super::memory::{Memory, Pinned};
 
@@ -249,6 +250,50 @@ impl Queue {
         let numbers = Arc::new(Memory::of(self, &numbers));
         known.push(Frequencies { head_dim, theta, numbers: numbers.clone() });
         numbers
+    }
+}
+
+/// A capture under way; one that is dropped before its end leaves the stream as it was.
+pub(super) struct Capture<'a> {
+    queue: &'a Queue,
+    ended: bool,
+}
+
+/// Nothing special.
+const PLAIN: sys::CUgraphInstantiate_flags = sys::CUgraphInstantiate_flags(0);
+
+impl Capture<'_> {
+    /// The graph of what was put on the stream meanwhile.
+    pub(super) fn end(mut self) -> Graph {
+        self.ended = true;
+        let graph = done(self.queue.stream.end_capture(PLAIN), "ending a capture");
+        let graph = Graph(graph.expect("a capture without an error gives a graph"));
+        // Now, and not at the first launch.
+        done(graph.0.upload(), "uploading a graph");
+        graph
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // What panicked is what counts.
+            let _ = self.queue.stream.end_capture(PLAIN);
+        }
+    }
+}
+
+impl Queue {
+    /// Begins to capture what is put on the stream. This thread may not allocate, free or wait meanwhile; others may.
+    pub(super) fn begin_capture(&self) -> Capture<'_> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        done(self.stream.begin_capture(mode), "beginning a capture");
+        Capture { queue: self, ended: false }
+    }
+
+    /// Puts a graph on the stream.
+    pub(super) fn replay(&self, graph: &Graph) {
+        done(graph.0.launch(), "launching a graph");
     }
 }
 

@@ -95,6 +95,11 @@ impl Arena {
         Self { queue, shelves: Arc::default() }
     }
 
+    /// Buffers that have not come back.
+    pub(super) fn in_use(&self) -> usize {
+        lock(&self.shelves).values().flatten().filter(|place| place.is_none()).count()
+    }
+
     /// `len` words of which nothing is known.
     pub(super) fn words(&self, len: usize) -> Buffer {
         const LEAST: usize = 16;
@@ -102,17 +107,13 @@ impl Arena {
         let capacity = len.max(LEAST).next_multiple_of((len.next_power_of_two() / 8).max(1));
         let mut shelves = lock(&self.shelves);
         let shelf = shelves.entry(capacity).or_default();
-        let free = shelf.iter().position(Option::is_some);
-        let number = free.unwrap_or(shelf.len());
-        let memory = match free {
-            Some(free) => shelf[free].take(),
-            None => {
-                shelf.push(None);
-                None
-            }
-        };
-        drop(shelves);
-        let memory = memory.unwrap_or_else(|| Memory::new(self.queue.device(), capacity * size_of::<u32>()));
+        let free = shelf.iter_mut().enumerate().find_map(|(number, place)| Some((number, place.take()?)));
+        let (number, memory) = free.unwrap_or_else(|| {
+            // Before it has a place: where it fails nothing is left behind.
+            let memory = Memory::new(self.queue.device(), capacity * size_of::<u32>());
+            shelf.push(None);
+            (shelf.len() - 1, memory)
+        });
         Buffer { memory: Some(memory), place: (capacity, number), home: self.clone() }
     }
 }

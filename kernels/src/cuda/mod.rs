@@ -4,6 +4,7 @@
 //! - `memory`: device memory, buffers that are handed out again, and page-locked host memory
 //! - `tensor`: activations, lists, batches and state
 //! - `weight`: how weights lie; `arrange`: their numbers in that order; `loading`: how they get there
+//! - `graphs`: steps that are captured and replayed
 //! - `ops`, `step`, `conv`, `experts`, `segments`: the operations
 //!
 //! Activations, keys and values are in single precision. Matrices are bf16 where the checkpoint has them so, f32 or integers otherwise; products
@@ -17,6 +18,7 @@ mod arrange;
 mod conv;
 mod device;
 mod experts;
+mod graphs;
 mod kernels;
 mod loading;
 mod memory;
@@ -33,6 +35,7 @@ use thiserror::Error;
 
 pub use device::DeviceInfo;
 use device::{Device, Queue};
+use graphs::Graphs;
 use loading::{Loader, Stager};
 use memory::{Arena, HostPool};
 pub use step::Ticket;
@@ -95,6 +98,8 @@ pub struct Cuda {
     arena: Arena,
     host: HostPool,
     stager: Stager,
+    /// `None` if every step is put on the stream operation by operation.
+    graphs: Option<Graphs>,
 }
 
 impl Cuda {
@@ -105,7 +110,13 @@ impl Cuda {
 
     fn on(device: Arc<Device>, stager: Stager) -> Result<Self, CudaError> {
         let queue = Arc::new(Queue::new(device)?);
-        Ok(Self { arena: Arena::new(queue.clone()), host: HostPool::default(), stager, queue })
+        Ok(Self { arena: Arena::new(queue.clone()), host: HostPool::default(), stager, graphs: None, queue })
+    }
+
+    /// The same device, whose steps are captured as graphs when they are launched first, and replayed from then on.
+    #[must_use]
+    pub fn with_graphs(self) -> Self {
+        Self { graphs: Some(Graphs::new(Arena::new(self.queue.clone()))), ..self }
     }
 
     fn loader(&self) -> Loader<'_> {

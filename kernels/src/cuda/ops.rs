@@ -104,7 +104,9 @@ impl Ops for Cuda {
 
     fn with_own_buffers(&self) -> Self {
         // The driver made a stream of this device before: what is short now is the machine's memory.
-        Self::on(Arc::clone(self.queue.device()), self.stager.clone()).unwrap_or_else(|error| panic!("{error}"))
+        let own = Self::on(Arc::clone(self.queue.device()), self.stager.clone());
+        let own = own.unwrap_or_else(|error| panic!("{error}"));
+        if self.graphs.is_some() { own.with_graphs() } else { own }
     }
 
     fn state(&self, spec: StateSpec) -> State {
