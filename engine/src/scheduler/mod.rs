@@ -124,8 +124,8 @@ impl Scheduler {
             let chunk = settings.prefill_chunk.unwrap_or(usize::MAX).min(stage.max_rows());
             Limits { batch: settings.batch(), chunk }
         });
-        let stages = model.stages.iter().map(|stage| (stage.name(), stage.eager_steps().is_some()));
-        gauges.count(std::iter::once((ENCODER_NAME, false)).chain(stages));
+        let counted = model.stages.iter().map(|stage| (stage.name(), stage.eager_steps().is_some()));
+        gauges.count(std::iter::once((ENCODER_NAME, false)).chain(counted));
         let edges = model
             .stages
             .iter()
