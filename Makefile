@@ -31,7 +31,7 @@ test-cuda:  ## The CUDA kernels and models on them, interpreted on a device that
 	$(CARGO) test --release -p repartee-simcuda --no-fail-fast -- --include-ignored
 	CARGO=$(CARGO) scripts/test-cuda.sh
 
-gpu-pack:  ## Build and pack what scripts/on-gpu.sh runs on a machine with a GPU: target/on-gpu, under 60 MiB
+gpu-pack:  ## Build and pack what scripts/on-gpu.sh runs on a machine with a GPU: target/on-gpu.tar.xz, under 60 MiB
 	@$(SETUP) build cuda
 	CARGO=$(CARGO) scripts/on-gpu.sh pack
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # What is proven and measured on the first machine with a GPU. That machine needs a driver: no network, no Rust, no CUDA toolkit.
 #
-# Usage: on-gpu.sh pack               Builds the binaries (parts build and cuda of setup.sh) and packs them: target/on-gpu, under 60 MiB.
+# Usage: on-gpu.sh pack               Builds the binaries (parts build and cuda of setup.sh) and packs them: target/on-gpu.tar.xz, under 60 MiB.
 #        on-gpu.sh [--tiny] STEP...   Runs steps with what was packed, in a copy of this tree. Each has its own time limit, in seconds below; the
 #                                     rest goes on when one fails. `all` is every step, at most nine minutes.
 #
@@ -16,7 +16,9 @@
 
 set -uo pipefail
 cd "$(dirname "$0")/.."
-packed=${CARGO_TARGET_DIR:-target}/on-gpu
+target=${CARGO_TARGET_DIR:-target}
+archive=$target/on-gpu.tar.xz
+packed=$target/on-gpu
 most=$((60 << 20))
 
 pack() {
@@ -27,7 +29,7 @@ pack() {
     --test cuda --test cuda_memory --test cuda_graphs --test step_ops --test parity --test code2wav)
   rm -rf "$packed"
   mkdir -p "$packed"
-  strip -o "$packed/repartee" "${CARGO_TARGET_DIR:-target}/release/repartee"
+  strip -o "$packed/repartee" "$target/release/repartee"
   # The tests of the gateway start its binary where it was built: they stay behind.
   while IFS=$'\t' read -r name path; do
     strip -o "$packed/$name" "$path"
@@ -41,9 +43,10 @@ for line in sys.stdin:
         if crate != "gateway":
             print(crate + "-" + built["target"]["name"], path, sep="\t")
 ' <<<"$list")
-  bytes=$(du -sb "$packed" | cut -f1)
+  tar -C "$packed" -cf - . | xz -4 -T 0 >"$archive"
+  bytes=$(stat -c %s "$archive")
   ls -l "$packed"
-  echo "$((bytes >> 20)) MiB in $packed"
+  echo "$((bytes >> 20)) MiB in $archive"
   [ "$bytes" -lt "$most" ] || { echo "that is more than $((most >> 20)) MiB" >&2; exit 1; }
 }
 
@@ -116,7 +119,7 @@ run() {
   [ -z "$tiny" ] || limit=$((limit * 10))
   echo "== $step, at most $limit s"
   began=$(date +%s)
-  tiny=$tiny out=$out timeout --kill-after=5 "$limit" "$0" --step "$step" >"$out/$step.log" 2>&1
+  ON_GPU_TINY=$tiny ON_GPU_OUT=$out timeout --kill-after=5 "$limit" scripts/on-gpu.sh --step "$step" >"$out/$step.log" 2>&1
   status=$?
   ended=$(date +%s)
   case $status in
@@ -131,8 +134,8 @@ run() {
   [ "$status" -eq 0 ] || [ "$status" -eq 3 ]
 }
 
-tiny=${tiny:-}
-out=${out:-${OUT:-target/report/on-gpu}}
+tiny=${ON_GPU_TINY:-}
+out=${ON_GPU_OUT:-${OUT:-target/report/on-gpu}}
 export REPARTEE_ROOT=$PWD
 case ${1:-} in
   pack) pack; exit ;;
@@ -142,7 +145,12 @@ esac
 [ $# -gt 0 ] || { sed -n '2,/^$/s/^# \{0,1\}//p' "$0"; exit 2; }
 [ "$*" != all ] || set -- facts kernels parity sanitizer size
 for step in "$@"; do limit_of "$step" >/dev/null || { echo "there is no step $step" >&2; exit 2; }; done
-[ -x "$packed/repartee" ] || { echo "nothing is packed in $packed: on-gpu.sh pack" >&2; exit 2; }
+if [ ! -x "$packed/repartee" ]; then
+  [ -f "$archive" ] || { echo "there is no $archive: on-gpu.sh pack" >&2; exit 2; }
+  mkdir -p "$packed"
+  tar -C "$packed" -xJf "$archive" 2>/dev/null ||
+    python3 -c 'import sys, tarfile; tarfile.open(sys.argv[1]).extractall(sys.argv[2])' "$archive" "$packed" || exit 2
+fi
 mkdir -p "$out"
 rows=() table=() failed=0
 for step in "$@"; do run "$step" || failed=1; done

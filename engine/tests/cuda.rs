@@ -97,6 +97,18 @@ fn solved_sound_is_the_processors() {
     compare(&[expected], &[found], 1e-3);
 }
 
+/// Every format is loaded, and the steps of decoding are captured with it.
+#[test]
+fn integer_weights_are_loaded() {
+    let checkpoint = Checkpoint::open(Source::Folder(root().join("models/demo"))).unwrap();
+    for weights in [WeightPolicy::Mixed, WeightPolicy::Int8] {
+        let model = load(&checkpoint, &EngineConfig { weights, sessions: 1, ..config(DeviceChoice::Cuda(0)) }).unwrap();
+        // One slot: a step of one row for each stage.
+        let eager: Vec<_> = model.stages.iter().map(|stage| stage.eager_steps()).collect();
+        assert_eq!(eager, [Some(1); 3], "{weights:?}");
+    }
+}
+
 #[test]
 fn what_a_device_lacks_is_refused_at_start() {
     let checkpoint = Checkpoint::open(Source::Folder(root().join("models/demo"))).unwrap();
