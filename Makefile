@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-cuda test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model sound-sample
+.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test-cuda:  ## The CUDA kernels and models on them, interpreted on a device that
 	@$(SETUP) build cuda
 	$(CARGO) test --release -p repartee-simcuda --no-fail-fast -- --include-ignored
 	CARGO=$(CARGO) scripts/test-cuda.sh
+
+gpu-pack:  ## Build and pack what scripts/on-gpu.sh runs on a machine with a GPU: target/on-gpu.tar.xz, under 60 MiB
+	@$(SETUP) build cuda
+	CARGO=$(CARGO) scripts/on-gpu.sh pack
 
 test-long:  ## The long tests too, with those of `make test-cuda`; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda

@@ -160,6 +160,19 @@ pub enum KernelError {
         /// Inputs of a group.
         group: usize,
     },
+    /// The device's memory does not suffice for a weight. MiB.
+    #[error(
+        "{name}: needs {needed} MiB of the device's memory, which has {free} MiB left: use integer weights (engine.weights), a smaller \
+         model, or the device `cpu`"
+    )]
+    Memory {
+        /// The weight.
+        name: String,
+        /// What it needs.
+        needed: usize,
+        /// What is left.
+        free: usize,
+    },
     /// A weight that is to be quantised has numbers that are NaN or infinite.
     #[error("{name}: holds numbers that are NaN or infinite, which integers cannot stand for")]
     NotFinite {
