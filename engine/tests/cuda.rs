@@ -111,5 +111,5 @@ fn what_a_device_lacks_is_refused_at_start() {
     let said = refused(&EngineConfig { cache_mib: 1 << 23, ..config(DeviceChoice::Cuda(0)) });
     assert!(said.contains("MiB free") && said.contains("smaller"), "{said}");
     let said = refused(&EngineConfig { weights: WeightPolicy::Int8, ..config(DeviceChoice::Cuda(0)) });
-    assert!(said.contains("cannot keep Linear as Int8"), "{said}");
+    assert!(said.contains("cannot keep") && said.contains("as Int8"), "{said}");
 }
