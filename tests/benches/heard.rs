@@ -4,7 +4,7 @@
 //! estimator there is: all characters last equally long.
 //!
 //! Two things can be known when an answer is cut: all of its sound, because generating runs far ahead of speaking, or, at the
-//! least, just what was heard. Both are measured.
+//! least, just what was heard. Both are measured, the latter also as after an earlier answer of the call, which tells the voice's pace.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,18 @@ fn main() -> Result<()> {
     ensure!(!clear.is_empty(), "the recogniser heard no answer word for word");
     let mut rows = Vec::new();
     for (answers, note) in [(clear, clear_note), (all, all_note), (long.iter().collect(), long_note)] {
-        rows.extend(compared("all sound made", &answers, &note, |_, sound_ms| (sound_ms, true)));
-        rows.extend(compared("no sound made beyond the cut", &answers, &note, |cut_ms, _| (cut_ms, false)));
+        let untaught = |_: usize| SpokenPace::default();
+        let taught = |index: usize| {
+            let mut pace = SpokenPace::default();
+            let before = &measured[(index + measured.len() - 1) % measured.len()].spoken;
+            pace.learn(&before.text, before.sound_ms);
+            pace
+        };
+        rows.extend(compared("all sound made", &answers, &note, untaught, |_, sound_ms| (sound_ms, true)));
+        rows.extend(compared("no sound made beyond the cut", &answers, &note, untaught, |cut_ms, _| (cut_ms, false)));
+        rows.extend(compared("likewise, after an earlier answer", &answers, &note, taught, |cut_ms, _| {
+            (cut_ms, false)
+        }));
     }
     print(&rows);
     let path = tools::root().join("target/report/heard.json");
@@ -167,12 +177,18 @@ impl Measured {
     }
 }
 
-/// Ours and the peer's errors over all cuts of `answers`. `made` says of a cut and the sound's length how much sound was made when
+/// Ours and the peer's errors over all cuts of `answers`. `estimator` makes that of the answer at an index; `made` says of a cut and the sound's length how much sound was made when
 /// the answer was cut, and whether that is all.
-fn compared(title: &str, answers: &[&Measured], note: &str, made: impl Fn(u64, u64) -> (u64, bool)) -> Vec<Row> {
-    let spoken: Vec<&TimedWords> = answers.iter().map(|answer| &answer.spoken).collect();
-    let [ours, peer] =
-        [&SpokenPace as &dyn WordEstimator, &EvenPace].map(|estimator| Errors::of(estimator, &spoken, &made));
+fn compared(
+    title: &str,
+    answers: &[&Measured],
+    note: &str,
+    estimator: impl Fn(usize) -> SpokenPace,
+    made: impl Fn(u64, u64) -> (u64, bool),
+) -> Vec<Row> {
+    let spoken = || answers.iter().map(|answer| &answer.spoken).enumerate();
+    let ours = Errors::of(spoken().map(|(index, spoken)| (estimator(index), spoken)), &made);
+    let peer = Errors::of(spoken().map(|(_, spoken)| (EvenPace, spoken)), &made);
     let row = |measure: &str, of: fn(&Errors) -> f64| Row {
         measure: format!("{title}: {measure}"),
         ours: of(&ours),
@@ -196,6 +212,8 @@ fn compared(title: &str, answers: &[&Measured], note: &str, made: impl Fn(u64, u
 struct EvenPace;
 
 impl WordEstimator for EvenPace {
+    fn learn(&mut self, _text: &str, _audio_ms: u64) {}
+
     fn heard<'a>(&self, text: &'a str, heard_ms: u64, made_ms: u64, whole: bool) -> &'a str {
         let characters = text.chars().count() as u64;
         let total_ms = if whole { made_ms } else { made_ms.max(characters * MS_PER_CHARACTER) };

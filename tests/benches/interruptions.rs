@@ -16,10 +16,10 @@ fn main() -> Result<()> {
     let conditions = recordings.conditions.first().context("there are no conditions")?;
     let mut rows = Vec::new();
     println!(
-        "| echo | pausable | false interruptions | pauses a minute | by backchannels | missed, caller at {:?} dB | silent after, median / p95 | announced after |",
+        "| echo | pausable | false interruptions | pauses a minute | by backchannels | missed, caller at {:?} dB | silent after, median / p95 | last sound after | announced after |",
         conditions.callers_db
     );
-    println!("|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|");
     let mut all = [Measured::default(), Measured::default()];
     for echo_db in &conditions.echoes_db {
         let mut measured = [false, true].map(|_| Measured::default());
@@ -61,6 +61,8 @@ struct Measured {
     missed: Vec<(usize, usize)>,
     /// From the voice's first sample to the first silence; of callers as loud as the playback.
     silent_ms: Vec<usize>,
+    /// From the voice's first sample to the last sound; of the same callers.
+    last_sound_ms: Vec<usize>,
     /// From the voice's first sample to its announcement.
     announced_ms: Vec<usize>,
 }
@@ -97,6 +99,7 @@ fn measure(
                             measured.announced_ms.push(at - begins_ms);
                             if *caller_db == 0.0 {
                                 measured.silent_ms.extend(outcome.silent_after(*begins_ms));
+                                measured.last_sound_ms.extend(outcome.last_sound_after(*begins_ms));
                             }
                         }
                         None => measured.missed[level].0 += 1,
@@ -113,6 +116,7 @@ fn measure(
         }
     }
     measured.silent_ms.sort_unstable();
+    measured.last_sound_ms.sort_unstable();
     measured.announced_ms.sort_unstable();
     Ok(())
 }
@@ -131,8 +135,10 @@ impl Measured {
             *all = (all.0 + one.0, all.1 + one.1);
         }
         self.silent_ms.extend(other.silent_ms);
+        self.last_sound_ms.extend(other.last_sound_ms);
         self.announced_ms.extend(other.announced_ms);
         self.silent_ms.sort_unstable();
+        self.last_sound_ms.sort_unstable();
         self.announced_ms.sort_unstable();
     }
 
@@ -148,6 +154,7 @@ impl Measured {
             of(self.by_backchannel),
             self.missed.iter().copied().map(of).collect::<Vec<_>>().join(", "),
             format!("{} / {} ms", at(&self.silent_ms, 50), at(&self.silent_ms, 95)),
+            format!("{} / {} ms", at(&self.last_sound_ms, 50), at(&self.last_sound_ms, 95)),
             format!("{} / {} ms", at(&self.announced_ms, 50), at(&self.announced_ms, 95)),
         ]
     }
@@ -170,13 +177,15 @@ impl Measured {
         for ((ours, theirs), caller_db) in self.missed.iter().zip(&peer.missed).zip(&conditions.callers_db) {
             rows.push(row(&format!("missed callers at {caller_db} dB"), share(*ours), share(*theirs), "%"));
         }
-        for percent in [50, 95] {
-            let [ours, theirs] = [&self.silent_ms, &peer.silent_ms].map(|times| at(times, percent) as f64);
-            rows.push(row(&format!("voice to silence, p{percent}"), ours, theirs, "ms"));
-        }
-        for percent in [50, 95] {
-            let [ours, theirs] = [&self.announced_ms, &peer.announced_ms].map(|times| at(times, percent) as f64);
-            rows.push(row(&format!("voice to announcement, p{percent}"), ours, theirs, "ms"));
+        for (measure, [ours, theirs]) in [
+            ("voice to silence", [&self.silent_ms, &peer.silent_ms]),
+            ("voice to last sound", [&self.last_sound_ms, &peer.last_sound_ms]),
+            ("voice to announcement", [&self.announced_ms, &peer.announced_ms]),
+        ] {
+            for percent in [50, 95] {
+                let [ours, theirs] = [ours, theirs].map(|times| at(times, percent) as f64);
+                rows.push(row(&format!("{measure}, p{percent}"), ours, theirs, "ms"));
+            }
         }
         rows
     }

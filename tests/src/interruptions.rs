@@ -53,6 +53,9 @@ pub struct Recording {
     pub file: String,
     /// What is said.
     pub text: String,
+    /// The silence before its first sound, which is left away.
+    #[serde(default)]
+    pub lead_ms: usize,
     /// Its samples at [`RATE`], with a level of one.
     #[serde(skip)]
     pub samples: Vec<f32>,
@@ -85,6 +88,7 @@ impl Recordings {
             for recording in kind {
                 let file = std::fs::read(folder.join(&recording.file)).context(recording.file.clone())?;
                 recording.samples = wav::read(&file[..], RATE, Duration::from_secs(60))?;
+                recording.samples.drain(..recording.samples.len().min(recording.lead_ms * PER_MS));
                 let level = level(&recording.samples);
                 recording.samples.iter_mut().for_each(|sample| *sample /= level);
             }
@@ -134,6 +138,14 @@ impl Outcome {
         let silent = paused.chain(self.announced).min()?;
         // A frame that has left plays to its end.
         let last = self.left.iter().rfind(|left| **left <= silent)?;
+        Some((last + 20).saturating_sub(begins_ms))
+    }
+
+    /// From the caller's first sample, at `begins_ms`, to the end of the last frame that was played before the announcement: later than
+    /// [`Self::silent_after`] where a pause ended first. `None` without an announcement.
+    pub fn last_sound_after(&self, begins_ms: usize) -> Option<usize> {
+        let announced = self.announced?;
+        let last = self.left.iter().rfind(|left| **left <= announced)?;
         Some((last + 20).saturating_sub(begins_ms))
     }
 }

@@ -35,15 +35,14 @@ pub fn plain(text: &str) -> Vec<String> {
 pub struct Errors(Vec<i64>);
 
 impl Errors {
-    /// Cuts each response every [`STEP_MS`]. `made` says of a cut and the sound's length how much sound was made by then, and whether
+    /// Cuts each response every [`STEP_MS`], and asks the estimator beside it. `made` says of a cut and the sound's length how much sound was made by then, and whether
     /// that is all.
-    pub fn of(
-        estimator: &dyn WordEstimator,
-        responses: &[&TimedWords],
+    pub fn of<'a, E: WordEstimator>(
+        responses: impl IntoIterator<Item = (E, &'a TimedWords)>,
         made: impl Fn(u64, u64) -> (u64, bool),
     ) -> Self {
         let mut errors = Vec::new();
-        for TimedWords { text, sound_ms, ends_ms } in responses {
+        for (estimator, TimedWords { text, sound_ms, ends_ms }) in responses {
             for cut_ms in (0..=*sound_ms).step_by(STEP_MS as usize) {
                 let (made_ms, whole) = made(cut_ms, *sound_ms);
                 let kept = estimator.heard(text, cut_ms, made_ms, whole).split_whitespace().count();
@@ -84,10 +83,12 @@ mod tests {
             fn heard<'a>(&self, text: &'a str, _: u64, _: u64, _: bool) -> &'a str {
                 &text[..self.0.len()]
             }
+
+            fn learn(&mut self, _: &str, _: u64) {}
         }
         let spoken = TimedWords { text: "one two".to_owned(), sound_ms: 320, ends_ms: vec![STEP_MS, 3 * STEP_MS] };
         // Said at the five cuts: 0, 1, 1, 2 and 2 words.
-        let errors = |kept| Errors::of(&Keeps(kept), &[&spoken], |_, sound_ms| (sound_ms, true));
+        let errors = |kept| Errors::of([(Keeps(kept), &spoken)], |_, sound_ms| (sound_ms, true));
         let one = errors("one");
         assert_eq!((one.percentile(50), one.percentile(100), one.mean(), one.bias()), (1.0, 1.0, 0.6, -0.2));
         let none = errors("");

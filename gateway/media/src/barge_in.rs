@@ -2,7 +2,8 @@
 //!
 //! A paused answer costs little, so a pause needs little voice. While it lasts the room becomes quiet, and within [`DECIDED`] the caller
 //! either goes on, which is an interruption, or has stopped: a backchannel ("mhm", "yeah"), a cough, an echo. Then the answer goes on. A
-//! caller who stops for breath and begins again is not made to wait as long a second time.
+//! voice that still sounds by then, but too softly for a verdict, has until [`LATEST`]. A caller who stops for breath and begins
+//! again is not made to wait as long a second time.
 
 use std::time::Duration;
 
@@ -18,14 +19,20 @@ const ABOVE_NOISE: f32 = 3.0;
 const QUIETEST: f32 = 1e-3;
 /// From there on, the time in which a caller has to prove to speak: longer than a backchannel.
 pub const DECIDED: Duration = Duration::from_millis(400);
+/// The time that a voice has in all which then still sounds, if only softly: many a first word is louder than the next. The
+/// playback goes on by itself soon after.
+const LATEST: Duration = Duration::from_millis(464);
 /// Silence after which a voice has ended, before the time is over.
 const ENDED: Duration = Duration::from_millis(144);
 /// Silence with which a voice still goes on when the time is over.
 const BREATH: Duration = Duration::from_millis(48);
-/// The share of the time that has to be voice, where no echo hides it; and the least of it.
+/// The share of the time that has to be voice, where no echo hides it: at [`DECIDED`], and at [`LATEST`], when a backchannel has ended. And
+/// the least of it.
 const SHARE: f32 = 0.6;
+const LATEST_SHARE: f32 = 0.4;
 const LEAST: Duration = Duration::from_millis(64);
-/// How far below its loudest frame a voice still is one, as a ratio of levels. Rooms and networks keep it alive for longer.
+/// How far below its loudest frame a voice surely is one, as a ratio of levels. Below, it is soft: rooms and networks keep a voice alive
+/// that has ended.
 const RELEASE: f32 = 0.2;
 /// Voice that interrupts before the time is over, together with that of a dismissed beginning: more than a backchannel has.
 const ENOUGH: Duration = Duration::from_millis(432);
@@ -75,6 +82,8 @@ pub(crate) struct Candidate {
     hidden: u64,
     /// Voice of a dismissed beginning.
     earlier: u64,
+    /// The time since its last loud frame, and since any frame of it.
+    quiet: u64,
     silent: u64,
     /// The level of its loudest frame.
     peak: f32,
@@ -126,6 +135,7 @@ impl BargeIn {
             after: 0,
             hidden: 0,
             earlier,
+            quiet: 0,
             silent: 0,
             peak: level,
         });
@@ -134,29 +144,38 @@ impl BargeIn {
 
     /// Takes a frame of `length` samples that ends at `position`. A verdict closes it.
     pub fn frame(&mut self, heard: Heard, level: f32, position: u64, length: u64) -> Verdict {
-        let (decided, ended, breath) = (self.samples(DECIDED), self.samples(ENDED), self.samples(BREATH));
-        let least = self.samples(LEAST);
+        let (decided, latest) = (self.samples(DECIDED), self.samples(LATEST));
+        let (ended, breath, least) = (self.samples(ENDED), self.samples(BREATH), self.samples(LEAST));
         let (enough, again) = (self.samples(ENOUGH), self.samples(AGAIN));
         let Some(candidate) = &mut self.open else { return Verdict::Open };
         match heard {
             Heard::Voice if level >= candidate.peak * RELEASE => {
                 candidate.voiced += length;
                 candidate.after += length;
-                candidate.silent = 0;
+                (candidate.quiet, candidate.silent) = (0, 0);
                 candidate.peak = candidate.peak.max(level);
             }
-            Heard::Voice | Heard::Silence => candidate.silent += length,
+            Heard::Voice => {
+                candidate.quiet += length;
+                candidate.silent = 0;
+            }
+            Heard::Silence => {
+                candidate.quiet += length;
+                candidate.silent += length;
+            }
             Heard::Echo => candidate.hidden += length,
         }
-        let Candidate { since, paused_at, voiced, after, hidden, earlier, silent, .. } = *candidate;
+        let Candidate { since, paused_at, voiced, after, hidden, earlier, quiet, silent, .. } = *candidate;
         let time = position - paused_at;
         // The next frame would come too late.
-        let over = time + length > decided;
-        let goes_on = silent <= breath && after >= least && after as f32 >= (time - hidden) as f32 * SHARE;
+        let (over, too_late) = (time + length > decided, time + length > latest);
+        let share = if too_late { LATEST_SHARE } else { SHARE };
+        let sounds = silent <= breath && after >= least;
+        let goes_on = sounds && quiet <= breath && after as f32 >= (time - hidden) as f32 * share;
         let verdict = match () {
-            () if voiced >= again && earlier + voiced >= enough && silent == 0 => Verdict::Interruption,
+            () if voiced >= again && earlier + voiced >= enough && quiet == 0 => Verdict::Interruption,
             () if over && goes_on => Verdict::Interruption,
-            () if over || silent >= ended => Verdict::Nothing,
+            () if too_late || (over && !sounds) || silent >= ended => Verdict::Nothing,
             () => return Verdict::Open,
         };
         self.open = None;
@@ -234,7 +253,7 @@ mod tests {
     #[test]
     fn reverberation_is_no_voice() {
         let ringing = frames(1_000, Heard::Voice, 0.015);
-        assert_eq!(verdict(voice(288).chain(ringing)), (Verdict::Nothing, 400));
+        assert_eq!(verdict(voice(288).chain(ringing)), (Verdict::Nothing, 464));
     }
 
     #[test]
@@ -243,6 +262,20 @@ mod tests {
         assert_eq!(verdict(hidden().chain(voice(1_000))), (Verdict::Interruption, 400));
         assert_eq!(verdict(hidden().chain(silence(1_000))), (Verdict::Nothing, 384), "an echo that dies away");
         assert_eq!(verdict(frames(1_000, Heard::Echo, 0.05)), (Verdict::Nothing, 400), "an echo that does not");
+    }
+
+    #[test]
+    fn voice_of_soft_frames_has_longer() {
+        let softly = |loud, soft| {
+            let soft_frames = move || frames(soft, Heard::Silence, 0.001);
+            (0..20).flat_map(move |_| voice(loud).chain(soft_frames()))
+        };
+        assert_eq!(verdict(softly(32, 32)), (Verdict::Interruption, 464));
+        let louder_first_word = voice(160).chain(frames(208, Heard::Voice, 0.015)).chain(voice(1_000));
+        assert_eq!(verdict(louder_first_word), (Verdict::Interruption, 464));
+        assert_eq!(verdict(softly(16, 48)), (Verdict::Nothing, 464), "noise that comes and goes");
+        let ends = softly(32, 32).take(384 / 16).chain(silence(1_000));
+        assert_eq!(verdict(ends), (Verdict::Nothing, 416), "a voice that ends meanwhile");
     }
 
     #[test]

@@ -283,11 +283,16 @@ impl Core {
         let (id, is_message) = (output.id.clone(), matches!(output.body, Body::Message(_)));
         let (response_id, audio_ms) = (response.id.clone(), response.audio_ms(rate));
         let Some(item) = response.outputs.get(index).map(|output| response.output_item(output)) else { return };
+        // Other voices speak out of band.
+        let learns = status == ItemStatus::Completed && is_message && response.in_conversation();
         // The client may have deleted the item in between.
         self.history.change(&id, |entry| {
             entry.item = item.clone();
             entry.audio_ms = if is_message { audio_ms } else { 0 };
         });
+        if learns && let Some(text) = self.history.find(&id).and_then(|entry| entry.transcript()) {
+            self.estimator.learn(text, audio_ms);
+        }
         self.send(ServerEvent::OutputItemDone(OutputItem { response_id, output_index: index as u32, item }));
         if let Some(added) = self.history.added(&id) {
             self.send(ServerEvent::ItemDone(added));

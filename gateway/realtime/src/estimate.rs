@@ -5,14 +5,29 @@ pub trait WordEstimator: std::fmt::Debug + Send {
     /// The longest prefix of `text` in whole words that was heard in `heard_ms` of its audio. `audio_ms` is the duration of the
     /// audio generated so far, which is all of it if `complete`; text is generated far ahead of its audio.
     fn heard<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str;
+
+    /// A response of the call has been spoken whole: `text` took `audio_ms`.
+    fn learn(&mut self, text: &str, audio_ms: u64);
 }
 
 /// Estimates by letter count: each word takes a time by its letters, and punctuation a pause. Complete audio is divided in these
-/// proportions, so the voice's pace does not matter; for incomplete audio a common pace is assumed.
+/// proportions, so the voice's pace does not matter; for incomplete audio it is that of the call's earlier responses, and a common one
+/// before there are any.
 ///
 /// Words are separated by white space. In a script without any, a sentence counts once all of it was heard.
 #[derive(Debug)]
-pub struct SpokenPace;
+pub struct SpokenPace {
+    /// The audio of earlier responses, and what it had lasted at the common pace.
+    learnt_ms: u64,
+    learnt_common_ms: u64,
+}
+
+impl Default for SpokenPace {
+    /// The common pace.
+    fn default() -> Self {
+        Self { learnt_ms: PRIOR_MS, learnt_common_ms: PRIOR_MS }
+    }
+}
 
 // Durations of a common speaker, at some 170 words a minute. `make bench-heard` measures the estimator's error.
 const BEFORE_FIRST_WORD_MS: u64 = 100;
@@ -27,11 +42,16 @@ const CLAUSE_PAUSE_MS: u64 = 150;
 /// Between sentences.
 const SENTENCE_PAUSE_MS: u64 = 500;
 
+/// Speech at the common pace that counts as heard before the first response.
+const PRIOR_MS: u64 = 1_000;
+/// Of the earlier responses, so much counts: a voice may change its pace, or the session its voice.
+const REMEMBERED_MS: u64 = 60_000;
+
 impl WordEstimator for SpokenPace {
     fn heard<'a>(&self, text: &'a str, heard_ms: u64, audio_ms: u64, complete: bool) -> &'a str {
         let words = words(text);
-        let common_ms = BEFORE_FIRST_WORD_MS + words.iter().map(|word| word.spoken_ms + word.pause_ms).sum::<u64>();
-        let total_ms = if complete { audio_ms } else { audio_ms.max(common_ms) };
+        let common_ms = common_ms(&words);
+        let total_ms = if complete { audio_ms } else { audio_ms.max(self.expected_ms(common_ms)) };
         if heard_ms >= total_ms {
             return text;
         }
@@ -48,6 +68,37 @@ impl WordEstimator for SpokenPace {
         }
         heard
     }
+
+    fn learn(&mut self, text: &str, audio_ms: u64) {
+        let words = words(text);
+        if words.is_empty() || audio_ms == 0 {
+            return;
+        }
+        self.learnt_ms = self.learnt_ms.saturating_add(audio_ms);
+        self.learnt_common_ms += common_ms(&words);
+        if self.learnt_ms > REMEMBERED_MS {
+            self.learnt_common_ms = (scaled(self.learnt_common_ms, REMEMBERED_MS, self.learnt_ms)).max(1);
+            self.learnt_ms = REMEMBERED_MS;
+        }
+    }
+}
+
+impl SpokenPace {
+    /// How long `common_ms` at the common pace last in this voice.
+    fn expected_ms(&self, common_ms: u64) -> u64 {
+        scaled(common_ms, self.learnt_ms, self.learnt_common_ms)
+    }
+}
+
+/// `ms` times `numerator` by `denominator`, which is not zero.
+fn scaled(ms: u64, numerator: u64, denominator: u64) -> u64 {
+    let scaled = u128::from(ms) * u128::from(numerator) / u128::from(denominator);
+    u64::try_from(scaled).unwrap_or(u64::MAX)
+}
+
+/// How long `words` take at the common pace, with the silence around them.
+fn common_ms(words: &[Word]) -> u64 {
+    BEFORE_FIRST_WORD_MS + words.iter().map(|word| word.spoken_ms + word.pause_ms).sum::<u64>()
 }
 
 struct Word {
@@ -101,7 +152,7 @@ mod tests {
     fn only_whole_words_count() {
         let text = "The sky is blue.";
         // At a common pace the first word takes from 100 to 310 ms, and all of it 1140.
-        let heard = |ms| SpokenPace.heard(text, ms, 1_140, true);
+        let heard = |ms| SpokenPace::default().heard(text, ms, 1_140, true);
         assert_eq!(heard(0), "");
         assert_eq!(heard(309), "");
         assert_eq!(heard(310), "The");
@@ -115,7 +166,7 @@ mod tests {
 
     #[test]
     fn long_words_take_longer_than_short_ones() {
-        let heard = |text| SpokenPace.heard(text, 1_000, 2_000, true);
+        let heard = |text| SpokenPace::default().heard(text, 1_000, 2_000, true);
         assert_eq!(heard("an extraordinarily"), "an");
         assert_eq!(heard("extraordinarily an"), "");
         // "2026" is four words or so.
@@ -126,13 +177,13 @@ mod tests {
     #[test]
     fn punctuation_is_a_pause_after_its_word() {
         // 100 ms, "One" 210, a pause of 150, "two" 210, 200 ms.
-        let heard = |ms| SpokenPace.heard("One, two", ms, 870, true);
+        let heard = |ms| SpokenPace::default().heard("One, two", ms, 870, true);
         assert_eq!([309, 310, 460, 669, 670].map(heard), ["", "One,", "One,", "One,", "One, two"]);
-        assert_eq!(SpokenPace.heard("\"One,\" two", 669, 870, true), "\"One,\"");
+        assert_eq!(SpokenPace::default().heard("\"One,\" two", 669, 870, true), "\"One,\"");
         // Nothing of a dash is spoken.
-        assert_eq!(SpokenPace.heard("One — two", 310, 870, true), "One —");
+        assert_eq!(SpokenPace::default().heard("One — two", 310, 870, true), "One —");
         // Sentences lie further apart.
-        let heard = |ms| SpokenPace.heard("One. Two.", ms, 1_220, true);
+        let heard = |ms| SpokenPace::default().heard("One. Two.", ms, 1_220, true);
         assert_eq!([309, 310, 1_019, 1_020].map(heard), ["", "One.", "One.", "One. Two."]);
     }
 
@@ -140,7 +191,7 @@ mod tests {
     fn estimate_does_not_depend_on_pace() {
         let text = "Yes, I am a small voice model that runs on your own machine.";
         for percent in 0..=100 {
-            let heard = |total_ms: u64| SpokenPace.heard(text, total_ms * percent / 100, total_ms, true);
+            let heard = |total_ms: u64| SpokenPace::default().heard(text, total_ms * percent / 100, total_ms, true);
             assert_eq!(heard(3_000), heard(6_000), "{percent} %");
         }
     }
@@ -148,8 +199,29 @@ mod tests {
     #[test]
     fn text_ahead_of_its_audio_is_unheard() {
         let text = "one two three four five six seven eight nine ten";
-        assert_eq!(SpokenPace.heard(text, 400, 400, false), "one");
-        assert_eq!(SpokenPace.heard(text, 9_000, 9_000, false), text);
+        assert_eq!(SpokenPace::default().heard(text, 400, 400, false), "one");
+        assert_eq!(SpokenPace::default().heard(text, 9_000, 9_000, false), text);
+    }
+
+    #[test]
+    fn pace_is_learnt_from_whole_responses() {
+        let text = "one two three four five six seven eight nine ten";
+        let kept = |pace: &SpokenPace| pace.heard(text, 1_200, 1_200, false).split(' ').count();
+        let mut pace = SpokenPace::default();
+        let at_common_pace = kept(&pace);
+        for _ in 0..20 {
+            pace.learn("a slow voice", 2 * common_ms(&words("a slow voice")));
+        }
+        assert!(kept(&pace) <= at_common_pace / 2 + 1, "{}", kept(&pace));
+        // A quick voice takes its place within a minute or two.
+        for _ in 0..300 {
+            pace.learn("a quick voice", common_ms(&words("a quick voice")) / 2);
+        }
+        assert!(kept(&pace) >= at_common_pace + 2, "{}", kept(&pace));
+        for (text, ms) in [("", 1_000), ("silence", 0), ("endless", u64::MAX)] {
+            pace.learn(text, ms);
+            pace.heard("two words", 1_000, 1_000, false);
+        }
     }
 
     #[test]
@@ -157,7 +229,7 @@ mod tests {
         let text = "  One,\n two  three — 4!  ";
         let mut before = "";
         for ms in 0..2_000 {
-            let heard = SpokenPace.heard(text, ms, 1_500, true);
+            let heard = SpokenPace::default().heard(text, ms, 1_500, true);
             assert!(heard.starts_with(before), "{ms}");
             assert_eq!(heard.trim_end() == heard, heard != text, "{ms}");
             before = heard;
@@ -169,8 +241,8 @@ mod tests {
     fn multibyte_and_empty_texts_are_handled() {
         for text in ["größe über Ähre 日本語 です", "", " ", "…", "— —"] {
             for ms in 0..40 {
-                SpokenPace.heard(text, ms, 40, true);
-                SpokenPace.heard(text, ms, ms, false);
+                SpokenPace::default().heard(text, ms, 40, true);
+                SpokenPace::default().heard(text, ms, ms, false);
             }
         }
     }

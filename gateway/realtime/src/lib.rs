@@ -182,7 +182,7 @@ impl Core {
             engine_tools: Vec::new(),
             playing: VecDeque::new(),
             client_playback: ClientPlayback::default(),
-            estimator: Box::new(SpokenPace),
+            estimator: Box::new(SpokenPace::default()),
             has_read: false,
             counter: 0,
             effects: Vec::new(),

@@ -106,6 +106,27 @@ fn speech_clears_unplayed_audio() {
     assert_eq!(harness.find("conversation.item.truncated")["audio_end_ms"], 1_000);
 }
 
+#[test]
+fn cut_responses_are_measured_by_the_pace_of_whole_ones() {
+    let kept = |earlier_ms: usize| {
+        let mut harness = Harness::new(Delivery::Paced);
+        let earlier = harness.whole_response("A voice says ten words or so in some seconds.", earlier_ms);
+        harness.input(Input::Playout(PlayoutReport::Started { response: earlier }));
+        harness.input(Input::Playout(PlayoutReport::Drained { response: earlier }));
+        harness.clear();
+        let response = harness.create_response();
+        harness.engine_text(response, "The sky is blue today and the sun shines.");
+        harness.engine_audio(response, 1_200);
+        harness.input(Input::Playout(PlayoutReport::Started { response }));
+        harness.played(response, 1_200);
+        harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        harness.engine_finished(response, FinishReason::Cancelled);
+        harness.truncated_text().unwrap_or_default().split_whitespace().count()
+    };
+    let [quick, slow] = [1_500, 9_000].map(kept);
+    assert!(quick > slow + 2, "{quick} words after a quick response, {slow} after a slow one");
+}
+
 /// A voice that may interrupt.
 const VOICE: Input = Input::Turn(TurnEvent::PossibleBargeIn { audio_ms: 0 });
 const DISMISSED: Input = Input::Turn(TurnEvent::BargeInDismissed { audio_ms: 0 });
