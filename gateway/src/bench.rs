@@ -239,6 +239,8 @@ fn measured_rows(
         );
         let each = 1e3 / sum.rows;
         add(Row::less_than(format!("{name}_{weights}{suffix}"), sum.seconds * each, sum.floor * each, "ms", note));
+        let note = format!("weights that the products of each read{size}");
+        add(Row::alone(format!("{name}_{weights}_reads{suffix}"), sum.bytes / 1e6 / sum.rows, "MB", note));
     }
     let prefill = sum(machine, stages.iter().filter(|row| row.kind == "prefill"));
     if heard > 0.0 && prefill.rows > 0.0 {

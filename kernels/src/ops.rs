@@ -99,7 +99,7 @@ pub enum Format {
     /// As the checkpoint has them, or wider.
     #[default]
     Float,
-    /// Eight-bit integers that share a scale in groups of 32 along the input.
+    /// Eight-bit integers that share a scale in groups of 32 along the input; in a table, one scale for each entry.
     Int8,
     /// Four-bit integers, likewise.
     Int4,
@@ -329,6 +329,10 @@ pub trait Ops {
     fn read_ids(&self, ids: &Self::Ids) -> Vec<u32>;
     /// Rows of a tensor.
     fn rows(&self, x: &Self::T) -> usize;
+    /// Bytes that a number takes in states of keys and values.
+    fn kv_number_bytes(&self) -> usize {
+        size_of::<f32>()
+    }
     /// Address of a tensor on the device, for proofs that a step which repeats finds its tensors at the same places.
     fn place(&self, x: &Self::T) -> usize;
 

@@ -162,6 +162,10 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.inner.rows(x)
     }
 
+    fn kv_number_bytes(&self) -> usize {
+        self.inner.kv_number_bytes()
+    }
+
     fn place(&self, x: &O::T) -> usize {
         self.inner.place(x)
     }

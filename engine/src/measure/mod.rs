@@ -200,7 +200,7 @@ pub fn measure(source: Source, config: &EngineConfig, turn: Turn) -> Result<Meas
     let machine = Machine::measure(config.threads())?;
     let begun = Instant::now();
     let pool = models::pool(config.threads());
-    let cpu = Cpu::default().on(pool.clone());
+    let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone()).counting();
     let meter = Meter::of(cpu.clone());
     let mut model = models::load_on(cpu, pool.clone(), &Checkpoint::open(source).map_err(LoadError::from)?, config)?;
     let loading = begun.elapsed();

@@ -121,13 +121,16 @@ pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, Loa
         #[cfg(feature = "cuda")]
         Some(device) => {
             let (family, variant) = claimed(FAMILIES, checkpoint)?;
+            if config.kv_cache != crate::weight_policy::KvCacheFormat::default() {
+                return Err(ConfigError::new("kv_cache", "bf16", "a CUDA device has f32 alone").into());
+            }
             // What cannot fit is said before anything is loaded.
             cuda::check_memory(&device, config, checkpoint.weight_bytes())?;
             checked((family.load_cuda)(device, checkpoint, variant, config)?, pool)
         }
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
-        None => load_on(Cpu::default().on(pool.clone()), pool, checkpoint, config),
+        None => load_on(Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone()), pool, checkpoint, config),
     }
 }
 
