@@ -99,7 +99,8 @@ pub enum Format {
     /// As the checkpoint has them, or wider.
     #[default]
     Float,
-    /// Eight-bit integers that share a scale in groups of 32 along the input; in a table, one scale for each entry.
+    /// Eight-bit integers that share a scale in groups of 32 along the input; in a table, one scale for each entry, where
+    /// the device has such tables.
     Int8,
     /// Four-bit integers, likewise.
     Int4,

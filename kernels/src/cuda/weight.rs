@@ -107,9 +107,10 @@ impl Weight {
     ) -> Result<Self, KernelError> {
         check(layout, parts)?;
         let (name, shape) = (parts[0].name(), parts[0].shape());
-        let is_matrix = matches!(layout, Layout::Linear | Layout::Experts { .. });
         let stored = stored_bits(layout, parts)?;
-        if format != Format::Float && !is_matrix {
+        // Tables stay as they are: no kernel gathers integers.
+        let has_format = matches!(layout, Layout::Linear | Layout::Experts { .. } | Layout::Table);
+        if format != Format::Float && !has_format {
             return Err(KernelError::Format { name: name.to_owned(), layout, format });
         }
         let rows = Rows::new(parts);
