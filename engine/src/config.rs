@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::deadline::Order;
 use crate::device::DeviceChoice;
 use crate::hand_off::{Chunks, HandOff};
-use crate::weight_policy::WeightPolicy;
+use crate::weight_policy::{KvCacheFormat, WeightPolicy};
 
 /// Settings that were renamed, as (old, new) paths. A path that begins with an old one is read with the new one in its
 /// place; apply the pairs in this order.
@@ -43,6 +43,8 @@ pub struct EngineConfig {
     pub batch: bool,
     /// In which format matrices are kept.
     pub weights: WeightPolicy,
+    /// How keys and values are kept; the processor alone has a choice.
+    pub kv_cache: KvCacheFormat,
     /// Threads that compute; unset for one on each physical core, at most 8.
     pub threads: Option<usize>,
     /// Whether sessions run by deadline, or first come, first served, for comparison.
@@ -96,6 +98,7 @@ impl Default for EngineConfig {
             hand_off: HandOff::default(),
             batch: true,
             weights: WeightPolicy::default(),
+            kv_cache: KvCacheFormat::default(),
             threads: None,
             deadlines: true,
             timeouts: Timeouts::default(),

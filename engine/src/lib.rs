@@ -22,7 +22,7 @@
 //! Models:
 //! - `checkpoint`: checkpoints in published formats
 //! - `models`: one folder a model family
-//! - `weight_policy`: which weights are kept as integers
+//! - `weight_policy`: which weights are kept as integers, and how keys and values are
 //! - `audio`: the log-mel front end
 //! - `text`: the tokenizer
 
@@ -57,4 +57,4 @@ pub use hand_off::HandOff;
 pub use model::TopologyError;
 pub use models::LoadError;
 pub use progress::{StartProgress, StartStage};
-pub use weight_policy::WeightPolicy;
+pub use weight_policy::{KvCacheFormat, WeightPolicy};

@@ -1,16 +1,17 @@
-//! Which weights are kept as integers: what `engine.weights` names.
+//! Which weights are kept as integers: what `engine.weights` names. How keys and values are kept: `engine.kv_cache`.
 //!
-//! | setting | matrices | matrices of experts | everything else |
-//! |---|---|---|---|
-//! | `bf16` | as in the checkpoint | as in the checkpoint | as in the checkpoint, or wider |
-//! | `int8` | int8 | int8 | likewise |
-//! | `int4` | int4 | int4 | likewise |
-//! | `mixed` | int8 | int4 | likewise |
+//! | setting | matrices | matrices of experts | tables of embeddings | everything else |
+//! |---|---|---|---|---|
+//! | `bf16` | as in the checkpoint | as in the checkpoint | as in the checkpoint | as in the checkpoint, or wider |
+//! | `int8` | int8 | int8 | int8, a scale for each entry | likewise |
+//! | `int4` | int4 | int4 | likewise | likewise |
+//! | `mixed` | int8 | int4 | likewise | likewise |
 //!
 //! Matrices are those of attention, feed-forward blocks, projections and heads, in all stages. Everything else: norms, biases and scales,
-//! tables of embeddings, convolutions, and the routers that choose experts and weigh shared ones, whose error would change which experts
+//! convolutions, and the routers that choose experts and weigh shared ones, whose error would change which experts
 //! a row goes through. The formats themselves are those of [`Format`].
 
+use repartee_kernels::cpu::KvFormat;
 use repartee_kernels::{Format, Layout};
 use serde::{Deserialize, Serialize};
 
@@ -23,7 +24,7 @@ pub enum WeightPolicy {
     Bf16,
     /// Eight-bit integers.
     Int8,
-    /// Four-bit integers.
+    /// Four-bit integers, tables as eight-bit ones.
     Int4,
     /// Experts as four-bit integers, other matrices as eight-bit ones.
     Mixed,
@@ -37,10 +38,31 @@ impl WeightPolicy {
     pub fn format(self, layout: Layout) -> Format {
         match (layout, self) {
             (Layout::Linear | Layout::Experts { .. }, Self::Int8) | (Layout::Linear, Self::Mixed) => Format::Int8,
+            (Layout::Table, Self::Int8 | Self::Int4 | Self::Mixed) => Format::Int8,
             (Layout::Linear | Layout::Experts { .. }, Self::Int4) | (Layout::Experts { .. }, Self::Mixed) => {
                 Format::Int4
             }
             _ => Format::Float,
+        }
+    }
+}
+
+/// How keys and values of attention are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KvCacheFormat {
+    /// Single precision.
+    #[default]
+    F32,
+    /// bfloat16, rounded to the nearest: half the memory.
+    Bf16,
+}
+
+impl From<KvCacheFormat> for KvFormat {
+    fn from(format: KvCacheFormat) -> Self {
+        match format {
+            KvCacheFormat::F32 => Self::F32,
+            KvCacheFormat::Bf16 => Self::Bf16,
         }
     }
 }

@@ -101,7 +101,8 @@ fn policies_are_as_documented() {
     let formats = |layout: Layout| WeightPolicy::ALL.map(|policy| policy.format(layout));
     assert_eq!(formats(Layout::Linear), [Format::Float, Format::Int8, Format::Int4, Format::Int8]);
     assert_eq!(formats(experts), [Format::Float, Format::Int8, Format::Int4, Format::Int4]);
-    for layout in [Layout::Vector, Layout::Table, Layout::Depthwise, Layout::Conv2d { stride: 2 }] {
+    assert_eq!(formats(Layout::Table), [Format::Float, Format::Int8, Format::Int8, Format::Int8]);
+    for layout in [Layout::Vector, Layout::Depthwise, Layout::Conv2d { stride: 2 }] {
         assert_eq!(formats(layout), [Format::Float; 4]);
     }
     let names = WeightPolicy::ALL.map(|policy| serde_json::to_string(&policy).unwrap());

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use repartee::config::{Config, ConfigError, EXAMPLE, load};
-use repartee_engine::EngineConfig;
 use repartee_engine::StageConfig;
+use repartee_engine::{EngineConfig, KvCacheFormat};
 use serde_json::Value;
 
 fn nothing(_: &str) -> Option<String> {
@@ -213,6 +213,15 @@ fn old_names_in_a_file_work_and_are_reported() {
     // Printed with the present names, so that nothing is old any more.
     let again = load(Some(&self::file(&loaded.config.to_string()).path), nothing, &[]).unwrap();
     assert_eq!((again.config, again.old_names), (loaded.config, Vec::new()));
+}
+
+#[test]
+fn threads_are_set_by_environment_and_arguments() {
+    let environment = |name: &str| (name == "REPARTEE_ENGINE_THREADS").then(|| "3".to_owned());
+    assert_eq!(load(None, environment, &[]).unwrap().config.engine.threads, Some(3));
+    let set = [("engine.threads".to_owned(), "2".to_owned()), ("engine.kv_cache".to_owned(), "bf16".to_owned())];
+    let engine = load(None, environment, &set).unwrap().config.engine;
+    assert_eq!((engine.threads, engine.kv_cache), (Some(2), KvCacheFormat::Bf16));
 }
 
 #[test]

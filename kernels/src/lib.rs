@@ -27,8 +27,8 @@ pub mod row_spec;
 pub mod step_ops;
 
 pub use ops::{
-    Attention, AttentionBatch, DType, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows,
-    StateSpec,
+    Attention, AttentionBatch, DType, Format, KernelError, Layout, NO_ID, Ops, RawTensor, Router, SampleParams,
+    SequenceRows, StateSpec,
 };
 pub use packed::{PackedTensor, Packing};
 pub use part::{Draw, DrawnTensor, Part};

@@ -162,6 +162,10 @@ impl<O: Ops> Ops for RecordingOps<O> {
         self.inner.rows(x)
     }
 
+    fn kv_number_bytes(&self) -> usize {
+        self.inner.kv_number_bytes()
+    }
+
     fn place(&self, x: &O::T) -> usize {
         self.inner.place(x)
     }
@@ -321,6 +325,10 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
 
     fn bucket(&self, rows: usize) -> usize {
         if self.padded { step_ops::bucket(rows) } else { self.inner.bucket(rows) }
+    }
+
+    fn eager_steps(&self) -> Option<u64> {
+        self.inner.eager_steps()
     }
 
     fn upload(&self, spec: &RowSpec) -> O::Spec {

@@ -79,7 +79,7 @@ fn every_layout_can_be_drawn() {
 /// Bytes of the weights and multiply-adds, of every device that was made of one.
 #[test]
 fn products_are_counted() {
-    let ops = Cpu::default();
+    let ops = Cpu::default().counting();
     let float = ops.weight_of(Layout::Linear, Format::Float, &[part(1, &[32, 64])]).unwrap();
     let integer = ops.weight_of(Layout::Linear, Format::Int4, &[part(1, &[32, 64])]).unwrap();
     let x = ops.tensor(rows(3, 64), 64);

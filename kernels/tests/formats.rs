@@ -3,7 +3,7 @@
 
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
-use repartee_kernels::{DType, Format, KernelError, Layout, Ops, RawTensor, Router};
+use repartee_kernels::{DType, Format, KernelError, Layout, NO_ID, Ops, RawTensor, Router};
 
 const INTEGERS: [Format; 2] = [Format::Int8, Format::Int4];
 
@@ -45,6 +45,36 @@ fn parts_of_any_format_join() {
             assert_eq!(ops.read(&ops.linear(&x, &joined, None)), expected, "{format:?} {a:?} {b:?}");
         }
     }
+}
+
+/// Entries of eight-bit integers are off by half of their own scale at most, and are what the integers stand for.
+#[test]
+fn quantised_tables_stand_for_their_numbers() {
+    const WIDTH: usize = 45;
+    let ops = Cpu::default();
+    let mut values = numbers(7 * WIDTH, 1);
+    // Entries of very different sizes, one of zeros.
+    values.iter_mut().enumerate().for_each(|(i, value)| *value *= [1.0, 1e-6, 1e6, 0.0, 1.0, 3.0, 1e-25][i / WIDTH]);
+    let (first, second) = values.split_at(3 * WIDTH);
+    let (first, second) = (bytes(DType::F32, first), bytes(DType::F32, second));
+    let (shapes, parts) = ([[3, WIDTH], [4, WIDTH]], [&first, &second]);
+    let parts = [0, 1].map(|i| part("t", DType::F32, parts[i], &shapes[i]));
+    let table = ops.weight_as(Layout::Table, Format::Int8, &parts).unwrap();
+    let found = ops.read(&ops.embed(&table, &ops.ids(&[6, 5, 4, 3, 2, 1, 0, NO_ID])));
+    assert_eq!(found[7 * WIDTH..], [0.0; WIDTH]);
+    for (entry, found) in values.chunks(WIDTH).rev().zip(found.chunks(WIDTH)) {
+        let greatest = entry.iter().fold(0.0, |greatest: f32, value| value.abs().max(greatest));
+        let scale = greatest / 127.0;
+        for (value, found) in entry.iter().zip(found) {
+            assert!((value - found).abs() <= scale * 0.500_01, "{value} {found}");
+            // A whole number of scales, and nothing between.
+            let steps = if scale > 0.0 { found / scale } else { 0.0 };
+            assert!((steps - steps.round()).abs() < 1e-4 && steps.abs() < 127.1, "{steps}");
+        }
+    }
+    let bad = bytes(DType::F32, &[1.0, f32::INFINITY]);
+    let bad = ops.weight_as(Layout::Table, Format::Int8, &[part("bad", DType::F32, &bad, &[2, 1])]);
+    assert_eq!(bad.err(), Some(KernelError::NotFinite { name: "bad".to_owned() }));
 }
 
 fn experts(ops: &Cpu, format: Format, shape: &[usize], per_expert: usize, count: usize, seed: u64) -> Weight {
@@ -95,9 +125,9 @@ fn bad_weights_are_refused_by_name() {
         }
         let error = ops.weight_as(Layout::Experts { per_expert: 3 }, format, &parts).unwrap_err();
         assert!(matches!(error, KernelError::Shape { .. }), "{error}");
-        let error = ops.weight_as(Layout::Table, format, &parts[..1]).unwrap_err();
-        assert_eq!(error, KernelError::Format { name: "good".to_owned(), layout: Layout::Table, format });
     }
+    let error = ops.weight_as(Layout::Table, Format::Int4, &parts[..1]).unwrap_err();
+    assert_eq!(error, KernelError::Format { name: "good".to_owned(), layout: Layout::Table, format: Format::Int4 });
     // Numbers as they are may be anything, as ever.
     assert!(ops.weight(Layout::Linear, &parts).is_ok());
 }

@@ -10,10 +10,11 @@ use repartee_kernels::cpu::gemm::{Packed, Rows, multiply, multiply_on};
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::quantised::{Bits, Quantised};
 use repartee_kernels::cpu::simd::Level;
-use repartee_kernels::cpu::{Cpu, Tensor, Weight};
+use repartee_kernels::cpu::{Cpu, KvFormat, Tensor, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    DType, FILTER_TAPS, Format, Layout, Ops, RawTensor, Router, SpecLayout, StateSpec, StepOps, StreamRows, Streams,
+    Attention, DType, FILTER_TAPS, Format, Layout, Ops, RawTensor, Router, SequenceRows, SpecLayout, StateSpec,
+    StepOps, StreamRows, Streams,
 };
 
 const THREADS: [usize; 4] = [1, 2, 3, 7];
@@ -136,6 +137,19 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
     let filter = weight(ops, Layout::Vector, &[FILTER_TAPS]);
     add("segment_conv1d", ops.segment_conv1d_at(&x(), &causal, &vector, &segments));
     add("segment_snake", ops.segment_snake_at(&x(), &vector, &vector, &filter, &segments));
+    add("segment_attention", ops.segment_attention_at(&x(), &x(), &x(), &segments, 3));
+    for (name, kv, window) in
+        [("attention", KvFormat::F32, None), ("attention, bf16, window", KvFormat::Bf16, Some(100))]
+    {
+        // Of one row and of many, by query heads of which two share a head of keys.
+        let mut cache = ops.clone().with_kv(kv).state(StateSpec::KeyValue { blocks: 70, block_len: 12, width: WIDTH });
+        let tables: [Vec<u32>; 2] = [(0..60).collect(), (60..70).collect()];
+        let shape = Attention { heads: 6, kv_heads: 3, head_dim: 16, window };
+        let [q, k] = [2 * WIDTH, WIDTH].map(|width| ops.tensor(numbers(ROWS * width, width as u64), width));
+        let rows = |table: usize, position, rows| SequenceRows { table: &tables[table], position, rows };
+        let batch = ops.batch(&[rows(1, 0, 30), rows(0, 0, ROWS - 30)]);
+        add(name, ops.attention(&q, &k, &x(), &mut cache, &batch, shape));
+    }
     results
 }
 

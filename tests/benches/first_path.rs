@@ -1,6 +1,8 @@
 //! `make bench`: the first path against the reference implementation, on the demo checkpoint and the same cores, one after
 //! the other in one run. Like is compared with like: the reference does not stream, so time per thinker token, per codec frame and
 //! per second of code2wav stand side by side, the whole answer apart, and our time to first packet alone.
+//!
+//! With the argument `answers` (`make bench-size`) whole answers alone, beside OpenVINO GenAI's too, into `target/report/answers.json`.
 
 #[allow(dead_code)] // Each binary uses its part.
 #[path = "../../engine/tests/common/eager.rs"]
@@ -33,6 +35,8 @@ use self::eager::{batch, index};
 const REPEATS: usize = 9;
 /// Turns over the websocket.
 const TURNS: usize = 50;
+/// Threads that whole answers take.
+const THREADS: [usize; 2] = [1, 2];
 
 /// What `tests/parity/bench_reference.py` prints.
 #[derive(Debug, Deserialize)]
@@ -45,28 +49,45 @@ struct Reference {
     text: String,
 }
 
+/// What `tests/peers/openvino_answer.py` prints.
+#[derive(Debug, Deserialize)]
+struct OpenVino {
+    version: String,
+    answer_seconds: f64,
+    audio_seconds: f64,
+    text: String,
+}
+
 fn main() -> Result<()> {
     let question = questions::named("three-plus-four.wav")?;
     let model = tools::root().join("models/demo");
+    if std::env::args().any(|argument| argument == "answers") {
+        return side_by_side::finish("answers", answers(&model, &question.path())?);
+    }
     let mut rows = Vec::new();
 
     println!("ours: stages");
     let ours = stages(&model)?;
     println!("  {ours:.2?}");
-    println!("ours: whole answers");
-    let answer = whole_answer(&model, &samples(&question.path())?)?;
-    for threads in [1, 2] {
+    let mut first = 0.0;
+    for threads in THREADS {
+        println!("ours: whole answers on {threads} thread(s)");
+        let answer = whole_answer(&model, &samples(&question.path())?, threads)?;
+        first = answer.first;
         println!("the reference on {threads} thread(s)");
         let peer = reference(&model, &question.path(), threads)?;
         ensure!(peer.text == answer.text, "other answers: {} / {}", answer.text, peer.text);
-        let note = format!("peer: transformers on {threads} thread(s); ours on one");
-        let mut add =
-            |measure: &str, ours: f64, peer: f64, unit| rows.push(Row::less_than(measure, ours, peer, unit, &note));
-        add("thinker token", ours.thinker_token, peer.thinker_ms_per_token, "ms");
-        add("codec frame (talker step and code predictor)", ours.codec_frame, peer.talker_ms_per_frame, "ms");
-        add("second of code2wav, in one decode", ours.code2wav_whole, peer.code2wav_ms_per_second, "ms");
-        add("whole answer", answer.seconds * 1e3, peer.answer_seconds * 1e3, "ms");
-        add("RTF of the whole answer", answer.seconds / answer.audio, peer.answer_seconds / peer.audio_seconds, "");
+        let alone = format!("peer: transformers on {threads} thread(s); ours on one");
+        let both = format!("{threads} thread(s) each; peer: transformers");
+        let mut add = |measure: &str, ours: f64, peer: f64, unit, note: &str| {
+            rows.push(Row::less_than(measure, ours, peer, unit, note));
+        };
+        add("thinker token", ours.thinker_token, peer.thinker_ms_per_token, "ms", &alone);
+        add("codec frame (talker step and code predictor)", ours.codec_frame, peer.talker_ms_per_frame, "ms", &alone);
+        add("second of code2wav, in one decode", ours.code2wav_whole, peer.code2wav_ms_per_second, "ms", &alone);
+        add("whole answer", answer.seconds * 1e3, peer.answer_seconds * 1e3, "ms", &both);
+        let rtf = (answer.seconds / answer.audio, peer.answer_seconds / peer.audio_seconds);
+        add("RTF of the whole answer", rtf.0, rtf.1, "", &both);
     }
     rows.push(Row::alone(
         "second of code2wav, frame by frame with carried state",
@@ -75,12 +96,40 @@ fn main() -> Result<()> {
         "as it is served",
     ));
     let note = "all sound handed over at once, so nothing was read before the commit";
-    rows.push(Row::alone("commit to first samples, engine alone", answer.first * 1e3, "ms", note));
+    rows.push(Row::alone("commit to first samples, engine alone", first * 1e3, "ms", note));
 
     println!("ours: {TURNS} turns over the websocket, spoken in real time");
     rows.extend(first_packets(&question.path())?);
-
     side_by_side::finish("first_path", rows)
+}
+
+/// Whole answers beside each peer's, on as many threads.
+fn answers(model: &Path, question: &Path) -> Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    for threads in THREADS {
+        let ours = whole_answer(model, &samples(question)?, threads)?;
+        let transformers = reference(model, question, threads)?;
+        let openvino = openvino(model, question, threads)?;
+        let peers = [
+            ("transformers", "", transformers.text, transformers.answer_seconds, transformers.audio_seconds),
+            ("openvino", &openvino.version[..], openvino.text, openvino.answer_seconds, openvino.audio_seconds),
+        ];
+        for (peer, version, text, seconds, audio) in peers {
+            ensure!(text == ours.text, "other answers: {} / {peer}: {text}", ours.text);
+            let note = format!(
+                "the demo's whole answer, {threads} thread(s) each; {:.1} s of sound, {peer} {version} {audio:.1} s",
+                ours.audio
+            );
+            rows.push(Row::less_than(
+                format!("demo_answer_vs_{peer}_{threads}"),
+                ours.seconds * 1e3,
+                seconds * 1e3,
+                "ms",
+                note,
+            ));
+        }
+    }
+    Ok(rows)
 }
 
 /// Our stages, in ms.
@@ -166,8 +215,9 @@ struct Answer {
     audio: f64,
 }
 
-fn whole_answer(folder: &Path, sound: &[f32]) -> Result<Answer> {
-    let engine = Engine::start(Source::Folder(folder.to_owned()), &EngineConfig::default())?;
+fn whole_answer(folder: &Path, sound: &[f32], threads: usize) -> Result<Answer> {
+    let config = EngineConfig { threads: Some(threads), ..EngineConfig::default() };
+    let engine = Engine::start(Source::Folder(folder.to_owned()), &config)?;
     let mut answers = Vec::new();
     for _ in 0..=REPEATS {
         let session = engine.open()?;
@@ -209,6 +259,13 @@ fn reference(model: &Path, question: &Path, threads: usize) -> Result<Reference>
     let threads = threads.to_string();
     let arguments = [model.as_os_str(), question.as_os_str(), "--threads".as_ref(), threads.as_ref()];
     side_by_side::reference("REPARTEE_REFERENCE_PYTHON", "tests/parity/bench_reference.py", arguments)
+}
+
+fn openvino(model: &Path, question: &Path, threads: usize) -> Result<OpenVino> {
+    let (threads, exported) = (threads.to_string(), tools::root().join("target/peers/openvino"));
+    let arguments =
+        [model.as_os_str(), question.as_os_str(), exported.as_os_str(), "--threads".as_ref(), threads.as_ref()];
+    side_by_side::reference("REPARTEE_OPENVINO_PYTHON", "tests/peers/openvino_answer.py", arguments)
 }
 
 #[tokio::main]

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::tools::root;
 
-/// What a script prints as one line of JSON. `python` is the environment variable that names the Python of the reference, `script` a
+/// What a script prints as its last line, which is JSON. `python` is the environment variable that names the Python of the reference, `script` a
 /// file of this repository.
 pub fn reference<T: DeserializeOwned>(
     python: &str,
@@ -27,7 +27,9 @@ pub fn reference<T: DeserializeOwned>(
         .output()
         .with_context(|| python.display().to_string())?;
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    serde_json::from_slice(&output.stdout).with_context(|| format!("the figures of {script}"))
+    // Its libraries may print too.
+    let last = output.stdout.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+    serde_json::from_slice(last).with_context(|| format!("the figures of {script}"))
 }
 
 /// The median time of `repeats` runs after one that is not counted, in ms for each of `parts`.

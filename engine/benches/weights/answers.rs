@@ -1,12 +1,12 @@
 //! What the model writes when it is asked in recorded voices.
 
-use repartee_engine::{Engine, EngineConfig, WeightPolicy};
+use repartee_engine::{Engine, EngineConfig, KvCacheFormat, WeightPolicy};
 use repartee_engine_api::{Command, Event, Respond, Sampling, SpeechEngine};
 
 use crate::{Question, demo, root};
 
-pub fn all(weights: WeightPolicy, questions: &[Question]) -> Vec<String> {
-    let config = EngineConfig { weights, ..EngineConfig::default() };
+pub fn all(weights: WeightPolicy, kv_cache: KvCacheFormat, questions: &[Question]) -> Vec<String> {
+    let config = EngineConfig { weights, kv_cache, ..EngineConfig::default() };
     let engine = Engine::start(demo(), &config).unwrap();
     questions.iter().map(|question| answer(&engine, &question.file)).collect()
 }

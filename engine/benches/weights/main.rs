@@ -4,7 +4,7 @@
 //! - the thinker's loss, in nats a token, on the right answers to the frozen questions (`tests/questions`), written as text; and how often its
 //!   likeliest token is the one of bf16
 //! - of the same questions, asked in recorded voices, how many are answered with all key words of the right answer, and how many with
-//!   the same text as with bf16. Greedy; no sound is made.
+//!   the same text as with bf16. Greedy; no sound is made. The same with keys and values in bf16 (`engine.kv_cache`).
 #![allow(clippy::unwrap_used)] // A panic is this benchmark's report.
 
 mod answers;
@@ -17,7 +17,7 @@ mod tensors;
 use std::path::{Path, PathBuf};
 
 use repartee_engine::internals::Checkpoint;
-use repartee_engine::{Source, WeightPolicy};
+use repartee_engine::{KvCacheFormat, Source, WeightPolicy};
 use serde::Deserialize;
 
 /// A frozen question.
@@ -42,17 +42,22 @@ fn main() {
     let questions: Vec<Question> = serde_json::from_str(&list).unwrap();
     let checkpoint = Checkpoint::open(demo()).unwrap();
     let base = loss::measure(&checkpoint, WeightPolicy::Bf16, &questions);
-    let said = answers::all(WeightPolicy::Bf16, &questions);
+    let said = answers::all(WeightPolicy::Bf16, KvCacheFormat::F32, &questions);
     for policy in WeightPolicy::ALL {
         println!("{policy:?}");
         tensors::print(&checkpoint, policy);
         let found = loss::measure(&checkpoint, policy, &questions);
         let same = found.likeliest.iter().zip(&base.likeliest).filter(|(a, b)| a == b).count();
         println!("  loss {:.4} nats a token; likeliest token of bf16: {same} of {}", found.loss, found.likeliest.len());
-        let answers = answers::all(policy, &questions);
-        let right = answers.iter().zip(&questions).filter(|(answer, question)| question.is_answered_by(answer)).count();
-        let same = answers.iter().zip(&said).filter(|(a, b)| a == b).count();
-        println!("  answers with all key words: {right} of {}; text of bf16: {same}", questions.len());
+        for kv_cache in [KvCacheFormat::F32, KvCacheFormat::Bf16] {
+            let answers = answers::all(policy, kv_cache, &questions);
+            let answered = answers.iter().zip(&questions).filter(|(answer, question)| question.is_answered_by(answer));
+            let (right, same) = (answered.count(), answers.iter().zip(&said).filter(|(a, b)| a == b).count());
+            let of = questions.len();
+            println!(
+                "  keys and values {kv_cache:?}: answers with all key words: {right} of {of}; text of bf16: {same}"
+            );
+        }
     }
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use memmap2::Mmap;
+use memmap2::{Mmap, UncheckedAdvice};
 use repartee_kernels::DType;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserialize;
@@ -14,6 +15,10 @@ use super::{CheckpointError, Files};
 
 pub(super) const SINGLE: &str = "model.safetensors";
 pub(super) const INDEX: &str = "model.safetensors.index.json";
+
+/// Bytes that are handed out before the pages of all files are given back to the system: whoever takes tensors copies them, and has not
+/// both in memory.
+const PAGES_KEPT: u64 = 256 << 20;
 
 /// A tensor as it lies in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -33,6 +38,8 @@ pub(super) struct Weights {
     tensors: BTreeMap<String, Location>,
     /// What an absent tensor is reported against: the single file, or the index.
     catalogue: String,
+    /// Bytes so far.
+    handed_out: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -48,6 +55,17 @@ struct WeightFile {
 enum Bytes {
     Mapped(Mmap),
     Embedded(&'static [u8]),
+}
+
+impl Bytes {
+    /// Gives pages that were read back to the system. Whoever reads them again gets the same bytes, a little later.
+    fn give_back(&self) {
+        if let Self::Mapped(map) = self {
+            // SAFETY: nobody writes to the map, so that it has no page of its own: what is dropped is the file's, and read from it again.
+            // If the system refuses, the pages stay.
+            let _ = unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) };
+        }
+    }
 }
 
 impl Deref for Bytes {
@@ -79,7 +97,12 @@ impl Weights {
     /// no tensors.
     pub(super) fn open(files: &Files) -> Result<Self, CheckpointError> {
         if files.has(SINGLE) {
-            let mut weights = Self { files: Vec::new(), tensors: BTreeMap::new(), catalogue: files.label(SINGLE) };
+            let mut weights = Self {
+                files: Vec::new(),
+                tensors: BTreeMap::new(),
+                catalogue: files.label(SINGLE),
+                handed_out: AtomicU64::default(),
+            };
             weights.add(files, SINGLE)?;
             return Ok(weights);
         }
@@ -92,12 +115,22 @@ impl Weights {
 
     /// No tensors.
     pub(super) fn none(files: &Files) -> Self {
-        Self { files: Vec::new(), tensors: BTreeMap::new(), catalogue: files.label(SINGLE) }
+        Self {
+            files: Vec::new(),
+            tensors: BTreeMap::new(),
+            catalogue: files.label(SINGLE),
+            handed_out: AtomicU64::default(),
+        }
     }
 
     fn open_shards(files: &Files, index: &Index) -> Result<Self, CheckpointError> {
         let label = files.label(INDEX);
-        let mut weights = Self { files: Vec::new(), tensors: BTreeMap::new(), catalogue: label.clone() };
+        let mut weights = Self {
+            files: Vec::new(),
+            tensors: BTreeMap::new(),
+            catalogue: label.clone(),
+            handed_out: AtomicU64::default(),
+        };
         let mut opened = BTreeMap::new();
         for (tensor, shard) in &index.weight_map {
             if !opened.contains_key(shard.as_str()) {
@@ -171,7 +204,16 @@ impl Weights {
     pub(super) fn raw(&self, name: &str) -> Result<(Dtype, &[usize], &[u8]), CheckpointError> {
         let missing = || CheckpointError::MissingTensor { file: self.catalogue.clone(), tensor: name.to_owned() };
         let Location { file, dtype, shape, bytes } = self.tensors.get(name).ok_or_else(missing)?;
-        Ok((*dtype, shape, &self.files[*file].bytes[bytes.clone()]))
+        Ok((*dtype, shape, self.hand_out(*file, bytes)))
+    }
+
+    /// Bytes of a file.
+    fn hand_out(&self, file: usize, range: &Range<usize>) -> &[u8] {
+        let before = self.handed_out.fetch_add(range.len() as u64, Ordering::Relaxed);
+        if before / PAGES_KEPT != (before + range.len() as u64) / PAGES_KEPT {
+            self.files.iter().for_each(|file| file.bytes.give_back());
+        }
+        &self.files[file].bytes[range.clone()]
     }
 
     /// The weight files' names, in an order that does not change.
@@ -210,7 +252,7 @@ impl Weights {
                 return Err(CheckpointError::UnsupportedDtype { file, tensor, found: format!("{other:?}") });
             }
         };
-        Ok(TensorView { dtype, shape: &location.shape, bytes: &file.bytes[location.bytes.clone()] })
+        Ok(TensorView { dtype, shape: &location.shape, bytes: self.hand_out(location.file, &location.bytes) })
     }
 }
 

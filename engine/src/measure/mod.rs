@@ -4,7 +4,9 @@
 //! The turn runs twice on the engine's own tick loop. First the stages run one after another, each alone on all threads, so that what a
 //! stage takes, reads and multiplies is its own; then side by side, as a server runs them, for the first sound and the whole answer.
 //! - `metered`: stages that note what their steps take
+//! - `crowd`: turns of several sessions at once, on any device
 
+mod crowd;
 mod metered;
 
 use std::fs;
@@ -25,6 +27,7 @@ use crate::model::Model;
 use crate::models::{self, LoadError};
 use crate::scheduler::{Gauges, Scheduler, Tick};
 use crate::stage::RowKind;
+pub use crowd::{Crowd, Crowds, measure_crowds};
 use metered::{Meter, Tallies, Tally};
 
 /// Sound that is sent at once.
@@ -48,6 +51,13 @@ pub struct Turn {
     pub sound: Duration,
     /// Of the noise and the answer's random numbers.
     pub seed: u64,
+}
+
+impl Turn {
+    /// Samples that are heard.
+    fn noise(&self, first: u64, count: u64) -> Vec<f32> {
+        (first..first + count).map(|at| (uniform(self.seed, at, 0, 0) - 0.5) * 0.2).collect()
+    }
 }
 
 /// What the machine could at best, on all threads.
@@ -147,6 +157,14 @@ pub enum MeasureError {
     /// The model failed.
     #[error("the model failed: {0}")]
     Failed(#[from] SessionError),
+    /// Fewer sessions fit into memory.
+    #[error("{asked} sessions are to be measured, and engine.cache_mib has room for {slots}")]
+    TooMany {
+        /// Sessions.
+        asked: usize,
+        /// How many have room.
+        slots: usize,
+    },
     /// The model made no sound.
     #[error("the answer ended without sound: choose another seed")]
     Silent,
@@ -182,8 +200,8 @@ pub fn measure(source: Source, config: &EngineConfig, turn: Turn) -> Result<Meas
     let machine = Machine::measure(config.threads())?;
     let begun = Instant::now();
     let pool = models::pool(config.threads());
-    let cpu = Cpu::default().on(pool.clone());
-    let meter = Meter::new(cpu.clone());
+    let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone()).counting();
+    let meter = Meter::of(cpu.clone());
     let mut model = models::load_on(cpu, pool.clone(), &Checkpoint::open(source).map_err(LoadError::from)?, config)?;
     let loading = begun.elapsed();
     // The scheduler's own threads: with none the stages run one after another, and their products on all threads still.
@@ -197,14 +215,17 @@ pub fn measure(source: Source, config: &EngineConfig, turn: Turn) -> Result<Meas
     let (in_turn, [listening, answer]) = bed.run(turn, &meter)?;
     bed.scheduler.compute_on(pool);
     let (side_by_side, _) = bed.run(Turn { seed: turn.seed + 1, ..turn }, &meter)?;
-    let rows = |phase, tallies: Tallies| {
-        tallies.into_iter().map(move |((at, stage, kind), tally)| {
-            let Tally { steps, rows, took, products } = tally;
-            StageRow { phase, stage, at, kind: kind_name(kind), steps, rows, took, products }
-        })
-    };
-    let stages = rows(Phase::Listening, listening).chain(rows(Phase::Answer, answer)).collect();
+    let mut stages = stage_rows(Phase::Listening, listening);
+    stages.extend(stage_rows(Phase::Answer, answer));
     Ok(Measured { machine, loading, resident: resident(), turn, stages, in_turn, side_by_side })
+}
+
+fn stage_rows(phase: Phase, tallies: Tallies) -> Vec<StageRow> {
+    let row = |((at, stage, kind), tally)| {
+        let Tally { steps, rows, took, products } = tally;
+        StageRow { phase, stage, at, kind: kind_name(kind), steps, rows, took, products }
+    };
+    tallies.into_iter().map(row).collect()
 }
 
 fn kind_name(kind: RowKind) -> &'static str {
@@ -242,6 +263,11 @@ impl Bed {
         Self { scheduler, arrivals, gauges, wake, input_rate, output_rate }
     }
 
+    /// Samples of so much input.
+    fn samples(&self, time: Duration) -> u64 {
+        (time.as_secs_f64() * f64::from(self.input_rate)) as u64
+    }
+
     fn settle(&mut self) {
         while self.scheduler.tick() == Tick::Moved {}
     }
@@ -255,12 +281,10 @@ impl Bed {
         self.settle();
         meter.take();
         let mut timing = Timing::default();
-        let samples = |time: Duration| (time.as_secs_f64() * f64::from(self.input_rate)) as u64;
-        let slice = samples(SLICE).max(1);
-        for first in (0..samples(turn.heard)).step_by(slice as usize) {
-            let noise = |at| (uniform(turn.seed, at, 0, 0) - 0.5) * 0.2;
+        let slice = self.samples(SLICE).max(1);
+        for first in (0..self.samples(turn.heard)).step_by(slice as usize) {
             let begun = Instant::now();
-            session.submit(Command::Append((first..first + slice).map(noise).collect()))?;
+            session.submit(Command::Append(turn.noise(first, slice)))?;
             self.settle();
             timing.listening += begun.elapsed();
         }

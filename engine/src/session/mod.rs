@@ -1,7 +1,10 @@
 //! The state of one session: history, open input audio, pending and active responses. The scheduler drives it; it computes
 //! nothing and knows no stage.
 //!
+//! - [`context`]: what it needs of the model
 //! - [`commands`]: the order of commands
+//! - [`input_audio`]: input audio, windows and their rows
+//! - [`items`]: items that the caller inserts, deletes and truncates
 //! - [`history`]: the items, in order
 //! - [`intake`]: long texts and complete audio, by pieces
 //! - [`pending_response`]: requested responses
@@ -17,8 +20,11 @@
 
 pub mod active_response;
 mod commands;
+mod context;
 pub mod history;
+mod input_audio;
 pub mod intake;
+mod items;
 pub mod messages;
 pub mod out_of_band;
 pub mod pending_response;
@@ -31,73 +37,25 @@ pub mod tool_calls;
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Content, Event, InsertAt, ItemId, Peer, ResponseId, SessionError, Tool};
+use repartee_engine_api::{Command, Event, Peer, ResponseId, SessionError, Tool};
 use tracing::Span;
 
 use self::active_response::ActiveResponse;
+pub use self::context::ModelContext;
 use self::history::History;
 use self::intake::{PendingSound, TextIntake};
-use self::messages::{check_length, system, text_error, text_message};
+use self::messages::system;
 use self::out_of_band::OutOfBandResponse;
 use self::pending_response::PendingResponse;
 use self::real_time::RealTime;
 use self::slices::Slices;
 use self::speculation::Speculation;
-use crate::audio_input::{AudioInput, PendingWindow, WindowTarget};
-use crate::elements::{AudioRows, Message, MessageKind};
-use crate::model::{FrontEnd, Script};
-use crate::stage::Stage;
-use crate::text::{MAX_STRETCH, TextError, Tokenizer};
+use crate::audio_input::{AudioInput, PendingWindow};
 
 /// Longest audio of one item, in seconds: a caller that never commits must not fill the memory.
 pub const MAX_AUDIO_S: u32 = 600;
-
-/// The parts of the model that a session uses while it executes commands.
-pub struct ModelContext<'a> {
-    /// Text to ids.
-    pub tokenizer: &'a Tokenizer,
-    /// Sound to windows; `None` for a model without ears.
-    pub front_end: Option<&'a dyn FrontEnd>,
-    /// Voices, the default one first.
-    pub voices: &'a [String],
-    /// How the model's prompts are written.
-    pub script: &'a dyn Script,
-    /// The model's stages.
-    pub stages: &'a [Box<dyn Stage>],
-    /// Free slots for out-of-band responses.
-    pub free_slots: &'a mut Vec<usize>,
-    /// Ids of the long texts of the command that is executed.
-    pub texts: &'a [(String, Vec<u32>)],
-    /// The time of this tick.
-    pub now: Instant,
-}
-
-impl ModelContext<'_> {
-    fn encode(&self, text: &str) -> Result<Vec<u32>, SessionError> {
-        if let Some((_, ids)) = self.texts.iter().find(|(known, _)| known == text) {
-            return Ok(ids.clone());
-        }
-        self.tokenizer.encode(text).map_err(|error| text_error(&error))
-    }
-
-    fn front_end(&self) -> Result<&dyn FrontEnd, SessionError> {
-        self.front_end.ok_or(SessionError::NoEars)
-    }
-
-    /// How long so many samples of input last.
-    fn duration(&self, samples: usize) -> Duration {
-        let rate = self.front_end.map_or(0, |front_end| front_end.rate()).max(1);
-        Duration::from_secs_f64(samples as f64 / f64::from(rate))
-    }
-
-    /// Samples of the longest audio item.
-    fn audio_limit(&self) -> Result<usize, SessionError> {
-        Ok(MAX_AUDIO_S as usize * self.front_end()?.rate() as usize)
-    }
-}
 
 /// Lengths of a session's queues, or of all sessions' together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -324,168 +282,6 @@ impl Session {
             }
         }
         Ok(None)
-    }
-
-    fn append(&mut self, samples: &[f32], model: &ModelContext<'_>) -> Result<(), SessionError> {
-        let limit = model.audio_limit()?;
-        let too_long = SessionError::AudioTooLong { limit_s: MAX_AUDIO_S };
-        if let Some(slices) = &mut self.slices {
-            return slices.push(samples, limit);
-        }
-        if let Some(speculation) = &mut self.speculation {
-            if speculation.audio_input.samples() + speculation.held.len() + samples.len() > limit {
-                return Err(too_long);
-            }
-            speculation.held.extend_from_slice(samples);
-            return Ok(());
-        }
-        let front_end = model.front_end()?;
-        // The message header can be prefilled at once; after that only closed windows change the prompt.
-        self.changed |= self.audio_input.is_none();
-        let audio_input = self.audio_input.get_or_insert_with(|| AudioInput::new(front_end));
-        if audio_input.samples() + samples.len() > limit {
-            return Err(too_long);
-        }
-        let before = self.pending_windows.len();
-        audio_input.push(samples, &mut self.pending_windows);
-        self.pace(model.duration(samples.len()), before, model.now);
-        Ok(())
-    }
-
-    fn commit(&mut self, item: ItemId) -> Result<(), SessionError> {
-        if let Some(slices) = &mut self.slices {
-            return slices.end();
-        }
-        let Some(audio_input) = self.audio_input.take() else {
-            return Err(SessionError::NothingToCommit);
-        };
-        if self.history.knows(item) {
-            self.audio_input = Some(audio_input);
-            return Err(SessionError::DuplicateItem(item));
-        }
-        let encoded = audio_input.finish(WindowTarget::Item(item), &mut self.pending_windows);
-        self.changed = true;
-        self.history.insert(item, InsertAt::End, Message::audio(encoded))
-    }
-
-    fn clear(&mut self) {
-        if let Some(slices) = &mut self.slices {
-            slices.clear();
-        }
-        self.audio_input = None;
-        self.pending_windows.retain(|window| window.target != WindowTarget::Open);
-        self.changed = true;
-    }
-
-    fn insert(
-        &mut self,
-        item: ItemId,
-        place: InsertAt,
-        content: Content,
-        model: &ModelContext<'_>,
-    ) -> Result<(), SessionError> {
-        if let Content::Audio(samples) = content {
-            return self.insert_audio(item, place, samples, model);
-        }
-        let message = text_message(content, model)?;
-        self.changed = true;
-        self.history.insert(item, place, message)
-    }
-
-    fn insert_audio(
-        &mut self,
-        item: ItemId,
-        place: InsertAt,
-        samples: Vec<f32>,
-        model: &ModelContext<'_>,
-    ) -> Result<(), SessionError> {
-        check_length(&samples, model)?;
-        let stream = model.front_end()?.stream();
-        self.history.insert(item, place, Message::audio(Vec::new()))?;
-        self.pending_sounds.push_back(PendingSound::new(stream, samples, WindowTarget::Item(item)));
-        self.changed = true;
-        Ok(())
-    }
-
-    fn delete(&mut self, item: ItemId) {
-        let speculative = self.speculation.as_ref().is_some_and(|s| s.item == item || s.response_item == item);
-        if speculative {
-            return;
-        }
-        self.withdraw(|request| request.item == item);
-        if !self.is_unfinished(item) && self.history.remove(item) {
-            self.drop_audio(item);
-            self.changed = true;
-        }
-    }
-
-    /// Keeps the tokens whose text is a prefix of `text` and appends the rest of `text`, encoded.
-    fn truncate(&mut self, item: ItemId, text: &str, model: &ModelContext<'_>) -> Result<(), SessionError> {
-        if self.is_unfinished(item) {
-            return Ok(());
-        }
-        let Some(message) = self.history.get_mut(item).filter(|message| message.kind == MessageKind::Assistant) else {
-            return Ok(());
-        };
-        let ids: Vec<u32> = message.token_ids().collect();
-        if text.is_empty() {
-            self.delete(item);
-            return Ok(());
-        }
-        let (keep, kept) = model.tokenizer.common_prefix(&ids, text);
-        if text.len() - kept > MAX_STRETCH {
-            return Err(text_error(&TextError::TooLong));
-        }
-        let rest = model.tokenizer.encode(&text[kept..]).map_err(|error| text_error(&error))?;
-        message.truncate_text(keep, rest);
-        self.changed = true;
-        Ok(())
-    }
-
-    /// Drops audio of an item that was not encoded yet.
-    fn drop_audio(&mut self, item: ItemId) {
-        self.pending_windows.retain(|window| window.target != WindowTarget::Item(item));
-        self.pending_sounds.retain(|sound| sound.target != WindowTarget::Item(item));
-    }
-
-    /// What audio that is not encoded yet belongs to, in order.
-    fn unencoded(&self) -> impl Iterator<Item = WindowTarget> {
-        let windows = self.pending_windows.iter().map(|window| window.target);
-        windows.chain(self.pending_sounds.iter().map(|sound| sound.target))
-    }
-
-    /// Samples of the open audio item.
-    fn open_samples(&self) -> usize {
-        match &self.speculation {
-            Some(speculation) => speculation.audio_input.samples() + speculation.held.len(),
-            None => self.audio_input.as_ref().map_or(0, AudioInput::samples),
-        }
-    }
-
-    /// Adds an encoded window to its target; windows of deleted items are dropped.
-    pub fn place_window(&mut self, window: &PendingWindow, rows: AudioRows, times: EncoderTimes) {
-        self.stalled = None;
-        self.encoder = Some(times);
-        let rows = Arc::new(rows);
-        self.changed = true;
-        match window.target {
-            WindowTarget::Open => {
-                if let Some(speculation) = &mut self.speculation {
-                    speculation.audio_input.encoded.push(Arc::clone(&rows));
-                    if let Some(message) = self.history.get_mut(speculation.item) {
-                        message.push_window(rows);
-                    }
-                } else if let Some(audio_input) = &mut self.audio_input {
-                    audio_input.encoded.push(rows);
-                }
-            }
-            WindowTarget::Item(item) => {
-                if let Some(message) = self.history.get_mut(item) {
-                    message.push_window(rows);
-                }
-            }
-            WindowTarget::Input(audio) => self.place_input(audio, rows),
-        }
     }
 
     /// Reports [`Event::Finished`] once every response is complete.

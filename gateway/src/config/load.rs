@@ -185,7 +185,7 @@ fn deserialize(table: Table, from: impl Fn(&str) -> String) -> Result<Config, Lo
     })
 }
 
-/// Every setting's path and its default.
+/// Every setting's path and a value of its kind: its default, if it has one.
 pub(super) fn settings() -> Vec<(String, Json)> {
     fn collect(path: &str, value: Json, found: &mut Vec<(String, Json)>) {
         match value {
@@ -199,8 +199,11 @@ pub(super) fn settings() -> Vec<(String, Json)> {
         }
     }
     let mut found = Vec::new();
+    // A number that is unset by default shows its kind all the same.
+    let mut config = Config::default();
+    config.engine.threads = Some(0);
     // Writing plain settings as JSON cannot fail.
-    collect("", serde_json::to_value(Config::default()).unwrap_or_default(), &mut found);
+    collect("", serde_json::to_value(config).unwrap_or_default(), &mut found);
     found
 }
 

@@ -4,83 +4,22 @@
 //! Each score is summed over the head's numbers, and each result over its own positions, in ascending order: a row's
 //! result depends on its own sequence alone, not on the block size, the batch or how the sequence was cut into chunks.
 
+use std::ops::Range;
+
+use super::cut::{LEAST_PART, PARTS_PER_THREAD};
+use super::gemm::Out;
+use super::kv_cache::{Both, Cache, Kept, LANES, Numbers};
 use super::math::{exp, sum_by};
-use super::simd::{dispatch, multiply_add};
+use super::pool::Pool;
+use super::simd::{Level, dispatch, multiply_add};
 use crate::ops::{Attention, AttentionBatch};
 
-/// Positions whose keys lie side by side.
-const LANES: usize = 16;
 /// Queries that share one load of a value.
 const QUERY_TILE: usize = 4;
 /// Numbers of a value that are summed up in registers.
 const WIDTH: usize = 32;
 /// Queries that go over keys and values together: few enough that their scores stay in the nearest caches.
 const QUERY_BLOCK: usize = 16;
-
-/// Keys and values of one layer.
-#[derive(Debug)]
-pub struct Cache {
-    /// Positions in a block.
-    block_len: usize,
-    /// Numbers in one position's keys.
-    width: usize,
-    /// `[block][chunk of sixteen positions][width][position]`
-    keys: Vec<f32>,
-    /// `[block][position][width]`
-    values: Vec<f32>,
-}
-
-impl Cache {
-    /// Zeroed memory for so many blocks; the system gives it as it is used.
-    pub fn new(blocks: usize, block_len: usize, width: usize) -> Self {
-        let padded = block_len.next_multiple_of(LANES);
-        Self {
-            block_len,
-            width,
-            keys: vec![0.0; blocks * padded * width],
-            values: vec![0.0; blocks * block_len * width],
-        }
-    }
-
-    /// The block that holds `position` of the sequence with `table`; a short table is a ring.
-    #[inline(always)]
-    fn block(&self, table: &[u32], position: usize) -> usize {
-        table[position / self.block_len % table.len()] as usize
-    }
-
-    /// Where the keys of a chunk begin.
-    #[inline(always)]
-    fn chunk(&self, block: usize, chunk: usize) -> usize {
-        (block * self.block_len.div_ceil(LANES) + chunk) * self.width * LANES
-    }
-
-    /// Copies a block onto another.
-    pub fn copy_block(&mut self, from: usize, to: usize) {
-        let keys = self.block_len.next_multiple_of(LANES) * self.width;
-        self.keys.copy_within(from * keys..(from + 1) * keys, to * keys);
-        let values = self.block_len * self.width;
-        self.values.copy_within(from * values..(from + 1) * values, to * values);
-    }
-
-    /// Stores the rows' keys and values at their positions.
-    pub fn store(&mut self, k: &[f32], v: &[f32], batch: &AttentionBatch) {
-        for sequence in &batch.sequences {
-            let table = &batch.tables[sequence.table.clone()];
-            for i in 0..sequence.rows {
-                let position = sequence.position + i;
-                let (block, within) = (self.block(table, position), position % self.block_len);
-                let from = (sequence.row + i) * self.width;
-                let at = self.chunk(block, within / LANES) + within % LANES;
-                let lanes = self.keys[at..].iter_mut().step_by(LANES);
-                for (to, &key) in lanes.zip(&k[from..from + self.width]) {
-                    *to = key;
-                }
-                let at = (block * self.block_len + within) * self.width;
-                self.values[at..at + self.width].copy_from_slice(&v[from..from + self.width]);
-            }
-        }
-    }
-}
 
 /// One query and the positions that it sees: `from .. to` of those listed in [`VisibleKeys`].
 #[derive(Clone, Copy)]
@@ -122,18 +61,43 @@ pub(super) struct Scratch {
     keys: Vec<f32>,
 }
 
+/// Calls `compute` with ranges of `items` that threads take side by side, each with a scratch of its own.
+fn split(
+    pool: Option<&Pool>,
+    items: usize,
+    multiplies: usize,
+    scratch: &mut Vec<Scratch>,
+    compute: impl Fn(Range<usize>, &mut Scratch) + Sync,
+) {
+    let threads = pool.map_or(1, Pool::threads);
+    let most = if threads > 1 { (multiplies / LEAST_PART).clamp(1, threads * PARTS_PER_THREAD) } else { 1 };
+    let each = items.div_ceil(most).max(1);
+    let parts = items.div_ceil(each);
+    if scratch.len() < parts {
+        scratch.resize_with(parts, Scratch::default);
+    }
+    let compute = |part: usize, scratch: &mut Scratch| compute(part * each..items.min((part + 1) * each), scratch);
+    match (pool, &mut scratch[..parts]) {
+        (Some(pool), scratch) if parts > 1 => pool.each(scratch, compute),
+        (_, scratch) => scratch.iter_mut().enumerate().for_each(|(part, scratch)| compute(part, scratch)),
+    }
+}
+
 /// Attention of several queries that share a head of keys and values. `keys` and `values` begin with that head.
+///
+/// # Safety
+/// `out` is writable for as many numbers as `q` has, and nobody else reads or writes the queries' results meanwhile.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-fn attend<const FUSED: bool>(
+unsafe fn attend<const FUSED: bool, N: Kept>(
     q: &[f32],
     dim: usize,
     queries: &[Query],
-    keys: &[f32],
-    values: &[f32],
+    keys: &[N],
+    values: &[N],
     visible: &VisibleKeys,
     (scores, totals): (&mut Vec<f32>, &mut Vec<f32>),
-    out: &mut [f32],
+    out: Out,
 ) {
     let scale = 1.0 / (dim as f32).sqrt();
     let n = visible.values.len();
@@ -145,8 +109,8 @@ fn attend<const FUSED: bool>(
         while from < queries.len() {
             let scores = &mut scores[from * n..];
             from += match queries.len() - from {
-                4.. => qk_scores::<FUSED, 4>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
-                _ => qk_scores::<FUSED, 1>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
+                4.. => qk_scores::<FUSED, 4, N>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
+                _ => qk_scores::<FUSED, 1, N>(q, dim, &queries[from..], keys, chunk, (scale, n), scores),
             };
         }
     }
@@ -166,21 +130,24 @@ fn attend<const FUSED: bool>(
             let values = &values[column..];
             let mut sums = [[0.0f32; WIDTH]; QUERY_TILE];
             if column + WIDTH <= dim {
-                weighted_sum::<FUSED>(tile, n, scores, values, &visible.values, &mut sums);
+                weighted_sum::<FUSED, N>(tile, n, scores, values, &visible.values, &mut sums);
             } else {
                 let width = dim - column;
                 for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(&mut sums) {
                     for p in query.from..query.to {
                         let value = &values[visible.values[p]..][..width];
                         for (sum, &v) in sums.iter_mut().zip(value) {
-                            *sum = multiply_add::<FUSED>(scores[p], v, *sum);
+                            *sum = multiply_add::<FUSED>(scores[p], v.widen(), *sum);
                         }
                     }
                 }
             }
             for ((query, sums), total) in tile.iter().zip(&sums).zip(&totals[t * QUERY_TILE..]) {
-                let end = dim.min(column + WIDTH);
-                for (o, sum) in out[query.at + column..query.at + end].iter_mut().zip(sums) {
+                let width = WIDTH.min(dim - column);
+                assert!(query.at + dim <= q.len(), "a query is out of bounds");
+                // SAFETY: `out` is as long as `q`; these numbers are of one of the queries, whose results nobody else touches.
+                let out = unsafe { std::slice::from_raw_parts_mut(out.0.add(query.at + column), width) };
+                for (o, sum) in out.iter_mut().zip(sums) {
                     *o = sum / total;
                 }
             }
@@ -188,37 +155,38 @@ fn attend<const FUSED: bool>(
     }
 }
 
-/// The scores of the first `N` queries with sixteen keys, one row of `n` for each. Returns `N`.
+/// The scores of the first `Q` queries with sixteen keys, one row of `n` for each. Returns `Q`.
 #[inline(always)]
-fn qk_scores<const FUSED: bool, const N: usize>(
+fn qk_scores<const FUSED: bool, const Q: usize, N: Kept>(
     q: &[f32],
     dim: usize,
     queries: &[Query],
-    keys: &[f32],
+    keys: &[N],
     chunk: &Chunk,
     (scale, n): (f32, usize),
     scores: &mut [f32],
 ) -> usize {
-    let q: [&[f32]; N] = std::array::from_fn(|i| &q[queries[i].at..queries[i].at + dim]);
-    let mut sums = [[0.0f32; LANES]; N];
-    qk_dot::<FUSED, N>(q, keys, &mut sums);
+    let q: [&[f32]; Q] = std::array::from_fn(|i| &q[queries[i].at..queries[i].at + dim]);
+    let mut sums = [[0.0f32; LANES]; Q];
+    qk_dot::<FUSED, Q, N>(q, keys, &mut sums);
     for (i, sums) in sums.iter().enumerate() {
         let to = &mut scores[i * n + chunk.first..][..chunk.count];
         for (score, sum) in to.iter_mut().zip(&sums[chunk.lane..]) {
             *score = scale * sum;
         }
     }
-    N
+    Q
 }
 
 /// The products of some queries with sixteen keys. Its sums are copied out at the end: without that they stay in memory.
 #[inline(always)]
-fn qk_dot<const FUSED: bool, const N: usize>(q: [&[f32]; N], keys: &[f32], sums: &mut [[f32; LANES]; N]) {
-    let mut in_registers = [[0.0f32; LANES]; N];
+fn qk_dot<const FUSED: bool, const Q: usize, N: Kept>(q: [&[f32]; Q], keys: &[N], sums: &mut [[f32; LANES]; Q]) {
+    let mut in_registers = [[0.0f32; LANES]; Q];
     for (d, keys) in keys.as_chunks::<LANES>().0.iter().enumerate() {
+        let keys = keys.map(N::widen);
         for (q, sums) in q.iter().zip(&mut in_registers) {
             let q = q[d];
-            for (sum, key) in sums.iter_mut().zip(keys) {
+            for (sum, key) in sums.iter_mut().zip(&keys) {
                 *sum = multiply_add::<FUSED>(q, *key, *sum);
             }
         }
@@ -228,11 +196,11 @@ fn qk_dot<const FUSED: bool, const N: usize>(q: [&[f32]; N], keys: &[f32], sums:
 
 /// The first [`WIDTH`] numbers of the values, weighted by each query's scores.
 #[inline(always)]
-fn weighted_sum<const FUSED: bool>(
+fn weighted_sum<const FUSED: bool, N: Kept>(
     tile: &[Query],
     n: usize,
     scores: &[f32],
-    values: &[f32],
+    values: &[N],
     offsets: &[usize],
     sums: &mut [[f32; WIDTH]; QUERY_TILE],
 ) {
@@ -242,7 +210,7 @@ fn weighted_sum<const FUSED: bool>(
     let common = if tile.len() == QUERY_TILE && lowest < highest { lowest..highest } else { 0..0 };
     for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(&mut *sums) {
         let end = if common.is_empty() { query.to } else { common.start };
-        weighted_sum_one::<FUSED>(scores, query.from..end, values, offsets, sums);
+        weighted_sum_one::<FUSED, N>(scores, query.from..end, values, offsets, sums);
     }
     if common.is_empty() {
         return;
@@ -263,22 +231,23 @@ fn weighted_sum<const FUSED: bool>(
     }
     *sums = in_registers;
     for ((query, scores), sums) in tile.iter().zip(scores.chunks(n)).zip(sums) {
-        weighted_sum_one::<FUSED>(scores, common.end..query.to, values, offsets, sums);
+        weighted_sum_one::<FUSED, N>(scores, common.end..query.to, values, offsets, sums);
     }
 }
 
 /// The first [`WIDTH`] numbers of the value at `at`, of known length so that they go into registers.
 #[inline(always)]
-fn first_numbers(values: &[f32], at: usize) -> &[f32; WIDTH] {
-    values[at..].first_chunk().expect("a value has at least as many numbers: the caller checked the width")
+fn first_numbers<N: Kept>(values: &[N], at: usize) -> [f32; WIDTH] {
+    let first = values[at..].first_chunk().expect("a value has at least as many numbers: the caller checked the width");
+    first.map(N::widen)
 }
 
 /// The same of one query and some of its positions.
 #[inline(always)]
-fn weighted_sum_one<const FUSED: bool>(
+fn weighted_sum_one<const FUSED: bool, N: Kept>(
     scores: &[f32],
-    range: std::ops::Range<usize>,
-    values: &[f32],
+    range: Range<usize>,
+    values: &[N],
     offsets: &[usize],
     sums: &mut [f32; WIDTH],
 ) {
@@ -292,124 +261,235 @@ fn weighted_sum_one<const FUSED: bool>(
     *sums = in_registers;
 }
 
-#[inline(always)]
-fn cached_loop<const FUSED: bool>(
+/// Rows that go over keys and values together, where so many query heads share a head of keys.
+fn rows_together(shape: Attention) -> usize {
+    (QUERY_BLOCK / (shape.heads / shape.kv_heads)).max(1)
+}
+
+/// Causal attention of each row over its sequence in `cache`, which holds the rows' own keys already, on as many threads as it pays for.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn cached(
+    pool: Option<&Pool>,
+    level: Level,
     q: &[f32],
     cache: &Cache,
     batch: &AttentionBatch,
     shape: Attention,
-    scratch: &mut Scratch,
+    scratch: &mut Vec<Scratch>,
     out: &mut [f32],
+) {
+    // The kernels write through a raw pointer: this bound is what they rely on.
+    assert_eq!(q.len(), out.len(), "output has the wrong size");
+    let (mut items, mut multiplies) = (0, 0);
+    for sequence in &batch.sequences {
+        let most = shape.window.unwrap_or(usize::MAX).min(sequence.position + sequence.rows);
+        items += sequence.rows.div_ceil(rows_together(shape)) * shape.kv_heads;
+        multiplies += 2 * sequence.rows * most * shape.heads * shape.head_dim;
+    }
+    let out = Out(out.as_mut_ptr());
+    // SAFETY: the bound holds, and items have no result in common.
+    let compute = |items, scratch: &mut _| unsafe { cached_items(level, q, cache, batch, shape, items, scratch, out) };
+    split(pool, items, multiplies, scratch, compute);
+}
+
+/// Items are the heads of keys, of each of a sequence's blocks of rows, of each sequence.
+///
+/// # Safety
+/// `out` is writable for as many numbers as `q` has; nobody else reads or writes the items' results meanwhile.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn cached_loop<const FUSED: bool>(
+    q: &[f32],
+    cache: &Cache,
+    batch: &AttentionBatch,
+    shape: Attention,
+    items: Range<usize>,
+    scratch: &mut Scratch,
+    out: Out,
+) {
+    // SAFETY: the caller's promises.
+    unsafe {
+        match &cache.numbers {
+            Numbers::F32(both) => cached_with::<FUSED, f32>(q, cache, both, batch, shape, items, scratch, out),
+            Numbers::Bf16(both) => cached_with::<FUSED, u16>(q, cache, both, batch, shape, items, scratch, out),
+        }
+    }
+}
+
+/// # Safety
+/// As [`cached_loop`].
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn cached_with<const FUSED: bool, N: Kept>(
+    q: &[f32],
+    cache: &Cache,
+    both: &Both<N>,
+    batch: &AttentionBatch,
+    shape: Attention,
+    items: Range<usize>,
+    scratch: &mut Scratch,
+    out: Out,
 ) {
     let (width, dim) = (shape.heads * shape.head_dim, shape.head_dim);
     let group = shape.heads / shape.kv_heads;
-    let rows_together = (QUERY_BLOCK / group).max(1);
+    let rows_together = rows_together(shape);
     let Scratch { scores, totals, visible, queries, .. } = scratch;
+    let mut before = 0;
     for sequence in &batch.sequences {
         let table = &batch.tables[sequence.table.clone()];
-        for first in (0..sequence.rows).step_by(rows_together) {
+        let count = sequence.rows.div_ceil(rows_together) * shape.kv_heads;
+        let mine = items.start.clamp(before, before + count) - before..items.end.clamp(before, before + count) - before;
+        before += count;
+        let mut listed = None;
+        for item in mine {
+            let (first, kv) = (item / shape.kv_heads * rows_together, item % shape.kv_heads);
             let rows = first..sequence.rows.min(first + rows_together);
             let sees = |i: usize| {
                 let position = sequence.position + i;
                 (shape.window.map_or(0, |w| (position + 1).saturating_sub(w)), position + 1)
             };
             let (start, end) = (sees(rows.start).0, sees(rows.end - 1).1);
-            visible.chunks.clear();
-            visible.values.clear();
-            let mut position = start;
-            while position < end {
-                let (block, within) = (cache.block(table, position), position % cache.block_len);
-                let lane = within % LANES;
-                let count = (LANES - lane).min(cache.block_len - within).min(end - position);
-                let at = cache.chunk(block, within / LANES);
-                visible.chunks.push(Chunk { at, first: position - start, lane, count });
-                let value = (block * cache.block_len + within) * cache.width;
-                visible.values.extend((0..count).map(|i| value + i * cache.width));
-                position += count;
+            if listed != Some(first) {
+                listed = Some(first);
+                visible.list(cache, table, start..end);
             }
-            for kv in 0..shape.kv_heads {
-                let (keys, values) = (&cache.keys[kv * dim * LANES..], &cache.values[kv * dim..]);
-                // A group wider than the limit goes in parts.
-                for from in (kv * group..(kv + 1) * group).step_by(QUERY_BLOCK) {
-                    let heads = from..((kv + 1) * group).min(from + QUERY_BLOCK);
-                    queries.clear();
-                    for i in rows.clone() {
-                        let (from, to) = sees(i);
-                        queries.extend(heads.clone().map(|h| Query {
-                            at: (sequence.row + i) * width + h * dim,
-                            from: from - start,
-                            to: to - start,
-                        }));
-                    }
-                    attend::<FUSED>(q, dim, queries, keys, values, visible, (scores, totals), out);
+            let (keys, values) = (&both.keys[kv * dim * LANES..], &both.values[kv * dim..]);
+            // A group wider than the limit goes in parts.
+            for from in (kv * group..(kv + 1) * group).step_by(QUERY_BLOCK) {
+                let heads = from..((kv + 1) * group).min(from + QUERY_BLOCK);
+                queries.clear();
+                for i in rows.clone() {
+                    let (from, to) = sees(i);
+                    queries.extend(heads.clone().map(|h| Query {
+                        at: (sequence.row + i) * width + h * dim,
+                        from: from - start,
+                        to: to - start,
+                    }));
                 }
+                // SAFETY: the caller's promises; the queries' results are this item's.
+                unsafe { attend::<FUSED, N>(q, dim, queries, keys, values, visible, (scores, totals), out) };
             }
         }
     }
 }
 
+impl VisibleKeys {
+    /// Lists the positions of a sequence.
+    #[inline(always)]
+    fn list(&mut self, cache: &Cache, table: &[u32], positions: Range<usize>) {
+        self.chunks.clear();
+        self.values.clear();
+        let mut position = positions.start;
+        while position < positions.end {
+            let (block, within) = (cache.block(table, position), position % cache.block_len);
+            let lane = within % LANES;
+            let count = (LANES - lane).min(cache.block_len - within).min(positions.end - position);
+            let at = cache.chunk(block, within / LANES);
+            self.chunks.push(Chunk { at, first: position - positions.start, lane, count });
+            let value = (block * cache.block_len + within) * cache.width;
+            self.values.extend((0..count).map(|i| value + i * cache.width));
+            position += count;
+        }
+    }
+}
+
+/// Attention in both directions within consecutive segments of rows, on as many threads as it pays for.
+#[allow(clippy::too_many_arguments)]
+pub(super) fn segments(
+    pool: Option<&Pool>,
+    level: Level,
+    (q, k, v): (&[f32], &[f32], &[f32]),
+    segments: &[u32],
+    heads: usize,
+    scratch: &mut Vec<Scratch>,
+    out: &mut [f32],
+) {
+    // As above.
+    assert_eq!(q.len(), out.len(), "output has the wrong size");
+    let rows: usize = segments.iter().map(|&n| n as usize).sum();
+    let pairs: usize = segments.iter().map(|&n| n as usize * n as usize).sum();
+    let multiplies = 2 * pairs * (q.len() / rows.max(1));
+    let out = Out(out.as_mut_ptr());
+    // SAFETY: the bound holds, and items have no result in common.
+    let compute =
+        |items, scratch: &mut _| unsafe { segments_items(level, q, k, v, segments, heads, items, scratch, out) };
+    split(pool, segments.len() * heads, multiplies, scratch, compute);
+}
+
+/// Items are the heads of each segment.
+///
+/// # Safety
+/// As [`cached_loop`].
 #[inline(always)]
-fn segments_loop<const FUSED: bool>(
+#[allow(clippy::too_many_arguments)]
+unsafe fn segments_loop<const FUSED: bool>(
     q: &[f32],
     k: &[f32],
     v: &[f32],
     segments: &[u32],
     heads: usize,
+    items: Range<usize>,
     scratch: &mut Scratch,
-    out: &mut [f32],
+    out: Out,
 ) {
     let rows: usize = segments.iter().map(|&n| n as usize).sum();
     let width = q.len() / rows.max(1);
     let dim = width / heads;
     let Scratch { scores, totals, visible, queries, keys } = scratch;
-    let mut first = 0;
-    for &n in segments {
-        let n = n as usize;
-        for h in 0..heads {
-            let at = |row: usize| (first + row) * width + h * dim;
-            keys.clear();
-            keys.resize(n.next_multiple_of(LANES) * dim, 0.0f32);
-            for row in 0..n {
-                let to = keys[row / LANES * dim * LANES + row % LANES..].iter_mut().step_by(LANES);
-                for (to, &key) in to.zip(&k[at(row)..at(row) + dim]) {
-                    *to = key;
-                }
-            }
-            visible.chunks.clear();
-            visible.chunks.extend((0..n).step_by(LANES).map(|first| Chunk {
-                at: first * dim,
-                first,
-                lane: 0,
-                count: LANES.min(n - first),
-            }));
-            visible.values.clear();
-            visible.values.extend((0..n).map(at));
-            for from in (0..n).step_by(QUERY_BLOCK) {
-                queries.clear();
-                queries.extend((from..n.min(from + QUERY_BLOCK)).map(|row| Query { at: at(row), from: 0, to: n }));
-                attend::<FUSED>(q, dim, queries, keys, v, visible, (scores, totals), out);
+    let (mut segment, mut first) = (0, 0);
+    for item in items {
+        while segment < item / heads {
+            first += segments[segment] as usize;
+            segment += 1;
+        }
+        let (n, h) = (segments[segment] as usize, item % heads);
+        let at = |row: usize| (first + row) * width + h * dim;
+        keys.clear();
+        keys.resize(n.next_multiple_of(LANES) * dim, 0.0f32);
+        for row in 0..n {
+            let to = keys[row / LANES * dim * LANES + row % LANES..].iter_mut().step_by(LANES);
+            for (to, &key) in to.zip(&k[at(row)..at(row) + dim]) {
+                *to = key;
             }
         }
-        first += n;
+        visible.chunks.clear();
+        visible.chunks.extend((0..n).step_by(LANES).map(|first| Chunk {
+            at: first * dim,
+            first,
+            lane: 0,
+            count: LANES.min(n - first),
+        }));
+        visible.values.clear();
+        visible.values.extend((0..n).map(at));
+        for from in (0..n).step_by(QUERY_BLOCK) {
+            queries.clear();
+            queries.extend((from..n.min(from + QUERY_BLOCK)).map(|row| Query { at: at(row), from: 0, to: n }));
+            // SAFETY: the caller's promises; the queries' results are this item's.
+            unsafe { attend::<FUSED, f32>(q, dim, queries, keys, v, visible, (scores, totals), out) };
+        }
     }
 }
 
-dispatch!(/// Causal attention of each row over its sequence in `cache`, which holds the rows' own keys already.
-pub(super) fn cached = cached_loop(
+dispatch!(/// # Safety
+/// As [`cached_loop`].
+unsafe fn cached_items = cached_loop(
     q: &[f32],
     cache: &Cache,
     batch: &AttentionBatch,
     shape: Attention,
+    items: Range<usize>,
     scratch: &mut Scratch,
-    out: &mut [f32],
+    out: Out,
 ));
-dispatch!(/// Attention in both directions within consecutive segments of rows.
-pub(super) fn segments = segments_loop(
+dispatch!(/// # Safety
+/// As [`segments_loop`].
+unsafe fn segments_items = segments_loop(
     q: &[f32],
     k: &[f32],
     v: &[f32],
     segments: &[u32],
     heads: usize,
+    items: Range<usize>,
     scratch: &mut Scratch,
-    out: &mut [f32],
+    out: Out,
 ));

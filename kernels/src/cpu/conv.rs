@@ -263,7 +263,7 @@ pub(super) fn conv2d(
     let padded_width = width + 2;
     let mut padded = cpu.arena.zeros((height + 2) * padded_width * channels);
     let line = out_width * columns;
-    cpu.counters.count(images * out_height * out_width, weight);
+    cpu.count(images * out_height * out_width, weight);
     for (image, out) in out.chunks_exact_mut((out_height * line).max(1)).enumerate() {
         for y in 0..height {
             let from = (image * height + y) * width * channels;

@@ -7,7 +7,7 @@ use super::gemm::LANES;
 /// Multiply-adds for which a part of a product pays: over a microsecond, which is what a region of the pool costs.
 pub const LEAST_PART: usize = 1 << 16;
 /// Parts for each thread: one that comes late or is taken away leaves the rest to the others.
-const PARTS_PER_THREAD: usize = 4;
+pub(super) const PARTS_PER_THREAD: usize = 4;
 
 /// Some rows by some panels of a product.
 #[derive(Debug, Clone, PartialEq, Eq)]

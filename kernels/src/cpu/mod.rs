@@ -2,7 +2,7 @@
 //!
 //! - [`gemm`]: the matrix product behind linear layers and convolutions; `cut`: how threads share one
 //! - [`quantised`]: weights of eight-bit and four-bit integers; [`groups`]: activations likewise; [`integer`]: their product
-//! - [`attention`], [`conv`], [`experts`], [`math`], [`rotary`], [`sample`], `segment_snake`: one concept each
+//! - [`attention`] and `kv_cache`, [`conv`], [`experts`], [`math`], [`rotary`], [`sample`], `segment_snake`: one concept each
 //! - `step`: the operations that read a row spec; `arena`: where their results lie; `table`: what ids are looked up in
 //! - [`work`]: what products read and multiply; [`machine`]: what the processor could at best
 //! - [`simd`]: what the processor offers; [`pool`]: threads that run closures side by side
@@ -21,6 +21,7 @@ pub mod experts;
 pub mod gemm;
 pub mod groups;
 pub mod integer;
+mod kv_cache;
 pub mod machine;
 pub mod math;
 pub mod pool;
@@ -35,6 +36,7 @@ mod tensor;
 mod weight;
 pub mod work;
 
+pub use kv_cache::KvFormat;
 pub use step::Index;
 pub use table::Table;
 pub use tensor::{State, Tensor};
@@ -64,6 +66,7 @@ pub struct Cpu {
     level: Level,
     /// `None` for one thread.
     pool: Option<Arc<Pool>>,
+    kv: KvFormat,
     arena: Arena,
     batches: Spares<rotary::Parts>,
     words: Words,
@@ -71,7 +74,8 @@ pub struct Cpu {
     groups: Spares<Vec<Group>>,
     outputs: Spares<Outputs<Self>>,
     read_back: Spares<ReadBack>,
-    counters: Arc<Counters>,
+    /// `None` where products are not counted: threads that count together slow each other down.
+    counters: Option<Arc<Counters>>,
 }
 
 impl Default for Cpu {
@@ -86,8 +90,19 @@ impl Cpu {
         let (arena, batches) = (Arena::default(), Spares::default());
         let (words, scratch, groups) = (Words::default(), Spares::default(), Spares::default());
         let (outputs, read_back) = (Spares::default(), Spares::default());
-        let counters = Arc::default();
-        Self { level, pool: None, arena, batches, words, scratch, groups, outputs, read_back, counters }
+        Self {
+            level,
+            pool: None,
+            kv: KvFormat::default(),
+            arena,
+            batches,
+            words,
+            scratch,
+            groups,
+            outputs,
+            read_back,
+            counters: None,
+        }
     }
 
     /// The same device with large operations split over a pool; `None` for one thread.
@@ -96,19 +111,38 @@ impl Cpu {
         Self { pool, ..self }
     }
 
+    /// The same device with keys and values kept in `format`; the default has single precision.
+    #[must_use]
+    pub fn with_kv(self, kv: KvFormat) -> Self {
+        Self { kv, ..self }
+    }
+
     /// The vector instructions in use.
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// The products so far of this device and of those that were made of it, by whatever thread.
+    /// The same device with its products counted.
+    #[must_use]
+    pub fn counting(self) -> Self {
+        Self { counters: Some(Arc::default()), ..self }
+    }
+
+    /// The products so far of this device and of those that were made of it, by whatever thread; none without [`Cpu::counting`].
     pub fn work(&self) -> Work {
-        self.counters.read()
+        self.counters.as_ref().map(|counters| counters.read()).unwrap_or_default()
+    }
+
+    /// Counts a product of so many rows.
+    fn count(&self, rows: usize, weight: &gemm::Packed) {
+        if let Some(counters) = &self.counters {
+            counters.count(rows, weight);
+        }
     }
 
     /// A product on as many threads as it pays for.
     fn multiply(&self, x: Rows<'_>, weight: &gemm::Packed, bias: Option<&[f32]>, out: &mut [f32]) {
-        self.counters.count(x.count, weight);
+        self.count(x.count, weight);
         let groups = &mut self.groups.take();
         gemm::multiply_on(self.pool.as_deref(), self.level, x, weight, bias, groups, out);
     }
@@ -148,7 +182,8 @@ const LEAST_ACTIVATION: usize = 1 << 13;
 /// What operations work with, kept between calls.
 #[derive(Default)]
 struct Scratch {
-    attention: attention::Scratch,
+    /// For each part of a region.
+    attention: Vec<attention::Scratch>,
     experts: experts::Scratch,
     sample: sample::Scratch,
     /// A convolution's tail and new rows.
@@ -178,14 +213,15 @@ impl Ops for Cpu {
     }
 
     fn with_own_buffers(&self) -> Self {
-        Self { counters: self.counters.clone(), ..Self::with_level(self.level).on(self.pool.clone()) }
+        let fresh = Self::with_level(self.level).on(self.pool.clone()).with_kv(self.kv);
+        Self { counters: self.counters.clone(), ..fresh }
     }
 
     fn state(&self, spec: StateSpec) -> State {
         // Zeroed allocations of this size come from the system untouched: memory is taken as positions are used.
         match spec {
             StateSpec::KeyValue { blocks, block_len, width } => {
-                State::KeyValue(attention::Cache::new(blocks, block_len, width))
+                State::KeyValue(kv_cache::Cache::new(self.kv, blocks, block_len, width))
             }
             StateSpec::Tail { slots, rows, columns } => State::Tail(conv::Tail::new(slots, rows, columns)),
             StateSpec::Rows { rows, columns } => State::Rows { columns, data: vec![0.0; rows * columns] },
@@ -228,6 +264,10 @@ impl Ops for Cpu {
 
     fn rows(&self, x: &Tensor) -> usize {
         x.rows
+    }
+
+    fn kv_number_bytes(&self) -> usize {
+        self.kv.size()
     }
 
     fn place(&self, x: &Tensor) -> usize {
@@ -391,7 +431,8 @@ impl Ops for Cpu {
         cache.store(&k.data, &v.data, batch.rows());
         let mut data = self.arena.zeros(q.data.len());
         let scratch = &mut self.scratch.take().attention;
-        attention::cached(self.level, &q.data, cache, batch.rows(), shape, scratch, &mut data);
+        let (pool, batch) = (self.pool.as_deref(), batch.rows());
+        attention::cached(pool, self.level, &q.data, cache, batch, shape, scratch, &mut data);
         Tensor { data, ..*q }
     }
 

@@ -138,7 +138,8 @@ impl StepOps for Cpu {
     fn segment_attention_at(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Index, heads: usize) -> Tensor {
         let mut data = self.arena.zeros(q.data.len());
         let scratch = &mut self.scratch.take().attention;
-        attention::segments(self.level, &q.data, &k.data, &v.data, segments.words(), heads, scratch, &mut data);
+        let (pool, qkv) = (self.pool.as_deref(), (&q.data[..], &k.data[..], &v.data[..]));
+        attention::segments(pool, self.level, qkv, segments.words(), heads, scratch, &mut data);
         Tensor { data, ..*q }
     }
 

@@ -1,6 +1,10 @@
 //! Tables whose entries are looked up by id.
 
-/// Entries of one width, in a checkpoint's numbers where those are bfloat16.
+use super::groups::{LEAST, nearest};
+use super::quantised::NotFinite;
+use crate::part::Draw;
+
+/// Entries of one width: in a checkpoint's numbers where those are bfloat16, or as integers.
 #[derive(Debug, Clone)]
 pub struct Table {
     /// Numbers in an entry.
@@ -13,6 +17,12 @@ pub struct Table {
 enum Numbers {
     F32(Vec<f32>),
     Bf16(Vec<u16>),
+    Int8 {
+        /// -127 to 127.
+        integers: Vec<i8>,
+        /// Of each entry: its greatest magnitude over 127.
+        scales: Vec<f32>,
+    },
 }
 
 impl Table {
@@ -26,7 +36,32 @@ impl Table {
         Self { width, numbers: Numbers::Bf16(numbers) }
     }
 
-    /// Writes an entry to `to`, widened, which is exact.
+    /// Entries of eight-bit integers with a scale each, each integer the nearest. `entry` writes the numbers of one entry after the other.
+    pub fn quantised(width: usize, entries: usize, mut entry: impl FnMut(&mut [f32])) -> Result<Self, NotFinite> {
+        let (mut integers, mut scales) = (Vec::with_capacity(entries * width), Vec::with_capacity(entries));
+        let mut numbers = vec![0.0f32; width];
+        for _ in 0..entries {
+            entry(&mut numbers);
+            if !numbers.iter().all(|number| number.is_finite()) {
+                return Err(NotFinite);
+            }
+            let greatest = numbers.iter().fold(0.0, |greatest: f32, number| number.abs().max(greatest));
+            let by = if greatest < LEAST { 0.0 } else { 127.0 / greatest };
+            scales.push(greatest / 127.0);
+            integers.extend(numbers.iter().map(|number| nearest(number * by) as i8));
+        }
+        Ok(Self { width, numbers: Numbers::Int8 { integers, scales } })
+    }
+
+    /// Entries of random integers, as far from zero as `draw` has numbers, whose mean is left out.
+    pub fn drawn(width: usize, entries: usize, draw: Draw) -> Self {
+        let count = width * entries;
+        let bytes = (0..count.div_ceil(8)).flat_map(|word| draw.bits(word as u64).to_le_bytes());
+        let integers = bytes.take(count).map(|byte| (byte as i8).max(-127)).collect();
+        Self { width, numbers: Numbers::Int8 { integers, scales: vec![draw.spread / 127.0; entries] } }
+    }
+
+    /// Writes an entry to `to`. Numbers of bfloat16 are widened, which is exact.
     pub fn look_up(&self, id: usize, to: &mut [f32]) {
         let range = id * self.width..(id + 1) * self.width;
         match &self.numbers {
@@ -34,6 +69,11 @@ impl Table {
             Numbers::Bf16(numbers) => {
                 for (to, &bits) in to.iter_mut().zip(&numbers[range]) {
                     *to = f32::from_bits(u32::from(bits) << 16);
+                }
+            }
+            Numbers::Int8 { integers, scales } => {
+                for (to, &integer) in to.iter_mut().zip(&integers[range]) {
+                    *to = f32::from(integer) * scales[id];
                 }
             }
         }

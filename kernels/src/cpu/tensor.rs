@@ -1,7 +1,7 @@
 //! Activations and what outlives a step.
 
 use super::arena::Buffer;
-use super::{attention, conv};
+use super::{conv, kv_cache};
 
 /// Activations: `[rows, columns]`, row-major.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +23,7 @@ impl Tensor {
 #[derive(Debug)]
 pub enum State {
     /// Keys and values of an attention layer.
-    KeyValue(attention::Cache),
+    KeyValue(kv_cache::Cache),
     /// What a convolution remembers.
     Tail(conv::Tail),
     /// Ids that each slot has produced.
@@ -43,7 +43,7 @@ pub enum State {
 }
 
 impl State {
-    pub(super) fn cache(&mut self) -> &mut attention::Cache {
+    pub(super) fn cache(&mut self) -> &mut kv_cache::Cache {
         match self {
             Self::KeyValue(cache) => cache,
             other => panic!("attention needs keys and values, got {other:?}"),

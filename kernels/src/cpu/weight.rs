@@ -82,6 +82,7 @@ impl Weight {
                 }
                 return Ok(Self::Experts(experts(pool, format, parts, per_expert)?));
             }
+            Layout::Table if format == Format::Int8 => return Ok(Self::Table(quantised_table(shape[1], parts)?)),
             _ if format != Format::Float => {
                 return Err(KernelError::Format { name: first.name().to_owned(), layout, format });
             }
@@ -97,8 +98,8 @@ impl Weight {
             Layout::Linear | Layout::Experts { .. } => unreachable!("made above"),
             Layout::Conv1d { dilation } => {
                 let (out, channels, taps) = (shape[0], shape[1], shape[2]);
-                let packed =
-                    values.pack(out, taps * channels, |o, k| (o * channels + k % channels) * taps + k / channels);
+                let packed = values
+                    .pack_convolution(out, taps * channels, |o, k| (o * channels + k % channels) * taps + k / channels);
                 Self::Conv1d { packed, dilation }
             }
             Layout::Depthwise => {
@@ -116,7 +117,7 @@ impl Weight {
                 }
                 let taps = kernel / stride;
                 // Output row j of a block takes tap j of this input row and tap j + stride of the row before.
-                let packed = values.pack(stride * out, taps * channels, |column, k| {
+                let packed = values.pack_convolution(stride * out, taps * channels, |column, k| {
                     let (phase, o) = (column / out, column % out);
                     let (tap, channel) = (k / channels, k % channels);
                     (channel * out + o) * kernel + phase + (taps - 1 - tap) * stride
@@ -128,7 +129,8 @@ impl Weight {
                 if stride == 0 || shape[2..] != [3, 3] {
                     return Err(wrong(first));
                 }
-                let packed = values.pack(out, 9 * channels, |o, k| (o * channels + k % channels) * 9 + k / channels);
+                let packed =
+                    values.pack_convolution(out, 9 * channels, |o, k| (o * channels + k % channels) * 9 + k / channels);
                 Self::Conv2d { packed, stride }
             }
         })
@@ -176,6 +178,9 @@ impl Weight {
     }
 }
 
+/// Bytes of a convolution in single precision up to which it is widened when it loads.
+const SMALL_CONVOLUTION: usize = 1 << 19;
+
 /// Numbers of stored or drawn parts, one after the other.
 enum Values {
     F32(Vec<f32>),
@@ -215,6 +220,13 @@ impl Values {
             Self::F32(numbers) => numbers,
             Self::Bf16(numbers) => numbers.into_iter().map(wide).collect(),
         }
+    }
+
+    /// Packs a convolution. A small one is widened now: it stays in the caches while it goes over many rows, where widening it over and
+    /// over takes longer than reading it.
+    fn pack_convolution(self, columns: usize, k: usize, at: impl Fn(usize, usize) -> usize) -> Packed {
+        let small = columns * k * size_of::<f32>() <= SMALL_CONVOLUTION;
+        if small { Self::F32(self.widened()).pack(columns, k, at) } else { self.pack(columns, k, at) }
     }
 
     /// Packs `[columns, k]` of the numbers at the indices that `at` gives.
@@ -279,9 +291,28 @@ fn packed(k: usize, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
 
 /// Quantises row by row: nothing but the result has the parts' size.
 fn quantised(bits: Bits, columns: usize, k: usize, parts: &[Part<'_>]) -> Result<Packed, KernelError> {
+    let weight = by_rows(k, parts, |rows| Quantised::new(bits, columns, k, rows))?;
+    Ok(Packed::quantised(weight, k))
+}
+
+/// A table of eight-bit integers, likewise.
+fn quantised_table(width: usize, parts: &[Part<'_>]) -> Result<Table, KernelError> {
+    let entries = parts.iter().map(|part| part.shape()[0]).sum();
+    if let [Part::Drawn(DrawnTensor { draw, .. }), ..] = parts {
+        return Ok(Table::drawn(width, entries, *draw));
+    }
+    by_rows(width, parts, |rows| Table::quantised(width, entries, rows))
+}
+
+/// Calls `make` with a closure that writes the numbers of one row of `k` after the other.
+fn by_rows<W>(
+    k: usize,
+    parts: &[Part<'_>],
+    make: impl FnOnce(&mut dyn FnMut(&mut [f32])) -> Result<W, NotFinite>,
+) -> Result<W, KernelError> {
     let mut rows = parts.iter().flat_map(|part| (0..part.shape()[0]).map(move |row| (part, row)));
     let mut name = "";
-    let weight = Quantised::new(bits, columns, k, |numbers| {
+    let made = make(&mut |numbers| {
         let Some((part, row)) = rows.next() else { return };
         name = part.name();
         match part {
@@ -294,10 +325,7 @@ fn quantised(bits: Bits, columns: usize, k: usize, parts: &[Part<'_>]) -> Result
             }
         }
     });
-    match weight {
-        Ok(weight) => Ok(Packed::quantised(weight, k)),
-        Err(NotFinite) => Err(KernelError::NotFinite { name: name.to_owned() }),
-    }
+    made.map_err(|NotFinite| KernelError::NotFinite { name: name.to_owned() })
 }
 
 /// Packs every `per_expert` parts as one expert.

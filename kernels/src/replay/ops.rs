@@ -48,6 +48,10 @@ impl<O: Replayable> Ops for ReplayOps<O> {
         self.look(|ops, values| ops.rows(values.tensor(x.read())))
     }
 
+    fn kv_number_bytes(&self) -> usize {
+        self.inner.kv_number_bytes()
+    }
+
     fn place(&self, x: &Value<O>) -> usize {
         self.look(|ops, values| ops.place(values.tensor(x.read())))
     }

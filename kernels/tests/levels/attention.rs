@@ -1,8 +1,8 @@
 //! Attention over cached positions: the plain formula, and the same bits however a sequence is cut and whoever is beside it.
 
 use proptest::prelude::*;
-use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::simd::Level;
+use repartee_kernels::cpu::{Cpu, KvFormat};
 use repartee_kernels::{Attention, Ops, SequenceRows, StateSpec};
 
 use crate::{check, numbers};
@@ -17,6 +17,7 @@ struct Case {
     dim: usize,
     block_len: usize,
     window: Option<usize>,
+    kv: KvFormat,
     /// Rows of each call, used round and round.
     cuts: Vec<usize>,
 }
@@ -26,8 +27,9 @@ fn case() -> impl Strategy<Value = Case> {
     let dim = prop::sample::select(vec![8usize, 24, 32, 64]);
     let block_len = prop::sample::select(vec![4usize, 16, 24]);
     let window = prop::option::of(1usize..70);
-    (lengths, dim, block_len, window, prop::collection::vec(1usize..40, 1..6))
-        .prop_map(|(lengths, dim, block_len, window, cuts)| Case { lengths, dim, block_len, window, cuts })
+    let kv = prop::sample::select(vec![KvFormat::F32, KvFormat::Bf16]);
+    (lengths, dim, block_len, window, kv, prop::collection::vec(1usize..40, 1..6))
+        .prop_map(|(lengths, dim, block_len, window, kv, cuts)| Case { lengths, dim, block_len, window, kv, cuts })
 }
 
 struct Fixture {
@@ -48,7 +50,8 @@ impl Fixture {
         let blocks = case.lengths.map(|n| n.div_ceil(case.block_len));
         let tables = [0, 1].map(|s| (0..blocks[s]).map(|b| (2 * b + s) as u32).collect());
         let shape = Attention { heads: HEADS.0, kv_heads: HEADS.1, head_dim: case.dim, window: case.window };
-        Self { case, ops: Cpu::with_level(level), shape, inputs, tables }
+        let kv = case.kv;
+        Self { case, ops: Cpu::with_level(level).with_kv(kv), shape, inputs, tables }
     }
 
     /// The results of `calls`, each a list of (sequence, rows), by sequence.
@@ -79,10 +82,15 @@ impl Fixture {
         results
     }
 
-    /// The formula, in double precision.
+    /// The formula, in double precision, of keys and values as they are kept.
     fn plain(&self, s: usize) -> Vec<f64> {
         let Self { case: Case { dim, window, lengths, .. }, inputs: [..], .. } = self;
         let [q, k, v] = &self.inputs[s];
+        let kept = |numbers: &[f32]| match self.case.kv {
+            KvFormat::F32 => numbers.to_vec(),
+            KvFormat::Bf16 => numbers.iter().map(|&number| half::bf16::from_f32(number).to_f32()).collect(),
+        };
+        let (k, v) = (kept(k), kept(v));
         let mut out = Vec::new();
         for row in 0..lengths[s] {
             for head in 0..HEADS.0 {

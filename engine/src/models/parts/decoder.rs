@@ -90,6 +90,8 @@ pub struct Decoder<O: Ops> {
     shape: Shape,
     layers: Vec<Layer<O>>,
     norm: O::Weight,
+    /// Bytes of a number of keys and values.
+    kv_number: usize,
 }
 
 impl<O: Ops> Decoder<O> {
@@ -102,7 +104,7 @@ impl<O: Ops> Decoder<O> {
         let layers = (0..shape.layers)
             .map(|i| Layer::load(&w.at(format_args!("layers.{i}")), &shape, feed_forward(i)))
             .collect::<Result<_, _>>()?;
-        Ok(Self { norm: w.vector("norm.weight", shape.hidden)?, layers, shape })
+        Ok(Self { norm: w.vector("norm.weight", shape.hidden)?, layers, shape, kv_number: w.ops().kv_number_bytes() })
     }
 
     /// Keys and values of every layer, for `blocks` blocks of `block_len` positions.
@@ -113,7 +115,7 @@ impl<O: Ops> Decoder<O> {
 
     /// Bytes that one position takes in [`Decoder::cache`].
     pub fn position_bytes(&self) -> usize {
-        self.layers.len() * 2 * self.shape.attention.kv_heads * self.shape.attention.head_dim * size_of::<f32>()
+        self.layers.len() * 2 * self.shape.attention.kv_heads * self.shape.attention.head_dim * self.kv_number
     }
 
     /// The rows after all layers, before the last norm, and the rows that entered layer `tap`.

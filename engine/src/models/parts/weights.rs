@@ -20,6 +20,11 @@ impl<'a, O: Ops> Weights<'a, O> {
         Self { ops, checkpoint, prefix: String::new(), policy: WeightPolicy::default() }
     }
 
+    /// The device.
+    pub fn ops(&self) -> &'a O {
+        self.ops
+    }
+
     /// The same tensors in formats after `policy`.
     #[must_use]
     pub fn with_policy(self, policy: WeightPolicy) -> Self {

@@ -143,25 +143,36 @@ macro_rules! dispatch {
         $(#[$doc])*
         #[allow(clippy::too_many_arguments)]
         $public fn $name(level: $crate::cpu::simd::Level, $($arg: $ty),*) $(-> $ret)? {
-            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-            #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-            #[allow(clippy::too_many_arguments)]
-            fn avx512($($arg: $ty),*) $(-> $ret)? { $generic::<true>($($arg),*) }
-            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-            #[target_feature(enable = "avx2,fma")]
-            #[allow(clippy::too_many_arguments)]
-            fn avx2($($arg: $ty),*) $(-> $ret)? { $generic::<true>($($arg),*) }
-            match level.kind() {
-                $crate::cpu::simd::Kind::Baseline => $generic::<false>($($arg),*),
-                // SAFETY: a `Level` of this kind exists only where the processor has these instructions.
-                #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-                $crate::cpu::simd::Kind::Avx2 => unsafe { avx2($($arg),*) },
-                // SAFETY: as above.
-                #[cfg(all(target_arch = "x86_64", feature = "simd"))]
-                $crate::cpu::simd::Kind::Avx512 => unsafe { avx512($($arg),*) },
-            }
+            $crate::cpu::simd::dispatch!(@body level, $generic($($arg: $ty),*) $(-> $ret)?,)
         }
     };
+    // Of an unsafe function, whose promises are the caller's.
+    ($(#[$doc:meta])* $public:vis unsafe fn $name:ident = $generic:ident($($arg:ident: $ty:ty),* $(,)?)) => {
+        $(#[$doc])*
+        #[allow(clippy::too_many_arguments)]
+        $public unsafe fn $name(level: $crate::cpu::simd::Level, $($arg: $ty),*) {
+            $crate::cpu::simd::dispatch!(@body level, $generic($($arg: $ty),*), unsafe)
+        }
+    };
+    (@body $level:ident, $generic:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)?, $($unsafe:ident)?) => {{
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
+        #[allow(clippy::too_many_arguments)]
+        $($unsafe)? fn avx512($($arg: $ty),*) $(-> $ret)? { $($unsafe)? { $generic::<true>($($arg),*) } }
+        #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+        #[target_feature(enable = "avx2,fma")]
+        #[allow(clippy::too_many_arguments)]
+        $($unsafe)? fn avx2($($arg: $ty),*) $(-> $ret)? { $($unsafe)? { $generic::<true>($($arg),*) } }
+        match $level.kind() {
+            $crate::cpu::simd::Kind::Baseline => $($unsafe)? { $generic::<false>($($arg),*) },
+            // SAFETY: a `Level` of this kind exists only where the processor has these instructions.
+            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+            $crate::cpu::simd::Kind::Avx2 => unsafe { avx2($($arg),*) },
+            // SAFETY: as above.
+            #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+            $crate::cpu::simd::Kind::Avx512 => unsafe { avx512($($arg),*) },
+        }
+    }};
 }
 pub(crate) use dispatch;
 

@@ -117,7 +117,7 @@ def main() -> None:
         for index, held in held_out[kind]
     ]
     print(f"eval-model: {len(calls) + len(recordings)} calls to {options.model}", flush=True)
-    with Ear() as ear, Gateway(options.gateway, options.model) as gateway:
+    with Ear() as ear, Gateway(options.gateway, options.model, options.set) as gateway:
         conditions = Conditions(load(options.held_out / "single.json"))
         judge = Judge(ear, options.answers, options.recordings)
         progress = Progress(len(calls) + len(recordings))
@@ -204,6 +204,9 @@ def arguments() -> argparse.Namespace:
     report = ROOT / "target/report"
     parser.add_argument("--gateway", type=Path, default=ROOT / "target/release/repartee", help="the binary to serve with")
     parser.add_argument("--model", type=Path, default=ROOT / "models/demo", help="folder of the checkpoint")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SETTING=VALUE", help="a setting of the gateway, such as engine.weights=int8"
+    )
     parser.add_argument("--held-out", type=Path, default=ROOT / "models/demo/held-out", help="folder of the lists")
     parser.add_argument("--people", type=Path, help="where Debian's pocketsphinx-testdata is unpacked; without it no human speech is asked")
     parser.add_argument("--calls", type=int, help="at most so many conversations of each kind, evenly spread (default: all)")
@@ -214,8 +217,8 @@ def arguments() -> argparse.Namespace:
     options = parser.parse_args()
     if options.calls is not None and options.calls < 1:
         parser.error("--calls must be at least 1")
-    if options.card and options.calls is not None:
-        parser.error("--card needs all conversations: leave --calls away")
+    if options.card and (options.calls is not None or options.set):
+        parser.error("--card needs all conversations and no settings: leave --calls and --set away")
     return options
 
 

@@ -9,6 +9,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 READY_WITHIN_S = 120
@@ -18,12 +19,14 @@ STOPPED_WITHIN_S = 15
 class Gateway:
     """A context in which the gateway answers at `url`."""
 
-    def __init__(self, binary: Path, model: Path) -> None:
+    def __init__(self, binary: Path, model: Path, settings: Sequence[str] = ()) -> None:
         if not os.access(binary, os.X_OK):
             raise SystemExit(f"there is no gateway at {binary}: cargo build --release -p repartee")
         if not (model / "config.json").exists():
             raise SystemExit(f"{model} is not a checkpoint's folder: it has no config.json")
         self._command = [str(binary), "serve", "--model", str(model)]
+        for setting in settings:
+            self._command += ["--set", setting]
 
     def __enter__(self) -> Gateway:
         address = f"127.0.0.1:{free_port()}"

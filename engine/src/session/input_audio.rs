@@ -1,0 +1,102 @@
+//! Input audio: samples that become windows, items of them, and the encoder's rows.
+
+use std::sync::Arc;
+
+use repartee_engine_api::{InsertAt, ItemId, SessionError};
+
+use super::{EncoderTimes, MAX_AUDIO_S, ModelContext, Session};
+use crate::audio_input::{AudioInput, PendingWindow, WindowTarget};
+use crate::elements::{AudioRows, Message};
+
+impl Session {
+    pub(super) fn append(&mut self, samples: &[f32], model: &ModelContext<'_>) -> Result<(), SessionError> {
+        let limit = model.audio_limit()?;
+        let too_long = SessionError::AudioTooLong { limit_s: MAX_AUDIO_S };
+        if let Some(slices) = &mut self.slices {
+            return slices.push(samples, limit);
+        }
+        if let Some(speculation) = &mut self.speculation {
+            if speculation.audio_input.samples() + speculation.held.len() + samples.len() > limit {
+                return Err(too_long);
+            }
+            speculation.held.extend_from_slice(samples);
+            return Ok(());
+        }
+        let front_end = model.front_end()?;
+        // The message header can be prefilled at once; after that only closed windows change the prompt.
+        self.changed |= self.audio_input.is_none();
+        let audio_input = self.audio_input.get_or_insert_with(|| AudioInput::new(front_end));
+        if audio_input.samples() + samples.len() > limit {
+            return Err(too_long);
+        }
+        let before = self.pending_windows.len();
+        audio_input.push(samples, &mut self.pending_windows);
+        self.pace(model.duration(samples.len()), before, model.now);
+        Ok(())
+    }
+
+    pub(super) fn commit(&mut self, item: ItemId) -> Result<(), SessionError> {
+        if let Some(slices) = &mut self.slices {
+            return slices.end();
+        }
+        let Some(audio_input) = self.audio_input.take() else {
+            return Err(SessionError::NothingToCommit);
+        };
+        if self.history.knows(item) {
+            self.audio_input = Some(audio_input);
+            return Err(SessionError::DuplicateItem(item));
+        }
+        let encoded = audio_input.finish(WindowTarget::Item(item), &mut self.pending_windows);
+        self.changed = true;
+        self.history.insert(item, InsertAt::End, Message::audio(encoded))
+    }
+
+    pub(super) fn clear(&mut self) {
+        if let Some(slices) = &mut self.slices {
+            slices.clear();
+        }
+        self.audio_input = None;
+        self.pending_windows.retain(|window| window.target != WindowTarget::Open);
+        self.changed = true;
+    }
+
+    /// What audio that is not encoded yet belongs to, in order.
+    pub(super) fn unencoded(&self) -> impl Iterator<Item = WindowTarget> {
+        let windows = self.pending_windows.iter().map(|window| window.target);
+        windows.chain(self.pending_sounds.iter().map(|sound| sound.target))
+    }
+
+    /// Samples of the open audio item.
+    pub(super) fn open_samples(&self) -> usize {
+        match &self.speculation {
+            Some(speculation) => speculation.audio_input.samples() + speculation.held.len(),
+            None => self.audio_input.as_ref().map_or(0, AudioInput::samples),
+        }
+    }
+
+    /// Adds an encoded window to its target; windows of deleted items are dropped.
+    pub fn place_window(&mut self, window: &PendingWindow, rows: AudioRows, times: EncoderTimes) {
+        self.stalled = None;
+        self.encoder = Some(times);
+        let rows = Arc::new(rows);
+        self.changed = true;
+        match window.target {
+            WindowTarget::Open => {
+                if let Some(speculation) = &mut self.speculation {
+                    speculation.audio_input.encoded.push(Arc::clone(&rows));
+                    if let Some(message) = self.history.get_mut(speculation.item) {
+                        message.push_window(rows);
+                    }
+                } else if let Some(audio_input) = &mut self.audio_input {
+                    audio_input.encoded.push(rows);
+                }
+            }
+            WindowTarget::Item(item) => {
+                if let Some(message) = self.history.get_mut(item) {
+                    message.push_window(rows);
+                }
+            }
+            WindowTarget::Input(audio) => self.place_input(audio, rows),
+        }
+    }
+}

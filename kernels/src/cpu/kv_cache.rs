@@ -1,0 +1,155 @@
+//! Keys and values of an attention layer, in blocks of positions.
+//!
+//! Keys lie transposed in chunks of [`LANES`] positions, so that a query is multiplied with as many keys at once.
+
+use crate::ops::AttentionBatch;
+
+/// Positions whose keys lie side by side.
+pub(super) const LANES: usize = 16;
+
+/// How keys and values are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum KvFormat {
+    /// Single precision, as they are computed.
+    #[default]
+    F32,
+    /// The nearest bfloat16, of two equally near the even one: half the memory.
+    Bf16,
+}
+
+impl KvFormat {
+    /// Bytes of a number.
+    pub fn size(self) -> usize {
+        match self {
+            Self::F32 => size_of::<f32>(),
+            Self::Bf16 => size_of::<u16>(),
+        }
+    }
+}
+
+/// A number as a cache keeps it.
+pub(super) trait Kept: Copy + Default + Sync {
+    /// The nearest number that is kept.
+    fn of(number: f32) -> Self;
+    /// In single precision, which is exact.
+    fn widen(self) -> f32;
+}
+
+impl Kept for f32 {
+    #[inline(always)]
+    fn of(number: f32) -> Self {
+        number
+    }
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        self
+    }
+}
+
+/// The bits of a bfloat16.
+impl Kept for u16 {
+    #[inline(always)]
+    fn of(number: f32) -> Self {
+        half::bf16::from_f32(number).to_bits()
+    }
+
+    #[inline(always)]
+    fn widen(self) -> f32 {
+        f32::from_bits(u32::from(self) << 16)
+    }
+}
+
+/// Keys and values of one layer.
+#[derive(Debug)]
+pub struct Cache {
+    /// Positions in a block.
+    pub(super) block_len: usize,
+    /// Numbers in one position's keys.
+    pub(super) width: usize,
+    pub(super) numbers: Numbers,
+}
+
+#[derive(Debug)]
+pub(super) enum Numbers {
+    F32(Both<f32>),
+    Bf16(Both<u16>),
+}
+
+#[derive(Debug)]
+pub(super) struct Both<N> {
+    /// `[block][chunk of sixteen positions][width][position]`
+    pub(super) keys: Vec<N>,
+    /// `[block][position][width]`
+    pub(super) values: Vec<N>,
+}
+
+impl Cache {
+    /// Zeroed memory for so many blocks; the system gives it as it is used.
+    pub fn new(format: KvFormat, blocks: usize, block_len: usize, width: usize) -> Self {
+        let (keys, values) = (blocks * block_len.next_multiple_of(LANES) * width, blocks * block_len * width);
+        let numbers = match format {
+            KvFormat::F32 => Numbers::F32(Both { keys: vec![0.0; keys], values: vec![0.0; values] }),
+            KvFormat::Bf16 => Numbers::Bf16(Both { keys: vec![0; keys], values: vec![0; values] }),
+        };
+        Self { block_len, width, numbers }
+    }
+
+    /// The block that holds `position` of the sequence with `table`; a short table is a ring.
+    #[inline(always)]
+    pub(super) fn block(&self, table: &[u32], position: usize) -> usize {
+        table[position / self.block_len % table.len()] as usize
+    }
+
+    /// Where the keys of a chunk begin.
+    #[inline(always)]
+    pub(super) fn chunk(&self, block: usize, chunk: usize) -> usize {
+        (block * self.block_len.div_ceil(LANES) + chunk) * self.width * LANES
+    }
+
+    /// Copies a block onto another.
+    pub fn copy_block(&mut self, from: usize, to: usize) {
+        fn copy<N: Copy>(numbers: &mut [N], count: usize, from: usize, to: usize) {
+            numbers.copy_within(from * count..(from + 1) * count, to * count);
+        }
+        let (keys, values) = (self.block_len.next_multiple_of(LANES) * self.width, self.block_len * self.width);
+        match &mut self.numbers {
+            Numbers::F32(both) => {
+                copy(&mut both.keys, keys, from, to);
+                copy(&mut both.values, values, from, to);
+            }
+            Numbers::Bf16(both) => {
+                copy(&mut both.keys, keys, from, to);
+                copy(&mut both.values, values, from, to);
+            }
+        }
+    }
+
+    /// Stores the rows' keys and values at their positions.
+    pub fn store(&mut self, k: &[f32], v: &[f32], batch: &AttentionBatch) {
+        for sequence in &batch.sequences {
+            let table = &batch.tables[sequence.table.clone()];
+            for i in 0..sequence.rows {
+                let position = sequence.position + i;
+                let (block, within) = (self.block(table, position), position % self.block_len);
+                let row = (sequence.row + i) * self.width..(sequence.row + i + 1) * self.width;
+                let keys = self.chunk(block, within / LANES) + within % LANES;
+                let values = (block * self.block_len + within) * self.width;
+                match &mut self.numbers {
+                    Numbers::F32(both) => both.store((keys, &k[row.clone()]), (values, &v[row])),
+                    Numbers::Bf16(both) => both.store((keys, &k[row.clone()]), (values, &v[row])),
+                }
+            }
+        }
+    }
+}
+
+impl<N: Kept> Both<N> {
+    /// Stores one position's keys and values where they lie.
+    fn store(&mut self, (keys_at, keys): (usize, &[f32]), (values_at, values): (usize, &[f32])) {
+        let lanes = self.keys[keys_at..].iter_mut().step_by(LANES);
+        lanes.zip(keys).for_each(|(to, &key)| *to = N::of(key));
+        let to = &mut self.values[values_at..values_at + values.len()];
+        to.iter_mut().zip(values).for_each(|(to, &value)| *to = N::of(value));
+    }
+}
