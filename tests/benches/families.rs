@@ -85,10 +85,10 @@ const CASES: &[Case] = &[
 /// Characters of the text that is read, and codec frames of the answer.
 const CHARACTERS: u32 = 40;
 const FRAMES: u32 = 25;
-/// Seconds heard, tokens of the answer's text, and its codes: four blocks of sound.
+/// Seconds heard, tokens of the answer's text, and its codes: three blocks of sound.
 const HEARD: u64 = 2;
 const TOKENS: u32 = 16;
-const CODES: u32 = 48;
+const CODES: u32 = 36;
 
 /// What the references' scripts print.
 #[derive(Debug, Deserialize)]
