@@ -92,7 +92,7 @@ def main() -> None:
     arguments.add_argument("repartee", type=pathlib.Path)
     arguments.add_argument("config", type=pathlib.Path)
     arguments.add_argument("report", type=pathlib.Path)
-    arguments.add_argument("--layers", type=int, default=12, help="of the thinker; memory: 0.7 GB each (default: 12)")
+    arguments.add_argument("--layers", type=int, default=8, help="of the thinker; memory and disk: 0.7 GB each (default: 8)")
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--answers", type=pathlib.Path)
     arguments.add_argument("--scratch", type=pathlib.Path, default=pathlib.Path("target"), help="folder for GGUF files")
