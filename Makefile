@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-cuda test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model sound-sample
+.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,6 +31,10 @@ test-cuda:  ## The CUDA kernels and models on them, interpreted on a device that
 	$(CARGO) test --release -p repartee-simcuda --no-fail-fast -- --include-ignored
 	CARGO=$(CARGO) scripts/test-cuda.sh
 
+gpu-pack:  ## Build and pack what scripts/on-gpu.sh runs on a machine with a GPU: target/on-gpu.tar.xz, under 60 MiB
+	@$(SETUP) build cuda
+	CARGO=$(CARGO) scripts/on-gpu.sh pack
+
 test-long:  ## The long tests too, with those of `make test-cuda`; writes target/report/test-long.txt
 	@$(SETUP) build load tests prometheus recipe cuda
 	@CARGO=$(CARGO) scripts/dated-report.sh $(REPORT)/test-long.txt scripts/test-long.sh
@@ -50,7 +54,7 @@ lint:  ## Format, clippy, documentation, and what deny.toml says of dependencies
 	$(CARGO) clippy --release --workspace --all-targets -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --release --workspace --no-deps
 
-bench: bench-engine bench-heard bench-interruptions bench-turns  ## Measure everything, also against the reference; writes target/report/{engine,heard,interruptions,turns,first_path}.json
+bench: bench-engine bench-heard bench-interruptions bench-turns bench-families  ## Measure everything, also against the references; writes target/report/{engine,heard,interruptions,turns,families,first_path}.json
 	@$(SETUP) build load tests reference
 	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
 	  $(CARGO) bench -p repartee-tests --bench first_path
@@ -58,6 +62,12 @@ bench: bench-engine bench-heard bench-interruptions bench-turns  ## Measure ever
 bench-engine:  ## Measure the engine's modes against each other and the physical floor; writes target/report/engine.json
 	@$(SETUP) build load
 	$(CARGO) bench -p repartee-tests --bench engine
+
+bench-families:  ## Measure the other families beside their references, small and in published dimensions (ARGS="tts-0.6b": of those that it names); writes target/report/families.json
+	@$(SETUP) build load reference reference_tts
+	REPARTEE_REFERENCE_PYTHON=$(CURDIR)/target/tools/reference/bin/python \
+	  REPARTEE_TTS_PYTHON=$(CURDIR)/target/tools/qwen-tts/bin/python \
+	  $(CARGO) bench -p repartee-tests --bench families -- $(ARGS)
 
 bench-weights:  ## Measure products of published dimensions with bf16, int8 and int4 weights against the bandwidth of memory; prints
 	@$(SETUP) build

@@ -260,6 +260,14 @@ pub trait Stage: Send {
         false
     }
 
+    /// Launches every step once that decoding takes, for no slot: a device that captures steps has captured them then.
+    fn prepare(&mut self) {}
+
+    /// See [`StepOps::eager_steps`](repartee_kernels::StepOps::eager_steps).
+    fn eager_steps(&self) -> Option<u64> {
+        None
+    }
+
     /// Leading positions of a prompt for which `donor` holds all that this stage needs.
     fn shares(&self, _donor: usize, prompt: &[Element]) -> usize {
         prompt.len()

@@ -271,12 +271,10 @@ fn every_tensor_equals_the_reference() {
 /// What integers lose in stages that are fed with the reference's own results throughout: far more than rounding, so the policy reaches
 /// them; and eight bits less than four. The talker and its predictor go on with codes that they choose themselves.
 #[test]
-#[cfg_attr(
-    feature = "cuda",
-    ignore = "the device has no integers: cargo test --release -p repartee-engine --test parity"
-)]
 fn eight_bits_are_nearer_than_four() {
-    for name in CONVERSATIONS {
+    // A simulated device is slow: the fixture with experts has every kind of product.
+    let names = if cfg!(feature = "cuda") { &CONVERSATIONS[1..2] } else { &CONVERSATIONS[..] };
+    for &name in names {
         let checkpoint = open(&folder(name).join("checkpoint"));
         let expected = Expected::load(name);
         let [eight, mixed, four] = [WeightPolicy::Int8, WeightPolicy::Mixed, WeightPolicy::Int4]

@@ -86,3 +86,18 @@ fn a_measured_turn_has_every_stage() {
     }
     assert!(measured.resident > 0 && measured.machine.bandwidth > 0.0);
 }
+
+/// A family that hears nothing reads a text in the place of a question; its codec's layers are limited too.
+#[test]
+fn a_model_without_ears_reads_aloud() {
+    let turn = Turn { heard: Duration::from_secs(1), text_tokens: 12, sound: Duration::from_millis(300), seed: 3 };
+    let source = Source::Synthetic(synthetic("models/dimensions/qwen3-tts-12hz-0.6b", 1));
+    let measured = measure(source, &config(), turn).unwrap();
+    assert_eq!(measured.turn.heard, Duration::ZERO);
+    let rows = |stage: &str, kind| {
+        let of = measured.stages.iter().filter(|row| (row.stage, row.kind) == (stage, kind));
+        of.map(|row| row.rows).sum::<u64>()
+    };
+    assert!(rows("talker", "prefill") > 0 && rows("talker", "decode") > 2 && rows("code2wav", "window") > 2);
+    assert!(measured.side_by_side.sound >= turn.sound && measured.side_by_side.listening == Duration::ZERO);
+}

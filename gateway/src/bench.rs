@@ -1,5 +1,6 @@
 //! `repartee bench size`: what one turn takes on this machine, as a table and as `target/report/size.json`.
 
+mod crowd;
 mod report;
 
 use std::fs;
@@ -9,7 +10,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use repartee_engine::measure::{Machine, Measured, Phase, StageRow, Turn, measure};
-use repartee_engine::{EngineConfig, Source, Synthetic};
+use repartee_engine::{DeviceChoice, EngineConfig, Source, Synthetic};
 use report::{Report, Row};
 
 /// Memory bandwidth of the machines of the projection, with the number of cores that it is for, in bytes a second: what two channels of
@@ -34,6 +35,10 @@ pub struct Size {
     /// Sound after which the answer is cut off, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 15.0)]
     pub sound: f64,
+    /// Sessions that ask at the same time, separated by commas: first sound and RTF of each number, on any device, in place of one turn
+    /// stage by stage on the processor
+    #[arg(long, value_name = "SESSIONS", value_delimiter = ',')]
+    pub sessions: Vec<usize>,
     /// Where to write the figures, as JSON
     #[arg(long, value_name = "FILE", default_value = "target/report/size.json")]
     pub report: PathBuf,
@@ -63,6 +68,9 @@ impl Size {
 /// Measures `source` with the settings of `engine`, prints a table and writes the report.
 pub fn size(options: &Size, source: &Source, engine: &EngineConfig) -> anyhow::Result<()> {
     let turn = options.turn()?;
+    if !options.sessions.is_empty() || engine.device != DeviceChoice::Cpu {
+        return write(options, crowd::rows(options, source, engine, turn)?);
+    }
     let engine = EngineConfig { sessions: 1, out_of_band: 0, ..engine.clone() };
     let mut rows = Vec::new();
     for (source, routing) in sources(options, source) {
@@ -75,6 +83,11 @@ pub fn size(options: &Size, source: &Source, engine: &EngineConfig) -> anyhow::R
         let layers = options.layers.filter(|_| routing.is_some());
         rows.extend(measured_rows(&measured, &engine, (layers, routing), suffix));
     }
+    write(options, rows)
+}
+
+/// Prints the figures and writes the report.
+fn write(options: &Size, rows: Vec<Row>) -> anyhow::Result<()> {
     println!();
     rows.iter().for_each(Row::print);
     let report = serde_json::to_string_pretty(&Report::new("size", rows))?;

@@ -205,6 +205,16 @@ fn bench_size_writes_a_report() {
         assert!(row.is_some_and(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{measure} in {report:#}");
         assert!(said.contains(measure), "{measure} in {said}");
     }
+    let crowd =
+        ["--heard", "0.5", "--tokens", "4", "--sound", "0.2", "--sessions", "1,2", "--report", file.to_str().unwrap()];
+    let output = repartee(&[&["bench", "size"], &crowd[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    for measure in ["loading", "ttfp_p50_1", "ttfp_p95_2", "rtf_p50_1", "rtf_p95_2", "sound_each_second_2", "resident"]
+    {
+        let row = report["rows"].as_array().unwrap().iter().find(|row| row["measure"] == measure);
+        assert!(row.is_some_and(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{measure} in {report:#}");
+    }
     refused(&["bench", "size", "--synthetic-weights", "/no/such/folder"], &["/no/such/folder"]);
     refused(&["bench", "size", "--heard=-1"], &["--heard -1"]);
 }

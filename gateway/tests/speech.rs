@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use common::http::{Reply, send};
+use common::http::{Chunked, Reply, send};
 use common::{PATIENCE, Running, find, serve_checkpoint};
 
 const PATH: &str = "/v1/audio/speech";
@@ -70,6 +70,15 @@ async fn text_is_read_in_each_format() {
     let opus = speak(&server, &request("opus")).await;
     assert_eq!((opus.status, opus.header("content-type")), (200, Some("audio/ogg")));
     assert!(opus.bytes.starts_with(b"OggS") && opus.bytes.len() < pcm.bytes.len() / 4, "{} bytes", opus.bytes.len());
+    // The published default.
+    let mut asked = request("mp3");
+    asked.as_object_mut().unwrap().remove("response_format");
+    let mp3 = speak(&server, &asked).await;
+    assert_eq!((mp3.status, mp3.header("content-type")), (200, Some("audio/mpeg")));
+    // Frames of 24 ms at 96 kbit/s: those of the sound, and what the encoder puts around it.
+    let frames = said().len().div_ceil(576);
+    assert!((frames * 288..(frames + 4) * 288).contains(&mp3.bytes.len()), "{} bytes", mp3.bytes.len());
+    assert!(mp3.bytes.chunks(288).all(|frame| frame[..2] == [0xff, 0xf3] || frame[..2] == [0xff, 0xf2]));
     // The position of the last page counts samples at 48 kHz, and those that a player skips.
     let last = opus.bytes.windows(4).rposition(|window| window == b"OggS").unwrap();
     let position = u64::from_le_bytes(opus.bytes[last + 6..last + 14].try_into().unwrap());
@@ -135,8 +144,7 @@ async fn what_is_served_otherwise_is_said() {
 async fn what_cannot_be_served_is_a_typed_error() {
     let server = Running::start(Script::default()).await;
     for (field, value, says) in [
-        ("response_format", json!("mp3"), "`wav`, `pcm` or `opus`"),
-        ("response_format", Value::Null, "`mp3` is not served"),
+        ("response_format", json!("flac"), "`mp3`, `wav`, `pcm` or `opus`"),
         ("input", json!(" ... "), "no text"),
         ("input", json!("a".repeat(4_097)), "at most 4096"),
         ("speed", json!(2.0), "own speed"),
@@ -163,6 +171,147 @@ async fn engine_failures_have_a_status() {
     let reply = speak(&server, &request("wav")).await;
     assert_eq!(reply.status, 400, "{reply:?}");
     assert!(reply.json()["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
+}
+
+#[tokio::test]
+async fn a_request_may_come_in_chunks() {
+    let server = Running::start(Script::default()).await;
+    let mut sending = Chunked::post(server.address, PATH, "application/json").await;
+    for chunk in request("pcm").to_string().as_bytes().chunks(7) {
+        sending.write(chunk).await;
+    }
+    let reply = sending.finish(Vec::new()).await;
+    assert_eq!((reply.status, reply.complete), (200, true), "{reply:?}");
+    assert_said(&pcm::decode_i16le(&reply.bytes).unwrap());
+}
+
+/// Where a text streams in.
+const STREAM: &str = "/v1/audio/speech?response_format=pcm&voice=bob";
+
+#[tokio::test]
+async fn sound_comes_before_the_text_ends() {
+    let server = Running::start(Script::default()).await;
+    let mut sending = Chunked::post(server.address, STREAM, "text/plain; charset=utf-8").await;
+    sending.write(b"One t").await;
+    // More than the head: the first word is heard while the second is written.
+    let begun = sending.read(2 * FRAME_SAMPLES).await;
+    sending.write(b"wo three. Fo").await;
+    sending.write(b"ur five!").await;
+    let reply = sending.finish(begun).await;
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("audio/pcm")), "{:?}", reply.head);
+    assert_eq!(reply.header("repartee-warnings"), None);
+    assert!(reply.complete);
+    // Its second word came in two parts, and the scripted engine says each.
+    assert_eq!(reply.bytes.len(), 2 * (said().len() + 2 * FRAME_SAMPLES));
+    server.sessions(0).await;
+    let commands = server.engine.commands();
+    let responds = commands.iter().filter(|command| matches!(command, Command::Respond(_)));
+    assert_eq!(responds.count(), 2, "a sentence is a response");
+    let voices = commands.iter().filter_map(|command| match command {
+        Command::Respond(respond) => respond.voice.as_deref(),
+        _ => None,
+    });
+    assert!(voices.into_iter().all(|voice| voice == "bob"));
+    let text: String = commands
+        .iter()
+        .filter_map(|command| match command {
+            Command::StreamText { text, .. } => Some(text.as_str()),
+            Command::EndText { .. } => Some("|"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(text, "One two three.|Four five!|");
+}
+
+#[tokio::test]
+async fn texts_that_stream_in_are_refused_with_reasons() {
+    let server = Running::start(Script::default()).await;
+    for (query, body, status, code, param, says) in [
+        ("response_format=pcm", "(…)".as_bytes(), 400, "invalid_value", "input", "no text"),
+        ("response_format=pcm", b"", 400, "invalid_value", "input", "no text"),
+        ("response_format=pcm", b"\xff\xfe", 400, "invalid_value", "input", "not UTF-8"),
+        ("response_format=pcm", b"caf\xc3", 400, "invalid_value", "input", "within a character"),
+        ("response_format=aac", b"Hello.", 400, "invalid_value", "response_format", "`aac` is not served"),
+        ("response_format=pcm&input=Hello", b"Hello.", 400, "invalid_value", "input", "the body is the text"),
+        ("response_format=pcm&speed=fast", b"Hello.", 400, "invalid_value", "speed", "a number"),
+        ("response_format=pcm", &[b' '; (64 << 10) + 1], 413, "message_too_large", "input", "64 KiB"),
+    ] {
+        let mut sending = Chunked::post(server.address, &format!("{PATH}?{query}"), "text/plain").await;
+        if !body.is_empty() {
+            sending.write(body).await;
+        }
+        let reply = sending.finish(Vec::new()).await;
+        let error = &reply.json()["error"];
+        assert_eq!((reply.status, reply.code().as_str(), &error["param"]), (status, code, &json!(param)), "{reply:?}");
+        assert!(error["message"].as_str().unwrap().contains(says), "{error}");
+    }
+    server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn an_error_after_the_first_sound_is_an_event() {
+    let server = Running::start(Script::default()).await;
+    let path = format!("{STREAM}&stream_format=sse&new=1");
+    let mut sending = Chunked::post(server.address, &path, "text/plain").await;
+    sending.write(b"One two ").await;
+    let begun = sending.read(2 * FRAME_SAMPLES).await;
+    sending.write(b"\xff").await;
+    let reply = sending.finish(begun).await;
+    assert_eq!(reply.header("repartee-warnings"), Some("new is not known here and was ignored"));
+    let events = events(&reply);
+    assert_eq!(events[0]["type"], "speech.audio.delta", "{events:?}");
+    let error = &events.last().unwrap()["error"];
+    assert_eq!((&error["code"], &error["param"]), (&json!("invalid_value"), &json!("input")), "{events:?}");
+    server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn a_writer_who_leaves_frees_the_session() {
+    let server = Running::start(Script::default()).await;
+    let mut sending = Chunked::post(server.address, STREAM, "text/plain").await;
+    server.sessions(1).await;
+    drop(sending.socket);
+    server.sessions(0).await;
+    sending = Chunked::post(server.address, STREAM, "text/plain").await;
+    sending.write(b"One two ").await;
+    sending.read(2 * FRAME_SAMPLES).await;
+    drop(sending.socket);
+    server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn a_stalled_reader_of_a_text_is_closed() {
+    let server =
+        Running::start_with(Script::default(), |config| config.stalled_after = Duration::from_millis(200)).await;
+    let mut sending = Chunked::post(server.address, STREAM, "text/plain").await;
+    // More sound than any socket buffer holds, of a text that goes on.
+    sending.write("word ".repeat(12_000).as_bytes()).await;
+    server.sessions(1).await;
+    server.sessions(0).await;
+}
+
+#[tokio::test]
+async fn a_stopped_server_waits_for_no_text() {
+    let mut server = Running::start_with(Script::default(), |config| config.drain = Duration::ZERO).await;
+    let sending = Chunked::post(server.address, STREAM, "text/plain").await;
+    server.sessions(1).await;
+    server.stop();
+    let reply = common::http::read(sending.socket).await;
+    assert_eq!((reply.status, reply.code().as_str()), (503, "shutting_down"));
+    server.ended().await;
+}
+
+#[tokio::test]
+async fn a_text_may_take_longer_than_a_request() {
+    let server =
+        Running::start_with(Script::default(), |config| config.limits.request = Duration::from_millis(1)).await;
+    let mut sending = Chunked::post(server.address, STREAM, "text/plain").await;
+    sending.write(b"One two ").await;
+    let begun = sending.read(2 * FRAME_SAMPLES).await;
+    sending.write(b"three. Four five!").await;
+    let reply = sending.finish(begun).await;
+    assert!(reply.complete);
+    assert_said(&pcm::decode_i16le(&reply.bytes).unwrap());
 }
 
 /// A server that speaks two frames and waits, and a request to it.

@@ -77,20 +77,19 @@ extern "C" __global__ void list_experts(const unsigned *__restrict__ chosen, uns
 
 // y[pair][n] = sum over k of x[pair / divide][k] * weight[expert][n][k] for the pairs of each expert (y): a warp an output (x).
 template <class W>
-__device__ __forceinline__ void expert_product(const float *x, const unsigned *pairs, const unsigned *counts, const W *weight,
-                                               float *y, unsigned divide, unsigned count, unsigned columns, unsigned pitch,
+__device__ __forceinline__ void expert_product(const float *x, const unsigned *pairs, const unsigned *counts, const W &weight,
+                                               float *y, unsigned divide, unsigned count, unsigned columns,
                                                unsigned outputs) {
   constexpr int ROWS = 4;
   const unsigned expert = blockIdx.y, output = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32, rows = counts[expert];
   if (output >= outputs || rows == 0) return;
   pairs += (size_t)expert * count;
-  weight += ((size_t)expert * outputs + output) * pitch;
   for (unsigned first = 0; first < rows; first += ROWS) {
     const float *from[ROWS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) from[r] = x + (size_t)(pairs[min(first + r, rows - 1)] / divide) * columns;
     float sums[ROWS];
-    warp_products(from, weight, columns, sums);
+    weight.products(from, (size_t)expert * outputs + output, columns, sums);
     if (threadIdx.x % 32 != 0) continue;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
@@ -99,21 +98,29 @@ __device__ __forceinline__ void expert_product(const float *x, const unsigned *p
   }
 }
 
-// The product for experts of f32.
-extern "C" __global__ void expert_product_f32(const float *__restrict__ x, const unsigned *__restrict__ pairs,
-                                              const unsigned *__restrict__ counts, const float *__restrict__ weight,
-                                              float *__restrict__ y, unsigned divide, unsigned count, unsigned columns,
-                                              unsigned pitch, unsigned outputs) {
-  expert_product(x, pairs, counts, weight, y, divide, count, columns, pitch, outputs);
-}
+// The product for experts of f32 or bf16.
+#define EXPERT_PRODUCT(NAME, W)                                                                                        \
+  extern "C" __global__ void NAME(const float *__restrict__ x, const unsigned *__restrict__ pairs,                     \
+                                  const unsigned *__restrict__ counts, const W *__restrict__ weight,                   \
+                                  float *__restrict__ y, unsigned divide, unsigned count, unsigned columns,            \
+                                  unsigned pitch, unsigned outputs) {                                                  \
+    expert_product(x, pairs, counts, Floats<W>{weight, pitch}, y, divide, count, columns, outputs);                    \
+  }
 
-// The product for experts of bf16.
-extern "C" __global__ void expert_product_bf16(const float *__restrict__ x, const unsigned *__restrict__ pairs,
-                                               const unsigned *__restrict__ counts, const __nv_bfloat16 *__restrict__ weight,
-                                               float *__restrict__ y, unsigned divide, unsigned count, unsigned columns,
-                                               unsigned pitch, unsigned outputs) {
-  expert_product(x, pairs, counts, weight, y, divide, count, columns, pitch, outputs);
-}
+EXPERT_PRODUCT(expert_product_f32, float)
+EXPERT_PRODUCT(expert_product_bf16, __nv_bfloat16)
+
+// The product for experts of integers.
+#define INTEGER_EXPERT_PRODUCT(NAME, BITS)                                                                             \
+  extern "C" __global__ void NAME(const float *__restrict__ x, const unsigned *__restrict__ pairs,                     \
+                                  const unsigned *__restrict__ counts, const uint4 *__restrict__ weight,               \
+                                  const __nv_bfloat16 *__restrict__ scales, float *__restrict__ y, unsigned divide,    \
+                                  unsigned count, unsigned columns, unsigned pitch, unsigned outputs) {                \
+    expert_product(x, pairs, counts, Integers<BITS>{weight, scales, pitch}, y, divide, count, columns, outputs);       \
+  }
+
+INTEGER_EXPERT_PRODUCT(expert_product_i8, 8)
+INTEGER_EXPERT_PRODUCT(expert_product_i4, 4)
 
 // out[row][c] = sum over choices of result[pair][c] * weights[pair]; a thread a number, `count` numbers of `out`.
 extern "C" __global__ void combine_experts(const float *__restrict__ result, const float *__restrict__ weights,

@@ -13,18 +13,68 @@ __device__ __forceinline__ float4 row4(const float *row, unsigned start, unsigne
   return values;
 }
 
-// sums[r] = sum over k of rows[r][k] * weight[k], the same in every lane. Lanes sum four columns at a time, then halves are added:
-// an order that `columns` alone decides. `weight` is filled up with zeros to a multiple of four.
-template <class W, int ROWS>
-__device__ __forceinline__ void warp_products(const float *const (&rows)[ROWS], const W *weight, unsigned columns,
-                                              float (&sums)[ROWS]) {
+// Numbers of f32 or bf16: rows are `pitch` apart, a multiple of four, and filled up with zeros.
+template <class W>
+struct Floats {
+  const W *numbers;
+  unsigned pitch;
+  // sums[r] = sum over k of rows[r][k] * weight[output][k], the same in every lane. Lanes sum four columns at a time, then halves are
+  // added: an order that `columns` alone decides.
+  template <int ROWS>
+  __device__ __forceinline__ void products(const float *const (&rows)[ROWS], size_t output, unsigned columns,
+                                           float (&sums)[ROWS]) const {
+    const W *weight = numbers + output * pitch;
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) sums[r] = 0.0f;
-  for (unsigned start = threadIdx.x % 32 * 4; start < columns; start += 32 * 4) {
-    const float4 w = load4(weight + start);
+    for (int r = 0; r < ROWS; ++r) sums[r] = 0.0f;
+    for (unsigned start = threadIdx.x % 32 * 4; start < columns; start += 32 * 4) {
+      const float4 w = load4(weight + start);
 #pragma unroll
-    for (int r = 0; r < ROWS; ++r) sums[r] = dot4(row4(rows[r], start, columns), w, sums[r]);
+      for (int r = 0; r < ROWS; ++r) sums[r] = dot4(row4(rows[r], start, columns), w, sums[r]);
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) sums[r] = warp_sum(sums[r]);
   }
+};
+
+// Integers of eight bits, in two's complement, or of four, with 8 added and the earlier ones in the lower bits. `pitch` of them make a row,
+// a multiple of 32, and each 32 share a scale. What fills a row up counts as zero.
+template <int BITS>
+struct Integers {
+  const uint4 *numbers;
+  const __nv_bfloat16 *scales;
+  unsigned pitch;
+  // As above: a lane sums 16 bytes at a time, then multiplies with their scale.
+  template <int ROWS>
+  __device__ __forceinline__ void products(const float *const (&rows)[ROWS], size_t output, unsigned columns,
+                                           float (&sums)[ROWS]) const {
+    constexpr unsigned LOAD = 128 / BITS, WORD = 32 / BITS;
+    const uint4 *weight = numbers + output * (pitch / LOAD);
+    const __nv_bfloat16 *scale = scales + output * (pitch / 32);
 #pragma unroll
-  for (int r = 0; r < ROWS; ++r) sums[r] = warp_sum(sums[r]);
-}
+    for (int r = 0; r < ROWS; ++r) sums[r] = 0.0f;
+    for (unsigned start = threadIdx.x % 32 * LOAD; start < columns; start += 32 * LOAD) {
+      const uint4 load = weight[start / LOAD];
+      const unsigned words[4] = {load.x, load.y, load.z, load.w};
+      float parts[ROWS] = {};
+#pragma unroll
+      for (unsigned i = 0; i < LOAD; i += 4) {
+        if (start + i >= columns) break;
+        const float4 w = four(words[i / WORD] >> i % WORD * BITS);
+#pragma unroll
+        for (int r = 0; r < ROWS; ++r) parts[r] = dot4(row4(rows[r], start + i, columns), w, parts[r]);
+      }
+      const float by = widen(scale[start / 32]);
+#pragma unroll
+      for (int r = 0; r < ROWS; ++r) sums[r] = fmaf(parts[r], by, sums[r]);
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; ++r) sums[r] = warp_sum(sums[r]);
+  }
+  // The integers in the lowest bits of a word.
+  static __device__ __forceinline__ float4 four(unsigned word) {
+    return make_float4(one(word), one(word >> BITS), one(word >> 2 * BITS), one(word >> 3 * BITS));
+  }
+  static __device__ __forceinline__ float one(unsigned word) {
+    return BITS == 8 ? (float)((int)(word << 24) >> 24) : (float)((int)(word & 15u) - 8);
+  }
+};

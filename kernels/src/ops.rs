@@ -99,7 +99,8 @@ pub enum Format {
     /// As the checkpoint has them, or wider.
     #[default]
     Float,
-    /// Eight-bit integers that share a scale in groups of 32 along the input; in a table, one scale for each entry.
+    /// Eight-bit integers that share a scale in groups of 32 along the input; in a table, one scale for each entry, where
+    /// the device has such tables.
     Int8,
     /// Four-bit integers, likewise.
     Int4,
@@ -159,6 +160,19 @@ pub enum KernelError {
         name: String,
         /// Inputs of a group.
         group: usize,
+    },
+    /// The device's memory does not suffice for a weight. MiB.
+    #[error(
+        "{name}: needs {needed} MiB of the device's memory, which has {free} MiB left: use integer weights (engine.weights), a smaller \
+         model, or the device `cpu`"
+    )]
+    Memory {
+        /// The weight.
+        name: String,
+        /// What it needs.
+        needed: usize,
+        /// What is left.
+        free: usize,
     },
     /// A weight that is to be quantised has numbers that are NaN or infinite.
     #[error("{name}: holds numbers that are NaN or infinite, which integers cannot stand for")]

@@ -327,6 +327,10 @@ impl<O: StepOps> StepOps for RecordingOps<O> {
         if self.padded { step_ops::bucket(rows) } else { self.inner.bucket(rows) }
     }
 
+    fn eager_steps(&self) -> Option<u64> {
+        self.inner.eager_steps()
+    }
+
     fn upload(&self, spec: &RowSpec) -> O::Spec {
         self.note(|| format!("upload {}", spec.words().len()));
         self.inner.upload(spec)

@@ -108,6 +108,12 @@ pub trait StepOps: Ops {
     /// A step that was launched.
     type Ticket;
 
+    /// Launches so far that were put together operation by operation, on a device that captures steps and replays them; `None` on one that
+    /// does not.
+    fn eager_steps(&self) -> Option<u64> {
+        None
+    }
+
     /// Rows that a step is padded to, which are at least `rows`.
     fn bucket(&self, rows: usize) -> usize;
     /// Host to device, all of it at once.

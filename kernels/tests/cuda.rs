@@ -5,11 +5,13 @@
 
 use half::bf16;
 use repartee_kernels::cpu::Cpu;
+use repartee_kernels::cpu::quantised::{Bits, Quantised};
 use repartee_kernels::cuda::{Cuda, CudaError};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{
-    Attention, DType, FILTER_TAPS, Format, KernelError, Layout, NO_ROW, Ops, Outputs, RawTensor, ReadBack, Router,
-    SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOps, StreamRows, Streams,
+    Attention, DType, Draw, DrawnTensor, FILTER_TAPS, Format, KernelError, Layout, NO_ROW, Ops, Outputs, PackedTensor,
+    Packing, Part, RawTensor, ReadBack, Router, SampleParams, SequenceRows, SpecLayout, StateSpec, StepKey, StepOps,
+    StreamRows, Streams,
 };
 
 /// Largest difference that counts as equal, of the largest number: some units of single precision for each term of the longest sum here.
@@ -359,19 +361,157 @@ fn steps_of_two_streams_are_read_back_apart() {
     drop(launch(&devices[0], 1.0));
 }
 
+/// Rows of random integers with random scales, as a checkpoint stores them.
+fn packed(packing: Packing, [out, inputs]: [usize; 2], group: usize, seed: u64) -> (Vec<u8>, Vec<u8>) {
+    let row = packing.row_bytes(inputs);
+    let mut integers = vec![0; out * row];
+    let half = f32::from(1u8 << (packing.bits() - 1));
+    for (number, bytes) in integers.chunks_mut(row).enumerate() {
+        for input in 0..inputs {
+            let even = uniform(seed, (number * inputs + input) as u64, 0, 0);
+            packing.put(bytes, input, ((2.0 * even - 1.0) * half).floor() as i8);
+        }
+    }
+    let scale = |i: usize| bf16::from_f32(0.01 + 0.1 * uniform(seed, i as u64, 1, 0)).to_le_bytes();
+    (integers, (0..out * inputs.div_ceil(group)).flat_map(scale).collect())
+}
+
+/// Integers that a checkpoint stores: their products are those of the numbers that they stand for, alone and as experts, and a row's bits do
+/// not depend on its neighbours.
 #[test]
-fn integers_are_refused_by_name() {
+fn stored_integers_are_their_numbers() {
+    let ops = cuda();
+    for packing in [Packing::Four, Packing::Eight, Packing::Bytes] {
+        for (inputs, group) in [(45, 45), (96, 32), (1152, 128)] {
+            let shape = [20, inputs];
+            let parts: Vec<_> = (0..6).map(|seed| packed(packing, shape, group, seed)).collect();
+            let tensors: Vec<_> = parts
+                .iter()
+                .map(|(integers, scales)| PackedTensor { name: "w", shape: &shape, packing, integers, scales, group })
+                .collect();
+            let numbers_of: Vec<Vec<u8>> = tensors.iter().map(|tensor| bytes(DType::F32, &tensor.numbers())).collect();
+            let stored: Vec<_> = tensors.iter().copied().map(Part::Packed).collect();
+            let floats =
+                numbers_of.iter().map(|bytes| RawTensor { name: "w", bytes, dtype: DType::F32, shape: &shape });
+            let floats: Vec<_> = floats.map(Part::Stored).collect();
+            let x = numbers(6 * inputs, 9);
+            let run = |parts: &[Part<'_>]| {
+                let linear = ops.weight_of(Layout::Linear, Format::Float, &parts[..2]).unwrap();
+                let experts = |parts| ops.weight_of(Layout::Experts { per_expert: 2 }, Format::Float, parts).unwrap();
+                let down = weight(&ops, Layout::Experts { per_expert: 1 }, DType::Bf16, &[7, 20], 3, 3);
+                let router = weight(&ops, Layout::Linear, DType::F32, &[3, inputs], 1, 4);
+                let routed = Router { top_k: 2, normalise: true };
+                let rows = |x: &[f32]| ops.tensor(x.to_vec(), inputs);
+                vec![
+                    ("linear".to_owned(), ops.read(&ops.linear(&rows(&x), &linear, None))),
+                    ("row".to_owned(), ops.read(&ops.linear(&rows(&x[..inputs]), &linear, None))),
+                    ("experts".to_owned(), ops.read(&ops.experts(&rows(&x), &router, &experts(parts), &down, routed))),
+                ]
+            };
+            let found = run(&stored);
+            compare(&run(&floats), &found);
+            assert_eq!(found[0].1[..40], found[1].1[..], "{packing:?} {inputs}");
+        }
+    }
+}
+
+/// Numbers that the device quantises become the integers and scales that the processor makes of them.
+#[test]
+fn quantised_weights_are_the_processors() {
+    let ops = cuda();
+    for (format, kind) in [(Format::Int8, Bits::Eight), (Format::Int4, Bits::Four)] {
+        for inputs in [45, 320] {
+            // More than a staging buffer takes at once.
+            let outputs = 250;
+            let shape = [outputs, inputs];
+            let values = numbers(outputs * inputs, 1);
+            let mut rows = values.chunks(inputs);
+            let expected = Quantised::new(kind, outputs, inputs, |row| {
+                row.copy_from_slice(rows.next().unwrap());
+            })
+            .unwrap();
+            let stand_for: Vec<f32> = (0..outputs * inputs).map(|i| expected.number(i / inputs, i % inputs)).collect();
+            let weight = |format, values: &[f32]| {
+                let bytes = bytes(DType::F32, values);
+                let part = RawTensor { name: "w", bytes: &bytes, dtype: DType::F32, shape: &shape };
+                ops.weight_as(Layout::Linear, format, &[part]).unwrap()
+            };
+            let x = ops.tensor(numbers(2 * inputs, 2), inputs);
+            let run = |weight| vec![("product".to_owned(), ops.read(&ops.linear(&x, &weight, None)))];
+            compare(&run(weight(Format::Float, &stand_for)), &run(weight(format, &values)));
+        }
+    }
+}
+
+/// Drawn numbers are the processor's in every layout, and as integers they are as large.
+#[test]
+fn drawn_weights_are_the_processors() {
+    fn drawn<O: Ops>(ops: &O, layout: Layout, format: Format, shape: &[usize], parts: u64) -> O::Weight {
+        let part = |seed| Part::Drawn(DrawnTensor { name: "w", shape, draw: Draw { seed, mean: 0.1, spread: 0.3 } });
+        ops.weight_of(layout, format, &(0..parts).map(part).collect::<Vec<_>>()).unwrap()
+    }
+    fn run<O: Ops>(ops: &O) -> Found {
+        let x = |columns| ops.tensor(numbers(5 * columns, 1), columns);
+        let linear = drawn(ops, Layout::Linear, Format::Float, &[9, 45], 2);
+        let table = drawn(ops, Layout::Table, Format::Float, &[7, 5], 2);
+        let norm = drawn(ops, Layout::Vector, Format::Float, &[45], 1);
+        let conv = drawn(ops, Layout::Conv2d { stride: 1 }, Format::Float, &[4, 1, 3, 3], 1);
+        let bias = drawn(ops, Layout::Vector, Format::Float, &[4], 1);
+        vec![
+            ("linear".to_owned(), ops.read(&ops.linear(&x(45), &linear, None))),
+            ("table".to_owned(), ops.read(&ops.embed(&table, &ops.ids(&[13, 2, 0])))),
+            ("vector".to_owned(), ops.read(&ops.rms_norm(&x(45), &norm, 1e-6))),
+            ("convolution".to_owned(), ops.read(&ops.conv2d(&x(1), 1, 5, 1, &conv, &bias))),
+        ]
+    }
+    let ops = cuda();
+    compare(&run(&Cpu::default()), &run(&ops));
+    for format in [Format::Int8, Format::Int4] {
+        let x = numbers(4 * 256, 1);
+        let size = |numbers: &[f32]| numbers.iter().map(|n| n * n).sum::<f32>();
+        let part = |seed| {
+            let draw = Draw { seed, mean: 0.0, spread: (3.0f32 / 256.0).sqrt() };
+            Part::Drawn(DrawnTensor { name: "w", shape: &[128, 256], draw })
+        };
+        let weight = ops.weight_of(Layout::Linear, format, &[part(1), part(2)]).unwrap();
+        let y = ops.read(&ops.linear(&ops.tensor(x.clone(), 256), &weight, None));
+        let ratio = (size(&y) / size(&x)).sqrt();
+        assert!(y.len() == x.len() && (0.8..1.3).contains(&ratio), "{format:?}: {ratio}");
+    }
+}
+
+#[test]
+fn bad_weights_are_refused_by_name() {
     let (ops, shape) = (cuda(), &[2, 4][..]);
     let part = [RawTensor { name: "w", bytes: &[0; 32], dtype: DType::F32, shape }];
-    for (layout, format) in [(Layout::Linear, Format::Int8), (Layout::Experts { per_expert: 1 }, Format::Int4)] {
-        let error = ops.weight_as(layout, format, &part).map(|_| ()).unwrap_err();
-        assert_eq!(error, KernelError::Format { name: "w".to_owned(), layout, format });
-    }
+    let format = Format::Int8;
+    let refused =
+        |layout, format, parts: &[RawTensor<'_>]| ops.weight_as(layout, format, parts).map(|_| ()).unwrap_err();
+    let error = refused(Layout::Table, format, &part);
+    assert_eq!(error, KernelError::Format { name: "w".to_owned(), layout: Layout::Table, format });
     let short = [RawTensor { bytes: &[0; 28], ..part[0] }];
-    let error = ops.weight(Layout::Linear, &short).map(|_| ()).unwrap_err();
+    let error = refused(Layout::Linear, Format::Float, &short);
     assert_eq!(error, KernelError::Bytes { name: "w".to_owned(), expected: 32, found: 28 });
-    let error = ops.weight(Layout::Vector, &part).map(|_| ()).unwrap_err();
+    let error = refused(Layout::Vector, Format::Float, &part);
     assert!(matches!(error, KernelError::Shape { .. }), "{error}");
+    let bad = [RawTensor { bytes: &[0xff; 32], ..part[0] }];
+    assert_eq!(refused(Layout::Linear, format, &bad), KernelError::NotFinite { name: "w".to_owned() });
+    let (integers, scales) = packed(Packing::Four, [2, 32], 32, 1);
+    let tensor = PackedTensor {
+        name: "p",
+        shape: &[2, 32],
+        packing: Packing::Four,
+        integers: &integers,
+        scales: &scales,
+        group: 32,
+    };
+    let error = ops.weight_of(Layout::Table, Format::Float, &[Part::Packed(tensor)]).map(|_| ()).unwrap_err();
+    assert_eq!(error, KernelError::Packed { name: "p".to_owned(), layout: Layout::Table });
+    // More than the device has.
+    let shape = &[1 << 24, 1 << 20];
+    let huge = Part::Drawn(DrawnTensor { name: "h", shape, draw: Draw { seed: 1, mean: 0.0, spread: 1.0 } });
+    let error = ops.weight_of(Layout::Linear, Format::Float, &[huge]).map(|_| ()).unwrap_err();
+    assert!(matches!(&error, KernelError::Memory { name, needed, .. } if name == "h" && *needed == 1 << 25), "{error}");
 }
 
 #[test]

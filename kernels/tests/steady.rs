@@ -32,9 +32,6 @@ const WIDTH: usize = 24;
 /// Ids: enough that some ways of choosing sort them by digits.
 const IDS: usize = 1500;
 const EXPERTS: usize = 5;
-/// Formats of integers, on a device that has them.
-const INTEGERS: (Format, Format) =
-    if cfg!(feature = "cuda") { (Format::Float, Format::Float) } else { (Format::Int4, Format::Int8) };
 
 /// Where a step's numbers lie.
 struct Places {
@@ -114,8 +111,8 @@ impl<O: StepOps> Step<O> {
             gate: weight(&ops, Layout::Linear, &[1, WIDTH]),
             router: weight(&ops, Layout::Linear, &[EXPERTS, WIDTH]),
             gate_up: weight(&ops, Layout::Experts { per_expert: 2 }, &[16, WIDTH]),
-            down: weight_as(&ops, Layout::Experts { per_expert: 1 }, INTEGERS.0, &[WIDTH, 16]),
-            head: weight_as(&ops, Layout::Linear, INTEGERS.1, &[IDS, WIDTH]),
+            down: weight_as(&ops, Layout::Experts { per_expert: 1 }, Format::Int4, &[WIDTH, 16]),
+            head: weight_as(&ops, Layout::Linear, Format::Int8, &[IDS, WIDTH]),
             conv2d: (weight(&ops, Layout::Conv2d { stride: 2 }, &[3, 1, 3, 3]), weight(&ops, Layout::Vector, &[3])),
             conv1d: weight(&ops, Layout::Conv1d { dilation: 2 }, &[WIDTH, WIDTH, 3]),
             depthwise: weight(&ops, Layout::Depthwise, &[WIDTH, 1, 7]),

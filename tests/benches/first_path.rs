@@ -9,7 +9,6 @@
 mod eager;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -21,13 +20,13 @@ use repartee_engine_api::{Command as Ask, Event, Respond, SpeechEngine};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::{Ops, SampleParams, StateSpec, StreamRows};
 use repartee_load::questions::Question;
-use repartee_load::report::{Report, Row, percentile};
+use repartee_load::report::{Row, percentile};
 use repartee_load::run::Bench;
 use repartee_load::scenario::arrivals::Arrivals;
 use repartee_load::scenario::{EndOfTurn, Scenario, Transport};
 use repartee_load::speech::Utterance;
 use repartee_media::wav;
-use repartee_tests::{demo, questions, tools};
+use repartee_tests::{demo, questions, side_by_side, tools};
 use serde::Deserialize;
 
 use self::eager::{batch, index};
@@ -63,7 +62,7 @@ fn main() -> Result<()> {
     let question = questions::named("three-plus-four.wav")?;
     let model = tools::root().join("models/demo");
     if std::env::args().any(|argument| argument == "answers") {
-        return write("answers", answers(&model, &question.path())?);
+        return side_by_side::finish("answers", answers(&model, &question.path())?);
     }
     let mut rows = Vec::new();
 
@@ -101,7 +100,7 @@ fn main() -> Result<()> {
 
     println!("ours: {TURNS} turns over the websocket, spoken in real time");
     rows.extend(first_packets(&question.path())?);
-    write("first_path", rows)
+    side_by_side::finish("first_path", rows)
 }
 
 /// Whole answers beside each peer's, on as many threads.
@@ -133,27 +132,6 @@ fn answers(model: &Path, question: &Path) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Prints the rows and writes their report.
-fn write(name: &str, rows: Vec<Row>) -> Result<()> {
-    println!("\n{:<58} {:>9} {:>9} {:>7}", "", "ours", "peer", "ratio");
-    for row in &rows {
-        let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));
-        println!(
-            "{:<55} {:>2} {:>9.2} {:>9} {:>7}  {}",
-            row.measure,
-            row.unit,
-            row.ours,
-            number(row.peer),
-            number(row.ratio),
-            row.note
-        );
-    }
-    let path = tools::root().join(format!("target/report/{name}.json"));
-    Report::new(name, rows).write(&path)?;
-    println!("\n{}", path.display());
-    Ok(())
-}
-
 /// Our stages, in ms.
 #[derive(Debug)]
 struct Stages {
@@ -164,17 +142,8 @@ struct Stages {
 }
 
 /// The median time of `REPEATS` runs, in ms for each of `parts`.
-fn median(parts: f64, mut run: impl FnMut()) -> f64 {
-    run();
-    let mut times: Vec<f64> = (0..REPEATS)
-        .map(|_| {
-            let begun = Instant::now();
-            run();
-            begun.elapsed().as_secs_f64() * 1e3 / parts
-        })
-        .collect();
-    times.sort_by(f64::total_cmp);
-    times[REPEATS / 2]
+fn median(parts: f64, run: impl FnMut()) -> f64 {
+    side_by_side::median(REPEATS, parts, run)
 }
 
 fn stages(folder: &Path) -> Result<Stages> {
@@ -287,32 +256,16 @@ fn samples(path: &Path) -> Result<Vec<f32>> {
 }
 
 fn reference(model: &Path, question: &Path, threads: usize) -> Result<Reference> {
-    let python = python("REPARTEE_REFERENCE_PYTHON")?;
-    let mut command = Command::new(python);
-    command.arg(tools::root().join("tests/parity/bench_reference.py")).args([model, question]);
-    serde_json::from_slice(&printed(command, threads)?).context("the reference's figures")
+    let threads = threads.to_string();
+    let arguments = [model.as_os_str(), question.as_os_str(), "--threads".as_ref(), threads.as_ref()];
+    side_by_side::reference("REPARTEE_REFERENCE_PYTHON", "tests/parity/bench_reference.py", arguments)
 }
 
 fn openvino(model: &Path, question: &Path, threads: usize) -> Result<OpenVino> {
-    let mut command = Command::new(python("REPARTEE_OPENVINO_PYTHON")?);
-    command.arg(tools::root().join("tests/peers/openvino_answer.py")).args([model, question]);
-    command.arg(tools::root().join("target/peers/openvino"));
-    let printed = printed(command, threads)?;
-    // Its libraries print too.
-    let last = printed.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
-    serde_json::from_slice(last).context("OpenVINO's figures")
-}
-
-fn python(variable: &str) -> Result<PathBuf> {
-    let python = std::env::var_os(variable).map(PathBuf::from);
-    python.with_context(|| format!("{variable} is not set: run `make bench` or `make bench-size`"))
-}
-
-/// What a script prints.
-fn printed(mut command: Command, threads: usize) -> Result<Vec<u8>> {
-    let output = command.args(["--threads", &threads.to_string()]).output().context("cannot run a peer's Python")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    Ok(output.stdout)
+    let (threads, exported) = (threads.to_string(), tools::root().join("target/peers/openvino"));
+    let arguments =
+        [model.as_os_str(), question.as_os_str(), exported.as_os_str(), "--threads".as_ref(), threads.as_ref()];
+    side_by_side::reference("REPARTEE_OPENVINO_PYTHON", "tests/peers/openvino_answer.py", arguments)
 }
 
 #[tokio::main]

@@ -3,7 +3,7 @@
 Usage: pypi_openai_speech.py ADDRESS SCENARIO
 
 The text is that of the scenario's function. A voice is made of the scenario's first recording, speaks, and is deleted. Prints {"client", "wav",
-"pcm", "opus", "events", "voice" (sound, base64), "refused" (the error of mp3), "made" (the voice's id), "gone" (whether both deletions were
+"pcm", "opus", "mp3", "events", "voice" (sound, base64), "refused" (the error of aac), "made" (the voice's id), "gone" (whether both deletions were
 confirmed)}.
 """
 
@@ -44,9 +44,11 @@ def main() -> None:
                 sound += base64.b64decode(event.get("audio", ""))
     spoken["events"] = base64.b64encode(sound).decode()
 
+    # The published default.
+    spoken["mp3"] = base64.b64encode(client.audio.speech.create(**asked).content).decode()
     refused = ""
     try:
-        client.audio.speech.create(**asked)
+        client.audio.speech.create(**asked, response_format="aac")
     except BadRequestError as error:
         refused = f"{error.param}: {error.message}"
     said = recording(scenario.turns[0]["say"], scenario.rate)

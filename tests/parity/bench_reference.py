@@ -21,34 +21,10 @@ from transformers import Qwen3OmniMoeForConditionalGeneration, WhisperFeatureExt
 
 import runs
 import signals
+from clock import Clock
 from tokens import Conversation
 
 OUTPUT_RATE = 24000  # of the whole family; no configuration names it
-
-
-class Clock:
-    """Notes when each forward pass of a sub-model ends, and when the `generate` around them returns."""
-
-    def __init__(self, module):
-        self.passes: list[float] = []
-        self.end = 0.0
-        module.register_forward_hook(lambda *_: self.passes.append(time.perf_counter()))
-        plain = module.generate
-
-        def generate(*args, **kwargs):
-            self.passes.clear()
-            result = plain(*args, **kwargs)
-            self.end = time.perf_counter()
-            return result
-
-        module.generate = generate
-
-    def per_step_ms(self) -> float:
-        """Mean time of a step after the prefill, with all that `generate` does around its forward pass: for the
-        talker, the code predictor of a frame and then the pass that chooses the next."""
-        steps = len(self.passes) - 1
-        assert steps > 0, "the answer is too short to time"
-        return 1e3 * (self.end - self.passes[0]) / steps
 
 
 def read_question(path: Path):

@@ -6,6 +6,7 @@
 //! - [`recording_engine`]: an engine that keeps what the model said
 //! - [`asr`]: what an independent recogniser makes of a recording; [`spectral_similarity`]: how much of a sound is in it
 //! - [`interruptions`]: callers, echoes and backchannels over a playing answer
+//! - [`side_by_side`]: measuring beside a reference implementation
 //! - [`word_errors`]: errors of a word estimator
 //! - [`tools`]: the programs that drive the server from outside, and where they are
 //! - [`conformance`]: the conversation that every stock client must be able to have
@@ -21,6 +22,7 @@ pub mod questions;
 pub mod rate;
 pub mod recording_engine;
 pub mod server;
+pub mod side_by_side;
 pub mod sources;
 pub mod spectral_similarity;
 pub mod tools;

@@ -261,6 +261,7 @@ struct Speech {
     wav: String,
     pcm: String,
     opus: String,
+    mp3: String,
     events: String,
     /// Of the voice that was made.
     voice: String,
@@ -281,12 +282,14 @@ async fn pypi_openai_has_a_text_read_aloud() -> Result<()> {
     println!("{}", speech.client);
     // A frame a word of "The weather in a city."
     let said = pcm::encode_i16le(&(0..5).flat_map(voice).collect::<Vec<_>>());
-    let sounds = [speech.wav, speech.pcm, speech.opus, speech.events, speech.voice];
-    let [wav, pcm, opus, events, voiced] = sounds.map(|sound| STANDARD.decode(sound));
+    let sounds = [speech.wav, speech.pcm, speech.opus, speech.mp3, speech.events, speech.voice];
+    let [wav, pcm, opus, mp3, events, voiced] = sounds.map(|sound| STANDARD.decode(sound));
     ensure!(wav?.get(44..) == Some(&said[..]), "another sound in the wav file");
     ensure!(pcm? == said && events? == said, "another sound than what was made");
     let opus = opus?;
     ensure!(opus.starts_with(b"OggS") && opus.windows(8).any(|window| window == b"OpusHead"), "no Opus in Ogg");
+    let mp3 = mp3?;
+    ensure!(mp3.len() % 288 == 0 && mp3.starts_with(&[0xff]), "no frames of MP3 at 24 kHz and 96 kbit/s");
     ensure!(speech.refused.starts_with("response_format: "), "{}", speech.refused);
     let asked_for = |command: &EngineCommand| match command {
         EngineCommand::Respond(respond) => respond.voice.clone(),

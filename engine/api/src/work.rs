@@ -21,6 +21,9 @@ pub struct StageWork {
     pub prompted: u64,
     /// How many of these were in its cache already.
     pub reused: u64,
+    /// Steps that the device put together operation by operation, though it captures steps and replays them: the first of each shape, and
+    /// those that found no graph. `None` on a device that captures none.
+    pub eager: Option<u64>,
 }
 
 /// Ticks of the engine's loop, and what waits in it.

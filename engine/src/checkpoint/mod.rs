@@ -111,10 +111,9 @@ impl Checkpoint {
                 compressed.map_err(|value| CheckpointError::BadValue { file: files.label(CONFIG), value })?;
             return Ok(Self { files, name, config, weights, compressed, drawing: None, reading: None });
         };
-        if let (Some(config), Some(most)) = (&mut config, layers) {
-            synthetic::limit_layers(config, most);
-        }
-        let drawing = Some(Drawing { seed, skewed });
+        let drawing = Drawing { seed, skewed, layers };
+        drawing.limit(&mut config);
+        let drawing = Some(drawing);
         Ok(Self { weights: Weights::none(&files), files, name, config, compressed: false, drawing, reading: None })
     }
 
@@ -127,7 +126,10 @@ impl Checkpoint {
     /// The checkpoint in a folder of this one, as some families keep parts of theirs.
     pub fn part(&self, folder: &str) -> Result<Self, CheckpointError> {
         let files = self.files.below(folder)?;
-        let config = files.json(CONFIG)?;
+        let mut config = files.json(CONFIG)?;
+        if let Some(drawing) = self.drawing {
+            drawing.limit(&mut config);
+        }
         let weights = if self.drawing.is_some() { Weights::none(&files) } else { Weights::open(&files)? };
         let name = format!("{}/{folder}", self.name);
         Ok(Self { files, name, config, weights, compressed: false, drawing: self.drawing, reading: None })
@@ -213,6 +215,11 @@ impl Checkpoint {
             return Ok(Numbers::Packed(matrix));
         }
         self.tensor(name, expected).map(Numbers::Stored)
+    }
+
+    /// The seed of weights that are drawn; `None` for those of a file.
+    pub fn drawn(&self) -> Option<u64> {
+        self.drawing.map(|drawing| drawing.seed)
     }
 
     /// Whether weights are drawn such that some experts are chosen far more often than others.

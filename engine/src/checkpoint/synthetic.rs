@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// Fields of config.json that count a stack's layers, or say which of them is meant.
 const LAYERS: [&str; 3] = ["num_hidden_layers", "encoder_layers", "accept_hidden_layer"];
+/// Fields that list some layers of a stack by their numbers, in ascending order.
+const LISTS: [&str; 2] = ["look_ahead_layers", "look_backward_layers"];
 
 /// A checkpoint whose weights are drawn.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,18 +29,27 @@ pub struct Synthetic {
 pub(super) struct Drawing {
     pub(super) seed: u64,
     pub(super) skewed: bool,
+    /// Most layers of each stack.
+    pub(super) layers: Option<usize>,
 }
 
 impl Drawing {
-    /// The numbers of a tensor: those of a norm near 1, other vectors near 0, and matrices such that what they make of rows is as large as
+    /// Leaves a configuration the layers that are wanted.
+    pub(super) fn limit(self, config: &mut Option<Value>) {
+        if let (Some(config), Some(most)) = (config, self.layers) {
+            limit_layers(config, most);
+        }
+    }
+
+    /// The numbers of a tensor: those of a norm and of what is divided by near 1, other vectors near 0, and matrices such that what they make of rows is as large as
     /// the rows.
     pub(super) fn tensor(self, name: &str, shape: &[usize]) -> Draw {
         // FNV-1a.
         let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         let seed = name.bytes().fold(0xcbf2_9ce4_8422_2325 ^ self.seed, hash);
-        let is_norm = name.contains("norm") || name.contains("ln_");
+        let is_norm = (name.contains("norm") || name.contains("ln_")) && name.ends_with("weight");
         match shape {
-            [_] if is_norm && name.ends_with("weight") => Draw { seed, mean: 1.0, spread: 0.1 },
+            [_] if is_norm || name.ends_with("cluster_usage") => Draw { seed, mean: 1.0, spread: 0.1 },
             [_] => Draw { seed, mean: 0.0, spread: 0.02 },
             [_, inputs @ ..] => {
                 let inputs = inputs.iter().product::<usize>().max(1);
@@ -50,13 +61,20 @@ impl Drawing {
 }
 
 /// Limits the layers of every stack that a configuration describes.
-pub(super) fn limit_layers(config: &mut Value, most: usize) {
+fn limit_layers(config: &mut Value, most: usize) {
     match config {
         Value::Object(fields) => {
             for (name, value) in fields {
-                match value.as_u64() {
-                    Some(layers) if LAYERS.contains(&name.as_str()) => *value = layers.min(most as u64).into(),
-                    _ => limit_layers(value, most),
+                match value {
+                    Value::Array(numbers) if LISTS.contains(&name.as_str()) => {
+                        let last = (most as u64).saturating_sub(1);
+                        numbers.iter_mut().for_each(|number| *number = number.as_u64().unwrap_or(0).min(last).into());
+                        numbers.dedup();
+                    }
+                    _ => match value.as_u64() {
+                        Some(layers) if LAYERS.contains(&name.as_str()) => *value = layers.min(most as u64).into(),
+                        _ => limit_layers(value, most),
+                    },
                 }
             }
         }
@@ -76,18 +94,20 @@ mod tests {
         let mut config = json!({
             "thinker": {"text": {"num_hidden_layers": 48, "hidden_size": 2048}, "audio": [{"encoder_layers": 32}]},
             "talker": {"accept_hidden_layer": 24, "num_hidden_layers": 1},
+            "dit": {"num_hidden_layers": 22, "look_ahead_layers": [10], "look_backward_layers": [0, 12, 20]},
         });
         limit_layers(&mut config, 2);
         let expected = json!({
             "thinker": {"text": {"num_hidden_layers": 2, "hidden_size": 2048}, "audio": [{"encoder_layers": 2}]},
             "talker": {"accept_hidden_layer": 2, "num_hidden_layers": 1},
+            "dit": {"num_hidden_layers": 2, "look_ahead_layers": [1], "look_backward_layers": [0, 1]},
         });
         assert_eq!(config, expected);
     }
 
     #[test]
     fn tensors_differ_by_name_and_seed() {
-        let drawing = Drawing { seed: 1, skewed: false };
+        let drawing = Drawing { seed: 1, skewed: false, layers: None };
         let a = drawing.tensor("a.weight", &[4, 3]);
         assert_ne!(a.seed, drawing.tensor("b.weight", &[4, 3]).seed);
         assert_ne!(a.seed, Drawing { seed: 2, ..drawing }.tensor("a.weight", &[4, 3]).seed);

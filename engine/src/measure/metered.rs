@@ -29,7 +29,8 @@ pub struct Tally {
 /// What was noted, by place in the chain (the encoder is 0), name and kind of row. Clones share it.
 #[derive(Debug, Clone)]
 pub(super) struct Meter {
-    cpu: Cpu,
+    /// Whose products are counted.
+    cpu: Option<Cpu>,
     tallies: Arc<Mutex<Tallies>>,
 }
 
@@ -37,8 +38,17 @@ pub(super) type Tallies = BTreeMap<(usize, &'static str, RowKind), Tally>;
 
 impl Meter {
     /// Counts what `cpu` and all devices made of it do.
-    pub(super) fn new(cpu: Cpu) -> Self {
-        Self { cpu, tallies: Arc::default() }
+    pub(super) fn of(cpu: Cpu) -> Self {
+        Self { cpu: Some(cpu), tallies: Arc::default() }
+    }
+
+    /// Notes time alone, of whatever device.
+    pub(super) fn of_time() -> Self {
+        Self { cpu: None, tallies: Arc::default() }
+    }
+
+    fn products(&self) -> Products {
+        self.cpu.as_ref().map_or_else(Products::default, Cpu::work)
     }
 
     /// What was noted since this was last called.
@@ -60,9 +70,9 @@ impl Meter {
     }
 
     fn note<T>(&self, at: usize, stage: &'static str, kind: RowKind, rows: usize, run: impl FnOnce() -> T) -> T {
-        let (begun, before) = (Instant::now(), self.cpu.work());
+        let (begun, before) = (Instant::now(), self.products());
         let result = run();
-        let (took, products) = (begun.elapsed(), self.cpu.work().since(before));
+        let (took, products) = (begun.elapsed(), self.products().since(before));
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         let tally = tallies.entry((at, stage, kind)).or_default();
         tally.steps += u64::from(rows > 0);
@@ -162,6 +172,14 @@ impl Stage for MeteredStage {
 
     fn cache_use(&self) -> CacheUse {
         self.inner.cache_use()
+    }
+
+    fn prepare(&mut self) {
+        self.inner.prepare();
+    }
+
+    fn eager_steps(&self) -> Option<u64> {
+        self.inner.eager_steps()
     }
 
     fn reads(&self, element: &Element) -> bool {

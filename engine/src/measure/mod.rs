@@ -1,10 +1,12 @@
 //! Measures one fixed turn of a checkpoint on this machine, stage by stage: so many seconds heard, so many text tokens and so many seconds
-//! of sound in answer.
+//! of sound in answer. A model that hears nothing reads a text of as many characters aloud.
 //!
 //! The turn runs twice on the engine's own tick loop. First the stages run one after another, each alone on all threads, so that what a
 //! stage takes, reads and multiplies is its own; then side by side, as a server runs them, for the first sound and the whole answer.
 //! - `metered`: stages that note what their steps take
+//! - `crowd`: turns of several sessions at once, on any device
 
+mod crowd;
 mod metered;
 
 use std::fs;
@@ -25,12 +27,15 @@ use crate::model::Model;
 use crate::models::{self, LoadError};
 use crate::scheduler::{Gauges, Scheduler, Tick};
 use crate::stage::RowKind;
+pub use crowd::{Crowd, Crowds, measure_crowds};
 use metered::{Meter, Tallies, Tally};
 
 /// Sound that is sent at once.
 const SLICE: Duration = Duration::from_millis(100);
 /// Caches of the last level that the memory must exceed whose reading is timed.
 const CACHES: usize = 8;
+/// What is read aloud, over and over.
+const TEXT: &str = "the quick brown fox jumps over the lazy dog and then sings a song about the rain on the sea ";
 /// Turn before those that are measured: everything is in memory after it.
 const WARM_UP: Turn =
     Turn { heard: Duration::from_millis(500), text_tokens: 2, sound: Duration::from_millis(100), seed: 1 };
@@ -38,14 +43,21 @@ const WARM_UP: Turn =
 /// A turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Turn {
-    /// Noise that is heard.
+    /// Noise that is heard; none by a model without ears.
     pub heard: Duration,
-    /// Most text tokens of the answer.
+    /// Most text tokens of the answer; of a model without ears, characters of the text that it reads.
     pub text_tokens: u32,
     /// Sound after which the answer is cut off.
     pub sound: Duration,
     /// Of the noise and the answer's random numbers.
     pub seed: u64,
+}
+
+impl Turn {
+    /// Samples that are heard.
+    fn noise(&self, first: u64, count: u64) -> Vec<f32> {
+        (first..first + count).map(|at| (uniform(self.seed, at, 0, 0) - 0.5) * 0.2).collect()
+    }
 }
 
 /// What the machine could at best, on all threads.
@@ -145,6 +157,14 @@ pub enum MeasureError {
     /// The model failed.
     #[error("the model failed: {0}")]
     Failed(#[from] SessionError),
+    /// Fewer sessions fit into memory.
+    #[error("{asked} sessions are to be measured, and engine.cache_mib has room for {slots}")]
+    TooMany {
+        /// Sessions.
+        asked: usize,
+        /// How many have room.
+        slots: usize,
+    },
     /// The model made no sound.
     #[error("the answer ended without sound: choose another seed")]
     Silent,
@@ -181,27 +201,31 @@ pub fn measure(source: Source, config: &EngineConfig, turn: Turn) -> Result<Meas
     let begun = Instant::now();
     let pool = models::pool(config.threads());
     let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone()).counting();
-    let meter = Meter::new(cpu.clone());
+    let meter = Meter::of(cpu.clone());
     let mut model = models::load_on(cpu, pool.clone(), &Checkpoint::open(source).map_err(LoadError::from)?, config)?;
     let loading = begun.elapsed();
     // The scheduler's own threads: with none the stages run one after another, and their products on all threads still.
     model.pool = None;
     meter.attach(&mut model);
     let rates = (model.ears.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
+    let turn = if rates.0 == 0 { Turn { heard: Duration::ZERO, ..turn } } else { turn };
     let alone = EngineConfig { threads: Some(1), ..config.clone() };
     let mut bed = Bed::new(model, &alone, rates);
     bed.run(WARM_UP, &meter)?;
     let (in_turn, [listening, answer]) = bed.run(turn, &meter)?;
     bed.scheduler.compute_on(pool);
     let (side_by_side, _) = bed.run(Turn { seed: turn.seed + 1, ..turn }, &meter)?;
-    let rows = |phase, tallies: Tallies| {
-        tallies.into_iter().map(move |((at, stage, kind), tally)| {
-            let Tally { steps, rows, took, products } = tally;
-            StageRow { phase, stage, at, kind: kind_name(kind), steps, rows, took, products }
-        })
-    };
-    let stages = rows(Phase::Listening, listening).chain(rows(Phase::Answer, answer)).collect();
+    let mut stages = stage_rows(Phase::Listening, listening);
+    stages.extend(stage_rows(Phase::Answer, answer));
     Ok(Measured { machine, loading, resident: resident(), turn, stages, in_turn, side_by_side })
+}
+
+fn stage_rows(phase: Phase, tallies: Tallies) -> Vec<StageRow> {
+    let row = |((at, stage, kind), tally)| {
+        let Tally { steps, rows, took, products } = tally;
+        StageRow { phase, stage, at, kind: kind_name(kind), steps, rows, took, products }
+    };
+    tallies.into_iter().map(row).collect()
 }
 
 fn kind_name(kind: RowKind) -> &'static str {
@@ -239,6 +263,11 @@ impl Bed {
         Self { scheduler, arrivals, gauges, wake, input_rate, output_rate }
     }
 
+    /// Samples of so much input.
+    fn samples(&self, time: Duration) -> u64 {
+        (time.as_secs_f64() * f64::from(self.input_rate)) as u64
+    }
+
     fn settle(&mut self) {
         while self.scheduler.tick() == Tick::Moved {}
     }
@@ -252,12 +281,10 @@ impl Bed {
         self.settle();
         meter.take();
         let mut timing = Timing::default();
-        let samples = |time: Duration| (time.as_secs_f64() * f64::from(self.input_rate)) as u64;
-        let slice = samples(SLICE).max(1);
-        for first in (0..samples(turn.heard)).step_by(slice as usize) {
-            let noise = |at| (uniform(turn.seed, at, 0, 0) - 0.5) * 0.2;
+        let slice = self.samples(SLICE).max(1);
+        for first in (0..self.samples(turn.heard)).step_by(slice as usize) {
             let begun = Instant::now();
-            session.submit(Command::Append((first..first + slice).map(noise).collect()))?;
+            session.submit(Command::Append(turn.noise(first, slice)))?;
             self.settle();
             timing.listening += begun.elapsed();
         }
@@ -272,9 +299,17 @@ impl Bed {
     /// Commits, and takes the answer's sound until there is enough of it.
     fn answer(&mut self, session: &SessionHandle, turn: Turn, timing: &mut Timing) -> Result<(), MeasureError> {
         let begun = Instant::now();
-        session.submit(Command::Commit { item: 1 })?;
         let respond = Respond { max_tokens: Some(turn.text_tokens), seed: turn.seed, ..Respond::new(1, 2) };
-        session.submit(Command::Respond(respond))?;
+        if self.input_rate > 0 {
+            session.submit(Command::Commit { item: 1 })?;
+            session.submit(Command::Respond(respond))?;
+        } else {
+            let response = respond.response;
+            let text = TEXT.chars().cycle().take(turn.text_tokens as usize).collect();
+            session.submit(Command::Respond(Respond { streamed: true, ..respond }))?;
+            session.submit(Command::StreamText { response, text })?;
+            session.submit(Command::EndText { response })?;
+        }
         let mut made = 0;
         loop {
             let moved = self.scheduler.tick() == Tick::Moved;

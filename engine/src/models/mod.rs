@@ -145,10 +145,11 @@ pub fn load_on(
     checked((family.load_cpu)(cpu, checkpoint, variant, config)?, pool)
 }
 
-/// A loaded model whose stages make a chain, on its pool.
+/// A loaded model whose stages make a chain, on its pool, with what a device captures ahead of the first call.
 fn checked(mut model: Model, pool: Option<Arc<Pool>>) -> Result<Model, LoadError> {
     model.pool = pool;
     model.check()?;
+    model.stages.iter_mut().for_each(|stage| stage.prepare());
     Ok(model)
 }
 
@@ -158,16 +159,18 @@ mod cuda {
     use repartee_kernels::cuda::{Cuda, CudaError};
 
     use super::{DeviceChoice, DeviceError, EngineConfig};
+    use crate::weight_policy::WeightPolicy;
 
     /// The device; `None` for the processor.
     pub fn open(choice: DeviceChoice) -> Result<Option<Cuda>, DeviceError> {
         match choice {
             DeviceChoice::Cpu => Ok(None),
             DeviceChoice::Cuda(number) => {
-                Cuda::open(number).map(Some).map_err(|error| DeviceError::Cuda { choice, error })
+                let device = Cuda::open(number).map_err(|error| DeviceError::Cuda { choice, error })?;
+                Ok(Some(device.with_graphs()))
             }
             DeviceChoice::Auto => match Cuda::open(0) {
-                Ok(device) => Ok(Some(device)),
+                Ok(device) => Ok(Some(device.with_graphs())),
                 Err(error) => {
                     // Somebody who has a device wants to know why it is not used.
                     if error != CudaError::NoDriver {
@@ -179,8 +182,16 @@ mod cuda {
         }
     }
 
-    /// Refuses weights and sessions that the device's memory does not hold.
+    /// Refuses weights and sessions that the device's memory does not hold. What is quantised counts with the least that it can take; a
+    /// weight that finds no room after all is refused by its name.
     pub fn check_memory(device: &Cuda, config: &EngineConfig, weights: u64) -> Result<(), DeviceError> {
+        // Tenths of a bit of each number, with the scales.
+        let least = match config.weights {
+            WeightPolicy::Bf16 => 160,
+            WeightPolicy::Int8 => 85,
+            WeightPolicy::Int4 | WeightPolicy::Mixed => 45,
+        };
+        let weights = weights / 160 * least;
         let needed = usize::try_from(weights).unwrap_or(usize::MAX).saturating_add(config.cache_mib << 20);
         device.check_memory(needed).map_err(|error| DeviceError::Cuda { choice: config.device, error })
     }

@@ -46,14 +46,17 @@ struct Counters {
     capacity: AtomicU64,
     prompted: AtomicU64,
     reused: AtomicU64,
+    /// `None` on a device that captures no steps.
+    eager: Option<AtomicU64>,
 }
 
 impl Gauges {
     /// Begins to count for the encoder and the stages of these names.
-    pub(super) fn count(&self, names: impl Iterator<Item = &'static str>) {
+    /// With each comes whether its device captures steps.
+    pub(super) fn count(&self, names: impl Iterator<Item = (&'static str, bool)>) {
         let zero = || AtomicU64::new(0);
         self.counters.get_or_init(|| {
-            let counters = names.map(|stage| Counters {
+            let counters = names.map(|(stage, captures)| Counters {
                 stage,
                 steps: zero(),
                 rows: zero(),
@@ -62,6 +65,7 @@ impl Gauges {
                 capacity: zero(),
                 prompted: zero(),
                 reused: zero(),
+                eager: captures.then(zero),
             });
             counters.collect()
         });
@@ -90,6 +94,15 @@ impl Gauges {
             counters.capacity.store(capacity as u64, Ordering::Relaxed);
             counters.prompted.store(prompted, Ordering::Relaxed);
             counters.reused.store(reused, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes how many steps of each stage no graph served.
+    pub(super) fn eager(&self, steps: impl Iterator<Item = Option<u64>>) {
+        for (counters, steps) in self.stages().zip(steps) {
+            if let Some((counter, steps)) = counters.eager.as_ref().zip(steps) {
+                counter.store(steps, Ordering::Relaxed);
+            }
         }
     }
 
@@ -140,6 +153,7 @@ impl Gauges {
             capacity: read(&one.capacity),
             prompted: read(&one.prompted),
             reused: read(&one.reused),
+            eager: one.eager.as_ref().map(read),
         });
         work.collect()
     }

@@ -124,7 +124,8 @@ impl Scheduler {
             let chunk = settings.prefill_chunk.unwrap_or(usize::MAX).min(stage.max_rows());
             Limits { batch: settings.batch(), chunk }
         });
-        gauges.count(std::iter::once(ENCODER_NAME).chain(model.stages.iter().map(|stage| stage.name())));
+        let counted = model.stages.iter().map(|stage| (stage.name(), stage.eager_steps().is_some()));
+        gauges.count(std::iter::once((ENCODER_NAME, false)).chain(counted));
         let edges = model
             .stages
             .iter()
@@ -197,6 +198,7 @@ impl Scheduler {
         moved |= self.end_overdue(now);
         self.gauges.ticked(moved.then(|| (self.clock)().saturating_duration_since(now)), self.queues());
         self.gauges.caches(self.model.stages.iter().map(|stage| stage.cache_use()));
+        self.gauges.eager(self.model.stages.iter().map(|stage| stage.eager_steps()));
         if moved {
             return Tick::Moved;
         }

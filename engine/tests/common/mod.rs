@@ -19,9 +19,14 @@ use serde_json::Value;
 /// The fixtures that hold a conversation.
 pub const CONVERSATIONS: [&str; 3] = ["dense", "moe", "window800"];
 
+/// The tree: where it was built, or where a binary was carried to (scripts/on-gpu.sh).
+pub fn root() -> PathBuf {
+    std::env::var_os("REPARTEE_ROOT").map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join(".."), PathBuf::from)
+}
+
 /// Where a fixture lies.
 pub fn folder(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/parity/fixtures").join(name)
+    root().join("tests/parity/fixtures").join(name)
 }
 
 /// What the reference made.

@@ -17,6 +17,7 @@
 //! | [`level`] | the threshold of audible sound |
 //! | [`wav`] | wav files |
 //! | [`ogg`] | Opus files |
+//! | [`mp3`] | MP3 streams |
 //!
 //! Samples are mono `f32` in -1..1 everywhere.
 //!
@@ -60,6 +61,7 @@ pub mod endpointing;
 mod fuzz_tests;
 pub mod jitter;
 pub mod level;
+pub mod mp3;
 #[cfg(test)]
 mod network_tests;
 pub mod ogg;

@@ -14,6 +14,7 @@ use repartee_engine_api::{EngineLoad, StageWork};
 pub(super) struct Engine {
     steps: IntCounterVec,
     rows: IntCounterVec,
+    eager: IntCounterVec,
     busy: CounterVec,
     blocks: IntGaugeVec,
     capacity: IntGaugeVec,
@@ -32,6 +33,13 @@ impl Engine {
             steps: IntCounterVec::new(opts("repartee_engine_steps_total", "Steps of the engine's stages"), stage)?,
             rows: IntCounterVec::new(
                 opts("repartee_engine_rows_total", "Rows of these steps; divided by the steps it is the mean batch"),
+                stage,
+            )?,
+            eager: IntCounterVec::new(
+                opts(
+                    "repartee_engine_eager_steps_total",
+                    "Steps that no captured graph served, on a device that has graphs",
+                ),
                 stage,
             )?,
             busy: CounterVec::new(opts("repartee_engine_busy_seconds_total", "Time that the stages computed"), stage)?,
@@ -59,6 +67,7 @@ impl Engine {
         };
         registry.register(Box::new(engine.steps.clone()))?;
         registry.register(Box::new(engine.rows.clone()))?;
+        registry.register(Box::new(engine.eager.clone()))?;
         registry.register(Box::new(engine.busy.clone()))?;
         registry.register(Box::new(engine.blocks.clone()))?;
         registry.register(Box::new(engine.capacity.clone()))?;
@@ -76,11 +85,14 @@ impl Engine {
             counter.inc_by((total.as_secs_f64() - counter.get()).max(0.0));
         };
         let set = |gauge: &IntGauge, value: u64| gauge.set(i64::try_from(value).unwrap_or(i64::MAX));
-        for StageWork { stage, steps, rows, busy, blocks, capacity, prompted, reused } in work {
+        for StageWork { stage, steps, rows, busy, blocks, capacity, prompted, reused, eager } in work {
             raise(&self.steps.with_label_values(&[*stage]), *steps);
             raise(&self.rows.with_label_values(&[*stage]), *rows);
             raise_seconds(&self.busy.with_label_values(&[*stage]), *busy);
             set(&self.blocks.with_label_values(&[*stage]), *blocks);
+            if let Some(eager) = eager {
+                raise(&self.eager.with_label_values(&[*stage]), *eager);
+            }
             // Stages without a cache have nothing to say of one.
             if *capacity > 0 {
                 set(&self.capacity.with_label_values(&[*stage]), *capacity);

@@ -132,7 +132,7 @@ impl App {
     }
 
     /// How long a call may last.
-    fn call_limits(&self) -> CallLimits {
+    pub(super) fn call_limits(&self) -> CallLimits {
         let limit = |duration: Duration| Some(duration).filter(|duration| !duration.is_zero());
         CallLimits { longest: limit(self.config.limits.call), idle: limit(self.config.limits.idle) }
     }

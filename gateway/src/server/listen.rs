@@ -6,18 +6,15 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::http::header::{HOST, LOCATION};
 use axum::http::{Request, Response, StatusCode};
 use axum::response::IntoResponse as _;
-use bytes::Bytes;
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -26,7 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, Sleep, sleep, sleep_until, timeout};
+use tokio::time::{sleep, timeout};
 use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
 use tower::Service as _;
@@ -34,6 +31,7 @@ use tower::Service as _;
 use super::client_addr::{Peer, trusts};
 use super::connections::Connections;
 use super::routes::Routes;
+use super::timed_body::{SlowBody, TimedBody};
 use crate::metrics::RequestMetrics;
 
 /// First byte of a TLS handshake record.
@@ -42,8 +40,6 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const ACCEPT_RETRY: Duration = Duration::from_millis(50);
 /// How long connections may take to end when the server shuts down.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// Bytes of a body that extend its deadline by one second.
-const MIN_BYTES_PER_S: f64 = 65_536.0;
 
 /// What every connection shares.
 #[derive(Clone)]
@@ -178,8 +174,10 @@ async fn serve_http<S>(
             if served == Service::Redirect {
                 return Ok::<_, Infallible>(to_https(&request));
             }
-            let mut request = request.map(|body| Body::new(TimedBody::new(body, request_timeout)));
+            let slow = SlowBody::default();
+            let mut request = request.map(|body| Body::new(TimedBody::new(body, request_timeout, slow.clone())));
             request.extensions_mut().insert(peer);
+            request.extensions_mut().insert(slow);
             router.call(request).await
         }
     });
@@ -213,56 +211,6 @@ fn to_https(request: &Request<Incoming>) -> Response<Body> {
     match host {
         Some(host) => (StatusCode::PERMANENT_REDIRECT, [(LOCATION, format!("https://{host}{path}"))]).into_response(),
         None => StatusCode::BAD_REQUEST.into_response(),
-    }
-}
-
-/// A request body with a deadline, which its bytes extend by [`MIN_BYTES_PER_S`].
-struct TimedBody {
-    body: Incoming,
-    started: Instant,
-    request_timeout: Duration,
-    /// Made when the body is first awaited.
-    deadline: Option<Pin<Box<Sleep>>>,
-    bytes: usize,
-}
-
-impl TimedBody {
-    fn new(body: Incoming, request_timeout: Duration) -> Self {
-        Self { body, started: Instant::now(), request_timeout, deadline: None, bytes: 0 }
-    }
-}
-
-impl HttpBody for TimedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
-            let due =
-                self.started + self.request_timeout + Duration::from_secs_f64(self.bytes as f64 / MIN_BYTES_PER_S);
-            let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(due)));
-            if deadline.deadline() != due {
-                deadline.as_mut().reset(due);
-            }
-            ready!(deadline.as_mut().poll(context));
-            let late = io::Error::new(io::ErrorKind::TimedOut, "the request took too long to arrive");
-            return Poll::Ready(Some(Err(axum::Error::new(late))));
-        };
-        if let Some(Ok(frame)) = &frame {
-            self.bytes += frame.data_ref().map_or(0, Bytes::len);
-        }
-        Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

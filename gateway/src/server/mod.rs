@@ -4,6 +4,7 @@
 //! - `listening`: the server before its model is loaded
 //! - `routes`, `readiness`: what is answered meanwhile, and health
 //! - `listen`, `tls`, `development_certificate`: connections, plain and encrypted
+//! - `timed_body`: how long a request's body may take
 //! - `connections`: how many there may be
 //! - `uploads`: bytes of uploads in memory
 //! - `auth_middleware`: key, origin and CORS of every request, by `client_addr` and `origin`
@@ -48,6 +49,7 @@ mod realtime;
 mod reload;
 mod routes;
 mod speech;
+mod timed_body;
 mod tls;
 mod uploads;
 mod voices;

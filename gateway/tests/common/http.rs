@@ -66,6 +66,43 @@ pub async fn send_over(
     read(socket).await
 }
 
+/// A request whose body is written bit by bit.
+pub struct Chunked {
+    pub socket: TcpStream,
+}
+
+impl Chunked {
+    /// Sends the head.
+    pub async fn post(address: SocketAddr, path: &str, kind: &str) -> Self {
+        let mut socket = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-type: {kind}\r\n\
+             transfer-encoding: chunked\r\n\r\n"
+        );
+        socket.write_all(head.as_bytes()).await.unwrap();
+        Self { socket }
+    }
+
+    /// Sends more of the body. A server that refuses may have closed.
+    pub async fn write(&mut self, bytes: &[u8]) {
+        let chunk = [format!("{:x}\r\n", bytes.len()).as_bytes(), bytes, b"\r\n"].concat();
+        let _ = self.socket.write_all(&chunk).await;
+    }
+
+    /// Reads until as many bytes have come, head and all.
+    pub async fn read(&mut self, count: usize) -> Vec<u8> {
+        let mut bytes = vec![0; count];
+        timeout(PATIENCE, self.socket.read_exact(&mut bytes)).await.expect("bytes in time").unwrap();
+        bytes
+    }
+
+    /// Ends the body and reads the answer, which began with `begun`.
+    pub async fn finish(mut self, begun: Vec<u8>) -> Reply {
+        let _ = self.socket.write_all(b"0\r\n\r\n").await;
+        read(std::io::Cursor::new(begun).chain(self.socket)).await
+    }
+}
+
 /// Reads an answer up to the end of the connection.
 pub async fn read(mut socket: impl AsyncRead + Unpin) -> Reply {
     let mut bytes = Vec::new();

@@ -78,7 +78,7 @@ impl Cuda {
         assert!(matrix.outputs.is_multiple_of(bias.len), "the bias has another size");
         let out = self.fresh(x.rows, matrix.outputs);
         let kernels = self.queue.kernels();
-        let kernel = if matrix.is_bf16 { &kernels.conv_bf16 } else { &kernels.conv_f32 };
+        let kernel = if matrix.kind.is_bf16() { &kernels.conv_bf16 } else { &kernels.conv_f32 };
         let [chunks, count, scale, skip] = level(streams);
         let addresses = [x.at(), at, matrix.memory.at, bias.memory.at, out.at(), chunks, count, scale, skip];
         let sizes = [x.rows, x.columns, taps, dilation, matrix.outputs, bias.len, tail_rows, usize::from(cut)];
@@ -121,7 +121,7 @@ impl Cuda {
         let rows = images * height.div_ceil(*stride) * width.div_ceil(*stride);
         let out = self.fresh(rows, matrix.outputs);
         let kernels = self.queue.kernels();
-        let kernel = if matrix.is_bf16 { &kernels.conv2d_bf16 } else { &kernels.conv2d_f32 };
+        let kernel = if matrix.kind.is_bf16() { &kernels.conv2d_bf16 } else { &kernels.conv2d_f32 };
         let [rows, height, width, stride, channels, outputs] =
             [rows, height, width, *stride, x.columns, matrix.outputs].map(|n| n as u64);
         let addresses = [x.at(), matrix.memory.at, bias.memory.at, out.at()];

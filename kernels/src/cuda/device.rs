@@ -2,10 +2,11 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream, DriverError, result, sys};
+use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverError, result, sys};
 use cudarc::nvrtc::Ptx;
 
 use super::CudaError;
+use super::graphs::Graph;
 use super::kernels::Kernels;
 use super::memory::{Memory, Pinned};
 
@@ -86,6 +87,16 @@ impl Device {
     /// Makes this thread one that may call the driver.
     pub(super) fn bind(&self) {
         done(self.context.bind_to_thread(), "binding a thread");
+    }
+
+    /// An event that nothing is recorded in.
+    pub(super) fn event(&self) -> CudaEvent {
+        done(self.context.new_event(None), "making an event")
+    }
+
+    /// Waits for what an event was recorded behind; for nothing if it was not.
+    pub(super) fn wait(&self, event: &CudaEvent) {
+        done(event.synchronize(), "waiting for an event");
     }
 
     /// The same where a failure must not panic; false if this thread may not.
@@ -180,14 +191,24 @@ impl Queue {
 
     /// Words out of page-locked memory, which stays as it is until the stream is waited for.
     pub(super) fn upload(&self, to: u64, from: &Pinned, words: usize) {
-        if words > 0 {
+        self.upload_bytes(to, from, size_of::<u32>() * words);
+    }
+
+    /// The same for bytes.
+    pub(super) fn upload_bytes(&self, to: u64, from: &Pinned, bytes: usize) {
+        if bytes > 0 {
             self.device.bind();
             // SAFETY: the buffer has room; whoever holds the page-locked memory waits for the stream before it is changed or freed.
             done(
-                unsafe { result::memcpy_htod_async(to, &from.words()[..words], self.stream.cu_stream()) },
+                unsafe { result::memcpy_htod_async(to, &from.bytes()[..bytes], self.stream.cu_stream()) },
                 "an upload",
             );
         }
+    }
+
+    /// Records an event behind everything on the stream.
+    pub(super) fn record(&self, event: &CudaEvent) {
+        done(event.record(&self.stream), "recording an event");
     }
 
     /// Words into page-locked memory, there when the stream has been waited for.
@@ -229,6 +250,50 @@ impl Queue {
         let numbers = Arc::new(Memory::of(self, &numbers));
         known.push(Frequencies { head_dim, theta, numbers: numbers.clone() });
         numbers
+    }
+}
+
+/// A capture under way; one that is dropped before its end leaves the stream as it was.
+pub(super) struct Capture<'a> {
+    queue: &'a Queue,
+    ended: bool,
+}
+
+/// Nothing special.
+const PLAIN: sys::CUgraphInstantiate_flags = sys::CUgraphInstantiate_flags(0);
+
+impl Capture<'_> {
+    /// The graph of what was put on the stream meanwhile.
+    pub(super) fn end(mut self) -> Graph {
+        self.ended = true;
+        let graph = done(self.queue.stream.end_capture(PLAIN), "ending a capture");
+        let graph = Graph(graph.expect("a capture without an error gives a graph"));
+        // Now, and not at the first launch.
+        done(graph.0.upload(), "uploading a graph");
+        graph
+    }
+}
+
+impl Drop for Capture<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            // What panicked is what counts.
+            let _ = self.queue.stream.end_capture(PLAIN);
+        }
+    }
+}
+
+impl Queue {
+    /// Begins to capture what is put on the stream. This thread may not allocate, free or wait meanwhile; others may.
+    pub(super) fn begin_capture(&self) -> Capture<'_> {
+        let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+        done(self.stream.begin_capture(mode), "beginning a capture");
+        Capture { queue: self, ended: false }
+    }
+
+    /// Puts a graph on the stream.
+    pub(super) fn replay(&self, graph: &Graph) {
+        done(graph.0.launch(), "launching a graph");
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::Cuda;
 use super::device::word;
-use super::ops::WARPS;
+use super::ops::{Args, WARPS};
 use super::tensor::Tensor;
-use super::weight::Matrix;
+use super::weight::{Kind, Matrix};
+use crate::cpu::quantised::Bits;
 use crate::ops::Router;
 
 /// Experts and choices that the kernel has bits and lanes for.
@@ -43,14 +44,19 @@ impl Cuda {
         let product = |x: &Tensor, divide: usize, weight: &Matrix| {
             assert_eq!(x.columns, weight.columns, "the experts have another input");
             let out = self.fresh(pairs, weight.outputs);
-            let kernel = if weight.is_bf16 { &kernels.expert_product_bf16 } else { &kernels.expert_product_f32 };
+            let kernel = match &weight.kind {
+                Kind::F32 => &kernels.expert_product_f32,
+                Kind::Bf16 => &kernels.expert_product_bf16,
+                Kind::Integers(Bits::Eight, _) => &kernels.expert_product_i8,
+                Kind::Integers(Bits::Four, _) => &kernels.expert_product_i4,
+            };
             let sizes = [divide, pairs, weight.columns, weight.pitch, weight.outputs].map(|n| u64::from(word(n)));
-            let [divide, count, columns, pitch, outputs] = sizes;
-            let addresses = [x.at(), lists.at(), counts.at(), weight.memory.at, out.at()];
-            let [x, lists, counts, weights, y] = addresses;
-            let args = &mut [x, lists, counts, weights, y, divide, count, columns, pitch, outputs];
+            let mut args = Args::of(&[x.at(), lists.at(), counts.at(), weight.memory.at]);
+            args.extend(weight.kind.scales().as_slice());
+            args.extend(&[out.at()]);
+            args.extend(&sizes);
             let blocks = if pairs > 0 { weight.outputs.div_ceil(WARPS) } else { 0 };
-            self.queue.launch(kernel, (blocks, experts), WARPS * WARP, 0, args);
+            self.queue.launch(kernel, (blocks, experts), WARPS * WARP, 0, args.all());
             out
         };
         let wide = product(x, top_k, gate_up.0);

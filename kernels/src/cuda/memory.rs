@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::result;
+use cudarc::driver::{DriverError, result, sys};
 
 use super::device::{Device, Number, Queue, done};
 
@@ -28,6 +28,16 @@ impl Memory {
         // SAFETY: nothing reads it before it is written: tensors and lists are written by what makes them, state is cleared.
         let at = done(unsafe { result::malloc_sync(bytes.max(1)) }, "an allocation");
         Self { at, device: device.clone() }
+    }
+
+    /// The same where the device may have no more; then the bytes that are free.
+    pub(super) fn try_new(device: &Arc<Device>, bytes: usize) -> Result<Self, usize> {
+        device.bind();
+        // SAFETY: as for `new`.
+        match unsafe { result::malloc_sync(bytes.max(1)) } {
+            Err(DriverError(sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY)) => Err(device.info().map_or(0, |info| info.free)),
+            at => Ok(Self { at: done(at, "an allocation"), device: device.clone() }),
+        }
     }
 
     /// These numbers.
@@ -85,6 +95,11 @@ impl Arena {
         Self { queue, shelves: Arc::default() }
     }
 
+    /// Buffers that have not come back.
+    pub(super) fn in_use(&self) -> usize {
+        lock(&self.shelves).values().flatten().filter(|place| place.is_none()).count()
+    }
+
     /// `len` words of which nothing is known.
     pub(super) fn words(&self, len: usize) -> Buffer {
         const LEAST: usize = 16;
@@ -92,17 +107,13 @@ impl Arena {
         let capacity = len.max(LEAST).next_multiple_of((len.next_power_of_two() / 8).max(1));
         let mut shelves = lock(&self.shelves);
         let shelf = shelves.entry(capacity).or_default();
-        let free = shelf.iter().position(Option::is_some);
-        let number = free.unwrap_or(shelf.len());
-        let memory = match free {
-            Some(free) => shelf[free].take(),
-            None => {
-                shelf.push(None);
-                None
-            }
-        };
-        drop(shelves);
-        let memory = memory.unwrap_or_else(|| Memory::new(self.queue.device(), capacity * size_of::<u32>()));
+        let free = shelf.iter_mut().enumerate().find_map(|(number, place)| Some((number, place.take()?)));
+        let (number, memory) = free.unwrap_or_else(|| {
+            // Before it has a place: where it fails nothing is left behind.
+            let memory = Memory::new(self.queue.device(), capacity * size_of::<u32>());
+            shelf.push(None);
+            (shelf.len() - 1, memory)
+        });
         Buffer { memory: Some(memory), place: (capacity, number), home: self.clone() }
     }
 }
@@ -135,7 +146,7 @@ unsafe impl Send for Pinned {}
 
 impl Pinned {
     /// So many zeros.
-    fn new(device: &Arc<Device>, len: usize) -> Self {
+    pub(super) fn new(device: &Arc<Device>, len: usize) -> Self {
         device.bind();
         // SAFETY: what it gives is used as words, to which a page is aligned.
         let at = unsafe { result::malloc_host(len.max(1) * size_of::<u32>(), 0) };
@@ -153,6 +164,18 @@ impl Pinned {
     pub(super) fn words_mut(&mut self) -> &mut [u32] {
         // SAFETY: as for `words`.
         unsafe { std::slice::from_raw_parts_mut(self.at, self.len) }
+    }
+}
+
+impl Pinned {
+    pub(super) fn bytes(&self) -> &[u8] {
+        // SAFETY: as for `words`; any bits are bytes.
+        unsafe { std::slice::from_raw_parts(self.at.cast(), self.len * size_of::<u32>()) }
+    }
+
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `bytes`; `&mut self` is needed to write them.
+        unsafe { std::slice::from_raw_parts_mut(self.at.cast(), self.len * size_of::<u32>()) }
     }
 }
 

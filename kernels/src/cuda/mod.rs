@@ -2,21 +2,25 @@
 //!
 //! - `device`: the driver, the module of kernels, and launches; `kernels`: their names
 //! - `memory`: device memory, buffers that are handed out again, and page-locked host memory
-//! - `tensor`: activations, lists, batches and state; `weight`: how weights lie
+//! - `tensor`: activations, lists, batches and state
+//! - `weight`: how weights lie; `arrange`: their numbers in that order; `loading`: how they get there
+//! - `graphs`: steps that are captured and replayed
 //! - `ops`, `step`, `conv`, `experts`, `segments`: the operations
 //!
-//! Activations, keys and values are in single precision. Matrices are bf16 where the checkpoint has them so, and f32 otherwise; products are
-//! summed in f32, in an order that the weight's shape alone decides, so that a row's result is the same bits with any rows beside it.
-//! Matrices of integers are not built: they are refused by name.
+//! Activations, keys and values are in single precision. Matrices are bf16 where the checkpoint has them so, f32 or integers otherwise; products
+//! are summed in f32, in an order that the weight's shape alone decides, so that a row's result is the same bits with any rows beside it.
 //!
 //! The driver's library is looked for when a device is opened, so that one binary runs with and without it. Work goes to a stream of the
 //! device's own and is waited for where numbers are read back. A launch that fails leaves nothing that could be trusted: it panics,
 //! and so does everything after it.
 
+mod arrange;
 mod conv;
 mod device;
 mod experts;
+mod graphs;
 mod kernels;
+mod loading;
 mod memory;
 mod ops;
 mod segments;
@@ -31,6 +35,8 @@ use thiserror::Error;
 
 pub use device::DeviceInfo;
 use device::{Device, Queue};
+use graphs::Graphs;
+use loading::{Loader, Stager};
 use memory::{Arena, HostPool};
 pub use step::Ticket;
 pub use tensor::{Batch, Index, State, Tensor};
@@ -91,17 +97,30 @@ pub struct Cuda {
     queue: Arc<Queue>,
     arena: Arena,
     host: HostPool,
+    stager: Stager,
+    /// `None` if every step is put on the stream operation by operation.
+    graphs: Option<Graphs>,
 }
 
 impl Cuda {
     /// Opens the device with this number.
     pub fn open(ordinal: usize) -> Result<Self, CudaError> {
-        Self::on(Device::open(ordinal)?)
+        Self::on(Device::open(ordinal)?, Stager::default())
     }
 
-    fn on(device: Arc<Device>) -> Result<Self, CudaError> {
+    fn on(device: Arc<Device>, stager: Stager) -> Result<Self, CudaError> {
         let queue = Arc::new(Queue::new(device)?);
-        Ok(Self { arena: Arena::new(queue.clone()), host: HostPool::default(), queue })
+        Ok(Self { arena: Arena::new(queue.clone()), host: HostPool::default(), stager, graphs: None, queue })
+    }
+
+    /// The same device, whose steps are captured as graphs when they are launched first, and replayed from then on.
+    #[must_use]
+    pub fn with_graphs(self) -> Self {
+        Self { graphs: Some(Graphs::new(Arena::new(self.queue.clone()))), ..self }
+    }
+
+    fn loader(&self) -> Loader<'_> {
+        Loader { queue: &self.queue, stager: &self.stager }
     }
 
     /// The device's name and memory.

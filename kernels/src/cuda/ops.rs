@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::memory::{Buffer, Memory};
 use super::tensor::{Batch, Index, State, Tensor};
-use super::weight::{Matrix, Weight};
+use super::weight::{Kind, Matrix, Weight};
 use super::{Cuda, device};
+use crate::cpu::quantised::Bits;
 use crate::ops::{
     Attention, Format, KernelError, Layout, Ops, RawTensor, Router, SampleParams, SequenceRows, StateSpec,
 };
+use crate::part::Part;
 use crate::row_spec::SpecLayout;
 use crate::step_ops::StepOps;
 
@@ -47,17 +49,20 @@ impl Cuda {
         assert_eq!(x.columns, weight.columns, "the weight has another input");
         let out = self.fresh(x.rows, weight.outputs);
         // Of one row or four by a warp, each sums in the same order.
-        let (kernel, rows) = match (weight.is_bf16, x.rows) {
-            (true, 0..=1) => (&kernels.product_bf16, 1),
-            (true, _) => (&kernels.product4_bf16, 4),
-            (false, 0..=1) => (&kernels.product_f32, 1),
-            (false, _) => (&kernels.product4_f32, 4),
+        let (one, four) = match &weight.kind {
+            Kind::F32 => (&kernels.product_f32, &kernels.product4_f32),
+            Kind::Bf16 => (&kernels.product_bf16, &kernels.product4_bf16),
+            Kind::Integers(Bits::Eight, _) => (&kernels.product_i8, &kernels.product4_i8),
+            Kind::Integers(Bits::Four, _) => (&kernels.product_i4, &kernels.product4_i4),
         };
+        let (kernel, rows) = if x.rows <= 1 { (one, 1) } else { (four, 4) };
         let grid = (x.rows.div_ceil(rows), weight.outputs.div_ceil(WARPS));
         let sizes = [x.rows, x.columns, weight.pitch, weight.outputs].map(|n| n as u64);
-        let [rows, columns, pitch, outputs] = sizes;
-        let args = &mut [x.at(), weight.memory.at, bias, out.at(), rows, columns, pitch, outputs];
-        self.queue.launch(kernel, grid, WARPS * WARP, 0, args);
+        let mut args = Args::of(&[x.at(), weight.memory.at]);
+        args.extend(weight.kind.scales().as_slice());
+        args.extend(&[bias, out.at()]);
+        args.extend(&sizes);
+        self.queue.launch(kernel, grid, WARPS * WARP, 0, args.all());
         out
     }
 
@@ -90,12 +95,18 @@ impl Ops for Cuda {
     }
 
     fn weight_as(&self, layout: Layout, format: Format, parts: &[RawTensor<'_>]) -> Result<Weight, KernelError> {
-        Weight::new(&self.queue, layout, format, parts)
+        self.weight_of(layout, format, &parts.iter().copied().map(Part::Stored).collect::<Vec<_>>())
+    }
+
+    fn weight_of(&self, layout: Layout, format: Format, parts: &[Part<'_>]) -> Result<Weight, KernelError> {
+        Weight::new(&self.loader(), layout, format, parts)
     }
 
     fn with_own_buffers(&self) -> Self {
         // The driver made a stream of this device before: what is short now is the machine's memory.
-        Self::on(Arc::clone(self.queue.device())).unwrap_or_else(|error| panic!("{error}"))
+        let own = Self::on(Arc::clone(self.queue.device()), self.stager.clone());
+        let own = own.unwrap_or_else(|error| panic!("{error}"));
+        if self.graphs.is_some() { own.with_graphs() } else { own }
     }
 
     fn state(&self, spec: StateSpec) -> State {
@@ -196,7 +207,7 @@ impl Ops for Cuda {
 
     fn embed(&self, table: &Weight, ids: &Index) -> Tensor {
         let table = table.table();
-        self.gathered(table.memory.at, table.is_bf16, table.columns, ids)
+        self.gathered(table.memory.at, table.kind.is_bf16(), table.columns, ids)
     }
 
     fn linear(&self, x: &Tensor, weight: &Weight, bias: Option<&Weight>) -> Tensor {
@@ -394,6 +405,33 @@ pub(super) fn scale(head_dim: usize) -> f32 {
 /// Shared memory of a block of attention.
 pub(super) fn attention_bytes(head_dim: usize) -> usize {
     WARPS * (head_dim + 2) * SIZE
+}
+
+/// Parameters of a kernel, in order.
+#[derive(Default)]
+pub(super) struct Args {
+    all: [u64; MOST_ARGS],
+    count: usize,
+}
+
+/// Parameters that a kernel has at most.
+const MOST_ARGS: usize = 16;
+
+impl Args {
+    pub(super) fn of(some: &[u64]) -> Self {
+        let mut args = Self::default();
+        args.extend(some);
+        args
+    }
+
+    pub(super) fn extend(&mut self, more: &[u64]) {
+        self.all[self.count..][..more.len()].copy_from_slice(more);
+        self.count += more.len();
+    }
+
+    pub(super) fn all(&mut self) -> &mut [u64] {
+        &mut self.all[..self.count]
+    }
 }
 
 /// A float as a parameter.

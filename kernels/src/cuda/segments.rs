@@ -31,7 +31,7 @@ impl Cuda {
         assert!(taps % 2 == 1, "a centred convolution has an odd number of taps");
         let out = self.fresh(x.rows, matrix.outputs);
         let kernels = self.queue.kernels();
-        let kernel = if matrix.is_bf16 { &kernels.segment_conv_bf16 } else { &kernels.segment_conv_f32 };
+        let kernel = if matrix.kind.is_bf16() { &kernels.segment_conv_bf16 } else { &kernels.segment_conv_f32 };
         let addresses = [x.at(), matrix.memory.at, bias.memory.at, out.at(), segments.at()];
         let sizes = [segments.len, x.rows, x.columns, taps, *dilation, matrix.outputs];
         let mut args = [0; 11];

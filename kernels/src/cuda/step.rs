@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::Cuda;
 use super::device::Queue;
-use super::memory::{HostPool, Pinned};
+use super::graphs::Graphs;
+use super::memory::{Buffer, HostPool, Pinned};
 use super::tensor::{Batch, Index, State, Tensor};
 use super::weight::Weight;
 use crate::ops::NO_ID;
@@ -14,23 +15,49 @@ use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
 /// A step that was launched. What it copies to and from is kept until the stream has been waited for.
 pub struct Ticket {
     queue: Arc<Queue>,
-    host: HostPool,
+    home: Home,
     /// What is uploaded and what is read back; `None` once they are given back.
     pinned: Option<(Pinned, Option<Pinned>)>,
     ids: usize,
     numbers: usize,
 }
 
+/// Whose page-locked memory a launch uses.
+pub(super) enum Home {
+    /// That of all steps.
+    Pool(HostPool),
+    /// A graph's own.
+    Graph(Graphs, StepKey),
+}
+
+impl Home {
+    fn give(&self, up: Pinned, down: Option<Pinned>) {
+        match (self, down) {
+            (Self::Pool(pool), down) => {
+                pool.give(up);
+                down.into_iter().for_each(|down| pool.give(down));
+            }
+            (Self::Graph(graphs, key), Some(down)) => graphs.give(*key, (up, down)),
+            // A graph always reads something back.
+            (Self::Graph(..), None) => {}
+        }
+    }
+}
+
 impl Ticket {
+    /// How many ids and numbers are read back.
+    pub(super) fn sizes(&self) -> (usize, usize) {
+        (self.ids, self.numbers)
+    }
+
     /// Waits, and gives page-locked memory back behind what `read` makes of it.
     fn finish(&mut self, read: impl FnOnce(&[u32])) {
         if let Some((up, down)) = self.pinned.take() {
             self.queue.synchronize();
-            if let Some(down) = down {
+            if let Some(down) = &down {
                 read(&down.words()[..self.ids + self.numbers]);
-                self.host.give(down);
             }
-            self.host.give(up);
+            self.home.give(up, down);
         }
     }
 }
@@ -103,7 +130,7 @@ impl StepOps for Cuda {
         // The one number stands for no row and for no id.
         const { assert!(NO_ROW == NO_ID) };
         let table = table.table();
-        self.gathered(table.memory.at, table.is_bf16, table.columns, ids)
+        self.gathered(table.memory.at, table.kind.is_bf16(), table.columns, ids)
     }
 
     fn store(&self, state: &mut State, at: &Index, rows: &Tensor) {
@@ -169,34 +196,15 @@ impl StepOps for Cuda {
         self.chosen(logits, params, allowed_mask, output_mask)
     }
 
-    fn launch(&self, _: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Ticket {
-        let device = self.queue.device();
-        let mut up = self.host.take(device, spec.words().len());
-        up.words_mut()[..spec.words().len()].copy_from_slice(spec.words());
-        let words = self.words(spec.words().len());
-        self.queue.upload(words.at(), &up, spec.words().len());
-        let (queue, host) = (Arc::clone(&self.queue), self.host.clone());
-        let mut ticket = Ticket { queue, host, pinned: Some((up, None)), ids: 0, numbers: 0 };
+    fn launch(&self, key: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Ticket {
+        match &self.graphs {
+            Some(graphs) => graphs.launch(self, key, spec, step),
+            None => self.put(spec, step),
+        }
+    }
 
-        let mut outputs = Outputs::default();
-        step(self, &Index::new(words, spec.words().len()), &mut outputs);
-        ticket.ids = outputs.ids.iter().map(|index| index.len).sum();
-        ticket.numbers = outputs.rows.iter().map(Tensor::len).sum();
-        // Everything side by side, so that it is read back at once.
-        let ids = outputs.ids.iter().map(|index| (index.at(), index.len));
-        let parts = ids.chain(outputs.rows.iter().map(|rows| (rows.at(), rows.len())));
-        let all = self.words(ticket.ids + ticket.numbers);
-        let mut at = all.at();
-        for (from, len) in parts {
-            self.queue.copy(at, from, len * size_of::<u32>());
-            at += (len * size_of::<u32>()) as u64;
-        }
-        let mut down = self.host.take(device, ticket.ids + ticket.numbers);
-        self.queue.download(&mut down, all.at(), ticket.ids + ticket.numbers);
-        if let Some((_, place)) = &mut ticket.pinned {
-            *place = Some(down);
-        }
-        ticket
+    fn eager_steps(&self) -> Option<u64> {
+        self.graphs.as_ref().map(Graphs::eager)
     }
 
     fn collect(&self, mut ticket: Ticket, back: &mut ReadBack) {
@@ -216,6 +224,51 @@ impl StepOps for Cuda {
 }
 
 impl Cuda {
+    pub(super) fn ticket(
+        &self,
+        home: Home,
+        pinned: (Pinned, Option<Pinned>),
+        (ids, numbers): (usize, usize),
+    ) -> Ticket {
+        Ticket { queue: Arc::clone(&self.queue), home, pinned: Some(pinned), ids, numbers }
+    }
+
+    /// Puts a step on the stream, operation by operation.
+    pub(super) fn put(&self, spec: &RowSpec, step: Step<'_, Self>) -> Ticket {
+        let (device, words) = (self.queue.device(), spec.words().len());
+        let mut up = self.host.take(device, words);
+        up.words_mut()[..words].copy_from_slice(spec.words());
+        let mut ticket = self.ticket(Home::Pool(self.host.clone()), (up, None), (0, 0));
+        if let Some((up, place)) = &mut ticket.pinned {
+            let (sizes, all) = self.operations(up, words, step);
+            (ticket.ids, ticket.numbers) = sizes;
+            let mut down = self.host.take(device, sizes.0 + sizes.1);
+            self.queue.download(&mut down, all.at(), sizes.0 + sizes.1);
+            *place = Some(down);
+        }
+        ticket
+    }
+
+    /// The upload of a row spec of so many words, a step's operations, and what it gives out side by side, so that it is read back at once: how
+    /// many ids and numbers that is.
+    pub(super) fn operations(&self, up: &Pinned, words: usize, step: Step<'_, Self>) -> ((usize, usize), Buffer) {
+        let spec = self.words(words);
+        self.queue.upload(spec.at(), up, words);
+        let mut outputs = Outputs::default();
+        step(self, &Index::new(spec, words), &mut outputs);
+        let sizes =
+            (outputs.ids.iter().map(|index| index.len).sum(), outputs.rows.iter().map(Tensor::len).sum::<usize>());
+        let ids = outputs.ids.iter().map(|index| (index.at(), index.len));
+        let parts = ids.chain(outputs.rows.iter().map(|rows| (rows.at(), rows.len())));
+        let all = self.words(sizes.0 + sizes.1);
+        let mut at = all.at();
+        for (from, len) in parts {
+            self.queue.copy(at, from, len * size_of::<u32>());
+            at += (len * size_of::<u32>()) as u64;
+        }
+        (sizes, all)
+    }
+
     /// Writes row `i` of `rows` to row `at[i]` of what lies at `to`.
     fn scatter(&self, to: u64, columns: usize, at: &Index, rows: &Tensor) {
         let count = at.len.min(rows.rows) * columns;

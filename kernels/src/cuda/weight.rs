@@ -1,9 +1,15 @@
 //! How weights lie on the device: as in the checkpoint, with taps of convolutions outermost, and rows of matrices filled up for loads of
-//! four numbers.
+//! several numbers.
+//!
+//! Integers are those of the processor's formats: groups of [`GROUP`](crate::cpu::groups::GROUP) along the input with a scale of bfloat16, quantised or as a checkpoint
+//! stores them. A row is whole groups; scales are `[outputs][groups]`.
 
-use super::device::Queue;
+use super::arrange::{Rows, floats, integers, single, taps_outermost};
+use super::loading::Loader;
 use super::memory::Memory;
-use crate::ops::{DType, Format, KernelError, Layout, RawTensor};
+use crate::cpu::quantised::Bits;
+use crate::ops::{Format, KernelError, Layout};
+use crate::part::Part;
 
 /// A prepared weight.
 pub enum Weight {
@@ -61,50 +67,79 @@ pub struct Numbers {
 /// A matrix `[outputs][pitch]`, of which `columns` count.
 pub struct Matrix {
     pub(super) memory: Memory,
-    /// bf16, or else f32.
-    pub(super) is_bf16: bool,
+    pub(super) kind: Kind,
     pub(super) outputs: usize,
     pub(super) columns: usize,
     pub(super) pitch: usize,
 }
 
-/// Numbers of a matrix as the host has arranged them.
-struct Arranged<N> {
-    numbers: Vec<N>,
-    outputs: usize,
-    columns: usize,
-    pitch: usize,
+/// What the numbers of a matrix are.
+pub enum Kind {
+    /// f32
+    F32,
+    /// bf16
+    Bf16,
+    /// Integers, and their scales.
+    Integers(Bits, Memory),
+}
+
+impl Kind {
+    /// The scales' address, for integers.
+    pub(super) fn scales(&self) -> Option<u64> {
+        match self {
+            Self::Integers(_, scales) => Some(scales.at),
+            Self::F32 | Self::Bf16 => None,
+        }
+    }
+
+    /// Whether they are bf16, where integers cannot be.
+    pub(super) fn is_bf16(&self) -> bool {
+        matches!(self, Self::Bf16)
+    }
 }
 
 impl Weight {
     pub(super) fn new(
-        queue: &Queue,
+        loader: &Loader<'_>,
         layout: Layout,
         format: Format,
-        parts: &[RawTensor<'_>],
+        parts: &[Part<'_>],
     ) -> Result<Self, KernelError> {
         check(layout, parts)?;
-        let first = parts[0];
-        if format != Format::Float {
-            return Err(KernelError::Format { name: first.name.to_owned(), layout, format });
+        let (name, shape) = (parts[0].name(), parts[0].shape());
+        let stored = stored_bits(layout, parts)?;
+        // Tables stay as they are: no kernel gathers integers.
+        let has_format = matches!(layout, Layout::Linear | Layout::Experts { .. } | Layout::Table);
+        if format != Format::Float && !has_format {
+            return Err(KernelError::Format { name: name.to_owned(), layout, format });
         }
-        let single = |numbers: Vec<f32>| Numbers { len: numbers.len(), memory: Memory::of(queue, &numbers) };
-        let widened = || -> Vec<f32> { parts.iter().flat_map(|part| part.dtype.widen(part.bytes)).collect() };
-        match layout {
-            Layout::Vector => return Ok(Self::Vector(single(widened()))),
+        let rows = Rows::new(parts);
+        let matrix = match layout {
+            Layout::Vector => return Ok(Self::Vector(single(loader, name, &rows.widened())?)),
             Layout::Depthwise => {
-                let (channels, taps, w) = (first.shape[0], first.shape[2], widened());
-                let numbers = single((0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect());
-                return Ok(Self::Depthwise { numbers, taps });
+                let (channels, taps, w) = (shape[0], shape[2], rows.widened());
+                let w: Vec<f32> = (0..taps * channels).map(|i| w[i % channels * taps + i / channels]).collect();
+                return Ok(Self::Depthwise { numbers: single(loader, name, &w)?, taps });
             }
-            _ => {}
-        }
-        let matrix = if parts.iter().all(|part| part.dtype == DType::Bf16) {
-            let bits = |part: &RawTensor<'_>| part.bytes.as_chunks().0.iter().map(|b| u16::from_le_bytes(*b)).collect();
-            Matrix::new(queue, true, arranged(layout, first.shape, parts.iter().map(bits)))
-        } else {
-            let widen = |part: &RawTensor<'_>| part.dtype.widen(part.bytes);
-            Matrix::new(queue, false, arranged(layout, first.shape, parts.iter().map(widen)))
+            Layout::Linear | Layout::Experts { .. } => match stored.or(Bits::of(format)) {
+                Some(bits) => integers(loader, bits, &rows)?,
+                None => floats(loader, &rows, shape[1].next_multiple_of(4))?,
+            },
+            Layout::Table => floats(loader, &rows, shape[1])?,
+            Layout::Conv1d { .. } | Layout::ConvTranspose1d { .. } | Layout::Conv2d { .. } => {
+                let (at, columns) = taps_outermost(layout, shape);
+                if rows.is_bf16 {
+                    let w = rows.bits();
+                    let w: Vec<u16> = (0..w.len()).map(|i| w[at(i)]).collect();
+                    let memory = loader.numbers(name, &w)?;
+                    Matrix { memory, kind: Kind::Bf16, outputs: w.len() / columns, columns, pitch: columns }
+                } else {
+                    let w = rows.widened();
+                    let w: Vec<f32> = (0..w.len()).map(|i| w[at(i)]).collect();
+                    let memory = loader.numbers(name, &w)?;
+                    Matrix { memory, kind: Kind::F32, outputs: w.len() / columns, columns, pitch: columns }
+                }
+            }
         };
         Ok(match layout {
             Layout::Vector | Layout::Depthwise | Layout::Linear => Self::Linear(matrix),
@@ -115,7 +150,7 @@ impl Weight {
             }
             Layout::Conv1d { dilation } => Self::Conv1d { matrix, dilation },
             Layout::ConvTranspose1d { stride, cut } => {
-                Self::ConvTranspose1d { matrix, stride, cut: cut && first.shape[2] > stride }
+                Self::ConvTranspose1d { matrix, stride, cut: cut && shape[2] > stride }
             }
             Layout::Conv2d { stride } => Self::Conv2d { matrix, stride },
         })
@@ -163,57 +198,22 @@ impl Weight {
     }
 }
 
-impl Matrix {
-    fn new<N: super::device::Number>(queue: &Queue, is_bf16: bool, from: Arranged<N>) -> Self {
-        let Arranged { numbers, outputs, columns, pitch } = from;
-        Self { memory: Memory::of(queue, &numbers), is_bf16, outputs, columns, pitch }
-    }
-}
-
-/// Numbers in the order in which kernels read them.
-fn arranged<N: Copy + Default>(layout: Layout, shape: &[usize], parts: impl Iterator<Item = Vec<N>>) -> Arranged<N> {
-    let w: Vec<N> = parts.flatten().collect();
-    let dense = |numbers: Vec<N>, columns: usize| Arranged {
-        outputs: numbers.len() / columns,
-        numbers,
-        columns,
-        pitch: columns,
+/// The size of the integers that parts are stored as, if they are: all of one weight have one, and only matrices may.
+fn stored_bits(layout: Layout, parts: &[Part<'_>]) -> Result<Option<Bits>, KernelError> {
+    let bits = |part: &Part<'_>| match part {
+        Part::Packed(tensor) => Some(tensor.packing.bits()),
+        Part::Stored(_) | Part::Drawn(_) => None,
     };
-    match layout {
-        Layout::Vector | Layout::Depthwise => dense(Vec::new(), 1),
-        Layout::Table => dense(w, shape[1]),
-        Layout::Linear | Layout::Experts { .. } => {
-            let (columns, pitch) = (shape[1], shape[1].next_multiple_of(4));
-            let outputs = w.len() / columns;
-            let mut numbers = vec![N::default(); outputs * pitch];
-            for (to, from) in numbers.chunks_exact_mut(pitch).zip(w.chunks_exact(columns)) {
-                to[..columns].copy_from_slice(from);
-            }
-            Arranged { numbers, outputs, columns, pitch }
-        }
-        Layout::Conv1d { .. } | Layout::Conv2d { .. } => {
-            let (out, channels, taps) = (shape[0], shape[1], shape[2..].iter().product::<usize>());
-            let k = taps * channels;
-            let at = |i: usize| w[(i / k * channels + i % channels) * taps + i % k / channels];
-            dense((0..out * k).map(at).collect(), k)
-        }
-        Layout::ConvTranspose1d { stride, .. } => {
-            let (channels, out, kernel) = (shape[0], shape[1], shape[2]);
-            let taps = kernel / stride;
-            let k = taps * channels;
-            // Output row j of a block takes tap j of this input row and tap j + stride of the row before.
-            let at = |i: usize| {
-                let (phase, o) = (i / k / out, i / k % out);
-                let (tap, channel) = (i % k / channels, i % channels);
-                w[(channel * out + o) * kernel + phase + (taps - 1 - tap) * stride]
-            };
-            dense((0..stride * out * k).map(at).collect(), k)
-        }
+    let Some(packed) = parts.iter().find(|part| bits(part).is_some()) else { return Ok(None) };
+    let may = matches!(layout, Layout::Linear | Layout::Experts { .. });
+    if !may || parts.windows(2).any(|pair| bits(&pair[0]) != bits(&pair[1])) {
+        return Err(KernelError::Packed { name: packed.name().to_owned(), layout });
     }
+    Ok(bits(packed).map(|bits| if bits == 4 { Bits::Four } else { Bits::Eight }))
 }
 
 /// Refuses parts whose shapes or sizes do not fit the layout.
-fn check(layout: Layout, parts: &[RawTensor<'_>]) -> Result<(), KernelError> {
+fn check(layout: Layout, parts: &[Part<'_>]) -> Result<(), KernelError> {
     let wrong =
         |name: &str, shape: &[usize]| KernelError::Shape { name: name.to_owned(), shape: shape.to_vec(), layout };
     let first = parts.first().ok_or_else(|| wrong("", &[]))?;
@@ -224,15 +224,23 @@ fn check(layout: Layout, parts: &[RawTensor<'_>]) -> Result<(), KernelError> {
         Layout::Conv2d { .. } => 4,
     };
     for part in parts {
-        if part.shape.len() != rank || part.shape.contains(&0) || part.shape[1..] != first.shape[1..] {
-            return Err(wrong(part.name, part.shape));
+        let shape = part.shape();
+        if shape.len() != rank || shape.contains(&0) || shape[1..] != first.shape()[1..] {
+            return Err(wrong(part.name(), shape));
         }
-        let expected = part.shape.iter().product::<usize>() * part.dtype.size();
-        if part.bytes.len() != expected {
-            return Err(KernelError::Bytes { name: part.name.to_owned(), expected, found: part.bytes.len() });
+        match part {
+            Part::Stored(tensor) => {
+                let expected = shape.iter().product::<usize>() * tensor.dtype.size();
+                if tensor.bytes.len() != expected {
+                    let (name, found) = (tensor.name.to_owned(), tensor.bytes.len());
+                    return Err(KernelError::Bytes { name, expected, found });
+                }
+            }
+            Part::Packed(tensor) => tensor.check()?,
+            Part::Drawn(_) => {}
         }
     }
-    let shape = first.shape;
+    let shape = first.shape();
     let fits = match layout {
         Layout::Experts { per_expert } => per_expert > 0 && parts.len().is_multiple_of(per_expert),
         Layout::Depthwise => shape[1] == 1,
@@ -240,5 +248,5 @@ fn check(layout: Layout, parts: &[RawTensor<'_>]) -> Result<(), KernelError> {
         Layout::Conv2d { stride } => stride > 0 && shape[2..] == [3, 3],
         Layout::Vector | Layout::Linear | Layout::Table | Layout::Conv1d { .. } => true,
     };
-    if fits { Ok(()) } else { Err(wrong(first.name, shape)) }
+    if fits { Ok(()) } else { Err(wrong(first.name(), shape)) }
 }

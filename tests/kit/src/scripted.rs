@@ -460,6 +460,12 @@ impl Actor {
         let (mut frame, mut cancelled) = (0, false);
         while !cancelled {
             let StreamedText { words, ended } = self.texts.entry(response).or_default();
+            // A space alone, between two pieces of text, is no word.
+            if words.front().is_some_and(|word| word.trim().is_empty()) {
+                let space = words.pop_front()?;
+                self.send(Event::Text { response, text: space }).await?;
+                continue;
+            }
             let waits = words.is_empty();
             if waits && *ended {
                 break;

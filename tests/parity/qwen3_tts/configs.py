@@ -199,7 +199,7 @@ def build(fixture: Fixture, tokenizer) -> Qwen3TTSConfig:
 
 
 # A codec's encoder of no use, as small as its class allows: the published file has one beside each decoder.
-_UNUSED_ENCODER = dict(
+UNUSED_ENCODER = dict(
     hidden_size=8, num_filters=2, upsampling_ratios=[2, 2], num_hidden_layers=1, intermediate_size=8,
     num_attention_heads=1, num_key_value_heads=1, head_dim=8, codebook_size=4, codebook_dim=4,
     vector_quantization_hidden_dimension=4, upsample_groups=8, num_quantizers=2, frame_rate=12.5, sampling_rate=100,
@@ -213,7 +213,7 @@ def build_codec(fixture: Fixture) -> Qwen3TTSTokenizerV2Config:
     for rate in rates:
         samples *= rate
     return Qwen3TTSTokenizerV2Config(
-        encoder_config=fixture.speech_encoder or _UNUSED_ENCODER,
+        encoder_config=fixture.speech_encoder or UNUSED_ENCODER,
         decoder_config=dict(
             codebook_size=fixture.codebook, num_quantizers=fixture.groups, max_position_embeddings=2048, **fixture.codec
         ),

@@ -99,10 +99,9 @@ impl<O: StepOps> Code2WavStage<O> {
         }
     }
 
-    /// Launches the decoding of frames.
-    fn decode(&mut self, codes: &[Vec<u32>], chunks: &[StreamRows]) -> O::Ticket {
+    /// Launches the decoding of frames, padded to so many.
+    fn decode(&mut self, codes: &[Vec<u32>], chunks: &[StreamRows], rows: usize) -> O::Ticket {
         let Self { ops, code2wav, state, spec, .. } = self;
-        let rows = ops.bucket(chunks.iter().map(|chunk| chunk.rows).sum());
         let mut layout = SpecLayout::default();
         let places = code2wav.layout(state, &mut layout, rows);
         layout.renew(spec);
@@ -197,7 +196,8 @@ where
             state.before.drain(..state.before.len().saturating_sub(kept));
         }
         let streams: Vec<StreamRows> = chunks.iter().map(|chunk| chunk.rows).collect();
-        let ticket = self.decode(&codes, &streams);
+        let rows = self.ops.bucket(streams.iter().map(|stream| stream.rows).sum());
+        let ticket = self.decode(&codes, &streams, rows);
         self.launched = Some(Launched { ticket, chunks });
     }
 
@@ -236,6 +236,25 @@ where
                 out.push((chunk.slot, Item::End(end)));
             }
         }
+    }
+
+    /// One frame for each of some slots.
+    fn prepare(&mut self) {
+        if self.ops.eager_steps().is_none() {
+            return;
+        }
+        let most = self.ops.bucket(self.slots.len());
+        let codes = vec![Vec::new(); self.codebooks];
+        let mut rows = 0;
+        while rows < most {
+            rows = self.ops.bucket(rows + 1);
+            let ticket = self.decode(&codes, &[], rows);
+            self.ops.collect(ticket, &mut self.back);
+        }
+    }
+
+    fn eager_steps(&self) -> Option<u64> {
+        self.ops.eager_steps()
     }
 
     fn free(&mut self, slot: usize) {

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use repartee_kernels::DType;
+use repartee_kernels::random::normal;
 use safetensors::tensor::TensorView;
 use safetensors::{Dtype, SafeTensors};
 
@@ -15,6 +16,8 @@ use crate::checkpoint::{Checkpoint, CheckpointError};
 const PUBLISHED: &str = "spk_dict.pt";
 /// The speakers as they are read.
 const FILE: &str = "spk_dict.safetensors";
+/// Mel frames of a voice that is drawn: two seconds.
+const DRAWN_FRAMES: usize = 200;
 /// What makes the one of the other.
 const SCRIPT: &str = "scripts/convert-speakers";
 /// The reference's default, which stands first.
@@ -27,6 +30,11 @@ pub fn load(
     vocabulary: usize,
     config: &DitConfig,
 ) -> Result<Vec<(u32, Voice)>, CheckpointError> {
+    if let Some(seed) = checkpoint.drawn()
+        && !checkpoint.has_file(FILE)
+    {
+        return Ok(vec![drawn(seed, config)]);
+    }
     if !checkpoint.has_file(FILE) && checkpoint.has_file(PUBLISHED) {
         let (file, from) = (checkpoint.label(FILE), PUBLISHED.to_owned());
         return Err(CheckpointError::NotConverted { file, from, script: SCRIPT.to_owned() });
@@ -66,4 +74,11 @@ pub fn load(
     }
     speakers.sort_by_key(|(_, voice)| voice.name != DEFAULT);
     Ok(speakers)
+}
+
+/// A voice of no checkpoint, for weights that are drawn: its numbers are random, its token is the first.
+fn drawn(seed: u64, config: &DitConfig) -> (u32, Voice) {
+    let numbers = |part, count: usize| (0..count as u64).map(|at| normal(seed, part, at, 0)).collect();
+    let conditioning = numbers(0, config.enc_emb_dim);
+    (0, Voice { name: "drawn".to_owned(), conditioning, reference_mel: numbers(1, DRAWN_FRAMES * config.mel_dim) })
 }

@@ -1,6 +1,7 @@
 //! Samples of the model as the bytes of a speech response, as they come.
 
 use bytes::Bytes;
+use repartee_media::mp3::{Mp3Error, Mp3Writer};
 use repartee_media::ogg::{OggError, OggOpusWriter};
 use repartee_media::resample::{ResampleError, Resampler};
 use repartee_media::{pcm, wav};
@@ -8,7 +9,7 @@ use thiserror::Error;
 
 use super::request::Format;
 
-/// Samples a second of `pcm` and `opus`.
+/// Samples a second of all but `wav`.
 const RATE: u32 = 24_000;
 
 /// Why samples cannot be written: an internal error.
@@ -16,6 +17,8 @@ const RATE: u32 = 24_000;
 pub(super) enum WriteError {
     #[error(transparent)]
     Resample(#[from] ResampleError),
+    #[error(transparent)]
+    Mp3(#[from] Mp3Error),
     #[error(transparent)]
     Ogg(#[from] OggError),
 }
@@ -26,6 +29,8 @@ pub(super) enum AudioWriter {
     Wav { begun: bool, rate: u32 },
     /// Plain samples.
     Pcm(Box<Resampler>),
+    /// MP3.
+    Mp3(Box<(Resampler, Mp3Writer)>),
     /// Opus in Ogg.
     Opus(Box<(Resampler, OggOpusWriter)>),
 }
@@ -36,6 +41,7 @@ impl AudioWriter {
         Ok(match format {
             Format::Wav => Self::Wav { begun: false, rate },
             Format::Pcm => Self::Pcm(Box::new(Resampler::new(rate, RATE)?)),
+            Format::Mp3 => Self::Mp3(Box::new((Resampler::new(rate, RATE)?, Mp3Writer::new(RATE)))),
             Format::Opus => Self::Opus(Box::new((Resampler::new(rate, RATE)?, OggOpusWriter::new(RATE, serial)?))),
         })
     }
@@ -45,6 +51,7 @@ impl AudioWriter {
         match self {
             Self::Wav { .. } => "audio/wav",
             Self::Pcm(_) => "audio/pcm",
+            Self::Mp3(_) => "audio/mpeg",
             Self::Opus(_) => "audio/ogg",
         }
     }
@@ -58,6 +65,10 @@ impl AudioWriter {
                 [header, pcm::encode_i16le(samples)].concat().into()
             }
             Self::Pcm(resampler) => pcm::encode_i16le(&resampler.push(samples)?).into(),
+            Self::Mp3(mp3) => {
+                let (resampler, writer) = &mut **mp3;
+                writer.push(&resampler.push(samples)?)?.into()
+            }
             Self::Opus(opus) => {
                 let (resampler, writer) = &mut **opus;
                 writer.push(&resampler.push(samples)?)?.into()
@@ -72,6 +83,12 @@ impl AudioWriter {
             Self::Wav { begun: false, rate } => wav::stream_header(rate).to_vec().into(),
             Self::Wav { .. } => Bytes::new(),
             Self::Pcm(mut resampler) => pcm::encode_i16le(&resampler.flush()?).into(),
+            Self::Mp3(mp3) => {
+                let (mut resampler, mut writer) = *mp3;
+                let mut bytes = writer.push(&resampler.flush()?)?;
+                bytes.extend(writer.finish()?);
+                bytes.into()
+            }
             Self::Opus(opus) => {
                 let (mut resampler, mut writer) = *opus;
                 let mut bytes = writer.push(&resampler.flush()?)?;

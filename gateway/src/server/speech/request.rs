@@ -1,4 +1,4 @@
-//! Parsing of a speech request, and the sentences that are read one after the other.
+//! Parsing of a speech request: one object with the text in it, or the fields of a query for a text that streams in.
 
 use std::ops::RangeInclusive;
 
@@ -6,16 +6,15 @@ use repartee_engine_api::ModelInfo;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
-use unicode_segmentation::UnicodeSegmentation as _;
+
+use super::reading::nothing_to_read;
 
 /// The longest text, in characters, as published.
 const MAX_CHARACTERS: usize = 4_096;
-/// The longest piece that is read in one go, in bytes. Models are trained with answers, not with chapters.
-const MAX_PIECE: usize = 240;
 /// Published speeds.
 const SPEEDS: RangeInclusive<f64> = 0.25..=4.0;
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct Request {
     input: String,
     #[serde(default)]
@@ -39,6 +38,8 @@ struct Request {
 pub(super) enum Format {
     /// A wav file at the model's rate. Its header does not know its length.
     Wav,
+    /// MP3 at 24 kHz.
+    Mp3,
     /// 16-bit little-endian samples at 24 kHz.
     Pcm,
     /// Opus in Ogg.
@@ -48,8 +49,6 @@ pub(super) enum Format {
 /// What a request asks for.
 #[derive(Debug, PartialEq)]
 pub(super) struct Plan {
-    /// The text by pieces, in order; at least one.
-    pub pieces: Vec<String>,
     /// One of the model's; `None` for its default.
     pub voice: Option<String>,
     /// Instructions for the model; may be empty.
@@ -67,17 +66,12 @@ fn refuse<T>(param: &str, message: impl Into<String>) -> Result<T, ErrorBody> {
 }
 
 impl Plan {
-    /// Parses a request.
-    pub fn read(body: &[u8], info: &ModelInfo) -> Result<Self, ErrorBody> {
+    /// Parses a request with its text.
+    pub fn read(body: &[u8], info: &ModelInfo) -> Result<(Self, String), ErrorBody> {
         let reader = &mut serde_json::Deserializer::from_slice(body);
         let request: Request =
             serde_path_to_error::deserialize(reader).map_err(|error| ErrorBody::from_path(&error, ""))?;
-        if !info.reads_aloud {
-            return refuse(
-                "model",
-                format!("`{}` reads no given text aloud; ask it over /v1/chat/completions", info.name),
-            );
-        }
+        let plan = Self::of(&request, info)?;
         let characters = request.input.chars().count();
         if characters > MAX_CHARACTERS {
             return refuse(
@@ -85,9 +79,41 @@ impl Plan {
                 format!("the input has {characters} characters, at most {MAX_CHARACTERS} are read at once"),
             );
         }
-        let pieces = pieces(&request.input);
-        if pieces.is_empty() {
-            return refuse("input", "the input holds no text to read");
+        if !request.input.chars().any(char::is_alphanumeric) {
+            return Err(nothing_to_read());
+        }
+        Ok((plan, request.input))
+    }
+
+    /// Parses the fields of a query; the text is the body.
+    pub fn of_query(fields: Vec<(String, String)>, info: &ModelInfo) -> Result<Self, ErrorBody> {
+        let mut request = Request::default();
+        for (name, value) in fields {
+            match name.as_str() {
+                "input" => return refuse("input", "the body is the text: leave `input` out of the query"),
+                "model" => request.model = Some(value),
+                "voice" => request.voice = Some(Value::String(value)),
+                "instructions" => request.instructions = Some(value),
+                "response_format" => request.response_format = Some(value),
+                "speed" => match value.parse() {
+                    Ok(speed) => request.speed = Some(speed),
+                    Err(_) => return refuse("speed", "a speed is a number"),
+                },
+                "stream_format" => request.stream_format = Some(value),
+                _ => {
+                    request.rest.insert(name, Value::String(value));
+                }
+            }
+        }
+        Self::of(&request, info)
+    }
+
+    fn of(request: &Request, info: &ModelInfo) -> Result<Self, ErrorBody> {
+        if !info.reads_aloud {
+            return refuse(
+                "model",
+                format!("`{}` reads no given text aloud; ask it over /v1/chat/completions", info.name),
+            );
         }
         match request.speed {
             Some(speed) if !SPEEDS.contains(&speed) => return refuse("speed", "a speed is 0.25 to 4.0"),
@@ -96,11 +122,10 @@ impl Plan {
             }
             _ => {}
         }
-        let (voice, warnings) = (voice(request.voice.as_ref(), info), warnings(&request, info));
+        let (voice, warnings) = (voice(request.voice.as_ref(), info), warnings(request, info));
         Ok(Self {
-            pieces,
             voice,
-            instructions: request.instructions.unwrap_or_default(),
+            instructions: request.instructions.clone().unwrap_or_default(),
             format: format(request.response_format.as_deref())?,
             events: match request.stream_format.as_deref() {
                 None | Some("audio") => false,
@@ -114,12 +139,14 @@ impl Plan {
 
 fn format(name: Option<&str>) -> Result<Format, ErrorBody> {
     match name {
+        // As published.
+        None | Some("mp3") => Ok(Format::Mp3),
         Some("wav") => Ok(Format::Wav),
         Some("pcm") => Ok(Format::Pcm),
         Some("opus") => Ok(Format::Opus),
-        other => {
-            let name = other.unwrap_or("mp3");
-            refuse("response_format", format!("`{name}` is not served: set response_format to `wav`, `pcm` or `opus`"))
+        Some(name) => {
+            let message = format!("`{name:.16}` is not served: set response_format to `mp3`, `wav`, `pcm` or `opus`");
+            refuse("response_format", message)
         }
     }
 }
@@ -148,63 +175,4 @@ fn warnings(request: &Request, info: &ModelInfo) -> Vec<String> {
     let unknown = request.rest.keys().filter(|field| field.len() <= 64).take(16);
     warnings.extend(unknown.map(|field| format!("{field} is not known here and was ignored")));
     warnings
-}
-
-/// A text by sentences; a long one is cut between words.
-fn pieces(text: &str) -> Vec<String> {
-    let mut pieces = Vec::new();
-    for sentence in text.split_sentence_bounds().flat_map(str::lines) {
-        let mut piece = String::new();
-        for word in sentence.split_whitespace().flat_map(|word| cut(word, MAX_PIECE)) {
-            if !piece.is_empty() && piece.len() + 1 + word.len() > MAX_PIECE {
-                pieces.push(std::mem::take(&mut piece));
-            }
-            if !piece.is_empty() {
-                piece.push(' ');
-            }
-            piece.push_str(word);
-        }
-        // Marks alone say nothing.
-        if piece.chars().any(char::is_alphanumeric) {
-            pieces.push(piece);
-        }
-    }
-    pieces
-}
-
-/// A word by parts of at most `most` bytes.
-fn cut(word: &str, most: usize) -> impl Iterator<Item = &str> {
-    let mut rest = word;
-    std::iter::from_fn(move || {
-        let end = (0..=most.min(rest.len())).rfind(|&end| rest.is_char_boundary(end)).unwrap_or(0);
-        let (part, after) = rest.split_at(end);
-        rest = after;
-        (!part.is_empty()).then_some(part)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn text_is_read_by_sentences() {
-        assert_eq!(
-            pieces("Hello there. How are you?\nFine!\n(…)\nThird line"),
-            ["Hello there.", "How are you?", "Fine!", "Third line"]
-        );
-        assert_eq!(pieces(" ... \n -- "), Vec::<String>::new());
-        assert_eq!(pieces("It costs 3.50 euros."), ["It costs 3.50 euros."]);
-    }
-
-    #[test]
-    fn long_sentences_are_cut_between_words() {
-        let sentence = "word ".repeat(400);
-        let pieces = pieces(&sentence);
-        assert!(pieces.iter().all(|piece| piece.len() <= MAX_PIECE), "{pieces:?}");
-        assert_eq!(pieces.join(" "), sentence.trim());
-        let endless = "ä".repeat(2_000);
-        assert_eq!(super::pieces(&endless).concat(), endless);
-        assert!(super::pieces(&endless).iter().all(|piece| piece.len() <= MAX_PIECE));
-    }
 }

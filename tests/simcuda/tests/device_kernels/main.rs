@@ -7,6 +7,7 @@
 mod attention;
 mod choose;
 mod conv;
+mod draw;
 mod elementwise;
 #[path = "../support/nvcc.rs"]
 mod nvcc;
@@ -45,6 +46,7 @@ fn kernels() -> Vec<&'static Kernel> {
         attention::KERNELS,
         conv::KERNELS,
         choose::KERNELS,
+        draw::KERNELS,
     ];
     all.into_iter().flatten().collect()
 }

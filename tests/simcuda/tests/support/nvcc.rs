@@ -9,14 +9,29 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// PTX of a file of `kernels/cuda`, after `change` has been made to its text.
+/// A file of `kernels/cuda` with its headers in it, each where it is named first.
+fn whole(name: &str, seen: &mut Vec<String>) -> String {
+    let text = std::fs::read_to_string(root().join("kernels/cuda").join(name)).unwrap();
+    let mut line = |line: &str| match line.strip_prefix("#include \"").and_then(|rest| rest.strip_suffix(".cuh\"")) {
+        Some(header) if seen.iter().any(|seen| seen == header) => String::new(),
+        Some(header) => {
+            seen.push(header.to_owned());
+            whole(&format!("{header}.cuh"), seen)
+        }
+        None if line == "#pragma once" => String::new(),
+        None => format!("{line}\n"),
+    };
+    text.lines().map(&mut line).collect()
+}
+
+/// PTX of a file of `kernels/cuda`, after `change` has been made to its text and its headers'.
 pub fn compile(name: &str, change: impl Fn(String) -> String) -> String {
     let home = root().join("target/tools/cuda");
     assert!(home.join("bin/nvcc").exists(), "the CUDA compiler is missing: `make test-cuda` installs it");
     let kernels = root().join("kernels/cuda");
     let folder = own_folder();
     let source = folder.join(name);
-    std::fs::write(&source, change(std::fs::read_to_string(kernels.join(name)).unwrap())).unwrap();
+    std::fs::write(&source, change(whole(name, &mut Vec::new()))).unwrap();
     let done = Command::new(home.join("bin/nvcc"))
         .args(["-ptx", "-arch=compute_80", "-o"])
         .arg(folder.join("out.ptx"))

@@ -253,6 +253,14 @@ where
         self.collect_launched(out);
     }
 
+    fn prepare(&mut self) {
+        self.launch_shapes();
+    }
+
+    fn eager_steps(&self) -> Option<u64> {
+        self.ops.eager_steps()
+    }
+
     fn free(&mut self, slot: usize) {
         self.epochs[slot] += 1;
         self.keep_launched(slot, 0);

@@ -211,6 +211,10 @@ where
         }
     }
 
+    fn eager_steps(&self) -> Option<u64> {
+        self.ops.eager_steps()
+    }
+
     fn free(&mut self, slot: usize) {
         self.reset(slot);
     }

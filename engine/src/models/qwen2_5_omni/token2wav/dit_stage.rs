@@ -262,6 +262,10 @@ where
         self.back = back;
     }
 
+    fn eager_steps(&self) -> Option<u64> {
+        self.ops.eager_steps()
+    }
+
     fn free(&mut self, slot: usize) {
         self.reset(slot);
     }

@@ -2,7 +2,8 @@
 //! aborted.
 
 use repartee_engine_api::SessionError;
-use repartee_kernels::{SequenceRows, SpecLayout, StepOps};
+use repartee_kernels::row_spec::{BatchSection, Section};
+use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps};
 
 use super::super::{BLOCK, CausalLm, Decoding, Sampler, StepContext, StepInput, StepShape};
 use super::Autoregressive;
@@ -29,6 +30,49 @@ pub(super) struct Fit {
     pub(super) rows: usize,
     /// How many of them are prompt positions that are still cached: later stages must hear of those.
     context: usize,
+}
+
+/// Where the numbers of a step lie.
+struct Places<P> {
+    shape: StepShape,
+    batch: BatchSection,
+    chosen_from: Section,
+    begun: Section,
+    own: P,
+}
+
+impl<P> Places<P> {
+    fn new<O: StepOps, L: CausalLm<O, Places = P>>(
+        lm: &L,
+        shape: StepShape,
+        slots: usize,
+        positions: usize,
+    ) -> (SpecLayout, Self) {
+        let mut layout = SpecLayout::default();
+        let batch = layout.batch(shape.rows, shape.rows.min(slots), positions.div_ceil(BLOCK));
+        let (chosen_from, begun) = (layout.list(shape.sampled), layout.list(shape.sampled));
+        let own = lm.layout(shape, &mut layout);
+        (layout, Self { shape, batch, chosen_from, begun, own })
+    }
+
+    fn launch<O: StepOps, L: CausalLm<O, Places = P>>(
+        &self,
+        ops: &O,
+        lm: &mut L,
+        spec: &RowSpec,
+        (cache, output_mask): (&mut [O::State], &mut O::State),
+    ) -> O::Ticket {
+        ops.launch(self.shape.key(lm.name()), spec, &mut |ops, spec, outputs| {
+            let last = (self.shape.sampled > 0).then(|| ops.index(spec, self.chosen_from));
+            if last.is_some() {
+                // The penalty's history of a response that begins, or of a part of one that begins anew.
+                ops.reset_at(output_mask, &ops.index(spec, self.begun));
+            }
+            let batch = &ops.batch_at(spec, self.batch);
+            let last = last.as_ref();
+            lm.forward(ops, &self.own, StepContext { spec, batch, last, cache, output_mask }, outputs);
+        })
+    }
 }
 
 impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
@@ -130,37 +174,45 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         let padded = |rows: usize| if rows == 0 { 0 } else { ops.bucket(rows) };
         let shape =
             StepShape { rows: padded(at.len()), sampled: padded(last.len()), special: padded(lm.special(rows)) };
-        let mut layout = SpecLayout::default();
-        let batch = layout.batch(shape.rows, shape.rows.min(slots.len()), self.positions.div_ceil(BLOCK));
-        let (chosen_from, begun) = (layout.list(shape.sampled), layout.list(shape.sampled));
-        let places = lm.layout(shape, &mut layout);
-
+        let (layout, places) = Places::new(lm, shape, slots.len(), self.positions);
         layout.renew(spec);
         let sequence = |&Fit { slot, from, rows, .. }: &Fit| {
             let table = slots[slot].sequence.table();
             SequenceRows { table, position: from, rows }
         };
-        spec.set_batch(batch, &fits.iter().map(sequence).collect::<Vec<_>>(), self.scratch);
-        spec.set_each(chosen_from, last.iter().map(|&(_, row)| row as u32));
-        spec.set(begun, &fresh);
+        spec.set_batch(places.batch, &fits.iter().map(sequence).collect::<Vec<_>>(), self.scratch);
+        spec.set_each(places.chosen_from, last.iter().map(|&(_, row)| row as u32));
+        spec.set(places.begun, &fresh);
         let sampler = |&(slot, row): &(usize, usize)| {
             let Decoding { params, steps, .. } = slots[slot].decoding.as_ref()?;
             Some(Sampler { slot, row, params, step: *steps })
         };
         let samplers: Vec<_> = last.iter().filter_map(sampler).collect();
-        lm.fill(&StepInput { rows, at: &at, samplers: &samplers }, &places, spec);
-
-        let ticket = ops.launch(shape.key(lm.name()), spec, &mut |ops, spec, outputs| {
-            let last = (shape.sampled > 0).then(|| ops.index(spec, chosen_from));
-            if last.is_some() {
-                // The penalty's history of a response that begins, or of a part of one that begins anew.
-                ops.reset_at(output_mask, &ops.index(spec, begun));
-            }
-            let batch = &ops.batch_at(spec, batch);
-            let last = last.as_ref();
-            lm.forward(ops, &places, StepContext { spec, batch, last, cache, output_mask }, outputs);
-        });
+        lm.fill(&StepInput { rows, at: &at, samplers: &samplers }, &places.own, spec);
+        let ticket = places.launch(ops, lm, spec, (cache, output_mask));
         rows.clear();
         Launched { ticket, fits, samplers: sampling, sampled: shape.sampled }
+    }
+
+    /// Launches each step that decoding takes once without a row: one row for each of some slots, of which all sample.
+    pub(super) fn launch_shapes(&mut self) {
+        let Self { ops, lm, cache, output_mask, slots, spec, back, .. } = self;
+        if ops.eager_steps().is_none() {
+            return;
+        }
+        let most = ops.bucket(slots.len().min(lm.max_slots()));
+        let mut rows = 0;
+        while rows < most {
+            rows = ops.bucket(rows + 1);
+            let shape = StepShape { rows, sampled: rows, special: 0 };
+            let (layout, places) = Places::new(lm, shape, slots.len(), self.positions);
+            layout.renew(spec);
+            spec.set_batch(places.batch, &[], self.scratch);
+            spec.set(places.chosen_from, &[]);
+            spec.set(places.begun, &[]);
+            lm.fill(&StepInput { rows: &[], at: &[], samplers: &[] }, &places.own, spec);
+            let ticket = places.launch(ops, lm, spec, (cache, output_mask));
+            ops.collect(ticket, back);
+        }
     }
 }

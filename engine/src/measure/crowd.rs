@@ -1,0 +1,154 @@
+//! Turns of several sessions that end at the same moment, as a server runs them, on the configured device.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use repartee_engine_api::{Command, Event, Respond, SessionHandle, link};
+
+use super::metered::Meter;
+use super::{Bed, MeasureError, Phase, SLICE, StageRow, Turn, WARM_UP, resident, stage_rows};
+use crate::checkpoint::{Checkpoint, Source};
+use crate::config::EngineConfig;
+use crate::models::{self, LoadError};
+use crate::scheduler::Tick;
+
+/// Sessions that were measured together.
+#[derive(Debug, Clone)]
+pub struct Crowd {
+    /// How many.
+    pub sessions: usize,
+    /// Computing while the callers spoke.
+    pub listening: Duration,
+    /// Of each session, from the commit to its first sound; ascending.
+    pub first_sound: Vec<Duration>,
+    /// Of each session, the time from the commit to its end for each second of its sound; ascending.
+    pub rtf: Vec<f64>,
+    /// Sound of all sessions.
+    pub sound: Duration,
+    /// From the commit to the last session's end.
+    pub whole: Duration,
+    /// Every stage's steps, side by side with the others'; products are not counted.
+    pub stages: Vec<StageRow>,
+}
+
+/// What was measured.
+#[derive(Debug, Clone)]
+pub struct Crowds {
+    /// Drawing or reading the weights, arranging them, and everything else before the first turn.
+    pub loading: Duration,
+    /// Bytes of this process in memory after the turns.
+    pub resident: u64,
+    /// One entry for each number of sessions.
+    pub crowds: Vec<Crowd>,
+}
+
+/// Loads a checkpoint on the configured device and measures a turn of it with each of these numbers of sessions.
+pub fn measure_crowds(
+    source: Source,
+    config: &EngineConfig,
+    turn: Turn,
+    counts: &[usize],
+) -> Result<Crowds, MeasureError> {
+    let most = counts.iter().copied().max().unwrap_or(1);
+    let config = EngineConfig { sessions: most, out_of_band: 0, ..config.clone() };
+    config.check()?;
+    let begun = Instant::now();
+    let mut model = models::load(&Checkpoint::open(source).map_err(LoadError::from)?, &config)?;
+    if model.slots.sessions < most {
+        return Err(MeasureError::TooMany { asked: most, slots: model.slots.sessions });
+    }
+    let loading = begun.elapsed();
+    let meter = Meter::of_time();
+    meter.attach(&mut model);
+    let rates = (model.ears.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
+    let mut bed = Bed::new(model, &config, rates);
+    bed.run(WARM_UP, &meter)?;
+    let crowds = counts.iter().map(|&sessions| bed.crowd(turn, sessions, &meter)).collect::<Result<_, _>>()?;
+    Ok(Crowds { loading, resident: resident(), crowds })
+}
+
+/// A session that answers.
+struct Answering {
+    /// `None` once it has made enough.
+    session: Option<SessionHandle>,
+    samples: usize,
+    first: Option<Duration>,
+    done: Duration,
+}
+
+impl Bed {
+    /// One turn of each of so many new sessions, at the same time.
+    fn crowd(&mut self, turn: Turn, sessions: usize, meter: &Meter) -> Result<Crowd, MeasureError> {
+        let mut all = Vec::with_capacity(sessions);
+        for _ in 0..sessions {
+            let (session, peer) = link(self.wake.clone());
+            self.gauges.open.fetch_add(1, Ordering::AcqRel);
+            // The queue has room for as many as there are slots.
+            let _ = self.arrivals.try_send(peer);
+            self.settle();
+            all.push(Answering { session: Some(session), samples: 0, first: None, done: Duration::ZERO });
+        }
+        meter.take();
+        let begun = Instant::now();
+        let heard = self.samples(turn.heard);
+        let slice = self.samples(SLICE).max(1);
+        for first in (0..heard).step_by(slice as usize) {
+            for (number, one) in all.iter().enumerate() {
+                let Some(session) = &one.session else { continue };
+                session
+                    .submit(Command::Append(Turn { seed: turn.seed + number as u64, ..turn }.noise(first, slice)))?;
+            }
+            self.settle();
+        }
+        let (listening, mut stages) = (begun.elapsed(), stage_rows(Phase::Listening, meter.take()));
+
+        let begun = Instant::now();
+        for (number, one) in all.iter().enumerate() {
+            let Some(session) = &one.session else { continue };
+            session.submit(Command::Commit { item: 1 })?;
+            let seed = turn.seed + number as u64;
+            let respond = Respond { max_tokens: Some(turn.text_tokens), seed, ..Respond::new(1, 2) };
+            session.submit(Command::Respond(respond))?;
+        }
+        let enough = (turn.sound.as_secs_f64() * f64::from(self.output_rate)) as usize;
+        while all.iter().any(|one| one.session.is_some()) {
+            let mut moved = self.scheduler.tick() == Tick::Moved;
+            for one in &mut all {
+                let Some(session) = &one.session else { continue };
+                let mut over = false;
+                while let Some(event) = session.try_next_event() {
+                    moved = true;
+                    match event {
+                        Event::Audio { samples, .. } => {
+                            one.first.get_or_insert_with(|| begun.elapsed());
+                            one.samples += samples.len();
+                        }
+                        Event::SegmentFinished { .. } => over = true,
+                        Event::Failed { error, .. } => return Err(error.into()),
+                        _ => {}
+                    }
+                }
+                if over || one.samples >= enough {
+                    one.done = begun.elapsed();
+                    one.session = None;
+                }
+            }
+            if !moved {
+                break;
+            }
+        }
+        let whole = begun.elapsed();
+        stages.extend(stage_rows(Phase::Answer, meter.take()));
+        self.settle();
+        let seconds = |samples: usize| samples as f64 / f64::from(self.output_rate);
+        let mut first_sound: Vec<Duration> = all.iter().filter_map(|one| one.first).collect();
+        if first_sound.len() < sessions {
+            return Err(MeasureError::Silent);
+        }
+        first_sound.sort_unstable();
+        let mut rtf: Vec<f64> = all.iter().map(|one| one.done.as_secs_f64() / seconds(one.samples)).collect();
+        rtf.sort_unstable_by(f64::total_cmp);
+        let sound = Duration::from_secs_f64(all.iter().map(|one| seconds(one.samples)).sum());
+        Ok(Crowd { sessions, listening, first_sound, rtf, sound, whole, stages })
+    }
+}

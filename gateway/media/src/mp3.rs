@@ -1,0 +1,126 @@
+//! MP3 (MPEG-2 Layer III), written while the sound is made.
+
+use rusty_mp3::{Error as EncodeError, Mp3Encoder, Mp3EncoderConfig};
+use thiserror::Error;
+
+/// Kilobits a second: at 24 kHz twice what speech needs.
+const BIT_RATE: u32 = 96;
+
+/// Why sound could not be written.
+#[derive(Debug, Error)]
+#[error("MP3 failed: {0}")]
+pub struct Mp3Error(#[from] EncodeError);
+
+/// Mono samples to the bytes of an MP3 stream, frame by frame. The encoder puts 1,057 samples before the first one.
+pub struct Mp3Writer {
+    encoder: Mp3Encoder,
+    rate: u32,
+    /// Whether the frame that names the stream's length was taken out: nobody knows it yet, and players trust it.
+    begun: bool,
+}
+
+impl std::fmt::Debug for Mp3Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mp3Writer").field("rate", &self.rate).finish_non_exhaustive()
+    }
+}
+
+impl Mp3Writer {
+    /// A stream of samples at `rate`: one that MP3 knows, up to 24,000, so that each frame stands by itself.
+    pub fn new(rate: u32) -> Self {
+        let encoder = Mp3Encoder::new(Mp3EncoderConfig { bitrate_kbps: BIT_RATE, vbr_quality: None });
+        Self { encoder, rate, begun: false }
+    }
+
+    /// The bytes that these samples add; may be none. An unknown rate is an error.
+    pub fn push(&mut self, samples: &[f32]) -> Result<Vec<u8>, Mp3Error> {
+        self.encoder.push_pcm_f32(samples, 1, self.rate)?;
+        self.frames()
+    }
+
+    /// The last bytes.
+    pub fn finish(mut self) -> Result<Vec<u8>, Mp3Error> {
+        self.encoder.finish();
+        self.frames()
+    }
+
+    /// The frames that are ready.
+    fn frames(&mut self) -> Result<Vec<u8>, Mp3Error> {
+        let mut bytes = Vec::new();
+        loop {
+            match self.encoder.next_packet() {
+                Ok(frame) if self.begun => bytes.extend(frame),
+                Ok(_) => self.begun = true,
+                Err(EncodeError::Again | EncodeError::Eof) => return Ok(bytes),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use repartee_testkit::signal::{dominant_frequency, level_db, sine};
+    use rusty_mp3::Mp3Decoder;
+
+    use super::*;
+
+    const RATE: u32 = 24_000;
+    /// Samples of a frame.
+    const FRAME: usize = 576;
+
+    /// What is heard of a stream, and its frames.
+    fn decode(bytes: &[u8]) -> (Vec<f32>, usize) {
+        let mut decoder = Mp3Decoder::new();
+        decoder.push(bytes);
+        decoder.flush();
+        let (mut samples, mut frames) = (Vec::new(), 0);
+        while let Ok(frame) = decoder.next_frame() {
+            assert_eq!((frame.sample_rate, frame.channels), (RATE, 1));
+            samples.extend(frame.samples);
+            frames += 1;
+        }
+        (samples, frames)
+    }
+
+    #[test]
+    fn a_tone_is_heard_again() {
+        let tone = sine(440.0, RATE, RATE as usize);
+        let mut writer = Mp3Writer::new(RATE);
+        let mut bytes = Vec::new();
+        for samples in tone.chunks(1_920) {
+            let before = bytes.len();
+            bytes.extend(writer.push(samples).unwrap());
+            assert!(bytes.len() > before, "sound comes as it is made");
+        }
+        bytes.extend(writer.finish().unwrap());
+        let (heard, frames) = decode(&bytes);
+        assert_eq!(bytes.len(), frames * (BIT_RATE * 1_000 / 8) as usize * FRAME / RATE as usize, "a constant rate");
+        assert!((tone.len()..tone.len() + 4 * FRAME).contains(&heard.len()), "{} samples", heard.len());
+        let middle = &heard[8_000..16_000];
+        assert!((dominant_frequency(middle, RATE) - 440.0).abs() < 5.0);
+        assert!((level_db(middle) - level_db(&tone)).abs() < 0.5);
+    }
+
+    #[test]
+    fn pieces_make_no_difference() {
+        let tone = sine(300.0, RATE, 5_000);
+        let written = |piece: usize| {
+            let mut writer = Mp3Writer::new(RATE);
+            let mut bytes: Vec<u8> = tone.chunks(piece).flat_map(|samples| writer.push(samples).unwrap()).collect();
+            bytes.extend(writer.finish().unwrap());
+            bytes
+        };
+        assert_eq!(written(7), written(5_000));
+    }
+
+    #[test]
+    fn nothing_is_an_empty_stream() {
+        assert_eq!(Mp3Writer::new(RATE).finish().unwrap(), Vec::<u8>::new());
+    }
+
+    #[test]
+    fn an_unknown_rate_is_an_error() {
+        assert!(Mp3Writer::new(12_345).push(&[0.0; 4_000]).is_err());
+    }
+}

@@ -1,0 +1,205 @@
+//! The pieces by which a text is read: its sentences, and long ones by parts. The text may come in any cut; the pieces are the same.
+
+use unicode_segmentation::UnicodeSegmentation as _;
+
+/// The longest piece, in bytes. Models are trained with answers, not with chapters.
+pub(super) const MAX_PIECE: usize = 240;
+/// A piece of so many bytes ends at its next space.
+const LONG_PIECE: usize = 200;
+
+/// What becomes of a text, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Cut {
+    /// More of the piece, or its beginning; not empty.
+    Text(String),
+    /// The piece has ended.
+    End,
+}
+
+/// Cuts a text that comes bit by bit. Characters are handed over as soon as it is sure which piece they belong to; line breaks and
+/// further spaces are dropped, and so are pieces without a letter or digit, which say nothing.
+#[derive(Debug, Default)]
+pub(super) struct Sentences {
+    /// The piece so far, with single spaces.
+    piece: String,
+    /// Bytes of it that were handed over.
+    sent: usize,
+    /// Where the sentence may have ended: behind its last mark, until a letter or another mark tells.
+    undecided: Option<usize>,
+    /// Whether a space comes before the next character.
+    space: bool,
+}
+
+impl Sentences {
+    /// Takes more of the text.
+    pub fn push(&mut self, text: &str) -> Vec<Cut> {
+        let mut cuts = Vec::new();
+        for character in text.chars() {
+            self.take(character, &mut cuts);
+        }
+        self.hand_over(self.sure(), &mut cuts);
+        cuts
+    }
+
+    /// The text has ended.
+    pub fn finish(&mut self) -> Vec<Cut> {
+        let mut cuts = Vec::new();
+        self.end(self.piece.len(), &mut cuts);
+        cuts
+    }
+
+    fn take(&mut self, character: char, cuts: &mut Vec<Cut>) {
+        if character.is_whitespace() {
+            if breaks_line(character) || self.piece.len() >= LONG_PIECE {
+                self.end(self.piece.len(), cuts);
+            }
+            self.space = !self.piece.is_empty();
+            return;
+        }
+        if std::mem::take(&mut self.space) {
+            self.piece.push(' ');
+        }
+        while self.piece.len() + character.len_utf8() > MAX_PIECE {
+            self.end(self.sure(), cuts);
+        }
+        self.piece.push(character);
+        let mark = ends_sentences(character);
+        if (mark || character.is_alphabetic())
+            && let Some(sure) = self.undecided.take()
+            && let Some(end) = self.bound(sure)
+        {
+            self.end(end, cuts);
+        }
+        if mark {
+            self.undecided = Some(self.piece.len());
+        }
+    }
+
+    /// Bytes that belong to this piece whatever follows.
+    fn sure(&self) -> usize {
+        self.undecided.unwrap_or(self.piece.len())
+    }
+
+    /// The first end of a sentence from byte `from` on.
+    fn bound(&self, from: usize) -> Option<usize> {
+        let bounds = self.piece.split_sentence_bound_indices();
+        bounds.map(|(begin, _)| begin).find(|&begin| begin > 0 && begin >= from)
+    }
+
+    /// Ends the piece at byte `at`; what follows begins the next one.
+    fn end(&mut self, at: usize, cuts: &mut Vec<Cut>) {
+        let rest = self.piece[at..].trim_start().to_owned();
+        self.hand_over(at, cuts);
+        if self.sent > 0 {
+            cuts.push(Cut::End);
+        }
+        *self = Self { piece: rest, ..Self::default() };
+    }
+
+    /// Hands over what was not, up to byte `to`.
+    fn hand_over(&mut self, to: usize, cuts: &mut Vec<Cut>) {
+        let ready = self.piece[..to].trim_end();
+        // Marks alone say nothing.
+        let says = self.sent > 0 || ready.chars().any(char::is_alphanumeric);
+        if says && ready.len() > self.sent {
+            cuts.push(Cut::Text(ready[self.sent..].to_owned()));
+            self.sent = ready.len();
+        }
+    }
+}
+
+fn breaks_line(character: char) -> bool {
+    matches!(character, '\n'..='\r' | '\u{85}' | '\u{2028}' | '\u{2029}')
+}
+
+/// Whether a sentence may end with this mark; where it does, the text around it tells (Unicode, annex 29).
+fn ends_sentences(character: char) -> bool {
+    const MARKS: &str = ".!?…‼⁇⁈⁉。！？．｡﹒﹖﹗؟۔।॥։።፧។။";
+    MARKS.contains(character)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// The pieces of a text that comes in these parts.
+    fn pieces<'a>(parts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+        let mut sentences = Sentences::default();
+        let mut cuts: Vec<Cut> = parts.into_iter().flat_map(|part| sentences.push(part)).collect();
+        cuts.extend(sentences.finish());
+        let (mut pieces, mut piece) = (Vec::new(), String::new());
+        for cut in cuts {
+            match cut {
+                Cut::Text(text) => {
+                    assert!(!text.is_empty());
+                    piece.push_str(&text);
+                }
+                Cut::End => pieces.push(std::mem::take(&mut piece)),
+            }
+        }
+        assert_eq!(piece, "", "every piece ends");
+        pieces
+    }
+
+    #[test]
+    fn text_is_read_by_sentences() {
+        let text = "Hello there.  How are you?\nFine!\n(…)\nThird\tline \u{201c}it is.\u{201d} So. ";
+        let expected = ["Hello there.", "How are you?", "Fine!", "Third line \u{201c}it is.\u{201d}", "So."];
+        assert_eq!(pieces([text]), expected);
+        assert_eq!(pieces([" ... \n -- "]), Vec::<String>::new());
+        for whole in ["It costs 3.50 euros.", "It takes approx. 12 minutes, e.g. (at most) twelve."] {
+            assert_eq!(pieces([whole]), [whole]);
+        }
+        assert_eq!(pieces(["你好。3个苹果！是吗？"]), ["你好。", "3个苹果！", "是吗？"]);
+        assert_eq!(pieces(["Wait. 3.5 is it."]), ["Wait.", "3.5 is it."]);
+    }
+
+    #[test]
+    fn long_sentences_are_cut_between_words() {
+        let sentence = "word ".repeat(400);
+        let cut = pieces([sentence.as_str()]);
+        let whole = &cut[..cut.len() - 1];
+        assert!(whole.iter().all(|piece| (LONG_PIECE..=MAX_PIECE).contains(&piece.len())), "{cut:?}");
+        assert_eq!(cut.join(" "), sentence.trim());
+        let endless = "ä".repeat(2_000);
+        let cut = pieces([endless.as_str()]);
+        assert!(cut.iter().all(|piece| piece.len() <= MAX_PIECE), "{cut:?}");
+        assert_eq!(cut.concat(), endless);
+    }
+
+    #[test]
+    fn words_are_handed_over_as_they_come() {
+        let mut sentences = Sentences::default();
+        let text = |text: &str| Cut::Text(text.to_owned());
+        assert_eq!(sentences.push("“"), []);
+        assert_eq!(sentences.push("One tw"), [text("“One tw")]);
+        assert_eq!(sentences.push("o. "), [text("o.")]);
+        assert_eq!(sentences.push("3"), [], "of the next sentence, or not");
+        assert_eq!(sentences.push(" Th"), [Cut::End, text("3 Th")]);
+        assert_eq!(sentences.push("ree"), [text("ree")]);
+        assert_eq!(sentences.finish(), [Cut::End]);
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_gives_the_same_pieces(
+            text in "([a-zA-Z]{1,7}|[0-9.]{1,4}|[.!?…。\"“”()]{1,3}|[ \n]{1,3}|[äß你好]{1,90}|\\PC){0,120}",
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..20),
+        ) {
+            let characters: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+            let mut ends: Vec<usize> = cuts.iter().map(|cut| *cut.get(&characters)).collect();
+            ends.push(text.len());
+            ends.sort_unstable();
+            let mut from = 0;
+            let parts = ends.into_iter().map(|to| &text[std::mem::replace(&mut from, to)..to]);
+            let whole = pieces([text.as_str()]);
+            prop_assert_eq!(&pieces(parts), &whole);
+            prop_assert!(whole.iter().all(|piece| piece.len() <= MAX_PIECE && piece.trim() == piece), "{:?}", &whole);
+            // Nothing that can be said is lost.
+            let said = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
+            prop_assert_eq!(said(&whole.concat()), said(&text));
+        }
+    }
+}

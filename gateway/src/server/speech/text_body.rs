@@ -1,0 +1,133 @@
+//! A text that streams in as the body of a request.
+
+use std::time::Duration;
+
+use axum::body::{Body, BodyDataStream};
+use axum::http::StatusCode;
+use futures_util::StreamExt as _;
+use repartee_protocol::{ErrorBody, ErrorKind};
+use tokio::time::{Instant, timeout_at};
+
+use super::super::api_error::ApiError;
+
+/// The longest text, in bytes; as long as over the websocket.
+const MAX_TEXT: usize = 64 << 10;
+/// A text of which nothing comes for so long is given up: it holds a session.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The text while it comes.
+#[derive(Debug)]
+pub(super) struct TextBody {
+    body: BodyDataStream,
+    /// Bytes so far.
+    bytes: usize,
+    /// The beginning of a character whose end has not come.
+    begun: Vec<u8>,
+    /// When some of it came last.
+    since: Instant,
+    /// When it has to be whole.
+    ends: Option<Instant>,
+}
+
+impl TextBody {
+    /// A text that may take as long as `longest`.
+    pub fn new(body: Body, longest: Option<Duration>) -> Self {
+        let since = Instant::now();
+        let ends = longest.map(|longest| since + longest);
+        Self { body: body.into_data_stream(), bytes: 0, begun: Vec::new(), since, ends }
+    }
+
+    /// More of it, maybe empty; `None` once it is whole. Cancel safe.
+    pub async fn next(&mut self) -> Result<Option<String>, ApiError> {
+        let refuse =
+            |status, kind, message: &str| Err(ApiError::new(status, ErrorBody::invalid(kind, message).at("input")));
+        let silent = self.since + PATIENCE;
+        let due = self.ends.map_or(silent, |ends| ends.min(silent));
+        let Ok(next) = timeout_at(due, self.body.next()).await else {
+            if due == silent {
+                let message = format!("nothing of the text has come for {} s", PATIENCE.as_secs());
+                return refuse(StatusCode::REQUEST_TIMEOUT, ErrorKind::SessionIdle, &message);
+            }
+            let message = "the text has been coming for as long as a call may last";
+            return refuse(StatusCode::REQUEST_TIMEOUT, ErrorKind::SessionExpired, message);
+        };
+        let bytes = match next {
+            Some(Ok(bytes)) => bytes,
+            Some(Err(error)) => {
+                let message = format!("the text could not be read: {error}");
+                return refuse(StatusCode::BAD_REQUEST, ErrorKind::InvalidValue, &message);
+            }
+            None if self.begun.is_empty() => return Ok(None),
+            None => {
+                return refuse(StatusCode::BAD_REQUEST, ErrorKind::InvalidValue, "the text ends within a character");
+            }
+        };
+        self.since = Instant::now();
+        self.bytes += bytes.len();
+        if self.bytes > MAX_TEXT {
+            let message = "a text that streams in has at most 64 KiB";
+            return refuse(StatusCode::PAYLOAD_TOO_LARGE, ErrorKind::TooLarge, message);
+        }
+        self.begun.extend_from_slice(&bytes);
+        let whole = match std::str::from_utf8(&self.begun) {
+            Ok(_) => self.begun.len(),
+            Err(error) if error.error_len().is_none() => error.valid_up_to(),
+            Err(_) => return refuse(StatusCode::BAD_REQUEST, ErrorKind::InvalidValue, "the text is not UTF-8"),
+        };
+        let rest = self.begun.split_off(whole);
+        // It was checked right above.
+        let text = String::from_utf8(std::mem::replace(&mut self.begun, rest)).unwrap_or_default();
+        Ok(Some(text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use futures_util::stream;
+
+    use super::*;
+
+    /// A text that comes in these pieces, and then not at all.
+    fn text(pieces: &'static [&[u8]]) -> TextBody {
+        let pieces = stream::iter(pieces.iter().map(|piece| Ok::<_, Infallible>(Bytes::from_static(piece))));
+        TextBody::new(Body::from_stream(pieces.chain(stream::pending())), Some(2 * PATIENCE))
+    }
+
+    fn code(result: Result<Option<String>, ApiError>) -> String {
+        result.expect_err("an error").into_error().code.unwrap()
+    }
+
+    #[tokio::test]
+    async fn characters_may_come_in_halves() {
+        let mut body = text(&[b"sch\xc3", b"\xb6n"]);
+        assert_eq!(body.next().await.unwrap().unwrap(), "sch");
+        assert_eq!(body.next().await.unwrap().unwrap(), "ön");
+        let mut body = TextBody::new(Body::from("sch\u{f6}n"), None);
+        assert_eq!(body.next().await.unwrap().as_deref(), Some("schön"));
+        assert_eq!(body.next().await.unwrap(), None);
+        let mut body = TextBody::new(Body::from(&b"sch\xc3"[..]), None);
+        assert_eq!(body.next().await.unwrap().as_deref(), Some("sch"));
+        assert_eq!(code(body.next().await), "invalid_value");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_text_that_stops_or_never_ends_is_given_up() {
+        let mut body = text(&[b"one"]);
+        body.next().await.unwrap();
+        assert_eq!(code(body.next().await), "session_idle");
+        let words = stream::unfold((), async |()| {
+            tokio::time::sleep(PATIENCE / 2).await;
+            Some((Ok::<_, Infallible>(Bytes::from_static(b"and ")), ()))
+        });
+        let mut body = TextBody::new(Body::from_stream(words), Some(2 * PATIENCE));
+        for _ in 0..3 {
+            assert_eq!(body.next().await.unwrap().unwrap(), "and ");
+        }
+        // The fourth comes at the same moment as the end.
+        let ends = [body.next().await, body.next().await].into_iter().find(Result::is_err);
+        assert_eq!(code(ends.expect("an end")), "session_expired");
+    }
+}

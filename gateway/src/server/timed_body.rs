@@ -1,0 +1,85 @@
+//! Bodies of requests, with a deadline.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::HttpBody;
+use bytes::Bytes;
+use hyper::body::{Frame, Incoming, SizeHint};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+/// Bytes of a body that extend its deadline by one second.
+const MIN_BYTES_PER_S: f64 = 65_536.0;
+
+/// Lifts the deadline of a request's body: an extension of every request. Whoever lifts it bounds the wait for the body.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SlowBody(Arc<AtomicBool>);
+
+impl SlowBody {
+    /// From now on the body may take as long as it likes.
+    pub fn allow(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn allowed(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A request body with a deadline, which its bytes extend by [`MIN_BYTES_PER_S`].
+pub(super) struct TimedBody {
+    body: Incoming,
+    started: Instant,
+    request_timeout: Duration,
+    /// Made when the body is first awaited.
+    deadline: Option<Pin<Box<Sleep>>>,
+    bytes: usize,
+    slow: SlowBody,
+}
+
+impl TimedBody {
+    pub fn new(body: Incoming, request_timeout: Duration, slow: SlowBody) -> Self {
+        Self { body, started: Instant::now(), request_timeout, deadline: None, bytes: 0, slow }
+    }
+}
+
+impl HttpBody for TimedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) else {
+            if self.slow.allowed() {
+                return Poll::Pending;
+            }
+            let due =
+                self.started + self.request_timeout + Duration::from_secs_f64(self.bytes as f64 / MIN_BYTES_PER_S);
+            let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep_until(due)));
+            if deadline.deadline() != due {
+                deadline.as_mut().reset(due);
+            }
+            ready!(deadline.as_mut().poll(context));
+            let late = io::Error::new(io::ErrorKind::TimedOut, "the request took too long to arrive");
+            return Poll::Ready(Some(Err(axum::Error::new(late))));
+        };
+        if let Some(Ok(frame)) = &frame {
+            self.bytes += frame.data_ref().map_or(0, Bytes::len);
+        }
+        Poll::Ready(frame.map(|frame| frame.map_err(axum::Error::new)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

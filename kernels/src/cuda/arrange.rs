@@ -1,0 +1,242 @@
+//! The numbers of parts in the order in which kernels read them.
+
+use super::loading::Loader;
+use super::weight::{Kind, Matrix, Numbers};
+use crate::cpu::groups::GROUP;
+use crate::cpu::quantised::{Bits, quantise_group};
+use crate::ops::{DType, KernelError, Layout};
+use crate::part::{Draw, Part};
+
+/// The rows of all parts, one under the other.
+pub(super) struct Rows<'a> {
+    parts: &'a [Part<'a>],
+    /// Numbers of a row.
+    columns: usize,
+    /// How many.
+    count: usize,
+    /// Whether all parts are bf16.
+    pub(super) is_bf16: bool,
+}
+
+impl<'a> Rows<'a> {
+    /// The parts were checked.
+    pub(super) fn new(parts: &'a [Part<'a>]) -> Self {
+        let is_bf16 = |part: &Part<'_>| match part {
+            Part::Stored(tensor) => tensor.dtype == DType::Bf16,
+            Part::Packed(_) => false,
+            Part::Drawn(_) => true,
+        };
+        Self {
+            parts,
+            columns: parts.first().map_or(0, |part| part.shape()[1..].iter().product()),
+            count: parts.iter().map(|part| part.shape()[0]).sum(),
+            is_bf16: parts.iter().all(is_bf16),
+        }
+    }
+
+    /// Each row from `first` on, by its part and its number there.
+    fn from(&self, first: usize) -> impl Iterator<Item = (&'a Part<'a>, usize)> {
+        let mut before = 0;
+        let parts = self.parts.iter().map(move |part| {
+            let (rows, start) = (part.shape()[0], before);
+            before += rows;
+            (part, first.saturating_sub(start).min(rows)..rows)
+        });
+        parts.flat_map(|(part, rows)| rows.map(move |row| (part, row)))
+    }
+
+    /// A row in single precision.
+    fn widen_into(&self, (part, row): (&Part<'_>, usize), numbers: &mut [f32]) {
+        let first = row * self.columns;
+        match part {
+            Part::Stored(tensor) => tensor.dtype.widen_into(&tensor.bytes[first * tensor.dtype.size()..], numbers),
+            Part::Packed(_) => unreachable!("integers stay as they are"),
+            Part::Drawn(tensor) => {
+                let drawn = (first as u64..).map(|index| tensor.draw.number(index));
+                numbers.iter_mut().zip(drawn).for_each(|(to, number)| *to = number);
+            }
+        }
+    }
+
+    /// A row of bf16 as bytes.
+    fn bytes_into(&self, (part, row): (&Part<'_>, usize), to: &mut [u8]) {
+        let first = row * self.columns;
+        match part {
+            Part::Stored(tensor) => to.copy_from_slice(&tensor.bytes[2 * first..][..to.len()]),
+            Part::Packed(_) => unreachable!("integers stay as they are"),
+            Part::Drawn(tensor) => {
+                let drawn = (first as u64..).map(|index| cut(tensor.draw.number(index)).to_le_bytes());
+                to.as_chunks_mut().0.iter_mut().zip(drawn).for_each(|(to, bits)| *to = bits);
+            }
+        }
+    }
+
+    /// Everything in single precision; drawn numbers as bf16 has them.
+    pub(super) fn widened(&self) -> Vec<f32> {
+        if self.is_bf16 {
+            return self.bits().into_iter().map(|bits| f32::from_bits(u32::from(bits) << 16)).collect();
+        }
+        let mut all = vec![0.0; self.count * self.columns];
+        for (row, to) in self.from(0).zip(all.chunks_exact_mut(self.columns)) {
+            self.widen_into(row, to);
+        }
+        all
+    }
+
+    /// Everything as bits of bf16, which all parts are.
+    pub(super) fn bits(&self) -> Vec<u16> {
+        let mut bytes = vec![0; 2 * self.columns];
+        let mut all = Vec::with_capacity(self.count * self.columns);
+        for row in self.from(0) {
+            self.bytes_into(row, &mut bytes);
+            all.extend(bytes.as_chunks().0.iter().map(|bits| u16::from_le_bytes(*bits)));
+        }
+        all
+    }
+
+    /// How the parts are drawn, if all are: rows and numbers of each.
+    fn drawn(&self) -> Option<Vec<(usize, Draw)>> {
+        let drawn = |part: &Part<'_>| match part {
+            Part::Drawn(tensor) => Some((tensor.shape[0], tensor.draw)),
+            Part::Stored(_) | Part::Packed(_) => None,
+        };
+        self.parts.iter().map(drawn).collect()
+    }
+
+    fn name(&self) -> &'a str {
+        self.parts.first().map_or("", |part| part.name())
+    }
+}
+
+/// A number cut to bf16.
+fn cut(number: f32) -> u16 {
+    (number.to_bits() >> 16) as u16
+}
+
+pub(super) fn single(loader: &Loader<'_>, name: &str, numbers: &[f32]) -> Result<Numbers, KernelError> {
+    Ok(Numbers { len: numbers.len(), memory: loader.numbers(name, numbers)? })
+}
+
+/// A matrix of bf16 where all parts are, else of f32.
+pub(super) fn floats(loader: &Loader<'_>, rows: &Rows<'_>, pitch: usize) -> Result<Matrix, KernelError> {
+    let Rows { columns, count, is_bf16, .. } = *rows;
+    let size = if is_bf16 { 2 } else { 4 };
+    let memory = loader.memory(rows.name(), count * pitch * size)?;
+    let kind = if is_bf16 { Kind::Bf16 } else { Kind::F32 };
+    if let Some(drawn) = rows.drawn() {
+        let mut at = memory.at;
+        for (rows, draw) in drawn {
+            loader.draw(at, rows, draw, (columns, pitch));
+            at += (rows * pitch * size) as u64;
+        }
+        loader.settle();
+        return Ok(Matrix { memory, kind, outputs: count, columns, pitch });
+    }
+    let mut numbers = vec![0.0; columns];
+    loader.rows(memory.at, count, pitch * size, |range, to| {
+        for (row, to) in rows.from(range.start).zip(to.chunks_exact_mut(pitch * size)) {
+            let (to, rest) = to.split_at_mut(columns * size);
+            rest.fill(0);
+            if is_bf16 {
+                rows.bytes_into(row, to);
+            } else {
+                rows.widen_into(row, &mut numbers);
+                to.as_chunks_mut().0.iter_mut().zip(&numbers).for_each(|(to, number)| *to = number.to_le_bytes());
+            }
+        }
+    });
+    Ok(Matrix { memory, kind, outputs: count, columns, pitch })
+}
+
+/// A matrix of integers: drawn, stored, or quantised.
+pub(super) fn integers(loader: &Loader<'_>, bits: Bits, rows: &Rows<'_>) -> Result<Matrix, KernelError> {
+    let Rows { columns, count, .. } = *rows;
+    let groups = columns.div_ceil(GROUP);
+    let pitch = groups * GROUP;
+    let row_bytes = match bits {
+        Bits::Eight => pitch,
+        Bits::Four => pitch / 2,
+    };
+    let memory = loader.memory(rows.name(), count * row_bytes)?;
+    let scales = loader.memory(rows.name(), count * groups * 2)?;
+    let (at, scales_at) = (memory.at, scales.at);
+    let matrix = Matrix { memory, kind: Kind::Integers(bits, scales), outputs: count, columns, pitch };
+    if let Some(drawn) = rows.drawn() {
+        // As the processor draws them: all integers alike, and every group with a scale with which numbers are as large as drawn ones.
+        let mut first = 0;
+        for (rows, draw) in drawn {
+            let greatest = if bits == Bits::Eight { 128.0 } else { 8.0 };
+            loader.draw_integers(at + (first * row_bytes) as u64, rows * row_bytes / 8, draw.seed);
+            let scale = Draw { mean: draw.spread / greatest, spread: 0.0, ..draw };
+            loader.draw(scales_at + (first * groups * 2) as u64, rows, scale, (groups, groups));
+            first += rows;
+        }
+        loader.settle();
+        return Ok(matrix);
+    }
+    let (mut numbers, mut bad) = (vec![0.0; pitch], None);
+    let mut all_scales = vec![0u16; count * groups];
+    loader.rows(at, count, row_bytes, |range, to| {
+        let scales = all_scales[range.start * groups..].chunks_exact_mut(groups);
+        for (((part, row), to), scales) in rows.from(range.start).zip(to.chunks_exact_mut(row_bytes)).zip(scales) {
+            if !matches!(part, Part::Packed(_)) {
+                rows.widen_into((part, row), &mut numbers[..columns]);
+            }
+            for (group, scale) in scales.iter_mut().enumerate() {
+                let first = group * GROUP;
+                let found = match part {
+                    Part::Packed(tensor) => {
+                        let mut integers = [0; GROUP];
+                        tensor.integers_into(row, first, &mut integers);
+                        let scale = tensor.scale(row, first);
+                        f32::from_bits(u32::from(scale) << 16).is_finite().then_some((scale, integers))
+                    }
+                    _ => numbers[first..].first_chunk().and_then(|numbers| quantise_group(bits, numbers).ok()),
+                };
+                let (found, integers) = found.unwrap_or_else(|| {
+                    bad.get_or_insert(part.name());
+                    (0, [0; GROUP])
+                });
+                *scale = found;
+                put(bits, &integers, &mut to[first * row_bytes / pitch..]);
+            }
+        }
+    });
+    if let Some(name) = bad {
+        return Err(KernelError::NotFinite { name: name.to_owned() });
+    }
+    loader.write(scales_at, &all_scales);
+    Ok(matrix)
+}
+
+/// Packs the integers of a group.
+fn put(bits: Bits, integers: &[i8; GROUP], to: &mut [u8]) {
+    match bits {
+        Bits::Eight => to.iter_mut().zip(integers).for_each(|(to, &integer)| *to = integer as u8),
+        Bits::Four => {
+            let nibble = |integer: i8| (integer + 8) as u8;
+            to.iter_mut()
+                .zip(integers.as_chunks().0)
+                .for_each(|(to, &[low, high])| *to = nibble(low) | nibble(high) << 4);
+        }
+    }
+}
+
+/// For each number of a convolution in the order in which kernels read them, its index in the checkpoint's; and the numbers of an output.
+pub(super) fn taps_outermost(layout: Layout, shape: &[usize]) -> (Box<dyn Fn(usize) -> usize>, usize) {
+    if let Layout::ConvTranspose1d { stride, .. } = layout {
+        let (channels, out, kernel) = (shape[0], shape[1], shape[2]);
+        let taps = kernel / stride;
+        let k = taps * channels;
+        // Output row j of a block takes tap j of this input row and tap j + stride of the row before.
+        let at = move |i: usize| {
+            let (phase, o) = (i / k / out, i / k % out);
+            let (tap, channel) = (i % k / channels, i % channels);
+            (channel * out + o) * kernel + phase + (taps - 1 - tap) * stride
+        };
+        return (Box::new(at), k);
+    }
+    let (channels, taps) = (shape[1], shape[2..].iter().product::<usize>());
+    let k = taps * channels;
+    (Box::new(move |i: usize| (i / k * channels + i % channels) * taps + i % k / channels), k)
+}

@@ -1,0 +1,122 @@
+//! Numbers of weights on their way to the device.
+//!
+//! Two page-locked buffers take turns on a stream of their own: while one is copied the other is filled, out of the memory map of a file that
+//! may have to be read for it. So the disk and the bus work side by side, and nothing as large as a matrix is made on the host.
+
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use cudarc::driver::CudaEvent;
+
+use super::device::{Device, Number, Queue, word};
+use super::memory::{Memory, Pinned};
+use super::ops::{THREADS, bits};
+use crate::ops::KernelError;
+use crate::part::Draw;
+
+/// Parts in which a matrix is copied at least, so that filling and copying overlap, and bounds of their sizes.
+const PARTS: usize = 8;
+const LEAST: usize = 64 << 10;
+const MOST: usize = 8 << 20;
+
+/// The buffers; made with the first matrix. Clones share them.
+#[derive(Clone, Default)]
+pub struct Stager(Arc<Mutex<Option<Buffers>>>);
+
+struct Buffers {
+    queue: Queue,
+    halves: [Half; 2],
+}
+
+struct Half {
+    pinned: Option<Pinned>,
+    /// Recorded behind its last copy.
+    copied: CudaEvent,
+}
+
+impl Buffers {
+    fn new(device: &Arc<Device>) -> Self {
+        let queue = Queue::new(device.clone()).unwrap_or_else(|error| panic!("{error}"));
+        let half = || Half { pinned: None, copied: device.event() };
+        Self { halves: [half(), half()], queue }
+    }
+
+    /// See [`Loader::rows`].
+    fn rows(&mut self, to: u64, count: usize, row_bytes: usize, mut fill: impl FnMut(Range<usize>, &mut [u8])) {
+        let part = (count * row_bytes / PARTS).clamp(LEAST, MOST);
+        let each = (part / row_bytes.max(1)).max(1);
+        for (turn, first) in (0..count).step_by(each).enumerate() {
+            let rows = first..count.min(first + each);
+            let bytes = rows.len() * row_bytes;
+            let Half { pinned, copied } = &mut self.halves[turn % 2];
+            // It may still be copied.
+            self.queue.device().wait(copied);
+            let fits = pinned.take().filter(|pinned| pinned.bytes().len() >= bytes);
+            let pinned = pinned.insert(fits.unwrap_or_else(|| Pinned::new(self.queue.device(), bytes.div_ceil(4))));
+            fill(rows, &mut pinned.bytes_mut()[..bytes]);
+            self.queue.upload_bytes(to + (first * row_bytes) as u64, pinned, bytes);
+            self.queue.record(copied);
+        }
+        // Other streams use the matrix next.
+        self.queue.synchronize();
+    }
+}
+
+impl Drop for Buffers {
+    fn drop(&mut self) {
+        // A fill that panicked has left a copy under way.
+        self.queue.settle();
+    }
+}
+
+/// Makes weights' memory and fills it.
+pub struct Loader<'a> {
+    pub(super) queue: &'a Queue,
+    pub(super) stager: &'a Stager,
+}
+
+impl Loader<'_> {
+    /// Memory for a weight of this name, of which nothing is known; refused where the device has no more.
+    pub(super) fn memory(&self, name: &str, bytes: usize) -> Result<Memory, KernelError> {
+        Memory::try_new(self.queue.device(), bytes).map_err(|free| {
+            let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+            KernelError::Memory { name: name.to_owned(), needed: mib(bytes), free: mib(free) }
+        })
+    }
+
+    /// These numbers.
+    pub(super) fn numbers<N: Number>(&self, name: &str, numbers: &[N]) -> Result<Memory, KernelError> {
+        let memory = self.memory(name, size_of_val(numbers))?;
+        self.write(memory.at, numbers);
+        Ok(memory)
+    }
+
+    /// Numbers to where there is room for them.
+    pub(super) fn write<N: Number>(&self, to: u64, numbers: &[N]) {
+        self.queue.write(to, numbers);
+    }
+
+    /// `count` rows of so many bytes, of which `fill` writes some after the other; they are there when this returns.
+    pub(super) fn rows(&self, to: u64, count: usize, row_bytes: usize, fill: impl FnMut(Range<usize>, &mut [u8])) {
+        // A fill that panicked leaves buffers that are as good as new.
+        let mut buffers = self.stager.0.lock().unwrap_or_else(PoisonError::into_inner);
+        buffers.get_or_insert_with(|| Buffers::new(self.queue.device())).rows(to, count, row_bytes, fill);
+    }
+
+    /// Draws `rows` rows of `columns` numbers as bf16, `pitch` apart and filled up with zeros.
+    pub(super) fn draw(&self, to: u64, rows: usize, draw: Draw, (columns, pitch): (usize, usize)) {
+        let args = &mut [to, draw.seed, bits(draw.mean), bits(draw.spread), word(columns).into(), word(pitch).into()];
+        self.queue.launch(&self.queue.kernels().draw_bf16, (rows, 1), THREADS, 0, args);
+    }
+
+    /// Draws so many times 64 bits.
+    pub(super) fn draw_integers(&self, to: u64, count: usize, seed: u64) {
+        let args = &mut [to, seed, count as u64];
+        self.queue.launch(&self.queue.kernels().draw_integers, (count.div_ceil(THREADS), 1), THREADS, 0, args);
+    }
+
+    /// Waits for what was drawn: other streams use it next.
+    pub(super) fn settle(&self) {
+        self.queue.synchronize();
+    }
+}

@@ -1,0 +1,68 @@
+//! Measuring beside a reference implementation: it runs in a process of its own, one after the other with ours, on as many threads.
+
+use std::ffi::OsStr;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use repartee_load::report::{Report, Row};
+use serde::de::DeserializeOwned;
+
+use crate::tools::root;
+
+/// What a script prints as its last line, which is JSON. `python` is the environment variable that names the Python of the reference, `script` a
+/// file of this repository.
+pub fn reference<T: DeserializeOwned>(
+    python: &str,
+    script: &str,
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+) -> Result<T> {
+    let python = std::env::var_os(python)
+        .map(PathBuf::from)
+        .with_context(|| format!("{python} is not set: run this by its command in the Makefile"))?;
+    let output = Command::new(&python)
+        .arg(root().join(script))
+        .args(arguments)
+        .output()
+        .with_context(|| python.display().to_string())?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    // Its libraries may print too.
+    let last = output.stdout.trim_ascii_end().rsplit(|&byte| byte == b'\n').next().unwrap_or_default();
+    serde_json::from_slice(last).with_context(|| format!("the figures of {script}"))
+}
+
+/// The median time of `repeats` runs after one that is not counted, in ms for each of `parts`.
+pub fn median(repeats: usize, parts: f64, mut run: impl FnMut()) -> f64 {
+    run();
+    let mut times: Vec<f64> = (0..repeats)
+        .map(|_| {
+            let begun = Instant::now();
+            run();
+            begun.elapsed().as_secs_f64() * 1e3 / parts
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    times[repeats / 2]
+}
+
+/// Prints a table of the rows and writes them to `target/report/NAME.json`.
+pub fn finish(name: &str, rows: Vec<Row>) -> Result<()> {
+    println!("\n{:<58} {:>9} {:>9} {:>7}", "", "ours", "peer", "ratio");
+    for row in &rows {
+        let number = |value: Option<f64>| value.map_or(String::new(), |v| format!("{v:.2}"));
+        println!(
+            "{:<55} {:>2} {:>9.2} {:>9} {:>7}  {}",
+            row.measure,
+            row.unit,
+            row.ours,
+            number(row.peer),
+            number(row.ratio),
+            row.note
+        );
+    }
+    let path = root().join("target/report").join(name).with_extension("json");
+    Report::new(name, rows).write(&path)?;
+    println!("\n{}", path.display());
+    Ok(())
+}
