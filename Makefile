@@ -74,9 +74,9 @@ bench-weights:  ## Measure products of published dimensions with bf16, int8 and 
 	$(CARGO) bench -p repartee-kernels --bench weights
 
 PUBLISHED := models/dimensions/qwen3-omni-30b-a3b
-PEER_LAYERS := 12
+PEER_LAYERS := 8
 
-bench-size:  ## Measure a turn of the published dimensions of Qwen3-Omni-30B-A3B with random int4 weights (19 GiB; ARGS="--layers N" takes less), then peers (PEER_LAYERS=12); writes target/report/size.json
+bench-size:  ## Measure a turn of the published dimensions of Qwen3-Omni-30B-A3B with random int4 weights (19 GiB; ARGS="--layers N" takes less), then peers (PEER_LAYERS=8); writes target/report/size.json
 	@$(SETUP) build load peers
 	$(CARGO) build --release -p repartee
 	$${CARGO_TARGET_DIR:-target}/release/repartee bench size --synthetic-weights $(PUBLISHED) \

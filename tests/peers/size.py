@@ -81,12 +81,18 @@ def row(measure: str, ours: float, peer: float, unit: str, note: str) -> dict:
     return {"measure": measure, "ours": ours, "peer": peer, "ratio": ours / peer, "unit": unit, "note": note}
 
 
+def show(row: dict) -> None:
+    peer = "" if row["peer"] is None else f"{row['peer']:.2f}"
+    ratio = "" if row["ratio"] is None else f"{row['ratio']:.2f} x"
+    print(f"  {row['measure']:<44} {row['ours']:>9.2f} {peer:>8} {row['unit']:<7} {ratio:>7} {row['note']}", flush=True)
+
+
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("repartee", type=pathlib.Path)
     arguments.add_argument("config", type=pathlib.Path)
     arguments.add_argument("report", type=pathlib.Path)
-    arguments.add_argument("--layers", type=int, default=12, help="of the thinker; memory: 0.7 GB each (default: 12)")
+    arguments.add_argument("--layers", type=int, default=8, help="of the thinker; memory and disk: 0.7 GB each (default: 8)")
     arguments.add_argument("--rounds", type=int, default=3)
     arguments.add_argument("--answers", type=pathlib.Path)
     arguments.add_argument("--scratch", type=pathlib.Path, default=pathlib.Path("target"), help="folder for GGUF files")
@@ -95,18 +101,18 @@ def main() -> None:
     rows = []
     if arguments.answers and arguments.answers.exists():
         rows += json.loads(arguments.answers.read_text())["rows"]
+    for each in rows:
+        show(each)
     if LIBRARIES.exists():
-        rows += decoding(arguments)
+        for each in decoding(arguments):
+            show(each)
+            rows.append(each)
     else:
         print("no llama.cpp: its prebuilt package is for Linux on x86-64", file=sys.stderr)
     report = json.loads(arguments.report.read_text())
     named = {row["measure"] for row in rows}
     report["rows"] = [row for row in report["rows"] if row["measure"] not in named] + rows
     arguments.report.write_text(json.dumps(report, indent=2) + "\n")
-    for each in rows:
-        peer = "" if each["peer"] is None else f"{each['peer']:.2f}"
-        ratio = "" if each["ratio"] is None else f"{each['ratio']:.2f} x"
-        print(f"  {each['measure']:<44} {each['ours']:>9.2f} {peer:>8} {each['unit']:<7} {ratio:>7} {each['note']}")
 
 
 main()
