@@ -29,8 +29,9 @@ const INTEGERS: &[(&str, &str)] = &[
 ];
 const EIGHT: (&str, &str) = ("((int)(word << 24) >> 24)", "(word & 255u)");
 const FOUR: (&str, &str) = ("(int)(word & 15u) - 8", "(int)(word & 15u) - 7");
+/// A word of eight-bit integers is read from its lowest bits on: none is shifted away.
 const INTEGERS8: &[(&str, &str)] =
-    &[INTEGERS[0], INTEGERS[1], INTEGERS[2], INTEGERS[3], INTEGERS[4], INTEGERS[5], INTEGERS[6], EIGHT];
+    &[INTEGERS[0], INTEGERS[1], INTEGERS[2], INTEGERS[3], INTEGERS[5], INTEGERS[6], EIGHT];
 const INTEGERS4: &[(&str, &str)] =
     &[INTEGERS[0], INTEGERS[1], INTEGERS[2], INTEGERS[3], INTEGERS[4], INTEGERS[5], INTEGERS[6], FOUR];
 const EXPERT_INTEGERS: &[(&str, &str)] = &[
