@@ -1,6 +1,7 @@
 """Step `codec`: trains code2wav on the answers' codes and targets.
 
-Regression on spectra alone suffices for locked targets. With `scale.adversarial` the discriminators join after a third of the
+Regression on spectra alone suffices for locked targets: on complex ones first, so that pulses come where they belong, then mostly on
+their envelopes, which is what is understood and what a small decoder gets wrong while it follows the fine structure. With `scale.adversarial` the discriminators join after a third of the
 run: natural targets need them. What a talker says is never quite what the decoder was taught, so part of the codes is spoiled.
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import answers
+from . import answers, config
 from .answers import Answer
 from .codec import Codec
 from .codes import PHONEMES, SIZES, VOICED
@@ -27,10 +28,15 @@ from .training import Run
 WINDOW = 12  # frames of a training excerpt
 SKIPPED = 2  # frames at the start of an excerpt from mid-sentence that the loss ignores: their past is missing
 CRITICS_AFTER = 1 / 3  # of the run
+# From here on, and from the start in a run that begins with a decoder of these codes, what is said counts most: envelopes by so much more
+# than the rest, complex spectra by so much less than before.
+REFINED_AFTER, ENVELOPE, PHASES = 2 / 3, 16, 0.2
+REFINED_RATE = 0.5  # of the scale's, for a run that begins with a decoder of these codes
 HELD_OUT = 25  # one answer in so many is not trained, to listen to
 
-# Of a frame of an excerpt that is spoiled, how often each book's code is another. Without its pitch a frame cannot be made.
-SPOILED = (0.03, 0.15, 0.10, 0.02, 0.06, 0.06)
+# Of a frame of an excerpt that is spoiled, how often each book's code is another: about as often as a talker's that runs freely. Without
+# its pitch a frame cannot be made.
+SPOILED = (0.01, 0.03, 0.04, 0.02, 0.06, 0.06)
 UNSPOILED = 0.4  # share of the excerpts that are left as they are
 
 
@@ -41,23 +47,30 @@ class Targets:
     wave: Tensor  # f16 [frames * FRAME]
     codes: Tensor  # u8 [frames, CODEBOOKS]
     starts: Tensor  # first frame of each sentence
+    often: Tensor  # f32, how often each sentence is said, relative to others
 
     @staticmethod
     def load(work: Path) -> Targets:
-        waves, codes, starts, at = [], [], [], 0
+        waves, codes, starts, said, at = [], [], [], [], 0
         for answer, wave in targets(work, held_out=False):
             waves.append(torch.from_numpy(wave))
             codes.append(torch.from_numpy(answer.codes))
+            said.append(answer.text)
             starts.append(at)
             at += len(answer.codes)
-        return Targets(torch.cat(waves), torch.cat(codes), torch.tensor(starts))
+        return Targets(torch.cat(waves), torch.cat(codes), torch.tensor(starts), torch.tensor(answers.often(said)).float())
 
     def excerpts(self, count: int) -> tuple[Tensor, Tensor, int]:
-        """Waves and codes of `count` excerpts; the first half are sentence starts, as many as the last number says."""
+        """Waves and codes of `count` excerpts; the first half are sentence starts, as many as the last number says. Sentences come as
+        often as they are said."""
         last = len(self.codes) - WINDOW
         opening = count // 2
-        starts = self.starts[self.starts <= last]
-        at = starts[torch.randint(len(starts), (opening,))].tolist() + torch.randint(last + 1, (count - opening,)).tolist()
+        lengths = self.starts.diff(append=torch.tensor([len(self.codes)]))
+        # A long sentence has more places to begin at.
+        chosen = torch.cat([torch.multinomial(p, n, True) for p, n in ((self.often, opening), (self.often * lengths, count - opening))])
+        place = torch.rand(count) * lengths[chosen]
+        place[:opening] = 0
+        at = (self.starts[chosen] + place.long()).clamp(max=last).tolist()
         wave = torch.stack([self.wave[k * FRAME : (k + WINDOW) * FRAME] for k in at]).float()
         return wave, torch.stack([self.codes[k : k + WINDOW] for k in at]).long(), opening
 
@@ -92,10 +105,12 @@ def train(work: Path, scale: Scale, device: torch.device, warm_start: Path | Non
     codec = Codec()
     if warm_start:
         codec.warm_start(warm_start)
+    refines = warm_start is not None and config.is_own(warm_start)
     codec.to(device)
     distance = Distance().to(device)
     critics = Discriminators().to(device) if scale.adversarial else None
-    run = Run("codec", work / "codec.pt", codec, scale.codec_rate, scale.codec_steps, scale.threads)
+    rate = scale.codec_rate * (REFINED_RATE if refines else 1)
+    run = Run("codec", work / "codec.pt", codec, rate, scale.codec_steps, scale.threads)
     if critics:
         run.add("critics", critics, scale.codec_rate / 2)
     print(f"codec: {len(data.codes) * 0.08 / 3600:.2f} h of speech, {len(data.starts)} answers", flush=True)
@@ -110,9 +125,10 @@ def train(work: Path, scale: Scale, device: torch.device, warm_start: Path | Non
             distance(made[:opening], wanted[:opening, :length]),
             distance(made[opening:, SKIPPED * FRAME :], wanted[opening:, SKIPPED * FRAME : length]),
         ]
-        mel, wave = (sum(p) / 2 for p in zip(*parts))
-        loss = mel + 2 * wave * scale.wave_weight
-        report = {"mel": mel, "wave": wave}
+        mel, envelope, wave = (sum(p) / 2 for p in zip(*parts))
+        phases = 2 * scale.wave_weight * wave
+        loss = mel + (PHASES * phases + ENVELOPE * envelope if refines or run.done() > REFINED_AFTER else phases)
+        report = {"mel": mel, "envelope": envelope, "wave": wave}
         if critics and run.done() > CRITICS_AFTER:
             cut = torch.randint(0, length - 8 * FRAME, ()).item()
             real, fake = wanted[:, cut : cut + 8 * FRAME], made[:, cut : cut + 8 * FRAME]

@@ -25,19 +25,39 @@ class LogMel(nn.Module):
         return torch.log(torch.clamp(self.filters @ magnitude, min=1e-4))
 
 
+class Envelope(nn.Module):
+    """Log-mel power `[batch, mels, frames]` of samples `[batch, n]` over some hundredths of a second: what is said, without the fine
+    structure of pulses and noise, which is most of what `LogMel` differs by."""
+
+    FFT, HOP, MELS, AVERAGED = 512, 128, 40, 5
+    FAINTEST = 1e-4
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("filters", torch.tensor(mel_filters(self.FFT, self.MELS), dtype=torch.float32))
+        self.register_buffer("window", torch.hann_window(self.FFT))
+
+    def forward(self, samples: Tensor) -> Tensor:
+        spectrum = torch.stft(samples, self.FFT, self.HOP, window=self.window, return_complex=True)
+        power = self.filters @ torch.view_as_real(spectrum).square().sum(-1)
+        return torch.log(F.avg_pool1d(power, self.AVERAGED, self.AVERAGED // 2) + self.FAINTEST)
+
+
 class Distance(nn.Module):
-    """Log-mel distance at four resolutions and, apart, the distance of complex spectra at three."""
+    """Log-mel distance at four resolutions and, apart, the distances of spectral envelopes and of complex spectra at three resolutions."""
 
     BANDS = ((0.0, 1 / 24), (1 / 24, 1 / 6), (1 / 6, 1 / 2))  # shares of the spectrum that weigh the same
 
     def __init__(self) -> None:
         super().__init__()
         self.mels = nn.ModuleList([LogMel(2048, 512, 128), LogMel(1024, 256, 80), LogMel(512, 128, 40), LogMel(256, 64, 20)])
+        self.envelope = Envelope()
         for size in (256, 512, 1024):
             self.register_buffer(f"window{size}", torch.hann_window(size))
 
-    def forward(self, made: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, made: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         mel = sum(F.l1_loss(m(made), m(wanted)) for m in self.mels)
+        envelope = F.l1_loss(self.envelope(made), self.envelope(wanted))
         wave = made.new_zeros(())
         for size in (256, 512, 1024):
             window = getattr(self, f"window{size}")
@@ -45,4 +65,4 @@ class Distance(nn.Module):
             for low, high in self.BANDS:
                 a, b = int(low * size), max(int(low * size) + 1, int(high * size))
                 wave = wave + (got[:, a:b] - want[:, a:b]).abs().mean() / (want[:, a:b].abs().mean() + 1e-3)
-        return mel, wave / 9
+        return mel, envelope, wave / 9

@@ -6,7 +6,6 @@ codes are those of another frame, mostly of one with the same phoneme, which is 
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +32,6 @@ NOTHING = -1  # where a row has no text token or no code
 # How often each book's code is wrong in an utterance with the most mistakes. The first and third carry the words and where they are. The
 # second names the phoneme that comes: left right, it would be read instead of the text, and every mistake in it would be said.
 WRONG = (0.1, 0.8, 0.1, 0.5, 0.5, 0.5)
-MOST_OFTEN = 5  # how much more often an answer comes that conversations give all the time, than one sum of thousands
 MOST_BEFORE = 13  # turns of the session before the one that is answered
 RARELY = 8  # the higher the rarer: one batch in four has a turn before it, one in nine has five
 HEARD = (8, 64)  # rows of a spoken question: half a second to five seconds. Those that are never met in training garble what is said after them
@@ -62,9 +60,7 @@ class Data:
         end = self.words.token_to_id("<|im_end|>")
         self.answers = [Spoken(torch.tensor(self.words.encode(a.text).ids + [end]), torch.from_numpy(a.codes).long()) for a in said]
         talks = conversations(3_000, seed=23)
-        given = Counter(turn.answer for talk in talks for turn in talk.turns)
-        times = [1 + min(MOST_OFTEN, given[a.text]) for a in said]
-        often = [i for i, count in enumerate(times) for _ in range(count)]
+        often = [i for i, count in enumerate(answers.often([a.text for a in said])) for _ in range(count)]
         self._by_length = sorted(often, key=lambda i: len(self.answers[i].codes))
         self.codes = torch.cat([a.codes for a in self.answers])
         # Frames sorted by phoneme, so that one of the same phoneme is one random number away.

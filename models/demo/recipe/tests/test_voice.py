@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeCode2Wav, Qwen3OmniMoeSnakeBeta
 
-from demo_recipe import answers, codec_train, codes, config, phonemes, snake, teacher, training, voice
+from demo_recipe import answers, codec_train, codes, config, phonemes, snake, spectra, teacher, training, voice
 from demo_recipe.codec import Codec
 from demo_recipe.config import CODEBOOKS, CODES, FRAME
 from demo_recipe.domain import conversations
@@ -167,6 +167,34 @@ class Rules(unittest.TestCase):
         # The pitch is off by a period or two.
         self.assertLessEqual((heard - right)[..., 3].abs().max(), 2)
         self.assertAlmostEqual((wrong.amax((1, 2)) == 0).float().mean().item(), codec_train.UNSPOILED, delta=0.1)
+
+    def test_excerpts_come_as_often_as_their_sentences_are_said(self) -> None:
+        lengths = torch.tensor([20, 15, 40, 13])
+        starts = lengths.cumsum(0) - lengths
+        sentence = torch.repeat_interleave(torch.arange(4), lengths)
+        # A frame's first code says whose it is, its second where it is.
+        frames = torch.stack([sentence, torch.arange(len(sentence)) - starts[sentence]], 1)
+        data = codec_train.Targets(torch.zeros(len(frames) * FRAME), frames, starts, torch.tensor([1.0, 6.0, 1.0, 0.0]))
+        torch.manual_seed(2)
+        wave, found, opening = data.excerpts(800)
+        self.assertEqual((wave.shape, found.shape, opening), ((800, codec_train.WINDOW * FRAME), (800, codec_train.WINDOW, 2), 400))
+        self.assertTrue((found[:opening, 0, 1] == 0).all())
+        shares = torch.bincount(found[:opening, 0, 0], minlength=4) / opening
+        torch.testing.assert_close(shares, torch.tensor([1 / 8, 6 / 8, 1 / 8, 0.0]), atol=0.06, rtol=0)
+        # Of the others the first frames tell: 20, 6 * 15 and 40 of 150.
+        shares = torch.bincount(found[opening:, 0, 0], minlength=4) / opening
+        torch.testing.assert_close(shares, torch.tensor([20, 90, 40, 0.0]) / 150, atol=0.06, rtol=0)
+
+    def test_an_envelope_is_of_what_is_said_not_of_its_fine_structure(self) -> None:
+        torch.manual_seed(2)
+        one, other = torch.randn(2, 1, 24_000)
+        muffled = torch.nn.functional.avg_pool1d(one[None], 9, 1, 4)[0]
+        distance = spectra.Distance()
+        mel, envelope, _ = distance(one, other)
+        # Four distances of magnitudes, and one of power, of which each logarithm is twice as large.
+        self.assertLess(envelope / 2, 0.7 * mel / 4)
+        self.assertGreater(distance(one, muffled)[1], 2 * envelope)
+        self.assertEqual(distance(one, one)[1], 0)
 
     def test_pitch_at_analyses_is_the_teachers_own(self) -> None:
         pitch = np.array([5, 5, 200, 210, 220, 230, 240, 5, 5, 5, 5, 5], float)
