@@ -245,7 +245,8 @@ mod tests {
     fn documented_metrics_are_those_that_are_shown() {
         let metrics = Metrics::new(Duration::from_millis(80)).unwrap();
         let busy = Duration::from_millis(3);
-        let cache = StageWork { blocks: 4, capacity: 10, prompted: 7, reused: 6, ..StageWork::default() };
+        let cache =
+            StageWork { blocks: 4, capacity: 10, prompted: 7, reused: 6, eager: Some(1), ..StageWork::default() };
         let work = StageWork { stage: "any", steps: 2, rows: 5, busy, ..cache };
         metrics.engine(&[work], &EngineLoad { queues: vec![("any", 3)], ..EngineLoad::default() });
         metrics.network.dropped("stranger", 0);
