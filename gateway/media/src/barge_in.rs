@@ -2,7 +2,7 @@
 //!
 //! A paused answer costs little, so a pause needs little voice. While it lasts the room becomes quiet, and within [`DECIDED`] the caller
 //! either goes on, which is an interruption, or has stopped: a backchannel ("mhm", "yeah"), a cough, an echo. Then the answer goes on. A
-//! voice that still sounds by then, but too softly for a verdict, has until [`LATEST`]. A caller who stops for breath and begins
+//! voice that still sounds by then, but too softly for a verdict, has until `LATEST`. A caller who stops for breath and begins
 //! again is not made to wait as long a second time.
 
 use std::time::Duration;
