@@ -9,10 +9,12 @@
 //! A row need not be contiguous: it is `taps` stretches of `length` numbers that lie `stride` apart. With one tap this
 //! is a linear layer; with several, over a stream `[time, channels]`, a (dilated) convolution without any copying.
 
-use super::cut::{Cut, Part};
+use std::iter;
+
+use super::cut::Part;
 use super::groups::{self, GROUP, Group};
-use super::integer;
 use super::pool::Pool;
+use super::product::{self, Product};
 use super::quantised::Quantised;
 use super::simd::{Kind, Lanes, Level, Plain, prefetch};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -65,20 +67,30 @@ impl Packed {
 
     /// Whether its products are of integers.
     pub fn is_integer(&self) -> bool {
-        matches!(self.panels, Panels::Integers(_))
+        self.integers().is_some()
     }
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        match &self.panels {
-            Panels::F32(numbers) => size_of_val(&numbers[..]),
-            Panels::Bf16(numbers) => size_of_val(&numbers[..]),
-            Panels::Integers(weight) => weight.bytes(),
-        }
+        self.panels.bytes()
     }
 
-    fn panel_count(&self) -> usize {
-        self.columns.div_ceil(LANES)
+    /// The integers of the weight; `None` where it has none.
+    pub(super) fn integers(&self) -> Option<&Quantised> {
+        match &self.panels {
+            Panels::Integers(weight) => Some(weight),
+            Panels::F32(_) | Panels::Bf16(_) => None,
+        }
+    }
+}
+
+impl Panels {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::F32(numbers) => size_of_val(&numbers[..]),
+            Self::Bf16(numbers) => size_of_val(&numbers[..]),
+            Self::Integers(weight) => weight.bytes(),
+        }
     }
 }
 
@@ -145,6 +157,11 @@ impl<'a> Rows<'a> {
         Self { data, first: 0, step: k, count, taps: 1, length: k, stride: 0 }
     }
 
+    /// Whether rows have `k` numbers each, all of them in `data`. There is at least one row.
+    fn is_within(&self, k: usize) -> bool {
+        self.taps.checked_mul(self.length) == Some(k) && self.end().is_some_and(|end| end <= self.data.len())
+    }
+
     /// One past the last number that a row reaches, if that is a number at all. There is at least one row.
     fn end(&self) -> Option<usize> {
         let rows = (self.count - 1).checked_mul(self.step)?;
@@ -172,30 +189,15 @@ pub fn multiply_on(
     if x.count == 0 {
         return;
     }
-    // The kernels read and write through raw pointers: these bounds are what they rely on.
-    assert_eq!(x.taps.checked_mul(x.length), Some(weight.k), "row length and weight differ");
-    assert!(x.end().is_some_and(|end| end <= x.data.len()), "rows reach beyond their data");
-    assert_eq!(Some(out.len()), x.count.checked_mul(weight.columns), "output has the wrong size");
-    assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
-    if let Panels::Integers(weight) = &weight.panels {
-        groups::quantise(level, x, groups);
-        return integer::multiply(pool, level, (groups, x.count), weight, bias, out);
-    }
-    let panels = weight.panel_count();
-    let streamed = weight.bytes() >= STREAMED;
-    let task = Task { x, columns: weight.columns, k: weight.k, panels, streamed, bias, out: Out(out.as_mut_ptr()) };
-    let compute = |part: Part| match &weight.panels {
-        // SAFETY: the bounds hold, and parts of one cut have no output in common.
-        Panels::F32(numbers) => unsafe { dispatch(level, task, numbers, part) },
-        // SAFETY: as above.
-        Panels::Bf16(numbers) => unsafe { dispatch(level, task, numbers, part) },
-        Panels::Integers(_) => unreachable!("multiplied above"),
+    let product = match &weight.panels {
+        Panels::Integers(integers) => {
+            assert!(x.is_within(weight.k), "rows and weight differ, or rows reach beyond their data");
+            groups::quantise(level, x, groups);
+            Product::of_integers(pool, level, (groups, x.count), integers, bias, out)
+        }
+        Panels::F32(_) | Panels::Bf16(_) => Product::of_floats(pool, level, x, weight, bias, out),
     };
-    let cut = Cut::new(pool.map_or(1, Pool::threads), x.count, panels, weight.k, tile_size(level, x.count, streamed));
-    match pool {
-        Some(pool) if cut.parts > 1 => pool.run(cut.parts, |number| compute(cut.part(number))),
-        _ => compute(cut.whole()),
-    }
+    product::run(pool, iter::once(&product));
 }
 
 /// Bytes of a weight from which on a single row takes it to come from memory rather than out of a cache.
@@ -206,7 +208,7 @@ const STREAMS: usize = 4;
 const AHEAD: usize = 2048;
 
 /// Rows and panels that [`dispatch`] computes together where there are so many rows.
-fn tile_size(level: Level, rows: usize, streamed: bool) -> (usize, usize) {
+pub(super) fn tile_size(level: Level, rows: usize, streamed: bool) -> (usize, usize) {
     match (level.kind(), rows) {
         (_, 1) if streamed => (1, STREAMS),
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -225,15 +227,49 @@ fn tile_size(level: Level, rows: usize, streamed: bool) -> (usize, usize) {
 
 /// A product whose bounds were checked.
 #[derive(Clone, Copy)]
-struct Task<'a> {
+pub(super) struct Task<'a> {
     x: Rows<'a>,
     columns: usize,
     k: usize,
-    panels: usize,
-    /// See [`STREAMED`].
-    streamed: bool,
+    weight: &'a Panels,
     bias: Option<&'a [f32]>,
     out: Out,
+}
+
+impl<'a> Task<'a> {
+    /// The product of rows, of which there is one at least, and a weight that is not of integers. The task stands for `out` as long as it
+    /// lives.
+    pub(super) fn new(x: Rows<'a>, weight: &'a Packed, bias: Option<&'a [f32]>, out: &'a mut [f32]) -> Self {
+        // The kernels read and write through raw pointers: these bounds are what they rely on.
+        assert!(x.is_within(weight.k), "rows and weight differ, or rows reach beyond their data");
+        assert_eq!(Some(out.len()), x.count.checked_mul(weight.columns), "output has the wrong size");
+        assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
+        assert!(!weight.is_integer(), "a weight of integers");
+        Self { x, columns: weight.columns, k: weight.k, weight: &weight.panels, bias, out: Out(out.as_mut_ptr()) }
+    }
+
+    fn panels(&self) -> usize {
+        self.columns.div_ceil(LANES)
+    }
+
+    /// Whether a single row reads the weight as a stream. See [`STREAMED`].
+    pub(super) fn is_streamed(&self) -> bool {
+        self.weight.bytes() >= STREAMED
+    }
+
+    /// Computes a part of the product.
+    ///
+    /// # Safety
+    /// The part lies within the rows and the weight's panels. Nobody else reads or writes its outputs meanwhile.
+    pub(super) unsafe fn compute(self, level: Level, part: Part) {
+        match self.weight {
+            // SAFETY: the bounds were checked; the caller answers for the rest.
+            Panels::F32(numbers) => unsafe { dispatch(level, self, numbers, part) },
+            // SAFETY: as above.
+            Panels::Bf16(numbers) => unsafe { dispatch(level, self, numbers, part) },
+            Panels::Integers(_) => unreachable!("refused when the task was made"),
+        }
+    }
 }
 
 /// Where the output lies: `[x.count, columns]`.
@@ -274,7 +310,7 @@ impl Out {
 /// Computes a part of a product.
 ///
 /// # Safety
-/// The bounds that [`multiply_on`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
+/// The bounds that [`Task::new`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
 unsafe fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[Lane<N>], part: Part) {
     /// # Safety
     /// The processor has AVX-512; the caller's promises.
@@ -339,12 +375,12 @@ unsafe fn tiles<
         // SAFETY: the caller's promises, and the block lies within the part.
         unsafe {
             match end - first {
-                1 if task.streamed && P1 >= STREAMS => panels::<L, N, 1, STREAMS, AHEAD>(task, weight, block),
+                1 if task.is_streamed() && P1 >= STREAMS => panels::<L, N, 1, STREAMS, AHEAD>(task, weight, block),
                 1 => panels::<L, N, 1, P1, 0>(task, weight, block),
                 2 => panels::<L, N, 2, P2, 0>(task, weight, block),
                 3 => panels::<L, N, 3, P3, 0>(task, weight, block),
-                8.. if P8 > 0 && task.panels >= P8 => panels::<L, N, 8, P8, 0>(task, weight, block),
-                _ if task.panels < P4 => panels::<L, N, TALL, 1, 0>(task, weight, block),
+                8.. if P8 > 0 && task.panels() >= P8 => panels::<L, N, 8, P8, 0>(task, weight, block),
+                _ if task.panels() < P4 => panels::<L, N, TALL, 1, 0>(task, weight, block),
                 _ => panels::<L, N, 4, P4, 0>(task, weight, block),
             }
         }

@@ -9,10 +9,9 @@
 //! in single precision, with each operation rounded by itself and none fused: so all levels of instructions give equal bits, and as in
 //! [`gemm`](super::gemm) neither the rows beside it nor the thread matter.
 
-use super::cut::{Cut, Part};
+use super::cut::Part;
 use super::gemm::{LANES, Out, ROW_BLOCK};
-use super::groups::{GROUP, Group};
-use super::pool::Pool;
+use super::groups::Group;
 use super::quantised::{Bits, Quantised, STEPS};
 use super::simd::{Dots, Kind, Lanes, Level, PlainEight, PlainFour, prefetch};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -24,7 +23,7 @@ const AHEAD: usize = 4096;
 
 /// A product whose bounds were checked.
 #[derive(Clone, Copy)]
-struct Task<'a> {
+pub(super) struct Task<'a> {
     /// `[row][group]`
     x: &'a [Group],
     weight: &'a Quantised,
@@ -32,33 +31,35 @@ struct Task<'a> {
     out: Out,
 }
 
-/// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`, of `rows` rows whose groups `x` holds.
-pub fn multiply(
-    pool: Option<&Pool>,
-    level: Level,
-    (x, rows): (&[Group], usize),
-    weight: &Quantised,
-    bias: Option<&[f32]>,
-    out: &mut [f32],
-) {
-    let (columns, groups) = (weight.columns(), weight.groups());
-    // The kernels read and write through raw pointers: these bounds are what they rely on.
-    assert_eq!(rows.checked_mul(groups), Some(x.len()), "rows and weight differ");
-    assert_eq!(rows.checked_mul(columns), Some(out.len()), "output has the wrong size");
-    assert!(bias.is_none_or(|b| b.len() == columns), "bias has the wrong size");
-    let panels = columns.div_ceil(LANES);
-    let task = Task { x, weight, bias, out: Out(out.as_mut_ptr()) };
-    // SAFETY: the bounds hold, and parts of one cut have no output in common.
-    let compute = |part: Part| unsafe { dispatch(level, task, part) };
-    let cut = Cut::new(pool.map_or(1, Pool::threads), rows, panels, groups * GROUP, tile_size(level, rows));
-    match pool {
-        Some(pool) if cut.parts > 1 => pool.run(cut.parts, |number| compute(cut.part(number))),
-        _ => compute(cut.whole()),
+impl<'a> Task<'a> {
+    /// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`, of `rows` rows whose groups `x` holds. The task stands for `out` as
+    /// long as it lives.
+    pub(super) fn new(
+        (x, rows): (&'a [Group], usize),
+        weight: &'a Quantised,
+        bias: Option<&'a [f32]>,
+        out: &'a mut [f32],
+    ) -> Self {
+        let (columns, groups) = (weight.columns(), weight.groups());
+        // The kernels read and write through raw pointers: these bounds are what they rely on.
+        assert_eq!(rows.checked_mul(groups), Some(x.len()), "rows and weight differ");
+        assert_eq!(rows.checked_mul(columns), Some(out.len()), "output has the wrong size");
+        assert!(bias.is_none_or(|b| b.len() == columns), "bias has the wrong size");
+        Self { x, weight, bias, out: Out(out.as_mut_ptr()) }
+    }
+
+    /// Computes a part of the product.
+    ///
+    /// # Safety
+    /// The part lies within the rows and the weight's panels. Nobody else reads or writes its outputs meanwhile.
+    pub(super) unsafe fn compute(self, level: Level, part: Part) {
+        // SAFETY: the bounds were checked; the caller answers for the rest.
+        unsafe { dispatch(level, self, part) }
     }
 }
 
 /// Rows and panels that [`dispatch`] computes together where there are so many rows.
-fn tile_size(level: Level, rows: usize) -> (usize, usize) {
+pub(super) fn tile_size(level: Level, rows: usize) -> (usize, usize) {
     match (level.has_vnni(), rows) {
         (_, 1) => (1, 1),
         (true, _) => (4, 2),
@@ -69,7 +70,7 @@ fn tile_size(level: Level, rows: usize) -> (usize, usize) {
 /// Computes a part of a product.
 ///
 /// # Safety
-/// The bounds that [`multiply`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
+/// The bounds that [`Task::new`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
 unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
     /// # Safety
     /// The processor has AVX-512 VNNI; the caller's promises.
