@@ -52,15 +52,32 @@ have_python() {
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
 }
 
+# is_at_home HOME: whether a virtual environment works where it lies. Its scripts have its whole path in them, as it was when they were
+# installed: it may have been moved since, or made through a link that is gone.
+is_at_home() {
+  local home=$1 bin
+  [ -x "$home/bin/python" ] && [ -e "$home/bin/pip" ] || return
+  # "#!/its/bin/python", or the same on the second line where that is too long for a first one.
+  bin=$(sed -n '1,2s|^[^/]*\(/.*/bin\)/python.*|\1|p' "$home/bin/pip")
+  [ -d "$bin" ] && [ "$(cd "$bin" && pwd -P)" = "$(cd "$home/bin" && pwd -P)" ]
+}
+
+# python_environment PYTHON HOME: a new virtual environment, made at the path that no link leads to.
+python_environment() {
+  local home=$2
+  rm -rf "$home"
+  mkdir -p "$home"
+  "$1" -m venv "$(cd "$home" && pwd -P)"
+}
+
 # python_tools NAME REQUIREMENTS: a virtual environment target/tools/NAME with exactly these packages.
 python_tools() {
   local home=$TOOLS/$1 requirements=$2
-  cmp -s "$requirements" "$home/installed.txt" && return
+  cmp -s "$requirements" "$home/installed.txt" && is_at_home "$home" && return
   { have_python && python3 -c 'import venv, ensurepip' 2>/dev/null; } ||
     need_packages "the Python tools" python3 python3-venv
   say "installing $requirements into $home"
-  rm -rf "$home"
-  python3 -m venv "$home"
+  python_environment python3 "$home"
   "$home/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
   cp "$requirements" "$home/installed.txt"
 }
@@ -175,14 +192,16 @@ reference_tts() {
 
 peers() {
   reference
-  local home=$TOOLS/openvino requirements=tests/peers/requirements-openvino.txt site
-  if ! cmp -s "$requirements" "$home/installed.txt"; then
+  local home=$TOOLS/openvino requirements=tests/peers/requirements-openvino.txt site theirs
+  site='import sysconfig; print(sysconfig.get_path("purelib"))'
+  # torch takes several GB: that of the reference does, which this path leads to.
+  theirs=$(cd "$("$TOOLS/reference/bin/python" -c "$site")" && pwd -P)
+  if ! { cmp -s "$requirements" "$home/installed.txt" && is_at_home "$home" &&
+    [ "$theirs" = "$(cat "$("$home/bin/python" -c "$site")/zz-reference.pth" 2>/dev/null)" ]; }; then
     say "installing $requirements into $home"
-    rm -rf "$home"
-    python3 -m venv "$home"
-    # torch takes several GB: that of the reference does.
-    site=$("$home/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
-    "$TOOLS/reference/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))' >"$site/zz-reference.pth"
+    # Of the same Python as the reference's, whose compiled packages it uses.
+    python_environment "$TOOLS/reference/bin/python" "$home"
+    echo "$theirs" >"$("$home/bin/python" -c "$site")/zz-reference.pth"
     "$home/bin/pip" install --quiet --disable-pip-version-check --requirement "$requirements" >&2
     cp "$requirements" "$home/installed.txt"
   fi

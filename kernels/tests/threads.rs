@@ -127,6 +127,15 @@ fn results(ops: &Cpu, split: impl Fn() -> bool) -> Vec<(&'static str, Tensor)> {
         let down = weight_as(ops, Layout::Experts { per_expert: 1 }, format, &[WIDTH, 80]);
         add(name, ops.experts(&x(), &router, &gate_up, &down, routed));
     }
+    // One row, whose experts are a region together.
+    let row = || ops.tensor(numbers(WIDTH, 5), WIDTH);
+    for (name, format) in
+        [("experts of a row", Format::Float), ("of a row, int8", Format::Int8), ("of a row, int4", Format::Int4)]
+    {
+        let gate_up = weight_as(ops, Layout::Experts { per_expert: 2 }, format, &[700, WIDTH]);
+        let down = weight_as(ops, Layout::Experts { per_expert: 1 }, format, &[WIDTH, 700]);
+        add(name, ops.experts(&row(), &router, &gate_up, &down, routed));
+    }
     add("snake", ops.snake(x(), &vector, &vector));
     add("gelu", ops.gelu(x()));
     add("gelu_tanh", ops.gelu_tanh(x()));

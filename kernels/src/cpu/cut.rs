@@ -46,8 +46,7 @@ impl Cut {
         Self { rows, panels, by_rows, length, parts: all.div_ceil(length) }
     }
 
-    /// Everything.
-    pub fn whole(&self) -> Part {
+    fn whole(&self) -> Part {
         Part { rows: 0..self.rows, panels: 0..self.panels }
     }
 

@@ -1,9 +1,18 @@
 //! Mixture of experts: each row goes through the experts that its router chose.
 
+use std::array;
+
 use super::arena::Buffer;
 use super::gemm::{Packed, Rows};
+use super::groups::{self, GROUP, Group};
+use super::product::{self, Product};
 use super::{Cpu, math};
 use crate::ops::Router;
+
+/// Experts that are computed together at most: a single row's, of most models.
+const WAVE: usize = 16;
+/// Rows of them at most, unless it is one expert alone: beyond that a product is worth a region of its own.
+const WAVE_ROWS: usize = 16;
 
 /// What a mixture works with, kept between calls.
 #[derive(Default)]
@@ -13,16 +22,28 @@ pub(super) struct Scratch {
     order: Vec<usize>,
     /// Rows of each expert, with their weights.
     chosen: Vec<Vec<(usize, f32)>>,
-    gathered: Vec<f32>,
+    /// Experts that are computed together, in ascending order.
+    wave: Vec<usize>,
+    /// All rows, for experts of integers.
+    quantised: Vec<Group>,
+    gathered: Inputs,
     wide: Vec<f32>,
-    narrow: Vec<f32>,
+    narrow: Inputs,
     result: Vec<f32>,
+}
+
+/// Rows of the experts of a wave, one expert's after the other's: as numbers, quantised, or both.
+#[derive(Default)]
+struct Inputs {
+    numbers: Vec<f32>,
+    groups: Vec<Group>,
 }
 
 /// `x` is `[rows, hidden]`, `router` gives one logit an expert; the result is `[rows, down.columns]`.
 ///
 /// Rows are gathered by expert, so that an expert's weights are read once however many rows chose it; each row adds its experts' results
-/// in the order of the experts' numbers, so the rows beside it do not matter.
+/// in the order of the experts' numbers, so the rows beside it do not matter. Experts with few rows are computed in waves: all their
+/// first products are one region of the pool, and all their second ones another.
 pub(super) fn mixture(
     cpu: &Cpu,
     x: &[f32],
@@ -31,58 +52,144 @@ pub(super) fn mixture(
     down: &[Packed],
     spec: Router,
 ) -> Buffer {
-    let level = cpu.level;
-    let hidden = router.k;
+    let (level, hidden) = (cpu.level, router.k);
     let count = x.len() / hidden;
-    let experts = gate_up.len();
     let mut scratch = cpu.scratch.take();
-    let Scratch { logits, order, chosen, gathered, wide, narrow, result } = &mut scratch.experts;
-    logits.resize(count * experts, 0.0);
+    let Scratch { logits, order, chosen, wave, quantised, gathered, wide, narrow, result } = &mut scratch.experts;
+    logits.resize(count * gate_up.len(), 0.0);
     cpu.multiply(Rows::dense(x, hidden), router, None, logits);
+    choose(cpu, logits, gate_up.len(), spec, order, chosen);
 
-    chosen.resize_with(experts, Vec::new);
-    for rows in &mut *chosen {
-        rows.clear();
-        rows.reserve(count);
-    }
-    for (row, probabilities) in logits.chunks_exact_mut(experts).enumerate() {
-        math::softmax(level, probabilities);
-        order.clear();
-        order.extend(0..experts);
-        // Of equal ones the lower number first.
-        order.sort_unstable_by(|&a, &b| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b)));
-        order.truncate(spec.top_k);
-        let total: f32 = if spec.normalise { order.iter().map(|&e| probabilities[e]).sum() } else { 1.0 };
-        for &expert in &*order {
-            chosen[expert].push((row, probabilities[expert] / total));
-        }
-    }
-
-    let columns = down.first().map_or(0, |d| d.columns);
+    let (inner, columns) = down.first().map_or((0, 0), |down| (down.k, down.columns));
     let mut out = cpu.arena.zeros(count * columns);
-    let widest = gate_up.first().map_or(0, |g| g.columns).max(columns).max(hidden);
-    for buffer in [&mut *gathered, wide, narrow, result] {
-        // Every row may choose the same expert: then a later step needs no more.
+    // Every row may choose the same expert: then a later step needs no more.
+    let most = count.max(WAVE_ROWS.min(count * spec.top_k));
+    wave.reserve(WAVE);
+    gathered.reserve(most, hidden);
+    narrow.reserve(most, inner);
+    for (buffer, width) in [(&mut *wide, 2 * inner), (&mut *result, columns)] {
         buffer.clear();
-        buffer.reserve(count * widest);
+        buffer.reserve(most * width);
     }
-    for (expert, rows) in chosen.iter().enumerate().filter(|(_, rows)| !rows.is_empty()) {
-        gathered.clear();
-        for &(row, _) in rows {
-            gathered.extend_from_slice(&x[row * hidden..(row + 1) * hidden]);
+    quantised.clear();
+    if chosen.iter().zip(gate_up).any(|(rows, weight)| !rows.is_empty() && weight.is_integer()) {
+        groups::quantise(level, Rows::dense(x, hidden), quantised);
+    }
+    let mut experts = chosen.iter().enumerate().filter(|(_, rows)| !rows.is_empty()).peekable();
+    while experts.peek().is_some() {
+        wave.clear();
+        let mut rows = 0;
+        while let Some((expert, its)) =
+            experts.next_if(|(_, its)| wave.is_empty() || wave.len() < WAVE && rows + its.len() <= WAVE_ROWS)
+        {
+            wave.push(expert);
+            rows += its.len();
         }
-        let (gate_up, down) = (&gate_up[expert], &down[expert]);
-        wide.resize(rows.len() * gate_up.columns, 0.0);
-        cpu.multiply(Rows::dense(gathered, hidden), gate_up, None, wide);
-        narrow.resize(rows.len() * down.k, 0.0);
-        math::silu_mul(level, wide, narrow, down.k);
-        result.resize(rows.len() * columns, 0.0);
-        cpu.multiply(Rows::dense(narrow, down.k), down, None, result);
-        for (&(row, weight), result) in rows.iter().zip(result.chunks_exact(columns)) {
+        gathered.clear();
+        let integers = wave.iter().any(|&expert| gate_up[expert].is_integer());
+        let floats = wave.iter().any(|&expert| !gate_up[expert].is_integer());
+        for &(row, _) in wave.iter().flat_map(|&expert| &chosen[expert]) {
+            if floats {
+                gathered.numbers.extend_from_slice(&x[row * hidden..(row + 1) * hidden]);
+            }
+            if integers {
+                let a_row = hidden.div_ceil(GROUP);
+                gathered.groups.extend_from_slice(&quantised[row * a_row..(row + 1) * a_row]);
+            }
+        }
+        let its_rows = |&expert: &usize| (expert, chosen[expert].len());
+        wide.resize(rows * 2 * inner, 0.0);
+        multiply(cpu, gathered, gate_up, wave.iter().map(its_rows), wide);
+        narrow.numbers.resize(rows * inner, 0.0);
+        math::silu_mul(level, wide, &mut narrow.numbers, inner);
+        if wave.iter().any(|&expert| down[expert].is_integer()) {
+            groups::quantise(level, Rows::dense(&narrow.numbers, inner), &mut narrow.groups);
+        }
+        result.resize(rows * columns, 0.0);
+        multiply(cpu, narrow, down, wave.iter().map(its_rows), result);
+        let all = wave.iter().flat_map(|&expert| &chosen[expert]);
+        for (&(row, weight), result) in all.zip(result.chunks_exact(columns)) {
             for (o, v) in out[row * columns..(row + 1) * columns].iter_mut().zip(result) {
                 *o += v * weight;
             }
         }
     }
     out
+}
+
+/// Writes the rows of each expert, with their weights, to `chosen`. `logits` is `[rows, experts]`.
+fn choose(
+    cpu: &Cpu,
+    logits: &mut [f32],
+    experts: usize,
+    spec: Router,
+    order: &mut Vec<usize>,
+    chosen: &mut Vec<Vec<(usize, f32)>>,
+) {
+    let count = logits.len() / experts;
+    chosen.resize_with(experts, Vec::new);
+    for rows in &mut *chosen {
+        rows.clear();
+        rows.reserve(count);
+    }
+    for (row, probabilities) in logits.chunks_exact_mut(experts).enumerate() {
+        math::softmax(cpu.level, probabilities);
+        order.clear();
+        order.extend(0..experts);
+        // Of equal ones the lower number first.
+        let likelier = |&a: &usize, &b: &usize| probabilities[b].total_cmp(&probabilities[a]).then(a.cmp(&b));
+        if 0 < spec.top_k && spec.top_k < experts {
+            order.select_nth_unstable_by(spec.top_k, likelier);
+        }
+        order.truncate(spec.top_k);
+        order.sort_unstable_by(likelier);
+        let total: f32 = if spec.normalise { order.iter().map(|&e| probabilities[e]).sum() } else { 1.0 };
+        for &expert in &*order {
+            chosen[expert].push((row, probabilities[expert] / total));
+        }
+    }
+}
+
+/// The products of the experts' rows, in one region. `out` has the results in the order of the rows.
+fn multiply(
+    cpu: &Cpu,
+    x: &Inputs,
+    weights: &[Packed],
+    mut experts: impl Iterator<Item = (usize, usize)>,
+    mut out: &mut [f32],
+) {
+    let (pool, level) = (cpu.pool.as_deref(), cpu.level);
+    let mut first = 0;
+    let products: [_; WAVE] = array::from_fn(|_| {
+        let (expert, rows) = experts.next()?;
+        let weight = &weights[expert];
+        cpu.count(rows, weight);
+        let (to, after) = std::mem::take(&mut out).split_at_mut(rows * weight.columns);
+        out = after;
+        let from = first;
+        first += rows;
+        Some(if let Some(integers) = weight.integers() {
+            let a_row = integers.groups();
+            let groups = &x.groups[from * a_row..first * a_row];
+            Product::of_integers(pool, level, (groups, rows), integers, None, to)
+        } else {
+            let numbers = &x.numbers[from * weight.k..first * weight.k];
+            Product::of_floats(pool, level, Rows::dense(numbers, weight.k), weight, None, to)
+        })
+    });
+    product::run(pool, products.iter().flatten());
+}
+
+impl Inputs {
+    fn clear(&mut self) {
+        self.numbers.clear();
+        self.groups.clear();
+    }
+
+    /// Makes room for so many rows, and forgets what was there.
+    fn reserve(&mut self, rows: usize, width: usize) {
+        self.clear();
+        self.numbers.reserve(rows * width);
+        self.groups.reserve(rows * width.div_ceil(GROUP));
+    }
 }

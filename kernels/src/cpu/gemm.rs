@@ -9,12 +9,14 @@
 //! A row need not be contiguous: it is `taps` stretches of `length` numbers that lie `stride` apart. With one tap this
 //! is a linear layer; with several, over a stream `[time, channels]`, a (dilated) convolution without any copying.
 
-use super::cut::{Cut, Part};
+use std::iter;
+
+use super::cut::Part;
 use super::groups::{self, GROUP, Group};
-use super::integer;
 use super::pool::Pool;
+use super::product::{self, Product};
 use super::quantised::Quantised;
-use super::simd::{Kind, Lanes, Level, Plain};
+use super::simd::{Kind, Lanes, Level, Plain, prefetch};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{Pair, Wide};
 
@@ -35,11 +37,16 @@ pub struct Packed {
 /// bfloat16 in the checkpoint stay so and are widened, exactly, in registers.
 #[derive(Debug, Clone)]
 enum Panels {
-    F32(Vec<f32>),
-    Bf16(Vec<u16>),
+    F32(Vec<Lane<f32>>),
+    Bf16(Vec<Lane<u16>>),
     /// Of a layout of their own.
     Integers(Quantised),
 }
+
+/// Numbers of [`LANES`] columns, aligned so that those of bfloat16 never cross a line of the cache.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(32))]
+struct Lane<N>([N; LANES]);
 
 impl Packed {
     /// Packs the weight whose number for (output column, k) is `at(column, k)`.
@@ -60,30 +67,40 @@ impl Packed {
 
     /// Whether its products are of integers.
     pub fn is_integer(&self) -> bool {
-        matches!(self.panels, Panels::Integers(_))
+        self.integers().is_some()
     }
 
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
-        match &self.panels {
-            Panels::F32(numbers) => size_of_val(&numbers[..]),
-            Panels::Bf16(numbers) => size_of_val(&numbers[..]),
-            Panels::Integers(weight) => weight.bytes(),
-        }
+        self.panels.bytes()
     }
 
-    fn panel_count(&self) -> usize {
-        self.columns.div_ceil(LANES)
+    /// The integers of the weight; `None` where it has none.
+    pub(super) fn integers(&self) -> Option<&Quantised> {
+        match &self.panels {
+            Panels::Integers(weight) => Some(weight),
+            Panels::F32(_) | Panels::Bf16(_) => None,
+        }
     }
 }
 
-fn pack<N: Copy + Default>(columns: usize, k: usize, at: impl Fn(usize, usize) -> N) -> Vec<N> {
-    let size = columns.div_ceil(LANES).checked_mul(k).and_then(|n| n.checked_mul(LANES));
-    let mut panels = vec![N::default(); size.expect("a weight's size is a number")];
+impl Panels {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::F32(numbers) => size_of_val(&numbers[..]),
+            Self::Bf16(numbers) => size_of_val(&numbers[..]),
+            Self::Integers(weight) => weight.bytes(),
+        }
+    }
+}
+
+fn pack<N: Copy + Default>(columns: usize, k: usize, at: impl Fn(usize, usize) -> N) -> Vec<Lane<N>> {
+    let size = columns.div_ceil(LANES).checked_mul(k);
+    let mut panels = vec![Lane::default(); size.expect("a weight's size is a number")];
     for column in 0..columns {
-        let panel = &mut panels[column / LANES * k * LANES..][..k * LANES];
-        for i in 0..k {
-            panel[i * LANES + column % LANES] = at(column, i);
+        let panel = &mut panels[column / LANES * k..][..k];
+        for (i, numbers) in panel.iter_mut().enumerate() {
+            numbers.0[column % LANES] = at(column, i);
         }
     }
     panels
@@ -95,22 +112,22 @@ trait Number: Copy {
     ///
     /// # Safety
     /// As [`Lanes::load`].
-    unsafe fn load<L: Lanes>(from: *const Self) -> L;
+    unsafe fn load<L: Lanes>(from: *const Lane<Self>) -> L;
 }
 
 impl Number for f32 {
     #[inline(always)]
-    unsafe fn load<L: Lanes>(from: *const Self) -> L {
+    unsafe fn load<L: Lanes>(from: *const Lane<Self>) -> L {
         // SAFETY: the caller answers for what `Lanes::load` asks.
-        unsafe { L::load(from) }
+        unsafe { L::load(from.cast()) }
     }
 }
 
 impl Number for u16 {
     #[inline(always)]
-    unsafe fn load<L: Lanes>(from: *const Self) -> L {
+    unsafe fn load<L: Lanes>(from: *const Lane<Self>) -> L {
         // SAFETY: the caller answers for what `Lanes::load_bf16` asks.
-        unsafe { L::load_bf16(from) }
+        unsafe { L::load_bf16(from.cast()) }
     }
 }
 
@@ -140,6 +157,11 @@ impl<'a> Rows<'a> {
         Self { data, first: 0, step: k, count, taps: 1, length: k, stride: 0 }
     }
 
+    /// Whether rows have `k` numbers each, all of them in `data`. There is at least one row.
+    fn is_within(&self, k: usize) -> bool {
+        self.taps.checked_mul(self.length) == Some(k) && self.end().is_some_and(|end| end <= self.data.len())
+    }
+
     /// One past the last number that a row reaches, if that is a number at all. There is at least one row.
     fn end(&self) -> Option<usize> {
         let rows = (self.count - 1).checked_mul(self.step)?;
@@ -167,34 +189,28 @@ pub fn multiply_on(
     if x.count == 0 {
         return;
     }
-    // The kernels read and write through raw pointers: these bounds are what they rely on.
-    assert_eq!(x.taps.checked_mul(x.length), Some(weight.k), "row length and weight differ");
-    assert!(x.end().is_some_and(|end| end <= x.data.len()), "rows reach beyond their data");
-    assert_eq!(Some(out.len()), x.count.checked_mul(weight.columns), "output has the wrong size");
-    assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
-    if let Panels::Integers(weight) = &weight.panels {
-        groups::quantise(level, x, groups);
-        return integer::multiply(pool, level, (groups, x.count), weight, bias, out);
-    }
-    let panels = weight.panel_count();
-    let task = Task { x, columns: weight.columns, k: weight.k, panels, bias, out: Out(out.as_mut_ptr()) };
-    let compute = |part: Part| match &weight.panels {
-        // SAFETY: the bounds hold, and parts of one cut have no output in common.
-        Panels::F32(numbers) => unsafe { dispatch(level, task, numbers, part) },
-        // SAFETY: as above.
-        Panels::Bf16(numbers) => unsafe { dispatch(level, task, numbers, part) },
-        Panels::Integers(_) => unreachable!("multiplied above"),
+    let product = match &weight.panels {
+        Panels::Integers(integers) => {
+            assert!(x.is_within(weight.k), "rows and weight differ, or rows reach beyond their data");
+            groups::quantise(level, x, groups);
+            Product::of_integers(pool, level, (groups, x.count), integers, bias, out)
+        }
+        Panels::F32(_) | Panels::Bf16(_) => Product::of_floats(pool, level, x, weight, bias, out),
     };
-    let cut = Cut::new(pool.map_or(1, Pool::threads), x.count, panels, weight.k, tile_size(level, x.count));
-    match pool {
-        Some(pool) if cut.parts > 1 => pool.run(cut.parts, |number| compute(cut.part(number))),
-        _ => compute(cut.whole()),
-    }
+    product::run(pool, iter::once(&product));
 }
 
+/// Bytes of a weight from which on a single row takes it to come from memory rather than out of a cache.
+const STREAMED: usize = 2 << 20;
+/// Panels of such a weight that are read side by side: as few as hide the latency of a sum, because each is a stream of its own.
+const STREAMS: usize = 4;
+/// Bytes of each panel that are asked for ahead of where it is read.
+const AHEAD: usize = 2048;
+
 /// Rows and panels that [`dispatch`] computes together where there are so many rows.
-fn tile_size(level: Level, rows: usize) -> (usize, usize) {
+pub(super) fn tile_size(level: Level, rows: usize, streamed: bool) -> (usize, usize) {
     match (level.kind(), rows) {
+        (_, 1) if streamed => (1, STREAMS),
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
         (Kind::Avx512, 1 | 2) => (1, 8),
         #[cfg(all(target_arch = "x86_64", feature = "simd"))]
@@ -211,13 +227,49 @@ fn tile_size(level: Level, rows: usize) -> (usize, usize) {
 
 /// A product whose bounds were checked.
 #[derive(Clone, Copy)]
-struct Task<'a> {
+pub(super) struct Task<'a> {
     x: Rows<'a>,
     columns: usize,
     k: usize,
-    panels: usize,
+    weight: &'a Panels,
     bias: Option<&'a [f32]>,
     out: Out,
+}
+
+impl<'a> Task<'a> {
+    /// The product of rows, of which there is one at least, and a weight that is not of integers. The task stands for `out` as long as it
+    /// lives.
+    pub(super) fn new(x: Rows<'a>, weight: &'a Packed, bias: Option<&'a [f32]>, out: &'a mut [f32]) -> Self {
+        // The kernels read and write through raw pointers: these bounds are what they rely on.
+        assert!(x.is_within(weight.k), "rows and weight differ, or rows reach beyond their data");
+        assert_eq!(Some(out.len()), x.count.checked_mul(weight.columns), "output has the wrong size");
+        assert!(bias.is_none_or(|b| b.len() == weight.columns), "bias has the wrong size");
+        assert!(!weight.is_integer(), "a weight of integers");
+        Self { x, columns: weight.columns, k: weight.k, weight: &weight.panels, bias, out: Out(out.as_mut_ptr()) }
+    }
+
+    fn panels(&self) -> usize {
+        self.columns.div_ceil(LANES)
+    }
+
+    /// Whether a single row reads the weight as a stream. See [`STREAMED`].
+    pub(super) fn is_streamed(&self) -> bool {
+        self.weight.bytes() >= STREAMED
+    }
+
+    /// Computes a part of the product.
+    ///
+    /// # Safety
+    /// The part lies within the rows and the weight's panels. Nobody else reads or writes its outputs meanwhile.
+    pub(super) unsafe fn compute(self, level: Level, part: Part) {
+        match self.weight {
+            // SAFETY: the bounds were checked; the caller answers for the rest.
+            Panels::F32(numbers) => unsafe { dispatch(level, self, numbers, part) },
+            // SAFETY: as above.
+            Panels::Bf16(numbers) => unsafe { dispatch(level, self, numbers, part) },
+            Panels::Integers(_) => unreachable!("refused when the task was made"),
+        }
+    }
 }
 
 /// Where the output lies: `[x.count, columns]`.
@@ -258,13 +310,13 @@ impl Out {
 /// Computes a part of a product.
 ///
 /// # Safety
-/// The bounds that [`multiply_on`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
-unsafe fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[N], part: Part) {
+/// The bounds that [`Task::new`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
+unsafe fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[Lane<N>], part: Part) {
     /// # Safety
     /// The processor has AVX-512; the caller's promises.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx512f,avx512vl,avx512dq,avx512bw,avx2,fma")]
-    unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[N], part: Part) {
+    unsafe fn avx512<N: Number>(task: Task<'_>, weight: &[Lane<N>], part: Part) {
         // 32 registers: 16 sums, and numbers of the weight.
         // SAFETY: the caller answers for it.
         unsafe { tiles::<Wide, N, 2, 4, 4, 8, 8, 8>(task, weight, part) }
@@ -273,7 +325,7 @@ unsafe fn dispatch<N: Number>(level: Level, task: Task<'_>, weight: &[N], part: 
     /// The processor has AVX2 and fused multiply-add; the caller's promises.
     #[cfg(all(target_arch = "x86_64", feature = "simd"))]
     #[target_feature(enable = "avx2,fma")]
-    unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[N], part: Part) {
+    unsafe fn avx2<N: Number>(task: Task<'_>, weight: &[Lane<N>], part: Part) {
         // 16 registers, two for each sum.
         // SAFETY: the caller answers for it.
         unsafe { tiles::<Pair, N, 0, 1, 1, 2, 4, 6>(task, weight, part) }
@@ -295,7 +347,7 @@ pub(super) const ROW_BLOCK: usize = 64;
 
 /// Cuts the output into tiles whose sums fit the registers: eight, four, three, two rows or one by `P8`, `P4`, `P3`, `P2` or `P1`
 /// panels. Eight rows widen each number of the weight half as often as four; `P8` is 0 where the registers are too few.
-/// Where the weight has fewer panels than `P4`, `TALL` rows by one panel.
+/// Where the weight has fewer panels than `P4`, `TALL` rows by one panel; where it is streamed, one row by [`STREAMS`].
 ///
 /// Panels are outermost, so that each is read once for a whole block of rows.
 ///
@@ -313,7 +365,7 @@ unsafe fn tiles<
     const TALL: usize,
 >(
     task: Task<'_>,
-    weight: &[N],
+    weight: &[Lane<N>],
     part: Part,
 ) {
     let mut first = part.rows.start;
@@ -323,34 +375,40 @@ unsafe fn tiles<
         // SAFETY: the caller's promises, and the block lies within the part.
         unsafe {
             match end - first {
-                1 => panels::<L, N, 1, P1>(task, weight, block),
-                2 => panels::<L, N, 2, P2>(task, weight, block),
-                3 => panels::<L, N, 3, P3>(task, weight, block),
-                8.. if P8 > 0 && task.panels >= P8 => panels::<L, N, 8, P8>(task, weight, block),
-                _ if task.panels < P4 => panels::<L, N, TALL, 1>(task, weight, block),
-                _ => panels::<L, N, 4, P4>(task, weight, block),
+                1 if task.is_streamed() && P1 >= STREAMS => panels::<L, N, 1, STREAMS, AHEAD>(task, weight, block),
+                1 => panels::<L, N, 1, P1, 0>(task, weight, block),
+                2 => panels::<L, N, 2, P2, 0>(task, weight, block),
+                3 => panels::<L, N, 3, P3, 0>(task, weight, block),
+                8.. if P8 > 0 && task.panels() >= P8 => panels::<L, N, 8, P8, 0>(task, weight, block),
+                _ if task.panels() < P4 => panels::<L, N, TALL, 1, 0>(task, weight, block),
+                _ => panels::<L, N, 4, P4, 0>(task, weight, block),
             }
         }
         first = end;
     }
 }
 
-/// The rows of a part by its panels, `P` panels at a time, `R` rows at a time, and what is left four by four and one by one.
+/// The rows of a part by its panels, `P` panels at a time, `R` rows at a time, and what is left four by four and one by one. `A` bytes
+/// ahead of what is read are asked for, or none.
 ///
 /// # Safety
 /// As [`tiles`].
 #[inline(always)]
-unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize>(task: Task<'_>, weight: &[N], part: Part) {
+unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize, const A: usize>(
+    task: Task<'_>,
+    weight: &[Lane<N>],
+    part: Part,
+) {
     let (first, end) = (part.rows.start, part.rows.end);
     let mut panel = part.panels.start;
     // SAFETY: the caller's promises, and as many panels are left as each call takes.
     unsafe {
         while part.panels.end - panel >= P {
-            rows::<L, N, R, P>(task, weight, (first, end), panel);
+            rows::<L, N, R, P, A>(task, weight, (first, end), panel);
             panel += P;
         }
         while panel < part.panels.end {
-            rows::<L, N, R, 1>(task, weight, (first, end), panel);
+            rows::<L, N, R, 1, A>(task, weight, (first, end), panel);
             panel += 1;
         }
     }
@@ -361,9 +419,9 @@ unsafe fn panels<L: Lanes, N: Number, const R: usize, const P: usize>(task: Task
 /// # Safety
 /// As [`panels`]: the rows and the panels from `panel` to `panel + P` are of a part.
 #[inline(always)]
-unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize>(
+unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize, const A: usize>(
     task: Task<'_>,
-    weight: &[N],
+    weight: &[Lane<N>],
     (first, end): (usize, usize),
     panel: usize,
 ) {
@@ -371,15 +429,15 @@ unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize>(
     // SAFETY: the caller's promises, and as many rows are left as each call takes.
     unsafe {
         while end - row >= R {
-            tile::<L, N, R, P>(task, weight, row, panel);
+            tile::<L, N, R, P, A>(task, weight, row, panel);
             row += R;
         }
         while R > 4 && end - row >= 4 {
-            tile::<L, N, 4, P>(task, weight, row, panel);
+            tile::<L, N, 4, P, A>(task, weight, row, panel);
             row += 4;
         }
         while row < end {
-            tile::<L, N, 1, P>(task, weight, row, panel);
+            tile::<L, N, 1, P, A>(task, weight, row, panel);
             row += 1;
         }
     }
@@ -390,26 +448,29 @@ unsafe fn rows<L: Lanes, N: Number, const R: usize, const P: usize>(
 /// # Safety
 /// As [`rows`], and the rows up to `row + R` are of the part.
 #[inline(always)]
-unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize>(
+unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize, const A: usize>(
     task: Task<'_>,
-    weight: &[N],
+    weight: &[Lane<N>],
     row: usize,
     panel: usize,
 ) {
     let Task { x, columns, k, bias, out, .. } = task;
-    // SAFETY: `panel + P` panels of `k * LANES` numbers lie in `weight`, which is how `Packed` was made, and the loops read
-    // `taps * length = k` times `LANES` of each. Row `row + R - 1` is one of `x`, whose last number lies in `x.data`. Its columns lie
+    // SAFETY: `panel + P` panels of `k` times `LANES` numbers lie in `weight`, which is how `Packed` was made, and the loops read
+    // `taps * length = k` of these of each. Row `row + R - 1` is one of `x`, whose last number lies in `x.data`. Its columns lie
     // in `out`, which has `columns` for each row; a whole panel is stored only where so many columns are left. `bias` has `columns`.
     unsafe {
         let mut sums = [[L::zero(); P]; R];
         // Checked arithmetic in the inner loop would halve its speed: it has none.
-        let mut weights: [*const N; P] = std::array::from_fn(|p| weight.as_ptr().add((panel + p) * k * LANES));
+        let mut weights: [*const Lane<N>; P] = std::array::from_fn(|p| weight.as_ptr().add((panel + p) * k));
         let mut rows: [*const f32; R] = std::array::from_fn(|r| x.data.as_ptr().add(x.first + (row + r) * x.step));
         for _ in 0..x.taps {
             for i in 0..x.length {
                 let mut numbers = [L::zero(); P];
                 for (numbers, weight) in numbers.iter_mut().zip(&weights) {
-                    *numbers = N::load(weight.add(i.wrapping_mul(LANES)));
+                    if A > 0 && (i & 1 == 0 || size_of::<Lane<N>>() > 32) {
+                        prefetch(weight.add(i).cast::<u8>().wrapping_add(A));
+                    }
+                    *numbers = N::load(weight.add(i));
                 }
                 for (sums, row) in sums.iter_mut().zip(&rows) {
                     let value = L::splat(*row.add(i));
@@ -418,7 +479,7 @@ unsafe fn tile<L: Lanes, N: Number, const R: usize, const P: usize>(
                     }
                 }
             }
-            weights = weights.map(|weight| weight.add(x.length * LANES));
+            weights = weights.map(|weight| weight.add(x.length));
             // Past the last tap this may lie outside of the numbers, where nothing is read.
             rows = rows.map(|row| row.wrapping_add(x.stride));
         }

@@ -9,18 +9,21 @@
 //! in single precision, with each operation rounded by itself and none fused: so all levels of instructions give equal bits, and as in
 //! [`gemm`](super::gemm) neither the rows beside it nor the thread matter.
 
-use super::cut::{Cut, Part};
+use super::cut::Part;
 use super::gemm::{LANES, Out, ROW_BLOCK};
-use super::groups::{GROUP, Group};
-use super::pool::Pool;
+use super::groups::Group;
 use super::quantised::{Bits, Quantised, STEPS};
-use super::simd::{Dots, Kind, Lanes, Level, PlainEight, PlainFour};
+use super::simd::{Dots, Kind, Lanes, Level, PlainEight, PlainFour, prefetch};
 #[cfg(all(target_arch = "x86_64", feature = "simd"))]
 use super::simd::{PairEight, PairFour, WideEight, WideFour};
 
+/// Bytes of the weight that a single row asks the caches for ahead of where it is. One row is bound by memory, and reads one panel after
+/// the other: a single stream, that goes on from panel to panel. A processor's own prefetching loses it at each page.
+const AHEAD: usize = 4096;
+
 /// A product whose bounds were checked.
 #[derive(Clone, Copy)]
-struct Task<'a> {
+pub(super) struct Task<'a> {
     /// `[row][group]`
     x: &'a [Group],
     weight: &'a Quantised,
@@ -28,37 +31,38 @@ struct Task<'a> {
     out: Out,
 }
 
-/// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`, of `rows` rows whose groups `x` holds.
-pub fn multiply(
-    pool: Option<&Pool>,
-    level: Level,
-    (x, rows): (&[Group], usize),
-    weight: &Quantised,
-    bias: Option<&[f32]>,
-    out: &mut [f32],
-) {
-    let (columns, groups) = (weight.columns(), weight.groups());
-    // The kernels read and write through raw pointers: these bounds are what they rely on.
-    assert_eq!(rows.checked_mul(groups), Some(x.len()), "rows and weight differ");
-    assert_eq!(rows.checked_mul(columns), Some(out.len()), "output has the wrong size");
-    assert!(bias.is_none_or(|b| b.len() == columns), "bias has the wrong size");
-    let panels = columns.div_ceil(LANES);
-    let task = Task { x, weight, bias, out: Out(out.as_mut_ptr()) };
-    // SAFETY: the bounds hold, and parts of one cut have no output in common.
-    let compute = |part: Part| unsafe { dispatch(level, task, part) };
-    let cut = Cut::new(pool.map_or(1, Pool::threads), rows, panels, groups * GROUP, tile_size(level, rows));
-    match pool {
-        Some(pool) if cut.parts > 1 => pool.run(cut.parts, |number| compute(cut.part(number))),
-        _ => compute(cut.whole()),
+impl<'a> Task<'a> {
+    /// `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`, of `rows` rows whose groups `x` holds. The task stands for `out` as
+    /// long as it lives.
+    pub(super) fn new(
+        (x, rows): (&'a [Group], usize),
+        weight: &'a Quantised,
+        bias: Option<&'a [f32]>,
+        out: &'a mut [f32],
+    ) -> Self {
+        let (columns, groups) = (weight.columns(), weight.groups());
+        // The kernels read and write through raw pointers: these bounds are what they rely on.
+        assert_eq!(rows.checked_mul(groups), Some(x.len()), "rows and weight differ");
+        assert_eq!(rows.checked_mul(columns), Some(out.len()), "output has the wrong size");
+        assert!(bias.is_none_or(|b| b.len() == columns), "bias has the wrong size");
+        Self { x, weight, bias, out: Out(out.as_mut_ptr()) }
+    }
+
+    /// Computes a part of the product.
+    ///
+    /// # Safety
+    /// The part lies within the rows and the weight's panels. Nobody else reads or writes its outputs meanwhile.
+    pub(super) unsafe fn compute(self, level: Level, part: Part) {
+        // SAFETY: the bounds were checked; the caller answers for the rest.
+        unsafe { dispatch(level, self, part) }
     }
 }
 
 /// Rows and panels that [`dispatch`] computes together where there are so many rows.
-fn tile_size(level: Level, rows: usize) -> (usize, usize) {
+pub(super) fn tile_size(level: Level, rows: usize) -> (usize, usize) {
     match (level.has_vnni(), rows) {
-        (true, 1) => (1, 4),
+        (_, 1) => (1, 1),
         (true, _) => (4, 2),
-        (false, 1) => (1, 2),
         (false, _) => (2, 1),
     }
 }
@@ -66,7 +70,7 @@ fn tile_size(level: Level, rows: usize) -> (usize, usize) {
 /// Computes a part of a product.
 ///
 /// # Safety
-/// The bounds that [`multiply`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
+/// The bounds that [`Task::new`] asserts hold, and the part lies within them. Nobody else reads or writes its outputs meanwhile.
 unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
     /// # Safety
     /// The processor has AVX-512 VNNI; the caller's promises.
@@ -77,8 +81,8 @@ unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
         // SAFETY: the caller answers for it, and the dots are of the weight's format.
         unsafe {
             match task.weight.bits() {
-                Bits::Eight => tiles::<WideEight, 4, 2, 4>(task, part),
-                Bits::Four => tiles::<WideFour, 4, 2, 4>(task, part),
+                Bits::Eight => tiles::<WideEight, 4, 2>(task, part),
+                Bits::Four => tiles::<WideFour, 4, 2>(task, part),
             }
         }
     }
@@ -91,8 +95,8 @@ unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
         // SAFETY: as above.
         unsafe {
             match task.weight.bits() {
-                Bits::Eight => tiles::<PairEight, 2, 1, 2>(task, part),
-                Bits::Four => tiles::<PairFour, 2, 1, 2>(task, part),
+                Bits::Eight => tiles::<PairEight, 2, 1>(task, part),
+                Bits::Four => tiles::<PairFour, 2, 1>(task, part),
             }
         }
     }
@@ -100,8 +104,8 @@ unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
         // SAFETY: no special instruction; the dots are of the weight's format; the caller answers for the rest.
         Kind::Baseline => unsafe {
             match task.weight.bits() {
-                Bits::Eight => tiles::<PlainEight, 2, 1, 2>(task, part),
-                Bits::Four => tiles::<PlainFour, 2, 1, 2>(task, part),
+                Bits::Eight => tiles::<PlainEight, 2, 1>(task, part),
+                Bits::Four => tiles::<PlainFour, 2, 1>(task, part),
             }
         },
         // SAFETY: a level has VNNI only where the processor has; the caller answers for the rest.
@@ -113,24 +117,20 @@ unsafe fn dispatch(level: Level, task: Task<'_>, part: Part) {
     }
 }
 
-/// Cuts a part into tiles whose sums fit the registers: `R` rows by `P` panels, or one row by `P1` panels. Panels are outermost, so that
+/// Cuts a part into tiles whose sums fit the registers: `R` rows by `P` panels, or one row by one panel. Panels are outermost, so that
 /// each is read once for a whole block of rows.
 ///
 /// # Safety
 /// The processor has `D`'s instructions, and `D` is of the weight's format; the promises of [`dispatch`].
 #[inline(always)]
-unsafe fn tiles<D: Dots, const R: usize, const P: usize, const P1: usize>(task: Task<'_>, part: Part) {
+unsafe fn tiles<D: Dots, const R: usize, const P: usize>(task: Task<'_>, part: Part) {
     let mut first = part.rows.start;
     while first < part.rows.end {
         let end = part.rows.end.min(first + ROW_BLOCK);
         let mut panel = part.panels.start;
         // SAFETY: the caller's promises, and as many rows and panels are left as each call takes.
         unsafe {
-            while end - first == 1 && part.panels.end - panel >= P1 {
-                tile::<D, 1, P1>(task, first, panel);
-                panel += P1;
-            }
-            while part.panels.end - panel >= P {
+            while end - first > 1 && part.panels.end - panel >= P {
                 rows::<D, R, P>(task, (first, end), panel);
                 panel += P;
             }
@@ -189,6 +189,13 @@ unsafe fn tile<D: Dots, const R: usize, const P: usize>(task: Task<'_>, row: usi
             for step in 0..STEPS {
                 let at = group.wrapping_mul(STEPS).wrapping_add(step).wrapping_mul(D::STEP);
                 for (dots, line) in dots.iter_mut().zip(&lines) {
+                    if R == 1 {
+                        let ahead = line.wrapping_add(at).wrapping_add(AHEAD);
+                        prefetch(ahead);
+                        if D::STEP > 64 {
+                            prefetch(ahead.wrapping_add(64));
+                        }
+                    }
                     let [first, second] = D::load(line.add(at));
                     for (dots, input) in dots.iter_mut().zip(&inputs) {
                         let quads = (&raw const (*input.add(group)).numbers).cast::<i32>();
@@ -198,7 +205,12 @@ unsafe fn tile<D: Dots, const R: usize, const P: usize>(task: Task<'_>, row: usi
                 }
             }
             for ((sums, dots), scales) in sums.iter_mut().zip(&dots).zip(&scales) {
-                let weight = D::Sums::load_bf16(scales.add(group.wrapping_mul(LANES)));
+                let at = group.wrapping_mul(LANES);
+                if R == 1 {
+                    // Those of as many groups ahead.
+                    prefetch(scales.wrapping_add(at).wrapping_add(AHEAD / (STEPS * D::STEP) * LANES).cast());
+                }
+                let weight = D::Sums::load_bf16(scales.add(at));
                 for ((sum, dots), input) in sums.iter_mut().zip(dots).zip(&inputs) {
                     let Group { scale, total, .. } = &*input.add(group);
                     *sum = sum.plus(dots.finish(*total).times(weight.times(D::Sums::splat(*scale))));

@@ -31,6 +31,7 @@ const CHECKS: &[Check] = &[
     ("product_equals_the_plain_sum", products::product_equals_the_plain_sum),
     ("bfloat16_equals_its_widened_numbers", products::bfloat16_equals_its_widened_numbers),
     ("row_is_independent_of_its_neighbours", products::row_is_independent_of_its_neighbours),
+    ("streamed_row_is_independent_of_its_neighbours", products::streamed_row_is_independent_of_its_neighbours),
     ("integers_stand_for_their_numbers", integers::integers_stand_for_their_numbers),
     ("integer_products_have_the_plain_bits", integers::integer_products_have_the_plain_bits),
     ("integer_rows_are_independent", integers::integer_rows_are_independent),

@@ -57,3 +57,18 @@ pub fn row_is_independent_of_its_neighbours(level: Level) {
         Ok(())
     });
 }
+
+/// One row alone reads a weight of this size as a stream, with other tiles than rows side by side.
+pub fn streamed_row_is_independent_of_its_neighbours(level: Level) {
+    const ROWS: usize = 3;
+    let (k, columns) = (1_400, 809);
+    let (x, w) = (numbers(ROWS * k, 1.0, 1), numbers(columns * k, 1.0, 2));
+    let bf16 = Packed::new_bf16(columns, k, |c, i| (w[c * k + i].to_bits() >> 16) as u16);
+    for weight in [Packed::new(columns, k, |c, i| w[c * k + i]), bf16] {
+        assert!(weight.bytes() >= 2 << 20, "too small to be streamed");
+        let whole = product(level, &x, k, &weight, columns, None);
+        for (row, whole) in x.chunks_exact(k).zip(whole.chunks_exact(columns)) {
+            assert!(product(level, row, k, &weight, columns, None) == whole);
+        }
+    }
+}

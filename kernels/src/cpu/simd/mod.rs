@@ -137,6 +137,16 @@ pub fn multiply_add<const FUSED: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FUSED { a.mul_add(b, c) } else { a * b + c }
 }
 
+/// Asks for the line of the cache that holds `at`, which need not be readable: nothing is read for the program. Does nothing where no
+/// instruction for it is known.
+#[inline(always)]
+pub fn prefetch(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", feature = "simd"))]
+    x86::prefetch(at);
+    #[cfg(not(all(target_arch = "x86_64", feature = "simd")))]
+    let _ = at;
+}
+
 /// Compiles `fn NAME<FUSED>(..)` for each [`Level`] and defines `fn DISPATCHED(level, ..)` that chooses.
 macro_rules! dispatch {
     ($(#[$doc:meta])* $public:vis fn $name:ident = $generic:ident($($arg:ident: $ty:ty),* $(,)?) $(-> $ret:ty)?) => {

@@ -6,6 +6,13 @@ use std::arch::x86_64::*;
 
 use super::{Dots, Lanes};
 
+/// Into the nearest cache.
+#[inline(always)]
+pub fn prefetch(at: *const u8) {
+    // SAFETY: every processor of the architecture has it, and any address may be asked for.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) }
+}
+
 /// One 512-bit register.
 #[derive(Clone, Copy)]
 pub struct Wide(__m512);

@@ -1,0 +1,102 @@
+//! Products as regions of the pool: one alone, or several side by side.
+//!
+//! Each product is cut into parts as if it were alone, so its numbers do not depend on those beside it.
+
+use super::cut::{Cut, LEAST_PART};
+use super::gemm::{self, LANES, Packed, Rows};
+use super::groups::{GROUP, Group};
+use super::integer;
+use super::pool::Pool;
+use super::quantised::Quantised;
+use super::simd::Level;
+
+/// A product that is ready to be computed: `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`.
+pub struct Product<'a> {
+    level: Level,
+    what: What<'a>,
+    cut: Cut,
+    /// Multiply-adds.
+    multiplies: usize,
+}
+
+enum What<'a> {
+    Float(gemm::Task<'a>),
+    Integer(integer::Task<'a>),
+}
+
+impl<'a> Product<'a> {
+    /// Of plain rows and a weight of floating-point numbers; `out` is `[x.count, weight.columns]`.
+    pub fn of_floats(
+        pool: Option<&Pool>,
+        level: Level,
+        x: Rows<'a>,
+        weight: &'a Packed,
+        bias: Option<&'a [f32]>,
+        out: &'a mut [f32],
+    ) -> Self {
+        let task = gemm::Task::new(x, weight, bias, out);
+        let tile = gemm::tile_size(level, x.count, task.is_streamed());
+        let (panels, k) = (weight.columns.div_ceil(LANES), weight.k);
+        Self::new(pool, level, What::Float(task), (x.count, panels, k), tile)
+    }
+
+    /// Of quantised rows and a weight of integers; `out` is `[rows, weight.columns]`.
+    pub fn of_integers(
+        pool: Option<&Pool>,
+        level: Level,
+        (x, rows): (&'a [Group], usize),
+        weight: &'a Quantised,
+        bias: Option<&'a [f32]>,
+        out: &'a mut [f32],
+    ) -> Self {
+        let task = integer::Task::new((x, rows), weight, bias, out);
+        let (panels, k) = (weight.columns().div_ceil(LANES), weight.groups() * GROUP);
+        Self::new(pool, level, What::Integer(task), (rows, panels, k), integer::tile_size(level, rows))
+    }
+
+    fn new(
+        pool: Option<&Pool>,
+        level: Level,
+        what: What<'a>,
+        (rows, panels, k): (usize, usize, usize),
+        tile: (usize, usize),
+    ) -> Self {
+        let cut = Cut::new(pool.map_or(1, Pool::threads), rows, panels, k, tile);
+        Self { level, what, cut, multiplies: rows.saturating_mul(panels).saturating_mul(k).saturating_mul(LANES) }
+    }
+
+    /// Computes one part.
+    ///
+    /// # Safety
+    /// The number is below that of the cut's parts, and no other thread computes the same part meanwhile.
+    unsafe fn compute(&self, number: usize) {
+        let part = self.cut.part(number);
+        // SAFETY: the tasks' bounds were checked; parts of one cut have no output in common, and each product has borrowed its own output
+        // alone.
+        unsafe {
+            match &self.what {
+                What::Float(task) => task.compute(self.level, part),
+                What::Integer(task) => task.compute(self.level, part),
+            }
+        }
+    }
+}
+
+/// Computes the products, in one region of the pool if that pays.
+pub fn run<'a, 'p: 'a>(pool: Option<&Pool>, products: impl Iterator<Item = &'a Product<'p>> + Clone + Sync) {
+    let parts = products.clone().map(|product| product.cut.parts).sum();
+    let compute = |mut number: usize| {
+        for product in products.clone() {
+            if number < product.cut.parts {
+                // SAFETY: below the number of parts. Numbers of a region are handed out once, and each stands for another part.
+                return unsafe { product.compute(number) };
+            }
+            number -= product.cut.parts;
+        }
+    };
+    let multiplies = products.clone().fold(0, |sum: usize, product| sum.saturating_add(product.multiplies));
+    match pool {
+        Some(pool) if parts > 1 && multiplies >= 2 * LEAST_PART => pool.run(parts, compute),
+        _ => (0..parts).for_each(compute),
+    }
+}
