@@ -12,7 +12,11 @@ export function drawChart(canvas, lines, from, to, unit = "") {
   const scale = window.devicePixelRatio || 1;
   [canvas.width, canvas.height] = [Math.round(width * scale), Math.round(height * scale)];
   const context = canvas.getContext("2d");
-  const colour = (name) => getComputedStyle(canvas).getPropertyValue(name);
+  // A variable's own value names the colours of both themes: what is used of them is that of a property.
+  const colour = (name) => {
+    canvas.style.color = `var(${name})`;
+    return getComputedStyle(canvas).color;
+  };
   context.scale(scale, scale);
   context.font = getComputedStyle(canvas).font;
   const most = roundUp(Math.max(1, ...lines.flatMap(({ points }) => points.map(({ value }) => value ?? 0))));

@@ -4,7 +4,7 @@ import { $ } from "./view.js";
 
 const EVERY_MS = 500;
 
-const STAGES = { opening: "Opening the model…", weights: "Loading the model…", warm_up: "Warming up…" };
+const STAGES = { opening: "Opening the model…", weights: "Loading the model…", warm_up: "Warming up…", voices: "Learning the voices…" };
 
 /** Resolves once the server is not starting any more; shows meanwhile how far it is. */
 export async function started() {

@@ -1,4 +1,4 @@
-//! How far the start of an engine has come.
+//! How far the start of an engine has come, with the voices that it is taught.
 
 /// What a starting engine is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -9,6 +9,8 @@ pub enum StartStage {
     Weights,
     /// A first response is made.
     WarmUp,
+    /// Voices out of recordings are enrolled again, by whoever keeps them.
+    Voices,
 }
 
 impl StartStage {
@@ -18,6 +20,7 @@ impl StartStage {
             Self::Opening => "opening",
             Self::Weights => "weights",
             Self::WarmUp => "warm_up",
+            Self::Voices => "voices",
         }
     }
 }
@@ -27,7 +30,7 @@ impl StartStage {
 pub struct StartProgress {
     /// What is being done.
     pub stage: StartStage,
-    /// The share of the weights that was read, 0 to 1. Never falls.
+    /// The share of the weights that was read, or of the voices that were enrolled, 0 to 1. Never falls within a stage.
     pub fraction: f32,
 }
 

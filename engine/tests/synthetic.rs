@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use repartee_engine::measure::{Phase, Turn, measure};
+use repartee_engine::measure::{Makes, Phase, Turn, measure};
 use repartee_engine::{Engine, EngineConfig, Source, Synthetic, WeightPolicy};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, SpeechEngine};
 
@@ -80,6 +80,10 @@ fn a_measured_turn_has_every_stage() {
     assert!(text.1 <= 4 && text.3 > 0, "{text:?}");
     for (at, kind) in [(1, "prefill"), (2, "decode"), (3, "window")] {
         assert!(found(Phase::Answer, at, kind).is_some_and(|row| row.1 > 0), "{at} {kind}: {:?}", measured.stages);
+    }
+    for row in measured.stages.iter().filter(|row| row.kind != "prefill") {
+        let makes = [Makes::Other, Makes::Text, Makes::Codes, Makes::Other][row.at];
+        assert_eq!(row.makes, makes, "{row:?}");
     }
     for timing in [&measured.in_turn, &measured.side_by_side] {
         assert!(timing.sound > Duration::ZERO && timing.first_sound <= timing.whole, "{timing:?}");

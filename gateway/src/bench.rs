@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use repartee_engine::measure::{Machine, Measured, Phase, StageRow, Turn, measure};
+use repartee_engine::measure::{Machine, Makes, Measured, Phase, StageRow, Turn, measure};
 use repartee_engine::{DeviceChoice, EngineConfig, Source, Synthetic};
 use report::{Report, Row};
 
@@ -223,10 +223,11 @@ fn measured_rows(
     let (heard, sound) = (turn.heard.as_secs_f64(), side_by_side.sound.as_secs_f64());
     let mut rows = Vec::new();
     let mut add = |row: Row| rows.push(row);
-    // Decoding: the first stage writes text, one row a token; a later one makes codec frames.
-    let first_stage = stages.iter().find(|row| row.at == 1).map_or("", |row| row.stage);
-    for (name, first) in [(format!("{first_stage}_decode"), true), ("codec_frame".to_owned(), false)] {
-        let sum = sum(machine, stages.iter().filter(|row| row.kind == "decode" && (row.at == 1) == first));
+    // Decoding: one stage may write text, one row a token; one makes codec frames.
+    let decoding = |makes: Makes| stages.iter().filter(move |row| row.kind == "decode" && row.makes == makes);
+    let writer = decoding(Makes::Text).map(|row| row.stage).next().unwrap_or_default();
+    for (name, makes) in [(format!("{writer}_decode"), Makes::Text), ("codec_frame".to_owned(), Makes::Codes)] {
+        let sum = sum(machine, decoding(makes));
         if sum.rows == 0.0 {
             continue;
         }

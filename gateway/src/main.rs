@@ -7,6 +7,7 @@ use std::future::Future;
 use std::io::IsTerminal as _;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -21,7 +22,7 @@ use repartee::telemetry::{LogFormat, log};
 use repartee_engine::quantise::quantise;
 use repartee_engine::{DeviceChoice, EngineConfig, StartProgress, WeightPolicy};
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tracing_subscriber::EnvFilter;
 
 /// Exit code for errors of the user: a checkpoint, an address, a setting, an argument.
@@ -253,7 +254,12 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
         _ = terminate.recv() => return Ok(()),
     };
     listening.set_card(model.card);
-    let server = listening.with_engine(model.engine)?;
+    let progress = listening.progress();
+    let server = tokio::select! {
+        server = show(progress, listening.with_engine(model.engine)) => server?,
+        _ = interrupt.recv() => return Ok(()),
+        _ = terminate.recv() => return Ok(()),
+    };
     tokio::spawn(reload(hangup, serve.clone(), server.reloader()));
     let (address, fingerprint) = (server.local_addr(), server.fingerprint().map(str::to_owned));
     let mut ready = server.ready();
@@ -316,8 +322,8 @@ async fn load_model(
     (checkpoint, engine): (model::Checkpoint, EngineConfig),
     listening: &Listening,
 ) -> anyhow::Result<model::Model> {
-    let (on_progress, mut progress) = (listening.on_progress(), listening.progress());
-    let (loaded, mut model) = oneshot::channel();
+    let on_progress = listening.on_progress();
+    let (loaded, model) = oneshot::channel();
     std::thread::Builder::new()
         .name("loader".to_owned())
         .spawn(move || {
@@ -325,10 +331,16 @@ async fn load_model(
             let _ = loaded.send(start_model(checkpoint, &engine, on_progress));
         })
         .context("cannot start a thread")?;
+    show(listening.progress(), model).await.context("the model could not be loaded")?
+}
+
+/// Waits for what a start does, and shows how far it is.
+async fn show<T>(mut progress: watch::Receiver<StartProgress>, start: impl Future<Output = T>) -> T {
+    let mut start = pin!(start);
     let mut bar = LoadingBar::new(std::io::stderr(), std::io::stderr().is_terminal());
     loop {
         tokio::select! {
-            model = &mut model => return model.context("the model could not be loaded")?,
+            done = &mut start => return done,
             Ok(()) = progress.changed() => {
                 let progress = *progress.borrow_and_update();
                 bar.show(progress);

@@ -215,6 +215,14 @@ fn bench_size_writes_a_report() {
         let row = report["rows"].as_array().unwrap().iter().find(|row| row["measure"] == measure);
         assert!(row.is_some_and(|row| row["ours"].as_f64().is_some_and(|ours| ours > 0.0)), "{measure} in {report:#}");
     }
+    // A family that reads aloud: its first stage hands the text on.
+    let reading = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/parity/fixtures/tts_custom/checkpoint");
+    let output = repartee(&[&["bench", "size", "--model", reading], &short[..]].concat());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let measures: Vec<_> =
+        report["rows"].as_array().unwrap().iter().map(|row| row["measure"].as_str().unwrap()).collect();
+    assert!(measures.contains(&"reader_decode_bf16") && measures.contains(&"codec_frame_bf16"), "{measures:?}");
     refused(&["bench", "size", "--synthetic-weights", "/no/such/folder"], &["/no/such/folder"]);
     refused(&["bench", "size", "--heard=-1"], &["--heard -1"]);
 }

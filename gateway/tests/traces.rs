@@ -9,6 +9,7 @@ use std::sync::Arc;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as Any;
 use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::status::StatusCode;
 use prost::Message as _;
 use repartee_engine_api::SessionError;
 use repartee_testkit::scripted::{FRAME_SAMPLES, Script};
@@ -186,7 +187,7 @@ async fn a_chat_completion_is_a_call_of_one_turn() {
     let text = |value: &str| Some(Any::StringValue(value.to_owned()));
     assert_eq!(attribute(call, "repartee.call.id"), text(completion["id"].as_str().unwrap()));
     assert_eq!(attribute(call, "repartee.call.transport"), text("http"));
-    assert_eq!(attribute(call, "repartee.call.end"), text("completed"));
+    assert_eq!((attribute(call, "repartee.call.end"), attribute(call, "error.type")), (text("completed"), None));
     assert_eq!(attribute(turn, "repartee.turn.answered"), Some(Any::BoolValue(true)));
     let stages = collected.within(turn);
     assert!(stages.contains_key("prefill") && stages.contains_key("codec"), "{stages:?}");
@@ -238,6 +239,44 @@ async fn a_turn_without_sound_is_unanswered() {
     let [turn] = turns[..] else { panic!("{:?}", collected.all) };
     assert_eq!(attribute(turn, "repartee.turn.answered"), Some(Any::BoolValue(false)));
     assert!(collected.within(turn).is_empty());
+}
+
+/// A text read aloud that ends with an error: its span, and how often the error's code was counted.
+async fn failed_reading(failure: Option<SessionError>, text: &str, code: &str) -> (Span, String) {
+    let mut collector = Collector::start().await;
+    let mut server = traced(Script { failure, ..Script::default() }, &collector.endpoint).await;
+    let path = "/v1/audio/speech?response_format=pcm";
+    let reply = send(server.address, "POST", path, &[("content-type", "text/plain")], text.as_bytes()).await;
+    assert_eq!(reply.code(), code, "{reply:?}");
+    server.sessions(0).await;
+    let metrics = send(server.address, "GET", "/metrics", &[], b"").await.body;
+    let counted =
+        metrics.lines().find_map(|line| line.strip_prefix(&format!("repartee_errors_total{{code=\"{code}\"}} ")));
+    let counted = counted.unwrap_or("0").to_owned();
+    server.stop();
+    server.ended().await;
+    let collected = collector.collected();
+    let [call] = collected.named("call")[..] else { panic!("{:?}", collected.all) };
+    (call.clone(), counted)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_of_the_request_are_not_ours() {
+    let full = SessionError::ContextFull { tokens: 9, limit: 8 };
+    let broken = SessionError::NotFinite { stage: "talker" };
+    for (failure, text, code, end, ours) in [
+        (Some(full), "Hello.", "conversation_too_large", "refused", false),
+        (None, "...", "invalid_value", "refused", false),
+        (Some(broken), "Hello.", "internal_error", "failed", true),
+    ] {
+        let (call, counted) = failed_reading(failure, text, code).await;
+        let text = |value: &str| Some(Any::StringValue(value.to_owned()));
+        assert_eq!(attribute(&call, "repartee.call.end"), text(end));
+        assert_eq!(attribute(&call, "error.type"), text(code));
+        let status = call.status.unwrap_or_default().code();
+        assert_eq!(status, if ours { StatusCode::Error } else { StatusCode::Unset }, "{code}");
+        assert_eq!(counted, "1", "{code}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

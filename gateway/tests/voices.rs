@@ -4,15 +4,21 @@
 mod common;
 
 use std::net::SocketAddr;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::sync::{Arc, Mutex};
 
-use repartee_engine_api::Command;
+use repartee::config::Config;
+use repartee::server::Listening;
+use repartee_engine_api::{Command, EnrolError, ModelInfo, OpenError, Recording, SessionHandle, SpeechEngine};
 use repartee_media::{pcm, wav};
-use repartee_testkit::scripted::Script;
+use repartee_testkit::scripted::{Script, ScriptedEngine};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::sync::mpsc::{Sender, channel};
+use tokio::time::timeout;
 
 use common::http::{Reply, send};
-use common::{Running, serve_checkpoint};
+use common::{PATIENCE, Running, serve_checkpoint};
 
 const CONSENTS: &str = "/v1/audio/voice_consents";
 const VOICES: &str = "/v1/audio/voices";
@@ -112,6 +118,68 @@ async fn a_recorded_voice_speaks_until_it_is_deleted() {
     let spoken = send(server.address, "POST", "/v1/audio/speech", &JSON, request.to_string().as_bytes()).await;
     assert!(spoken.header("repartee-warnings").unwrap().contains(&format!("voice: `{id}` is served as `ada`")));
     assert_eq!(send(server.address, "DELETE", &format!("{VOICES}/{id}"), &[], b"").await.status, 404);
+}
+
+/// An engine that enrols a voice once it is told to.
+struct Slow {
+    engine: Arc<ScriptedEngine>,
+    enrolling: Sender<()>,
+    go_on: Mutex<Receiver<()>>,
+}
+
+impl SpeechEngine for Slow {
+    fn info(&self) -> &ModelInfo {
+        self.engine.info()
+    }
+
+    fn open(&self) -> Result<SessionHandle, OpenError> {
+        self.engine.open()
+    }
+
+    fn occupancy(&self) -> (usize, usize) {
+        self.engine.occupancy()
+    }
+
+    fn voices(&self) -> Vec<String> {
+        self.engine.voices()
+    }
+
+    fn enrol(&self, name: &str, recording: &Recording) -> Result<(), EnrolError> {
+        self.enrolling.blocking_send(()).unwrap();
+        self.go_on.lock().unwrap().recv().unwrap();
+        self.engine.enrol(name, recording)
+    }
+}
+
+/// On one thread: a start that held it up would answer nothing.
+#[tokio::test]
+async fn kept_voices_hold_up_no_answer() {
+    let folder = TempDir::new().unwrap();
+    let server = start(Some(&folder)).await;
+    let consent = consent(server.address).await;
+    for _ in 0..2 {
+        assert_eq!(voice(server.address, &consent).await.status, 200);
+    }
+    drop(server);
+
+    let ((enrolling, mut waits), (go, go_on)) = (channel(2), sync_channel(2));
+    let engine = ScriptedEngine::new(Script { enrols: true, ..Script::default() });
+    let slow = Slow { engine: engine.clone(), enrolling, go_on: Mutex::new(go_on) };
+    let mut config = Config { listen: ([127, 0, 0, 1], 0).into(), ..Config::default() };
+    config.voices.folder = Some(folder.path().to_owned());
+    let listening = Listening::bind(config).await.unwrap();
+    let address = listening.local_addr();
+    let started = tokio::spawn(listening.with_engine(Arc::new(slow)));
+    for fraction in [0.0, 0.5] {
+        timeout(PATIENCE, waits.recv()).await.expect("a voice is enrolled");
+        let ready = send(address, "GET", "/readyz", &[], b"").await;
+        let says = json!({"status": "starting", "stage": "voices", "fraction": fraction});
+        assert_eq!((ready.status, ready.json()), (503, says));
+        go.send(()).unwrap();
+    }
+    let server = timeout(PATIENCE, started).await.expect("a server").unwrap().unwrap();
+    assert_eq!(engine.enrolled().len(), 2);
+    drop(server);
 }
 
 #[tokio::test]

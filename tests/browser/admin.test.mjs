@@ -59,3 +59,13 @@ test("axe finds nothing wrong in either theme", () =>
       assert.deepEqual(await axeFinds(page), [], colorScheme);
     }
   }));
+
+test("charts are drawn in the theme's colours", () =>
+  withBeeps(async (page) => {
+    await page.goto(ADMIN);
+    for (const [colorScheme, accent] of [["light", "#0f766e"], ["dark", "#2dd4bf"]]) {
+      await page.emulateMedia({ colorScheme });
+      // With the next reading.
+      await page.waitForFunction((accent) => document.querySelector("#chart-calls").getContext("2d").strokeStyle === accent, accent);
+    }
+  }));

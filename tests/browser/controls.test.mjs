@@ -218,6 +218,13 @@ test("the chosen theme is kept", () =>
     assert.notEqual(dark, light);
     await page.reload();
     assert.equal(await shown(), dark);
+    // Whatever the system's is; without a choice it is that.
+    await page.emulateMedia({ colorScheme: "dark" });
+    await page.click("#open-settings");
+    for (const [theme, colour] of [["light", light], ["system", dark]]) {
+      await page.check(`input[value=${theme}]`, { force: true });
+      assert.equal(await shown(), colour, theme);
+    }
   }, { colorScheme: "light" }));
 
 test("the page keeps to its own policy", () =>

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use repartee_kernels::cpu::{Cpu, Work as Products};
 
+use super::Makes;
 use crate::elements::{AudioRows, Element};
 use crate::model::{Encoder, Model, WindowInput};
 use crate::stage::{CacheUse, EdgeKind, Item, Need, Outbox, Room, RowKind, Stage, Work};
@@ -24,6 +25,8 @@ pub struct Tally {
     pub took: Duration,
     /// Products of all steps. Right only if no other stage computes meanwhile.
     pub products: Products,
+    /// What the stage's rows make.
+    pub makes: Makes,
 }
 
 /// What was noted, by place in the chain (the encoder is 0), name and kind of row. Clones share it.
@@ -64,12 +67,23 @@ impl Meter {
         }
         let stages = std::mem::take(&mut model.stages).into_iter().enumerate();
         let metered = |(at, inner): (usize, Box<dyn Stage>)| -> Box<dyn Stage> {
-            Box::new(MeteredStage { at: at + 1, inner, meter: self.clone(), launched: RowKind::Decode })
+            let makes = match inner.gives() {
+                EdgeKind::Text | EdgeKind::Rows => Makes::Text,
+                EdgeKind::Codes => Makes::Codes,
+                EdgeKind::Prompt | EdgeKind::Latents | EdgeKind::Samples => Makes::Other,
+            };
+            Box::new(MeteredStage { at: at + 1, makes, inner, meter: self.clone(), launched: RowKind::Decode })
         };
         model.stages = stages.map(metered).collect();
     }
 
-    fn note<T>(&self, at: usize, stage: &'static str, kind: RowKind, rows: usize, run: impl FnOnce() -> T) -> T {
+    fn note<T>(
+        &self,
+        (at, stage, makes): (usize, &'static str, Makes),
+        kind: RowKind,
+        rows: usize,
+        run: impl FnOnce() -> T,
+    ) -> T {
         let (begun, before) = (Instant::now(), self.products());
         let result = run();
         let (took, products) = (begun.elapsed(), self.products().since(before));
@@ -79,6 +93,7 @@ impl Meter {
         tally.rows += rows as u64;
         tally.took += took;
         tally.products = tally.products.and(products);
+        tally.makes = makes;
         result
     }
 }
@@ -100,12 +115,13 @@ struct MeteredEncoder {
 impl Encoder for MeteredEncoder {
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         let Self { inner, meter } = self;
-        meter.note(0, ENCODER, RowKind::Window, windows.len(), || inner.encode(windows))
+        meter.note((0, ENCODER, Makes::Other), RowKind::Window, windows.len(), || inner.encode(windows))
     }
 }
 
 struct MeteredStage {
     at: usize,
+    makes: Makes,
     inner: Box<dyn Stage>,
     meter: Meter,
     /// Kind of the rows that were launched last.
@@ -148,14 +164,14 @@ impl Stage for MeteredStage {
     fn launch(&mut self, work: &[Work], out: &mut Outbox) {
         self.launched = work.first().map_or(RowKind::Decode, |work| self.inner.need(work.slot).kind);
         let (name, rows) = (self.inner.name(), work.iter().map(|work| work.rows).sum());
-        let Self { at, inner, meter, launched } = self;
-        meter.note(*at, name, *launched, rows, || inner.launch(work, out));
+        let Self { at, makes, inner, meter, launched } = self;
+        meter.note((*at, name, *makes), *launched, rows, || inner.launch(work, out));
     }
 
     fn collect(&mut self, out: &mut Outbox) {
         let name = self.inner.name();
-        let Self { at, inner, meter, launched } = self;
-        meter.note(*at, name, *launched, 0, || inner.collect(out));
+        let Self { at, makes, inner, meter, launched } = self;
+        meter.note((*at, name, *makes), *launched, 0, || inner.collect(out));
     }
 
     fn free(&mut self, slot: usize) {

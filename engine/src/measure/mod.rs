@@ -86,6 +86,18 @@ pub enum Phase {
     Answer,
 }
 
+/// What a stage's rows make.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Makes {
+    /// Text tokens.
+    Text,
+    /// Codec frames.
+    Codes,
+    /// Anything else.
+    #[default]
+    Other,
+}
+
 /// Steps of one stage over rows of one kind.
 #[derive(Debug, Clone)]
 pub struct StageRow {
@@ -95,6 +107,8 @@ pub struct StageRow {
     pub stage: &'static str,
     /// Its place among the stages; the encoder's is 0.
     pub at: usize,
+    /// What its rows make.
+    pub makes: Makes,
     /// What its rows are: `prefill`, `decode`, `window` or `solver step`.
     pub kind: &'static str,
     /// Steps.
@@ -222,8 +236,8 @@ pub fn measure(source: Source, config: &EngineConfig, turn: Turn) -> Result<Meas
 
 fn stage_rows(phase: Phase, tallies: Tallies) -> Vec<StageRow> {
     let row = |((at, stage, kind), tally)| {
-        let Tally { steps, rows, took, products } = tally;
-        StageRow { phase, stage, at, kind: kind_name(kind), steps, rows, took, products }
+        let Tally { steps, rows, took, products, makes } = tally;
+        StageRow { phase, stage, at, makes, kind: kind_name(kind), steps, rows, took, products }
     };
     tallies.into_iter().map(row).collect()
 }

@@ -68,6 +68,8 @@ mod tests {
     const RATE: u32 = 24_000;
     /// Samples of a frame.
     const FRAME: usize = 576;
+    /// Samples that are heard before the first one.
+    const DELAY: usize = 1_057;
 
     /// What is heard of a stream, and its frames.
     fn decode(bytes: &[u8]) -> (Vec<f32>, usize) {
@@ -100,6 +102,22 @@ mod tests {
         let middle = &heard[8_000..16_000];
         assert!((dominant_frequency(middle, RATE) - 440.0).abs() < 5.0);
         assert!((level_db(middle) - level_db(&tone)).abs() < 0.5);
+    }
+
+    #[test]
+    fn sound_is_heard_to_its_end() {
+        // It ends within a frame, with one, and with the first sample of one.
+        for length in [5_000, 8 * FRAME, 8 * FRAME + 1] {
+            let tone = sine(440.0, RATE, length);
+            let mut writer = Mp3Writer::new(RATE);
+            let mut bytes = writer.push(&tone).unwrap();
+            bytes.extend(writer.finish().unwrap());
+            let (heard, frames) = decode(&bytes);
+            assert_eq!(frames, (length + DELAY).div_ceil(FRAME), "{length} samples");
+            let end = &heard[DELAY + length - 200..DELAY + length];
+            let error = (level_db(end) - level_db(&tone[length - 200..])).abs();
+            assert!(error < 1.0, "{length} samples: the last ones are off by {error} dB");
+        }
     }
 
     #[test]

@@ -166,6 +166,8 @@ impl ErrorKind {
     }
 }
 
+/// The type of an error that is the server's fault.
+const SERVER_ERROR: &str = "server_error";
 /// The longest message, in bytes: it may repeat what the client wrote.
 const MAX_MESSAGE: usize = 600;
 /// The longest field path and the longest `event_id` that are repeated, in bytes.
@@ -189,7 +191,12 @@ impl ErrorBody {
 
     /// A `server_error`.
     pub fn server(kind: ErrorKind, message: impl Into<String>) -> Self {
-        Self::new("server_error", kind, message)
+        Self::new(SERVER_ERROR, kind, message)
+    }
+
+    /// Whether it is the server's fault: a `server_error`.
+    pub fn is_ours(&self) -> bool {
+        self.kind == SERVER_ERROR
     }
 
     fn new(class: &str, kind: ErrorKind, message: impl Into<String>) -> Self {

@@ -2,9 +2,7 @@
 
 use std::time::Instant;
 
-use repartee_engine_api::{
-    Command, Content, Event, FinishReason, InsertAt, ResponseId, SessionError, Stamps, Usage as EngineUsage,
-};
+use repartee_engine_api::{Command, Event, FinishReason, ResponseId, SessionError, Stamps, Usage as EngineUsage};
 use repartee_protocol::ServerEvent;
 use repartee_protocol::extension::Extension;
 use repartee_protocol::item::Status as ItemStatus;
@@ -135,6 +133,7 @@ impl Core {
         // The engine has one item for the whole response: it belongs to the message, or else to the first call.
         let is_message = matches!(body, Body::Message(_));
         let engine = if is_message || response.outputs.is_empty() { vec![response.item] } else { Vec::new() };
+        let within = (!is_message).then_some(response.item);
         let calls: Vec<_> = response.outputs.iter().filter(|_| is_message).map(|output| output.id.clone()).collect();
         let previous = response.outputs.last().map_or(&response.previous_item_id, |output| &output.id).clone();
         response.outputs.push(Output { id: id.clone(), body, status: ItemStatus::InProgress });
@@ -146,7 +145,7 @@ impl Core {
             for call in calls {
                 self.history.change(&call, |entry| entry.engine.clear());
             }
-            self.add_item(Entry::new(id.clone(), item, engine), Some(&previous));
+            self.add_item(Entry { within, ..Entry::new(id.clone(), item, engine) }, Some(&previous));
             if let Some(added) = self.history.added(&id) {
                 self.send(ServerEvent::ItemAdded(added));
             }
@@ -189,13 +188,12 @@ impl Core {
         self.finish_message(engine_id, ended);
         let response = self.responses.remove(index);
         let completed_after_stop = response.stopping.is_some() && reason != FinishReason::Cancelled;
+        // The engine's history may hold more than was sent: the calls after the one at which it was cut, or what came after the stop.
+        let holds_more = response.cut || (completed_after_stop && response.truncate_at.is_none());
         if response.deleted {
-            self.command(Command::Delete { item: response.item });
-        } else if response.cut && response.in_conversation() {
-            self.keep_first_call(&response);
-        } else if completed_after_stop && response.in_conversation() && response.truncate_at.is_none() {
-            // The engine had already completed it: its history holds more than was sent.
-            self.command(Command::Truncate { item: response.item, text: response.text().to_owned() });
+            self.delete_in_engine(response.item);
+        } else if holds_more && response.in_conversation() {
+            self.truncate_in_engine(response.item, response.text().to_owned());
         }
         let wire = response.to_wire(Some((details, usage(count))));
         self.send(ServerEvent::ResponseDone(State { response: wire, repartee: Extension::default() }));
@@ -203,9 +201,7 @@ impl Core {
         if let Some(heard_ms) = response.truncate_at.filter(|_| response.in_conversation() && !response.deleted) {
             match response.message() {
                 Some((_, message)) => self.truncate_to_heard(&message.id, heard_ms, response.truncate_requested, false),
-                None if response.outputs.is_empty() => {
-                    self.command(Command::Truncate { item: response.item, text: String::new() });
-                }
+                None if response.outputs.is_empty() => self.truncate_in_engine(response.item, String::new()),
                 None => {}
             }
         }
@@ -213,26 +209,6 @@ impl Core {
             self.idle.arm();
         }
         self.start_queued();
-    }
-
-    /// Makes the engine's item of a response that was cut what the client was sent: its text and its first call.
-    fn keep_first_call(&mut self, response: &Response) {
-        let text = response.text().to_owned();
-        self.command(Command::Truncate { item: response.item, text: text.clone() });
-        for output in &response.outputs {
-            let Body::Call { name, arguments, .. } = &output.body else { continue };
-            let content = Content::ToolCall { name: name.clone(), arguments: arguments.clone() };
-            // The client may have deleted the item in between.
-            let Some(index) = self.history.index_after(Some(&output.id)) else { continue };
-            let place = match text.is_empty() {
-                // The engine's item is gone with its text.
-                true => self.history.engine_place(index - 1),
-                false => InsertAt::After(response.item),
-            };
-            let item = self.number();
-            self.command(Command::Insert { item, place, content });
-            self.history.change(&output.id, |entry| entry.engine = vec![item]);
-        }
     }
 
     /// Ends the response's message on the wire.

@@ -2,7 +2,7 @@
 
 use repartee_engine_api::{InsertAt, ItemId};
 use repartee_protocol::extension::Extension;
-use repartee_protocol::item::{Added, Content, FunctionCall, Item};
+use repartee_protocol::item::{Added, Content, FunctionCall, Item, Status};
 
 /// The most that a conversation may hold, in bytes of text; an item counts for [`ITEM_BYTES`] on top.
 const MAX_BYTES: usize = 4 << 20;
@@ -29,15 +29,26 @@ pub(super) struct Entry {
     /// Its ids in the engine, in order: a message of several parts has several, a function call shares the id of the response
     /// that it is part of, and an item of which nothing is left has none.
     pub engine: Vec<ItemId>,
+    /// A function call of a response: the engine's item of the whole response, which holds the call as long as this is set.
+    pub within: Option<ItemId>,
     /// Duration of the response audio that it holds.
     pub audio_ms: u64,
+}
+
+/// A function call that the engine's item of its response holds no longer.
+#[derive(Debug)]
+pub(super) struct LostCall {
+    /// Its entry's id.
+    pub id: String,
+    pub name: String,
+    pub arguments: String,
 }
 
 impl Entry {
     /// An entry for `item`, which gets the id `id`.
     pub fn new(id: String, mut item: Item, engine: Vec<ItemId>) -> Self {
         *item.id_mut() = Some(id.clone());
-        Self { id, item, engine, audio_ms: 0 }
+        Self { id, item, engine, within: None, audio_ms: 0 }
     }
 
     /// The transcript, if the item is a spoken response.
@@ -137,6 +148,26 @@ impl History {
             call_id_of(entry)?;
             index = index.checked_sub(1)?;
         }
+    }
+
+    /// The complete function calls that the engine held within its item `item`, oldest first, and where the engine would put an item in
+    /// the place of the first. The calls are no longer within it afterwards, and those that were never complete are of no use to a model.
+    pub fn take_calls_within(&mut self, item: ItemId) -> (Vec<LostCall>, InsertAt) {
+        let (mut calls, mut first) = (Vec::new(), None);
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            let Some(Item::FunctionCall(call)) = entry.within.take_if(|within| *within == item).map(|_| &entry.item)
+            else {
+                continue;
+            };
+            entry.engine.clear();
+            if call.status == Status::Completed {
+                first.get_or_insert(index);
+                let (id, name, arguments) = (entry.id.clone(), call.name.clone(), call.arguments.clone());
+                calls.push(LostCall { id, name, arguments });
+            }
+        }
+        let place = first.map_or(InsertAt::End, |first| self.engine_place(first));
+        (calls, place)
     }
 
     /// The engine's id of the newest result of a function call.

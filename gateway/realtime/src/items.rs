@@ -1,6 +1,6 @@
 //! `conversation.item.*`: what a client does to the items of the conversation.
 
-use repartee_engine_api::{Command, Content as EngineContent, InsertAt, Role as EngineRole};
+use repartee_engine_api::{Command, Content as EngineContent, InsertAt, ItemId, Role as EngineRole};
 use repartee_protocol::extension::Extension;
 use repartee_protocol::item::{
     Added, Content, Create, Item, ItemRef, Message, Retrieved, Role, Status, Truncate, Truncated,
@@ -9,7 +9,7 @@ use repartee_protocol::response::Reason;
 use repartee_protocol::session::{AudioFormat, Modality};
 use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 
-use super::history::{Entry, text_bytes};
+use super::history::{Entry, LostCall, text_bytes};
 use super::tools::unknown_call;
 use super::{Core, Effect, audio};
 
@@ -46,9 +46,37 @@ impl Core {
     fn delete(&mut self, entry: Entry) {
         self.forget_transcript(&entry.id);
         for item in entry.engine {
-            self.command(Command::Delete { item });
+            self.delete_in_engine(item);
         }
         self.send(ServerEvent::ItemDeleted(ItemRef { item_id: entry.id }));
+    }
+
+    /// Deletes an item of the engine; function calls of the same response stay.
+    pub(super) fn delete_in_engine(&mut self, item: ItemId) {
+        self.command(Command::Delete { item });
+        self.keep_calls(item, None);
+    }
+
+    /// Replaces the text of an item of the engine; function calls of the same response stay.
+    pub(super) fn truncate_in_engine(&mut self, item: ItemId, text: String) {
+        let left = (!text.is_empty()).then_some(item);
+        self.command(Command::Truncate { item, text });
+        self.keep_calls(item, left);
+    }
+
+    /// Makes function calls that the engine's item of their response held into items of their own, after what is `left` of it: on the wire
+    /// they are items of their own, which go with no other, and their results may have come.
+    fn keep_calls(&mut self, item: ItemId, left: Option<ItemId>) {
+        let (calls, instead) = self.history.take_calls_within(item);
+        let mut place = left.map_or(instead, InsertAt::After);
+        for LostCall { id, name, arguments } in calls {
+            let item = self.number();
+            self.command(Command::Insert { item, place, content: EngineContent::ToolCall { name, arguments } });
+            self.history.change(&id, |entry| entry.engine = vec![item]);
+            if place != InsertAt::End {
+                place = InsertAt::After(item);
+            }
+        }
     }
 
     pub(super) fn create_item(&mut self, create: Create) -> Result<(), ErrorBody> {
@@ -213,7 +241,7 @@ impl Core {
             }
         });
         for item in engine {
-            self.command(Command::Truncate { item, text: kept.clone() });
+            self.truncate_in_engine(item, kept.clone());
         }
         let mut repartee = Extension::default();
         if let Some(requested) = requested.filter(|requested| *requested > heard_ms) {

@@ -372,6 +372,11 @@ pub fn engine_error(error: &SessionError) -> ErrorBody {
         }
         SessionError::TooManyResponses { .. } => ErrorBody::invalid(ErrorKind::ActiveResponse, message),
         SessionError::NoTools => ErrorBody::invalid(ErrorKind::InvalidValue, message).at("response.tools"),
+        SessionError::NoEars => ErrorBody::invalid(ErrorKind::InvalidValue, message),
+        // Other values are of the server's choice.
+        SessionError::BadValue { field: field @ "text", .. } => {
+            ErrorBody::invalid(ErrorKind::InvalidValue, message).at(*field)
+        }
         _ => ErrorBody::server(ErrorKind::Internal, message),
     }
 }

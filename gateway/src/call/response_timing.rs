@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{ResponseId, Stamps};
+use repartee_protocol::ErrorKind;
 
 use super::CallEnd;
 use crate::metrics::{Metrics, Stage};
-use crate::telemetry::CallTrace;
+use crate::telemetry::{CallError, CallTrace};
 
 /// Times of the response whose first audible packet is awaited, and of the one that is generated.
 #[derive(Debug)]
@@ -116,7 +117,8 @@ impl ResponseTiming {
     /// The call has ended.
     pub fn ended(&mut self, end: CallEnd, now: Instant) {
         self.unanswered(now);
-        self.trace.end(end.label(), end == CallEnd::Failed);
+        let failure = || CallError { code: ErrorKind::Internal.code().to_owned(), ours: true };
+        self.trace.end(end.label(), (end == CallEnd::Failed).then(failure));
     }
 
     /// A response that is still waited for will not be heard any more.

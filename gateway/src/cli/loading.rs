@@ -38,13 +38,14 @@ impl<W: Write> LoadingBar<W> {
         self.shown = Some((stage, step));
         if !self.terminal {
             let percent = (fraction * 100.0) as u32;
-            tracing::info!(stage = stage.name(), percent, "the model is loading");
+            tracing::info!(stage = stage.name(), percent, "the server is starting");
             return;
         }
         let doing = match stage {
             StartStage::Opening => "Opening the model",
             StartStage::Weights => "Loading the model",
             StartStage::WarmUp => "Warming up",
+            StartStage::Voices => "Enrolling voices",
         };
         let (full, empty) = ("█".repeat(step), "░".repeat(WIDTH - step));
         // A terminal that is gone takes nothing away from the start.

@@ -49,6 +49,16 @@ impl ApiError {
         *self.error
     }
 
+    /// The error's code.
+    pub fn code(&self) -> &str {
+        self.error.code.as_deref().unwrap_or_default()
+    }
+
+    /// Whether it is the server's fault.
+    pub fn is_ours(&self) -> bool {
+        self.error.is_ours()
+    }
+
     /// Sets `Retry-After`.
     pub fn retry_after(mut self, after: Duration) -> Self {
         self.retry_after = Some(after);

@@ -26,7 +26,7 @@ use crate::auth::{KeyId, KeySet, KeyStatus};
 /// Subprotocol that carries a key: a browser cannot set headers on a websocket.
 const KEY_PROTOCOL: &str = "openai-insecure-api-key.";
 /// Response headers that a page may read.
-const EXPOSED: &str = "Location, Retry-After, WWW-Authenticate";
+const EXPOSED: &str = "Location, Repartee-Warnings, Retry-After, WWW-Authenticate";
 /// How long a browser may cache a preflight, in seconds.
 const MAX_AGE: &str = "600";
 

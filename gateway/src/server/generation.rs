@@ -1,6 +1,7 @@
 //! A response of the engine for one HTTP request.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
@@ -14,8 +15,8 @@ use super::api_error::ApiError;
 use super::app::CallGuard;
 use super::engine_session::EngineSession;
 use crate::call::stages_since;
-use crate::metrics::Stage;
-use crate::telemetry::CallTrace;
+use crate::metrics::{Metrics, Stage};
+use crate::telemetry::{CallError, CallTrace};
 
 /// Responses while they are generated. Dropping it frees the session.
 pub(super) struct Generation {
@@ -23,6 +24,7 @@ pub(super) struct Generation {
     /// Completes when every call has to end.
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
     trace: RequestTrace,
+    metrics: Arc<Metrics>,
     _guard: CallGuard,
 }
 
@@ -34,8 +36,8 @@ struct RequestTrace {
     stamps: Option<Stamps>,
     /// Whether nothing audible was read yet.
     unanswered: bool,
-    /// How it ends, and whether that is a failure of ours.
-    end: (&'static str, bool),
+    /// How it ends, and the error that it ends with.
+    end: (&'static str, Option<CallError>),
 }
 
 impl Generation {
@@ -47,9 +49,9 @@ impl Generation {
             since: Instant::now(),
             stamps: None,
             unanswered: true,
-            end: ("hangup", false),
+            end: ("hangup", None),
         };
-        Self { engine_session, stop: Box::pin(app.stopped()), trace, _guard: guard }
+        Self { engine_session, stop: Box::pin(app.stopped()), trace, metrics: app.metrics.clone(), _guard: guard }
     }
 
     /// Submits more commands, after those before.
@@ -62,38 +64,48 @@ impl Generation {
         let event = tokio::select! {
             event = self.engine_session.next() => event,
             () = &mut self.stop => {
-                self.trace.end = ("shutdown", false);
                 let error = ErrorBody::server(ErrorKind::ShuttingDown, "the server is shutting down");
-                return Err(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error));
+                let refusal = self.refuse(ApiError::new(StatusCode::SERVICE_UNAVAILABLE, error));
+                self.trace.end = ("shutdown", None);
+                return Err(refusal);
             }
         };
-        self.trace.note(event.as_ref());
         match event {
-            Some(Event::Failed { error, .. }) => Err(failed(&error)),
-            Some(event) => Ok(event),
-            None => Err(ApiError::internal("the engine has ended a session")),
+            Some(Event::Failed { error, .. }) => Err(self.refuse(failed(&error))),
+            Some(event) => {
+                self.trace.note(&event);
+                Ok(event)
+            }
+            None => Err(self.refuse(ApiError::internal("the engine has ended a session"))),
         }
+    }
+
+    /// Counts and traces the error that ends the request, which may be the request's own fault.
+    pub fn refuse(&mut self, error: ApiError) -> ApiError {
+        let (code, ours) = (error.code().to_owned(), error.is_ours());
+        self.metrics.errors.with_label_values(&[&code]).inc();
+        self.trace.end = (if ours { "failed" } else { "refused" }, Some(CallError { code, ours }));
+        error
     }
 }
 
 impl RequestTrace {
     /// Notes what is read for the caller.
-    fn note(&mut self, event: Option<&Event>) {
+    fn note(&mut self, event: &Event) {
         // Whoever reads no further has hung up.
-        self.end = ("hangup", false);
+        self.end = ("hangup", None);
         match event {
-            Some(Event::Audio { samples, stamps, .. }) => {
+            Event::Audio { samples, stamps, .. } => {
                 self.stamps = self.stamps.or(*stamps);
                 if is_audible(samples) {
                     self.answered();
                 }
             }
-            Some(Event::SegmentFinished { .. }) => {
+            Event::SegmentFinished { .. } => {
                 self.answered();
-                self.end = ("completed", false);
+                self.end = ("completed", None);
             }
-            Some(Event::Failed { .. }) | None => self.end = ("failed", true),
-            Some(_) => {}
+            _ => {}
         }
     }
 
@@ -112,13 +124,13 @@ impl Drop for RequestTrace {
         if self.unanswered {
             self.call.turn((self.since, Instant::now()), false, &[]);
         }
-        let (why, failed) = self.end;
-        self.call.end(why, failed);
+        let (why, error) = std::mem::take(&mut self.end);
+        self.call.end(why, error);
     }
 }
 
 fn failed(error: &SessionError) -> ApiError {
     let body = engine_error(error);
-    let ours = body.code.as_deref() == Some(ErrorKind::Internal.code());
+    let ours = body.is_ours();
     ApiError::new(if ours { StatusCode::INTERNAL_SERVER_ERROR } else { StatusCode::BAD_REQUEST }, body)
 }

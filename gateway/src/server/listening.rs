@@ -5,11 +5,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use repartee_engine::StartProgress;
+use repartee_engine::{StartProgress, StartStage};
 use repartee_engine_api::SpeechEngine;
 use repartee_turn::TurnModel;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinHandle;
 
 use super::app::App;
@@ -136,8 +136,11 @@ impl Listening {
         self.config.card = card;
     }
 
-    /// The server with its model, which is warm.
-    pub fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> Result<Server, BindError> {
+    /// The server with its model, which is warm. It is taught the voices that are kept, on a thread of its own. Dropping this leaves the
+    /// thread to the end of the process.
+    pub async fn with_engine(self, engine: Arc<dyn SpeechEngine>) -> Result<Server, BindError> {
+        let ids = Ids::new()?;
+        let voices = open_voices(&self, engine.clone(), ids.clone()).await?;
         let Self {
             config,
             address,
@@ -154,8 +157,6 @@ impl Listening {
         let metrics = Arc::new(Metrics::with(engine.info().frame, self.metrics)?);
         metrics.slots.set(i64::try_from(engine.occupancy().1).unwrap_or(i64::MAX));
         let (alive, calls_ended) = mpsc::channel(1);
-        let ids = Ids::new()?;
-        let voices = VoiceStore::open(&config.voices, engine.clone(), ids.clone())?;
         readiness.loaded(engine.clone());
         let app = App {
             origins: Origins::new(&config.browser, !config.api_keys.is_empty()),
@@ -179,6 +180,20 @@ impl Listening {
         let app = Arc::new(app);
         Ok(Server { address, certificates, fingerprint, app, keyless, accepting, alive, calls_ended })
     }
+}
+
+/// The voices that are kept, enrolled again. The model needs a while for each.
+async fn open_voices(listening: &Listening, engine: Arc<dyn SpeechEngine>, ids: Ids) -> Result<VoiceStore, BindError> {
+    let (settings, tell) = (listening.config.voices.clone(), listening.on_progress());
+    let (opened, voices) = oneshot::channel();
+    let open = move || {
+        let progress = |fraction| tell(StartProgress { stage: StartStage::Voices, fraction });
+        // Nobody waits for it if the start was given up.
+        let _ = opened.send(VoiceStore::open(&settings, engine, ids, progress));
+    };
+    std::thread::Builder::new().name("voices".to_owned()).spawn(open).map_err(BindError::Enrolment)?;
+    let voices = voices.await.map_err(|_| BindError::Enrolment(io::Error::other("their thread has panicked")))?;
+    Ok(voices?)
 }
 
 /// The turn-detection model behind its threads, where one is configured.

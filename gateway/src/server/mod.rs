@@ -112,6 +112,9 @@ pub enum BindError {
     /// The folder of voices cannot be used.
     #[error(transparent)]
     Voices(#[from] FolderError),
+    /// The voices that are kept cannot be enrolled again.
+    #[error("the voices that are kept cannot be enrolled: {0}")]
+    Enrolment(io::Error),
     /// The turn-detection model cannot be loaded.
     #[error("turns.model: {0}")]
     Turns(#[from] ModelError),
@@ -156,7 +159,7 @@ pub struct Server {
 impl Server {
     /// Binds the sockets, for an engine that is there already. [`Self::run`] serves.
     pub async fn bind(config: Config, engine: Arc<dyn SpeechEngine>) -> Result<Self, BindError> {
-        Listening::bind(config).await?.with_engine(engine)
+        Listening::bind(config).await?.with_engine(engine).await
     }
 
     /// Replaces keys and certificate while the server runs.

@@ -73,6 +73,16 @@ impl Traces {
     }
 }
 
+/// The error that ended a call.
+#[derive(Debug)]
+pub struct CallError {
+    /// Its code on the wire.
+    pub code: String,
+    /// Whether it is the server's fault. One that the caller's request has caused leaves the span's status unset, as the conventions
+    /// for a server's spans say.
+    pub ours: bool,
+}
+
 /// The span of a call; by default none.
 #[derive(Debug, Default)]
 pub struct CallTrace(Option<RunningCall>);
@@ -124,12 +134,15 @@ impl CallTrace {
         }
     }
 
-    /// Ends the call's span. `failed` is whether that is our fault.
-    pub fn end(&mut self, why: &'static str, failed: bool) {
+    /// Ends the call's span, with the error if one has ended the call.
+    pub fn end(&mut self, why: &'static str, error: Option<CallError>) {
         let Some(mut call) = self.0.take() else { return };
         call.span.set_attribute(KeyValue::new("repartee.call.end", why));
-        if failed {
-            call.span.set_status(Status::error(why));
+        if let Some(CallError { code, ours }) = error {
+            call.span.set_attribute(KeyValue::new("error.type", code));
+            if ours {
+                call.span.set_status(Status::error(why));
+            }
         }
         let end = call.wall(now());
         call.span.end_with_timestamp(end);

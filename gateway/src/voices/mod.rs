@@ -121,15 +121,24 @@ struct Kept {
 
 impl VoiceStore {
     /// Reads what is kept, and teaches the engine its voices again. A voice that the engine refuses, or whose files are damaged, is
-    /// left where it is and not offered. Takes as long as the model needs for each.
-    pub fn open(settings: &Settings, engine: Arc<dyn SpeechEngine>, ids: Ids) -> Result<Self, FolderError> {
+    /// left where it is and not offered. Takes as long as the model needs for each, and tells `progress` the share of voices that are
+    /// done; nothing where there are none.
+    pub fn open(
+        settings: &Settings,
+        engine: Arc<dyn SpeechEngine>,
+        ids: Ids,
+        progress: impl Fn(f32),
+    ) -> Result<Self, FolderError> {
         let refuse = |error| FolderError { path: settings.folder.clone().unwrap_or_default(), error };
         let folder = settings.folder.as_deref().map(Folder::open).transpose().map_err(refuse)?;
         let mut kept = Kept::default();
         if let Some(folder) = &folder {
             let consents = folder.all(Kind::Consent, |consent: &Consent| &consent.id).map_err(refuse)?;
             kept.consents = consents.into_iter().map(|consent| (consent.id.clone(), consent)).collect();
-            for voice in folder.all(Kind::Voice, |voice: &Voice| &voice.id).map_err(refuse)? {
+            let voices = folder.all(Kind::Voice, |voice: &Voice| &voice.id).map_err(refuse)?;
+            let count = voices.len();
+            for (done, voice) in voices.into_iter().enumerate() {
+                progress(done as f32 / count as f32);
                 match enrol_again(folder, engine.as_ref(), &voice) {
                     Ok(()) => drop(kept.voices.insert(voice.id.clone(), voice)),
                     Err(error) => tracing::warn!(voice = voice.id, %error, "a voice cannot be offered"),

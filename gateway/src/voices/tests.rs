@@ -13,7 +13,7 @@ fn engine(enrols: bool) -> Arc<ScriptedEngine> {
 
 fn store(engine: &Arc<ScriptedEngine>, folder: Option<&Path>) -> VoiceStore {
     let settings = Settings { folder: folder.map(Path::to_owned), most: 2 };
-    VoiceStore::open(&settings, engine.clone(), Ids::new().unwrap()).unwrap()
+    VoiceStore::open(&settings, engine.clone(), Ids::new().unwrap(), |_| {}).unwrap()
 }
 
 /// So many seconds of sound as a wav file.
@@ -150,6 +150,6 @@ fn nobody_else_reads_the_folder() {
     assert_eq!((mode(&inner.join("voices")), mode(&file)), (0o700, 0o600));
     // A folder that cannot be used is said at the start.
     let settings = Settings { folder: Some(file), most: 2 };
-    let refused = VoiceStore::open(&settings, engine(true), Ids::new().unwrap()).map(drop).unwrap_err();
+    let refused = VoiceStore::open(&settings, engine(true), Ids::new().unwrap(), |_| {}).map(drop).unwrap_err();
     assert!(refused.to_string().starts_with("voices.folder: "), "{refused}");
 }

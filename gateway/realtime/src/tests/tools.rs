@@ -1,9 +1,10 @@
 //! Function tools.
 
 use repartee_engine_api::{Command, Content, Event, FinishReason, Input, InsertAt, ModelInfo, ResponseId, Tool};
+use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
-use super::super::{Delivery, Input as SessionInput};
+use super::super::{Delivery, Input as SessionInput, PlayoutReport};
 use super::{Harness, model};
 
 fn weather() -> Value {
@@ -271,4 +272,124 @@ fn results_of_an_own_input_follow_their_calls() {
         other => panic!("{other:?}"),
     });
     assert_eq!(names.collect::<Vec<_>>(), ["call a", "result a", "call b", "result b"]);
+}
+
+/// A response with a text of two seconds and two calls, with the second one's result.
+struct SpokenWithCalls {
+    harness: Harness,
+    response: ResponseId,
+    /// The engine's items of it, and of the question before it.
+    item: u64,
+    before: u64,
+    output: Value,
+}
+
+impl SpokenWithCalls {
+    fn new(delivery: Delivery) -> Self {
+        let mut harness = Harness::new(delivery);
+        harness.message("before", "Is it late?");
+        let Some(&Command::Insert { item: before, .. }) = harness.commands.first() else { panic!("no question") };
+        let response = harness.create_response();
+        let item = harness.last_respond().unwrap().item;
+        harness.engine_text(response, "One moment please.");
+        harness.engine_audio(response, 2_000);
+        function_call(&mut harness, response, 0, "weather", &["{}"]);
+        function_call(&mut harness, response, 1, "time", &["{\"zone\":", "\"utc\"}"]);
+        harness.engine_finished(response, FinishReason::Stop);
+        let output = harness.find("response.done")["response"]["output"].clone();
+        let mut spoken = Self { harness, response, item, before, output };
+        spoken.result(2);
+        spoken.harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
+        spoken.harness.clear();
+        spoken
+    }
+
+    /// Gives the result of a call.
+    fn result(&mut self, call: usize) {
+        let result = json!({"type": "function_call_output", "call_id": self.output[call]["call_id"], "output": "noon"});
+        self.harness.client(json!({"type": "conversation.item.create", "item": result}));
+    }
+
+    /// The calls have become items of their own in the engine, one after the other from `place` on; the first one's id.
+    fn assert_kept(&self, mut place: InsertAt) -> u64 {
+        let mut calls = Vec::new();
+        for command in &self.harness.commands {
+            if let Command::Insert { item, place: at, content: Content::ToolCall { name, arguments } } = command {
+                assert_eq!(std::mem::replace(&mut place, InsertAt::After(*item)), *at, "{name}");
+                calls.push((*item, name.as_str(), arguments.as_str()));
+            }
+        }
+        let [(first, ..), _] = calls[..] else { panic!("{calls:?}") };
+        assert_eq!((calls[0].1, calls[0].2), ("weather", "{}"));
+        assert_eq!((calls[1].1, calls[1].2), ("time", "{\"zone\":\"utc\"}"));
+        first
+    }
+}
+
+#[test]
+fn interruption_keeps_the_calls() {
+    // With nothing heard of it the engine's item is gone, and the calls stand in its place.
+    for (heard_ms, text) in [(1_000, "One"), (0, "")] {
+        let mut spoken = SpokenWithCalls::new(Delivery::Paced);
+        let (response, item) = (spoken.response, spoken.item);
+        spoken.harness.played(response, heard_ms);
+        spoken.harness.clear();
+        spoken.harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+        assert_eq!(spoken.harness.commands[0], Command::Truncate { item, text: text.to_owned() });
+        let call = spoken.assert_kept(InsertAt::After(if text.is_empty() { spoken.before } else { item }));
+        // A result follows its call as before.
+        spoken.harness.clear();
+        spoken.result(1);
+        assert!(
+            matches!(spoken.harness.commands[..], [Command::Insert { place: InsertAt::After(item), .. }] if item == call)
+        );
+        spoken.harness.clear();
+        let delete = json!({"type": "conversation.item.delete", "item_id": spoken.output[1]["id"]});
+        spoken.harness.client(delete);
+        assert_eq!(spoken.harness.commands, [Command::Delete { item: call }]);
+    }
+}
+
+#[test]
+fn truncated_or_deleted_messages_leave_their_calls() {
+    let mut spoken = SpokenWithCalls::new(Delivery::Unpaced);
+    let id = spoken.output[0]["id"].clone();
+    let truncate =
+        json!({"type": "conversation.item.truncate", "item_id": id, "content_index": 0, "audio_end_ms": 1_000});
+    spoken.harness.client(truncate.clone());
+    spoken.assert_kept(InsertAt::After(spoken.item));
+    spoken.harness.clear();
+    spoken.harness.client(truncate);
+    spoken.harness.client(json!({"type": "conversation.item.delete", "item_id": id}));
+    let (item, text) = (spoken.item, "One".to_owned());
+    assert_eq!(spoken.harness.commands, [Command::Truncate { item, text }, Command::Delete { item }], "once");
+
+    let mut spoken = SpokenWithCalls::new(Delivery::Unpaced);
+    spoken.harness.client(json!({"type": "conversation.item.delete", "item_id": spoken.output[0]["id"]}));
+    assert_eq!(spoken.harness.commands[0], Command::Delete { item: spoken.item });
+    spoken.assert_kept(InsertAt::After(spoken.before));
+}
+
+#[test]
+fn interruption_drops_the_call_in_progress() {
+    let mut harness = Harness::new(Delivery::Paced);
+    let response = harness.create_response();
+    let item = harness.last_respond().unwrap().item;
+    harness.engine_text(response, "One moment please.");
+    harness.engine_audio(response, 2_000);
+    function_call(&mut harness, response, 0, "weather", &["{}"]);
+    function_call(&mut harness, response, 1, "time", &["{\"zone\":"]);
+    harness.input(SessionInput::Playout(PlayoutReport::Started { response }));
+    harness.played(response, 1_000);
+    harness.clear();
+    harness.input(SessionInput::Turn(TurnEvent::SpeechStarted { audio_start_ms: 0 }));
+    harness.engine_finished(response, FinishReason::Cancelled);
+    let output = &harness.find("response.done")["response"]["output"];
+    assert_eq!((&output[1]["status"], &output[2]["status"]), (&json!("completed"), &json!("incomplete")));
+    assert!(
+        matches!(&harness.commands[1..], [Command::Truncate { text, .. }, Command::Insert { place, content: Content::ToolCall { name, .. }, .. }]
+            if text == "One" && *place == InsertAt::After(item) && name == "weather"),
+        "{:?}",
+        harness.commands
+    );
 }

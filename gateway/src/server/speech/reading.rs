@@ -156,7 +156,9 @@ impl Speech {
                     self.take(cuts);
                     continue;
                 }
-                Next::Event(Event::Audio { samples, .. }) => writer.push(&samples).map_err(internal)?,
+                Next::Event(Event::Audio { samples, .. }) => {
+                    writer.push(&samples).map_err(|error| self.generation.refuse(internal(error)))?
+                }
                 Next::Event(Event::SegmentFinished { usage, .. }) => {
                     self.usage.input_tokens += usage.output_text_tokens;
                     self.usage.output_tokens += usage.output_audio_frames;
@@ -166,10 +168,13 @@ impl Speech {
                     continue;
                 }
                 Next::Event(_) => continue,
-                Next::End if self.respond.response == 0 => return Err(ApiError::bad_request(nothing_to_read())),
+                Next::End if self.respond.response == 0 => {
+                    return Err(self.generation.refuse(ApiError::bad_request(nothing_to_read())));
+                }
                 Next::End => {
                     let writer = self.writer.take();
-                    writer.map_or(Ok(Bytes::new()), AudioWriter::finish).map_err(internal)?
+                    let bytes = writer.map_or(Ok(Bytes::new()), AudioWriter::finish);
+                    bytes.map_err(|error| self.generation.refuse(internal(error)))?
                 }
             };
             if !bytes.is_empty() {
@@ -182,7 +187,7 @@ impl Speech {
     async fn wait(body: &mut Option<TextBody>, generation: &mut Generation, open: usize) -> Result<Next, ApiError> {
         match body {
             Some(body) => tokio::select! {
-                text = body.next() => text.map(Next::Text),
+                text = body.next() => text.map(Next::Text).map_err(|error| generation.refuse(error)),
                 event = generation.next() => event.map(Next::Event),
             },
             None if open > 0 => generation.next().await.map(Next::Event),

@@ -85,6 +85,7 @@ impl TextBody {
 mod tests {
     use std::convert::Infallible;
 
+    use axum::response::IntoResponse as _;
     use bytes::Bytes;
     use futures_util::stream;
 
@@ -96,8 +97,11 @@ mod tests {
         TextBody::new(Body::from_stream(pieces.chain(stream::pending())), Some(2 * PATIENCE))
     }
 
-    fn code(result: Result<Option<String>, ApiError>) -> String {
-        result.expect_err("an error").into_error().code.unwrap()
+    /// Status and code of the error.
+    fn refusal(result: Result<Option<String>, ApiError>) -> (u16, String) {
+        let error = result.expect_err("an error");
+        let code = error.code().to_owned();
+        (error.into_response().status().as_u16(), code)
     }
 
     #[tokio::test]
@@ -110,14 +114,14 @@ mod tests {
         assert_eq!(body.next().await.unwrap(), None);
         let mut body = TextBody::new(Body::from(&b"sch\xc3"[..]), None);
         assert_eq!(body.next().await.unwrap().as_deref(), Some("sch"));
-        assert_eq!(code(body.next().await), "invalid_value");
+        assert_eq!(refusal(body.next().await), (400, "invalid_value".to_owned()));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_text_that_stops_or_never_ends_is_given_up() {
         let mut body = text(&[b"one"]);
         body.next().await.unwrap();
-        assert_eq!(code(body.next().await), "session_idle");
+        assert_eq!(refusal(body.next().await), (408, "session_idle".to_owned()));
         let words = stream::unfold((), async |()| {
             tokio::time::sleep(PATIENCE / 2).await;
             Some((Ok::<_, Infallible>(Bytes::from_static(b"and ")), ()))
@@ -128,6 +132,6 @@ mod tests {
         }
         // The fourth comes at the same moment as the end.
         let ends = [body.next().await, body.next().await].into_iter().find(Result::is_err);
-        assert_eq!(code(ends.expect("an end")), "session_expired");
+        assert_eq!(refusal(ends.expect("an end")), (408, "session_expired".to_owned()));
     }
 }
