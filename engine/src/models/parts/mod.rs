@@ -20,5 +20,6 @@ pub mod resize_mlp;
 pub mod rows;
 pub mod slot_rows;
 pub mod speaker_encoder;
+pub mod speaking;
 pub mod thinker_stage;
 pub mod weights;

@@ -1,15 +1,15 @@
 //! Qwen3-Omni: audio tower, thinker, talker with code predictor, code2wav.
 //!
 //! The model files read like the reference, `transformers` 5.23 `models/qwen3_omni_moe`, and say where they follow which
-//! class; [`stages`] runs them for many slots at once. Vision is not built: its weights are ignored.
+//! class. Vision is not built: its weights are ignored.
 
 pub mod audio_tower;
 pub mod config;
 mod encoder;
 pub mod generation;
 mod raw_config;
-pub mod stages;
 pub mod talker;
+pub mod talker_stage;
 pub mod thinker;
 mod validate;
 
@@ -22,8 +22,8 @@ use self::audio_tower::AudioTower;
 use self::config::{ARCHITECTURE, Config};
 use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
-use self::stages::talker::{TalkerLm, positions};
 use self::talker::Talker;
+use self::talker_stage::{TalkerLm, positions};
 use self::thinker::Thinker;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, Marks};

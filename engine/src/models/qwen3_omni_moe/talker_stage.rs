@@ -17,17 +17,17 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, Section};
 use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StateSpec, StepOps};
 
-use super::speaking::{Speaking, Utterance};
+use super::config::Config;
+use super::generation::GenerationConfig;
+use super::talker::Talker;
+use super::thinker::Thinker;
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{
     BLOCK, CausalLm, Sampled, Sampler, SlotState, StepContext, StepInput, StepShape,
 };
 use crate::models::parts::code_predictor::PredictorPlaces;
 use crate::models::parts::slot_rows::SlotRows;
-use crate::models::qwen3_omni_moe::config::Config;
-use crate::models::qwen3_omni_moe::generation::GenerationConfig;
-use crate::models::qwen3_omni_moe::talker::Talker;
-use crate::models::qwen3_omni_moe::thinker::Thinker;
+use crate::models::parts::speaking::{Speaking, Utterance};
 use crate::sequence::BlockPool;
 use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, Room};
 
