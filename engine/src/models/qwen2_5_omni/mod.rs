@@ -22,7 +22,7 @@ use repartee_kernels::cpu::Cpu;
 use self::audio_tower::{AudioEncoder, AudioTower};
 use self::config::{ARCHITECTURE, Config, OLD_ARCHITECTURE};
 use self::talker::Talker;
-use self::talker_stage::{TalkerLm, positions};
+use self::talker_stage::{CodeTalker, HEADER_ROWS, positions};
 use self::thinker::Thinker;
 use self::token2wav::Token2Wav;
 use self::token2wav::config::Token2WavConfig;
@@ -30,6 +30,7 @@ use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, Marks};
 use super::parts::generation::{Defaults, Generation};
 use super::parts::slot_rows::SlotRows;
+use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HandedOver, ThinkerLm};
 use super::parts::weights::Weights;
 use super::{Family, LoadError, SlotBytes, Variant, slots};
@@ -147,7 +148,7 @@ where
 
     let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
     let context = context.min(settings.session_tokens);
-    let (talker_bytes, width) = (talker.model.position_bytes(), config.thinker.text.hidden_size);
+    let (talker_bytes, width) = (talker.codec.model.position_bytes(), config.thinker.text.hidden_size);
     let talker_positions = positions(&config, &generation, context);
     let bytes = SlotBytes {
         // Keys and values of both, a row of encoded audio, and a row on its way to the talker.
@@ -174,13 +175,18 @@ where
         width,
     };
     let geometry = token2wav.codec();
-    let parts = (thinker, talker, handed);
-    let speaker = TalkerLm::new(parts, talker_positions, bos, (&config.talker, &generation), geometry.frame());
+    let talker = CodeTalker::new((thinker, talker, handed), bos, (&config.talker, &generation));
+    let sizes = TalkerSizes {
+        positions: talker_positions,
+        head: HEADER_ROWS,
+        max_codes: generation.talker_max_new_tokens as usize,
+        frame: geometry.frame(),
+    };
     let (dit, bigvgan) = token2wav.stages([device(), device()], slots.total());
     Ok(Model {
         stages: vec![
             Box::new(Autoregressive::new(device(), reader, slots.total(), slots.context)),
-            Box::new(Autoregressive::new(device(), speaker, slots.total(), talker_positions)),
+            Box::new(Autoregressive::new(device(), TalkerLm::new(talker, sizes), slots.total(), talker_positions)),
             Box::new(dit),
             Box::new(bigvgan),
         ],

@@ -23,13 +23,14 @@ use self::config::{ARCHITECTURE, Config};
 use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
 use self::talker::Talker;
-use self::talker_stage::{TalkerLm, positions};
+use self::talker_stage::{FrameTalker, HEADER_ROWS, positions};
 use self::thinker::Thinker;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, Marks};
 use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
 use super::parts::slot_rows::SlotRows;
+use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HandedOver, ThinkerLm};
 use super::parts::weights::Weights;
 use super::{Family, LoadError, SlotBytes, Variant, slots};
@@ -137,7 +138,7 @@ where
     settings.check_stages(&STAGES)?;
     let left_context = settings.stage_option("code2wav", LEFT_CONTEXT);
     let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
-    let talker_bytes = talker.model.position_bytes();
+    let talker_bytes = talker.codec.model.position_bytes();
     let row = config.thinker.text.hidden_size * size_of::<f32>();
     let context = context.min(settings.session_tokens);
     let talker_positions = positions(&config, &generation, context);
@@ -175,15 +176,24 @@ where
         handed_over: HandedOver::Heard,
         width,
     };
-    let sizes_of_talker = (slots.total(), talker_positions);
-    let speaker =
-        TalkerLm::new(&ops, (thinker, talker, hidden), sizes_of_talker, header, (&config, &generation), frame);
+    let talker = FrameTalker::new(&ops, (thinker, talker, hidden), slots.total(), header, (&config, &generation));
+    let talker_sizes = TalkerSizes {
+        positions: talker_positions,
+        head: HEADER_ROWS,
+        max_codes: generation.talker_max_new_tokens as usize,
+        frame,
+    };
     let decoder =
         Code2WavStage::new(device(), code2wav, slots.total(), sizes, (samples_per_frame, frame), left_context);
     Ok(Model {
         stages: vec![
             Box::new(Autoregressive::new(device(), reader, slots.total(), slots.context)),
-            Box::new(Autoregressive::new(device(), speaker, slots.total(), talker_positions)),
+            Box::new(Autoregressive::new(
+                device(),
+                TalkerLm::new(talker, talker_sizes),
+                slots.total(),
+                talker_positions,
+            )),
             Box::new(decoder),
         ],
         codec: geometry,

@@ -2,13 +2,12 @@
 
 use super::config::{AudioConfig, Code2WavConfig, CodePredictorConfig, Config, TalkerConfig, TextConfig};
 use crate::models::parts::checks::{Check, Section};
+use crate::models::parts::codec_lm::SUPPRESSED_TAIL;
 
 /// The reference hard-codes 13 output rows for each 100 mel frames, which is what its convolutions make of them.
 const N_WINDOW: usize = 50;
 /// Output rows of one full window of `2 * N_WINDOW` mel frames.
 const ROWS_PER_WINDOW: usize = 13;
-/// The reference suppresses the last so many codec tokens, the end token excepted.
-const SUPPRESSED: usize = 1024;
 
 impl Config {
     /// Refuses what cannot be served. [`Config::load`] has done so already.
@@ -68,7 +67,7 @@ impl Config {
         text.check(
             "vocab_size",
             vocabulary,
-            vocabulary > SUPPRESSED,
+            vocabulary > SUPPRESSED_TAIL,
             "above 1024, the last of which are never spoken",
         )?;
         if (0..talker.text.num_hidden_layers).any(|layer| talker.text.is_moe_layer(layer)) {

@@ -24,13 +24,14 @@ use self::config::{ARCHITECTURE, Config};
 use self::generation::GenerationConfig;
 use self::prompt::Template;
 use self::talker::Talker;
-use self::talker_stage::{Sizes, TalkerLm};
+use self::talker_stage::{FrameTalker, Sizes};
 use self::utterance::{HEADER_ROWS, Marks};
 use self::voices::VoiceList;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
 use super::parts::reader::Reader;
+use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::weights::Weights;
 use super::{Family, LoadError, SlotBytes, Variant, slots};
 use crate::checkpoint::Checkpoint;
@@ -114,7 +115,7 @@ where
     let recorded = config.cloning.as_ref().map_or(0, |cloning| most_frames(cloning.encode_downsample_rate));
     let head = HEADER_ROWS + recorded;
     let positions = |context: usize| (context + frames).min(most) + head;
-    let each = talker.model.position_bytes();
+    let each = talker.codec.model.position_bytes();
     let (width, vocabulary) = (config.talker.hidden_size, config.talker.vocab_size);
     let bytes = SlotBytes {
         position: each,
@@ -135,7 +136,8 @@ where
     let sizes = (codec.num_quantizers, codec.codebook_size);
     let marks = Marks::new(&config, template.response_header());
     let positions = positions(slots.context);
-    let of_talker = Sizes { slots: total, positions, head, width, groups: codec.num_quantizers, vocabulary };
+    let of_frames = Sizes { slots: total, width, groups: codec.num_quantizers, vocabulary };
+    let of_talker = TalkerSizes { positions, head, max_codes: frames, frame };
     let names: Box<dyn Voices> = match (encoders, &config.cloning) {
         (Some(encoders), Some(cloning)) => {
             let (tokenizer, frame) = (tokenizer.clone(), cloning.encode_downsample_rate);
@@ -143,11 +145,11 @@ where
         }
         _ => Box::new(voices.clone()),
     };
-    let speaker = TalkerLm::new(&ops, talker, of_talker, (marks, voices, config.cloning.is_none()), &generation, frame);
+    let talker = FrameTalker::new(&ops, talker, of_frames, (marks, voices, config.cloning.is_none()), &generation);
     Ok(Model {
         stages: vec![
             Box::new(Reader::new(total)),
-            Box::new(Autoregressive::new(device(), speaker, total, positions)),
+            Box::new(Autoregressive::new(device(), TalkerLm::new(talker, of_talker), total, positions)),
             Box::new(Code2WavStage::new(device(), code2wav, total, sizes, (samples, frame), None)),
         ],
         codec: geometry,

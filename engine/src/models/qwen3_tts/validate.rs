@@ -2,8 +2,8 @@
 
 use super::cloning::mel;
 use super::config::{CloningConfig, Config, Kind};
-use super::talker::SUPPRESSED_TAIL;
 use crate::models::parts::checks::{Check, Section};
+use crate::models::parts::codec_lm::SUPPRESSED_TAIL;
 use crate::models::parts::config::CodeInput;
 
 impl Config {
