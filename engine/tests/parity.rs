@@ -65,14 +65,14 @@ fn compare_as(checkpoint: &Checkpoint, expected: &Expected, policy: WeightPolicy
 
 /// Streaming log-mel in pushes of uneven size, brought to the reference's layout.
 fn mel(checkpoint: &Checkpoint, model: &Qwen3Omni<Device>, expected: &Expected, audio: &str) -> Vec<f32> {
-    let config = LogMelConfig::load(checkpoint, model.config.thinker.audio.num_mel_bins).unwrap();
+    let config = LogMelConfig::load(checkpoint, model.config.thinker.audio.tower.num_mel_bins).unwrap();
     let mut stream = LogMel::new(&config, model.config.thinker.audio.n_window_infer).unwrap().stream();
     let mut windows = Vec::new();
     for chunk in expected.tensor(audio).0.chunks(777) {
         stream.push(chunk, &mut windows);
     }
     windows.extend(stream.finish());
-    let bins = model.config.thinker.audio.num_mel_bins;
+    let bins = model.config.thinker.audio.tower.num_mel_bins;
     let frames: Vec<&[f32]> = windows.iter().flat_map(|w| w.data.chunks(bins)).collect();
     (0..bins).flat_map(|bin| frames.iter().map(move |frame| frame[bin])).collect()
 }
@@ -86,7 +86,7 @@ fn audio(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, mel: &str
     let windows: Vec<_> =
         by_frame.chunks(window).enumerate().map(|(i, mel)| Window { mel, follows_full_chunk: i > 0 }).collect();
     let rows = eager::encode(ops, &model.audio_tower, &windows);
-    let width = model.config.thinker.audio.output_dim;
+    let width = model.config.thinker.audio.tower.output_dim;
     assert_eq!(rows.len() / width, windows.iter().map(|w| tokens(w.mel.len() / bins)).sum::<usize>());
     rows
 }

@@ -168,7 +168,7 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     uses.push((format!("code2wav.decoder.{}.conv", codec.upsample_rates.len() + 2), rows_now));
     let code2wav_work = work(&uses.iter().map(|(name, rows)| (name.as_str(), *rows)).collect::<Vec<_>>());
 
-    let bins = model.config.thinker.audio.num_mel_bins;
+    let bins = model.config.thinker.audio.tower.num_mel_bins;
     let frames = model.config.thinker.audio.n_window_infer;
     let mel: Vec<f32> = (0..frames * bins).map(|i| (i % 97) as f32 * 0.01).collect();
     let tower = each(1, || {

@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use repartee_kernels::row_spec::{BatchSection, Section, StreamSection};
-use repartee_kernels::{Attention, Layout, RowSpec, SequenceRows, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
+use repartee_kernels::{Layout, RowSpec, SequenceRows, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
 
 use super::config::{Code2WavConfig, CodeInput};
 use super::decoder::{Decoder, FeedForward, Shape};
@@ -196,7 +196,7 @@ pub struct Code2WavState<O: StepOps> {
 
 impl<O: StepOps> Front<O> {
     fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
-        let (entries, hidden) = (config.codebook_size, config.hidden_size);
+        let (entries, hidden) = (config.codebook_size, config.layers.hidden_size);
         let CodeInput::Quantizer { codebook_dim, latent_dim } = config.input else {
             let table = w.table("code_embedding.weight", entries * config.num_quantizers, hidden)?;
             return Ok(Self::Embedding { table });
@@ -243,23 +243,8 @@ impl<O: StepOps> Front<O> {
 impl<O: StepOps> Code2Wav<O> {
     /// Loads `code2wav`, by whatever name its weights lie below.
     pub fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
-        let hidden = config.hidden_size;
         let (latent, cut) = (config.latent_size(), config.cuts_both_ends());
-        let shape = Shape {
-            hidden,
-            layers: config.num_hidden_layers,
-            attention: Attention {
-                heads: config.num_attention_heads,
-                kv_heads: config.num_key_value_heads,
-                head_dim: config.head_dim,
-                window: Some(config.sliding_window),
-            },
-            eps: config.rms_norm_eps as f32,
-            theta: config.rope.theta as f32,
-            qkv_bias: false,
-            qk_norm: false,
-            layer_scale: true,
-        };
+        let shape = Shape { layer_scale: true, ..config.layers.shape(Some(config.sliding_window)) };
         let upsample = config.upsampling_ratios.iter().enumerate().map(|(i, &factor)| {
             let w = w.at(format_args!("upsample.{i}"));
             let next = w.at("1");
@@ -298,7 +283,7 @@ impl<O: StepOps> Code2Wav<O> {
         Ok(Self {
             front: Front::load(w, config)?,
             pre_transformer: Decoder::load(&w.at("pre_transformer"), shape, |_| {
-                FeedForward::Dense(config.intermediate_size)
+                FeedForward::Dense(config.layers.intermediate_size)
             })?,
             upsample: upsample.collect::<Result<_, LoadError>>()?,
             first: Conv::causal(&w.at("decoder.0"), config.decoder_dim, latent, KERNEL, 1)?,

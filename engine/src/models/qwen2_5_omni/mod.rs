@@ -148,7 +148,7 @@ where
 
     let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
     let context = context.min(settings.session_tokens);
-    let (talker_bytes, width) = (talker.codec.model.position_bytes(), config.thinker.text.hidden_size);
+    let (talker_bytes, width) = (talker.codec.model.position_bytes(), config.thinker.text.layers.hidden_size);
     let talker_positions = positions(&config, &generation, context);
     let bytes = SlotBytes {
         // Keys and values of both, a row of encoded audio, and a row on its way to the talker.

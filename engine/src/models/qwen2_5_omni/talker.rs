@@ -26,7 +26,7 @@ impl<O: StepOps> Talker<O> {
     /// Loads `talker` for a codec of `codes` codes.
     pub fn load(w: &Weights<'_, O>, config: &TalkerConfig, codes: usize) -> Result<Self, LoadError> {
         let (text, input) = (&config.text, config.embedding_size);
-        let (vocabulary, hidden) = (text.vocab_size, text.hidden_size);
+        let (vocabulary, hidden) = (text.vocab_size, text.layers.hidden_size);
         let ends = ends(config);
         let padding = (0..vocabulary).map(|id| if id == config.tts_codec_pad_token_id as usize { SURE } else { 0.0 });
         let projection = w.at("thinker_to_talker_proj");
@@ -36,7 +36,7 @@ impl<O: StepOps> Talker<O> {
                 w,
                 (vocabulary, "embed_tokens.weight", input),
                 text_shape(text),
-                |_| FeedForward::Dense(text.intermediate_size),
+                |_| FeedForward::Dense(text.layers.intermediate_size),
                 |id| id < codes || ends.contains(&(id as u32)),
             )?,
             padding: w.made("padding", Layout::Table, &padding.collect::<Vec<_>>(), &[1, vocabulary])?,

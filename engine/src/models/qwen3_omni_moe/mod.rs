@@ -131,7 +131,7 @@ where
     let generation = GenerationConfig::load(checkpoint, &config)?;
     let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size)?;
     let template = template(checkpoint, &config, &tokenizer)?;
-    let bins = config.thinker.audio.num_mel_bins;
+    let bins = config.thinker.audio.tower.num_mel_bins;
     let log_mel = LogMel::new(&LogMelConfig::load(checkpoint, bins)?, config.thinker.audio.n_window_infer)
         .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
 
@@ -139,7 +139,7 @@ where
     let left_context = settings.stage_option("code2wav", LEFT_CONTEXT);
     let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
     let talker_bytes = talker.codec.model.position_bytes();
-    let row = config.thinker.text.hidden_size * size_of::<f32>();
+    let row = config.thinker.text.layers.hidden_size * size_of::<f32>();
     let context = context.min(settings.session_tokens);
     let talker_positions = positions(&config, &generation, context);
     let bytes = SlotBytes {
@@ -147,14 +147,14 @@ where
         position: thinker.model.position_bytes() + talker_bytes + 2 * row,
         fixed: (talker_positions - context) * talker_bytes
             + talker.code_predictor.slot_bytes()
-            + config.talker.text.hidden_size * size_of::<f32>()
+            + config.talker.text.layers.hidden_size * size_of::<f32>()
             + code2wav.slot_bytes(MAX_FRAMES + left_context.unwrap_or(0))
             + config.thinker.text.vocab_size
             + config.talker.text.vocab_size,
     };
     let slots = slots(settings, context, bytes)?;
     let thinker = Arc::new(thinker);
-    let width = config.thinker.text.hidden_size;
+    let width = config.thinker.text.layers.hidden_size;
     let hidden = SlotRows::new(&ops, slots.total(), slots.context, width);
     // Stages run beside each other.
     let device = || ops.with_own_buffers();

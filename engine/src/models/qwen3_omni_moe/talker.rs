@@ -25,8 +25,9 @@ impl<O: StepOps> Talker<O> {
     /// Loads `talker`.
     pub fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
         let text = &config.text;
-        let (vocabulary, hidden) = (text.vocab_size, text.hidden_size);
-        let resize = |name| ResizeMlp::load(&w.at(name), (config.thinker_hidden_size, text.intermediate_size, hidden));
+        let (vocabulary, hidden) = (text.vocab_size, text.layers.hidden_size);
+        let resize =
+            |name| ResizeMlp::load(&w.at(name), (config.thinker_hidden_size, text.layers.intermediate_size, hidden));
         Ok(Self {
             text_projection: resize("text_projection")?,
             hidden_projection: resize("hidden_projection")?,

@@ -102,7 +102,7 @@ impl<O: StepOps> FrameTalker<O> {
         let codec = &config.talker;
         let sampling = (generation.talker, generation.code_predictor);
         Self {
-            frames: Frames::new(ops, &talker.code_predictor, (slots, codec.text.hidden_size), sampling),
+            frames: Frames::new(ops, &talker.code_predictor, (slots, codec.text.layers.hidden_size), sampling),
             hidden,
             vocabulary: codec.text.vocab_size,
             ids: Ids {

@@ -116,7 +116,7 @@ where
     let head = HEADER_ROWS + recorded;
     let positions = |context: usize| (context + frames).min(most) + head;
     let each = talker.codec.model.position_bytes();
-    let (width, vocabulary) = (config.talker.hidden_size, config.talker.vocab_size);
+    let (width, vocabulary) = (config.talker.layers.hidden_size, config.talker.vocab_size);
     let bytes = SlotBytes {
         position: each,
         fixed: (positions(context) - context) * each

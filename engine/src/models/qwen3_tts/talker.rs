@@ -1,6 +1,6 @@
 //! `talker`: reads text and predicts codebook 0 of each codec frame; after `Qwen3TTSTalkerForConditionalGeneration`.
 
-use repartee_kernels::{Attention, Layout, StepOps};
+use repartee_kernels::{Layout, StepOps};
 
 use super::config::TalkerConfig;
 use crate::models::LoadError;
@@ -30,7 +30,7 @@ pub struct Talker<O: StepOps> {
 impl<O: StepOps> Talker<O> {
     /// Loads `talker`.
     pub fn load(w: &Weights<'_, O>, config: &TalkerConfig) -> Result<Self, LoadError> {
-        let (vocabulary, hidden, text) = (config.vocab_size, config.hidden_size, config.text_hidden_size);
+        let (vocabulary, hidden, text) = (config.vocab_size, config.layers.hidden_size, config.text_hidden_size);
         let end = config.codec_eos_token_id;
         let endless: Vec<f32> = (0..vocabulary).map(|id| if id == end as usize { NEVER } else { 0.0 }).collect();
         Ok(Self {
@@ -39,8 +39,8 @@ impl<O: StepOps> Talker<O> {
             codec: CodecLm::load(
                 w,
                 (vocabulary, "codec_embedding.weight", hidden),
-                shape(config),
-                |_| FeedForward::Dense(config.intermediate_size),
+                Shape { qk_norm: true, ..config.layers.shape(config.sliding_window) },
+                |_| FeedForward::Dense(config.layers.intermediate_size),
                 spoken(vocabulary, end),
             )?,
             endless: w.made("the end of speech", Layout::Table, &endless, &[1, vocabulary])?,
@@ -51,23 +51,5 @@ impl<O: StepOps> Talker<O> {
     /// Rows of text: its embeddings, projected.
     pub fn text_rows(&self, ops: &O, ids: &O::Index) -> O::T {
         self.text_projection.forward(ops, &ops.embed_at(&self.text_embedding, ids))
-    }
-}
-
-fn shape(config: &TalkerConfig) -> Shape {
-    Shape {
-        hidden: config.hidden_size,
-        layers: config.num_hidden_layers,
-        attention: Attention {
-            heads: config.num_attention_heads,
-            kv_heads: config.num_key_value_heads,
-            head_dim: config.head_dim,
-            window: config.sliding_window,
-        },
-        eps: config.rms_norm_eps as f32,
-        theta: config.rope.theta as f32,
-        qkv_bias: false,
-        qk_norm: true,
-        layer_scale: false,
     }
 }
