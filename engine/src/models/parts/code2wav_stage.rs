@@ -10,6 +10,7 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, StreamRows};
 
 use super::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
+use crate::device::Device;
 use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 
 /// Name of the stage.
@@ -113,12 +114,7 @@ impl<O: StepOps> Code2WavStage<O> {
     }
 }
 
-impl<O: StepOps + Send> Stage for Code2WavStage<O>
-where
-    O::Weight: Send,
-    O::State: Send,
-    O::Ticket: Send,
-{
+impl<O: Device> Stage for Code2WavStage<O> {
     fn name(&self) -> &'static str {
         STAGE
     }

@@ -37,6 +37,7 @@ use super::{Family, LoadError, SlotBytes, Variant, slots};
 use crate::audio::log_mel::{LogMel, LogMelConfig};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
+use crate::device::Device;
 use crate::model::{Ears, Model};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
@@ -121,13 +122,12 @@ fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> 
 }
 
 /// Loads a checkpoint of this family as stages.
-pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model, LoadError>
-where
-    O: StepOps + Send + 'static,
-    O::Weight: Send + Sync,
-    O::State: Send,
-    O::Ticket: Send,
-{
+pub fn load<O: Device>(
+    ops: O,
+    checkpoint: &Checkpoint,
+    _: Variant,
+    settings: &EngineConfig,
+) -> Result<Model, LoadError> {
     settings.check_stages(&STAGES)?;
     let Qwen25Omni { config, audio_tower, thinker, talker } = Qwen25Omni::load_as(&ops, checkpoint, settings.weights)?;
     let vocabulary = config.thinker.text.vocab_size;

@@ -14,6 +14,7 @@ use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
 use super::config::{Config, TalkerConfig};
 use super::talker::{Talker, ends};
 use super::thinker::Thinker;
+use crate::device::Device;
 use crate::elements::Element;
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
 use crate::models::parts::decoder::Decoder;
@@ -87,11 +88,7 @@ impl<O: StepOps> CodeTalker<O> {
     }
 }
 
-impl<O: StepOps + Send> Talks<O> for CodeTalker<O>
-where
-    O::Weight: Send + Sync,
-    O::State: Send,
-{
+impl<O: Device> Talks<O> for CodeTalker<O> {
     type Row = Row;
     /// Its position.
     type Token = usize;

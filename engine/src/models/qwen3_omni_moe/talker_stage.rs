@@ -14,6 +14,7 @@ use super::config::Config;
 use super::generation::GenerationConfig;
 use super::talker::Talker;
 use super::thinker::Thinker;
+use crate::device::Device;
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
 use crate::models::parts::decoder::Decoder;
@@ -124,11 +125,7 @@ impl<O: StepOps> FrameTalker<O> {
     }
 }
 
-impl<O: StepOps + Send> Talks<O> for FrameTalker<O>
-where
-    O::Weight: Send + Sync,
-    O::State: Send,
-{
+impl<O: Device> Talks<O> for FrameTalker<O> {
     type Row = Row;
     type Token = u32;
     /// The speaker's codec id.

@@ -5,6 +5,7 @@
 use repartee_kernels::{Router, StepOps};
 
 use super::config::{TextConfig, ThinkerConfig};
+use crate::device::Device;
 use crate::models::LoadError;
 use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
 use crate::models::parts::thinker_stage::Thinks;
@@ -80,10 +81,7 @@ impl<O: StepOps> Thinker<O> {
     }
 }
 
-impl<O: StepOps> Thinks<O> for Thinker<O>
-where
-    O::Weight: Send + Sync,
-{
+impl<O: Device> Thinks<O> for Thinker<O> {
     fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State> {
         self.model.cache(ops, blocks, block_len)
     }

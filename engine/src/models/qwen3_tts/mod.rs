@@ -36,6 +36,7 @@ use super::parts::weights::Weights;
 use super::{Family, LoadError, SlotBytes, Variant, slots};
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
+use crate::device::Device;
 use crate::model::{Codec, Model, Voices};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
@@ -95,13 +96,12 @@ fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
 }
 
 /// Loads a checkpoint of this family as stages.
-pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model, LoadError>
-where
-    O: StepOps + Send + 'static,
-    O::Weight: Send + Sync,
-    O::State: Send,
-    O::Ticket: Send,
-{
+pub fn load<O: Device>(
+    ops: O,
+    checkpoint: &Checkpoint,
+    _: Variant,
+    settings: &EngineConfig,
+) -> Result<Model, LoadError> {
     settings.check_stages(&STAGES)?;
     let Qwen3Tts { config, talker, code2wav, encoders } = Qwen3Tts::load_as(&ops, checkpoint, settings.weights)?;
     let generation = GenerationConfig::load(checkpoint)?;

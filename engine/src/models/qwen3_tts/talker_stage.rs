@@ -12,6 +12,7 @@ use super::generation::GenerationConfig;
 use super::talker::{LEAST_FRAMES, Talker};
 use super::utterance::{Marks, Row, Utterance};
 use super::voices::{Cloned, Voice, VoiceList};
+use crate::device::Device;
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{Sampler, StepContext, StepInput, StepShape};
 use crate::models::parts::decoder::Decoder;
@@ -83,11 +84,7 @@ fn utterance<'a>(Manner { voice, whole }: &'a Manner, said: &'a Said<u32>) -> Ut
     Utterance { voice, text: &said.tokens, ended: said.ended.is_some(), whole: *whole }
 }
 
-impl<O: StepOps + Send> Talks<O> for FrameTalker<O>
-where
-    O::Weight: Send + Sync,
-    O::State: Send,
-{
+impl<O: Device> Talks<O> for FrameTalker<O> {
     type Row = Row;
     type Token = u32;
     type Voice = Manner;

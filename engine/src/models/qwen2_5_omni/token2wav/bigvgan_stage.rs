@@ -9,6 +9,7 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
 use super::bigvgan::BigVgan;
+use crate::device::Device;
 use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 
 /// Name of the stage.
@@ -91,11 +92,7 @@ impl<O: StepOps> BigVganStage<O> {
     }
 }
 
-impl<O: StepOps + Send> Stage for BigVganStage<O>
-where
-    O::Weight: Send,
-    O::Ticket: Send,
-{
+impl<O: Device> Stage for BigVganStage<O> {
     fn name(&self) -> &'static str {
         STAGE
     }

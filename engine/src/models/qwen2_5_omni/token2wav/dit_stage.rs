@@ -12,6 +12,7 @@ use super::config::DitConfig;
 use super::dit::{Dit, DitWindow};
 use super::noise::Noise;
 use super::solver::{Window, guide};
+use crate::device::Device;
 use crate::models::parts::ode::{Rk4, Solve};
 use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 
@@ -129,11 +130,7 @@ impl<O: StepOps> DitStage<O> {
     }
 }
 
-impl<O: StepOps + Send> Stage for DitStage<O>
-where
-    O::Weight: Send,
-    O::Ticket: Send,
-{
+impl<O: Device> Stage for DitStage<O> {
     fn name(&self) -> &'static str {
         STAGE
     }
