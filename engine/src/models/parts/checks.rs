@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use repartee_engine_api::Sampling;
+
 use super::config::{AudioTowerConfig, Code2WavConfig, CodeInput, CodePredictorConfig, LayersConfig, Rope};
 use crate::checkpoint::BadValue;
 
@@ -55,6 +57,17 @@ impl Section {
         let unit = u32::try_from(entries).ok().and_then(|entries| 1_usize.checked_shl(entries));
         let holds = unit.is_some_and(|unit| value > 0 && value.is_multiple_of(unit));
         self.check(field, value, holds, &allowed)
+    }
+
+    /// How ids are sampled, by fields whose names begin with `prefix`.
+    pub fn sampling(&self, prefix: &str, sampling: &Sampling) -> Check {
+        let Sampling { temperature, top_p, repetition_penalty, .. } = *sampling;
+        let finite = temperature.is_finite() && temperature >= 0.0;
+        self.check(&format!("{prefix}temperature"), temperature, finite, "a number from 0 upwards")?;
+        let share = top_p > 0.0 && top_p <= 1.0;
+        self.check(&format!("{prefix}top_p"), top_p, share, "above 0, at most 1")?;
+        let penalty = repetition_penalty.is_finite() && repetition_penalty > 0.0;
+        self.check(&format!("{prefix}repetition_penalty"), repetition_penalty, penalty, "above 0")
     }
 
     /// Heads that share keys and values evenly, of a size that can be rotated.
