@@ -21,6 +21,7 @@ pub mod resampled_snake;
 pub mod resize_mlp;
 pub mod rows;
 pub mod slot_rows;
+pub mod slot_streams;
 pub mod speaker_encoder;
 pub mod speaking;
 pub mod talker_stage;
