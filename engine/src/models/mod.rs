@@ -50,6 +50,12 @@ pub struct Family {
 /// All families.
 pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY];
 
+/// The claim of a family that goes by the first of config.json's `architectures`.
+fn claims_named(checkpoint: &Checkpoint, names: &[&str], variant: Variant) -> Option<Variant> {
+    let first = checkpoint.architectures().into_iter().next()?;
+    names.contains(&&first[..]).then_some(variant)
+}
+
 /// Memory that one slot takes, in all stages together. Bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SlotBytes {

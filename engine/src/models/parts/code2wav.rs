@@ -294,6 +294,11 @@ impl<O: StepOps> Code2Wav<O> {
         })
     }
 
+    /// Its sizes.
+    pub fn config(&self) -> &Code2WavConfig {
+        &self.config
+    }
+
     /// Samples by which the first frame falls short of a whole one: what the cut ends of the transposed convolutions hold
     /// back, each block's own rate times the samples that one of its rows still becomes.
     pub fn look_ahead(&self) -> usize {

@@ -73,24 +73,18 @@ impl Stream {
 }
 
 impl<O: StepOps> Code2WavStage<O> {
-    /// A stage for `slots` streams.
-    pub fn new(
-        ops: O,
-        code2wav: Code2Wav<O>,
-        slots: usize,
-        (codebooks, codebook_size): (usize, usize),
-        (samples_per_frame, frame): (usize, Duration),
-        left_context: Option<usize>,
-    ) -> Self {
+    /// A stage for `slots` streams of frames that last `frame` each.
+    pub fn new(ops: O, code2wav: Code2Wav<O>, slots: usize, frame: Duration, left_context: Option<usize>) -> Self {
+        let config = code2wav.config();
         Self {
+            codebooks: config.num_quantizers,
+            codebook_size: config.codebook_size,
+            samples_per_frame: config.samples_per_frame(),
             state: code2wav.state_for(&ops, slots, MAX_FRAMES + left_context.unwrap_or(0)),
             left_context,
             streams: SlotStreams::new(slots),
             ops,
             code2wav,
-            codebooks,
-            codebook_size,
-            samples_per_frame,
             frame,
             launched: None,
             spec: RowSpec::default(),

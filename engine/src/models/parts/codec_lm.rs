@@ -12,6 +12,8 @@ pub const SUPPRESSED_TAIL: usize = 1024;
 
 /// The model.
 pub struct CodecLm<O: StepOps> {
+    /// Ids: codes of codebook 0, and marks.
+    pub vocabulary: usize,
     embedding: O::Weight,
     /// The layers.
     pub model: Decoder<O>,
@@ -39,6 +41,7 @@ impl<O: StepOps> CodecLm<O> {
         let model = w.at("model");
         let allowed: Vec<f32> = (0..vocabulary).map(|id| f32::from(allowed(id))).collect();
         Ok(Self {
+            vocabulary,
             embedding: model.table(table, vocabulary, width)?,
             head: w.linear("codec_head.weight", vocabulary, shape.hidden)?,
             model: Decoder::load(&model, shape, feed_forward)?,

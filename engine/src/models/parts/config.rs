@@ -3,6 +3,7 @@
 use repartee_kernels::Attention;
 
 use super::decoder::Shape;
+use crate::model::Codec;
 
 /// Rotary position embedding. Without vision the three position indices of a row are the same, so that its sections
 /// do not matter.
@@ -153,6 +154,11 @@ impl Code2WavConfig {
     /// Samples that one codec frame stands for.
     pub fn samples_per_frame(&self) -> usize {
         self.upsampling_ratios.iter().chain(&self.upsample_rates).product()
+    }
+
+    /// What a codec is that makes so many samples a second.
+    pub fn geometry(&self, sample_rate: u32) -> Codec {
+        Codec { sample_rate, frame_samples: (self.samples_per_frame() as u32, 1) }
     }
 }
 

@@ -13,6 +13,7 @@ pub mod config;
 pub mod decoder;
 pub mod dictation;
 pub mod frames;
+pub mod front_end;
 pub mod generation;
 pub mod ode;
 pub mod raw_config;

@@ -14,7 +14,7 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
 
 use super::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
-use super::decoder::Decoder;
+use super::codec_lm::CodecLm;
 use super::speaking::{Next, Speaking, Utterance};
 use crate::elements::Element;
 use crate::sequence::BlockPool;
@@ -33,10 +33,8 @@ pub trait Talks<O: StepOps>: Send {
 
     /// What the stage takes.
     fn takes(&self) -> EdgeKind;
-    /// Ids that it samples from.
-    fn vocabulary(&self) -> usize;
-    /// The layers.
-    fn layers(&self) -> &Decoder<O>;
+    /// The layers, and the ids that it samples from.
+    fn codec(&self) -> &CodecLm<O>;
     /// Slots that one step can advance.
     fn max_slots(&self) -> usize {
         usize::MAX
@@ -91,9 +89,9 @@ pub trait Talks<O: StepOps>: Send {
 /// Sizes of a talker's stage.
 #[derive(Debug, Clone, Copy)]
 pub struct TalkerSizes {
-    /// Positions of a slot.
-    pub positions: usize,
-    /// Of these, those that stand before a response's codes, beside its prompt and text.
+    /// Positions that the model was made for.
+    pub model_positions: usize,
+    /// Positions that stand before a response's codes, beside its prompt and text.
     pub head: usize,
     /// Most lists of codes of a response.
     pub max_codes: usize,
@@ -101,10 +99,19 @@ pub struct TalkerSizes {
     pub frame: Duration,
 }
 
+impl TalkerSizes {
+    /// Positions of a slot: those of a prompt of `context` positions and as many codes as a response may have, as far as the model allows.
+    pub fn positions(&self, context: usize) -> usize {
+        (context + self.max_codes).min(self.model_positions) + self.head
+    }
+}
+
 /// A talker with its settings.
 pub struct TalkerLm<T> {
     talker: T,
     sizes: TalkerSizes,
+    /// Positions of a slot but for a response's head.
+    positions: usize,
 }
 
 /// What a talker keeps of a slot.
@@ -123,9 +130,9 @@ impl<V, T> Default for TalkerSlot<V, T> {
 type State<O, T> = SlotState<O, TalkerLm<T>>;
 
 impl<T> TalkerLm<T> {
-    /// The stage's model.
-    pub fn new(talker: T, sizes: TalkerSizes) -> Self {
-        Self { talker, sizes }
+    /// The stage's model, for prompts of at most `context` positions.
+    pub fn new(talker: T, sizes: TalkerSizes, context: usize) -> Self {
+        Self { talker, sizes, positions: sizes.positions(context) - sizes.head }
     }
 
     /// Queues what the text that is known allows: the rows before the first codes, or the one after the last codes.
@@ -179,11 +186,11 @@ impl<O: StepOps, T: Talks<O>> CausalLm<O> for TalkerLm<T> {
     }
 
     fn vocabulary(&self) -> usize {
-        self.talker.vocabulary()
+        self.talker.codec().vocabulary
     }
 
     fn cache(&self, ops: &O, blocks: usize) -> Vec<O::State> {
-        self.talker.layers().cache(ops, blocks, BLOCK)
+        self.talker.codec().model.cache(ops, blocks, BLOCK)
     }
 
     fn max_slots(&self) -> usize {
@@ -346,8 +353,7 @@ impl<O: StepOps, T: Talks<O>> CausalLm<O> for TalkerLm<T> {
 
     /// Codes are reserved, not text tokens: speech takes several times as many positions as its text.
     fn room(&self, prompt: &[Element], _: usize) -> Room {
-        let TalkerSizes { positions, head, max_codes, .. } = self.sizes;
-        let positions = positions - head;
-        Room { used: self.talker.used(prompt), limit: positions - max_codes.min(positions / 2) }
+        let reserved = self.sizes.max_codes.min(self.positions / 2);
+        Room { used: self.talker.used(prompt), limit: self.positions - reserved }
     }
 }

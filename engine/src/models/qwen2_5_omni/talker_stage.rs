@@ -11,13 +11,13 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, Section};
 use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
 
-use super::config::{Config, TalkerConfig};
+use super::config::TalkerConfig;
 use super::talker::{Talker, ends};
 use super::thinker::Thinker;
 use crate::device::Device;
 use crate::elements::Element;
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
-use crate::models::parts::decoder::Decoder;
+use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::generation::Generation;
 use crate::models::parts::slot_rows::SlotRows;
 use crate::models::parts::speaking::Utterance;
@@ -65,12 +65,6 @@ pub struct TalkerPlaces {
     histories: SampleSection,
 }
 
-/// Positions of a slot: the prompt's and as many codes as a response may have, as far as the model allows.
-pub fn positions(config: &Config, generation: &Generation, context: usize) -> usize {
-    let codes = generation.talker_max_new_tokens as usize;
-    (context + HEADER_ROWS + codes).min(config.talker.text.max_position_embeddings + HEADER_ROWS)
-}
-
 /// Positions of the text tokens whose rows the thinker has computed.
 fn known(said: &Utterance<usize>) -> &[usize] {
     let unknown = usize::from(said.ended != Some(End::Stop) && !said.tokens.is_empty());
@@ -100,12 +94,8 @@ impl<O: Device> Talks<O> for CodeTalker<O> {
         EdgeKind::Rows
     }
 
-    fn vocabulary(&self) -> usize {
-        self.config.text.vocab_size
-    }
-
-    fn layers(&self) -> &Decoder<O> {
-        &self.talker.codec.model
+    fn codec(&self) -> &CodecLm<O> {
+        &self.talker.codec
     }
 
     fn reads(&self, _: Role) -> bool {

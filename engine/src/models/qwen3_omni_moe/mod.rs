@@ -23,22 +23,22 @@ use self::config::{ARCHITECTURE, Config};
 use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
 use self::talker::Talker;
-use self::talker_stage::{FrameTalker, HEADER_ROWS, positions};
+use self::talker_stage::{FrameTalker, HEADER_ROWS};
 use self::thinker::Thinker;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, Marks};
 use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
+use super::parts::front_end::load_log_mel;
 use super::parts::slot_rows::SlotRows;
 use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HandedOver, ThinkerLm};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, Variant, slots};
-use crate::audio::log_mel::{LogMel, LogMelConfig};
+use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::{Codec, Ears, Model};
+use crate::model::{Ears, Model};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
@@ -88,16 +88,11 @@ impl<O: StepOps> Qwen3Omni<O> {
 /// The family's entry.
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
-    claims,
+    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], Variant("omni")),
     load_cpu: load::<Cpu>,
     #[cfg(feature = "cuda")]
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
 };
-
-fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
-    let first = checkpoint.architectures().into_iter().next();
-    (first.as_deref() == Some(ARCHITECTURE)).then_some(Variant("omni"))
-}
 
 /// The chat template with the configuration's special ids.
 fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<ChatTemplate, CheckpointError> {
@@ -132,8 +127,7 @@ pub fn load<O: Device>(
     let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size)?;
     let template = template(checkpoint, &config, &tokenizer)?;
     let bins = config.thinker.audio.tower.num_mel_bins;
-    let log_mel = LogMel::new(&LogMelConfig::load(checkpoint, bins)?, config.thinker.audio.n_window_infer)
-        .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
+    let log_mel = load_log_mel(checkpoint, bins, config.thinker.audio.n_window_infer)?;
 
     settings.check_stages(&STAGES)?;
     let left_context = settings.stage_option("code2wav", LEFT_CONTEXT);
@@ -141,11 +135,17 @@ pub fn load<O: Device>(
     let talker_bytes = talker.codec.model.position_bytes();
     let row = config.thinker.text.layers.hidden_size * size_of::<f32>();
     let context = context.min(settings.session_tokens);
-    let talker_positions = positions(&config, &generation, context);
+    let geometry = config.code2wav.geometry(SAMPLE_RATE);
+    let sizes = TalkerSizes {
+        model_positions: config.talker.text.max_position_embeddings,
+        head: HEADER_ROWS,
+        max_codes: generation.talker_max_new_tokens as usize,
+        frame: geometry.frame(),
+    };
     let bytes = SlotBytes {
         // Keys and values of both, a row of encoded audio, and a hidden row on its way to the talker.
         position: thinker.model.position_bytes() + talker_bytes + 2 * row,
-        fixed: (talker_positions - context) * talker_bytes
+        fixed: (sizes.positions(context) - context) * talker_bytes
             + talker.code_predictor.slot_bytes()
             + config.talker.text.layers.hidden_size * size_of::<f32>()
             + code2wav.slot_bytes(MAX_FRAMES + left_context.unwrap_or(0))
@@ -159,11 +159,6 @@ pub fn load<O: Device>(
     // Stages run beside each other.
     let device = || ops.with_own_buffers();
     let header = template.response_header();
-    let codec = &config.code2wav;
-    let samples_per_frame = codec.samples_per_frame();
-    let geometry = Codec { sample_rate: SAMPLE_RATE, frame_samples: (samples_per_frame as u32, 1) };
-    let frame = geometry.frame();
-    let sizes = (codec.num_quantizers, codec.codebook_size);
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
     let reader = ThinkerLm {
@@ -177,23 +172,12 @@ pub fn load<O: Device>(
         width,
     };
     let talker = FrameTalker::new(&ops, (thinker, talker, hidden), slots.total(), header, (&config, &generation));
-    let talker_sizes = TalkerSizes {
-        positions: talker_positions,
-        head: HEADER_ROWS,
-        max_codes: generation.talker_max_new_tokens as usize,
-        frame,
-    };
-    let decoder =
-        Code2WavStage::new(device(), code2wav, slots.total(), sizes, (samples_per_frame, frame), left_context);
+    let speaker = TalkerLm::new(talker, sizes, slots.context);
+    let decoder = Code2WavStage::new(device(), code2wav, slots.total(), sizes.frame, left_context);
     Ok(Model {
         stages: vec![
             Box::new(Autoregressive::new(device(), reader, slots.total(), slots.context)),
-            Box::new(Autoregressive::new(
-                device(),
-                TalkerLm::new(talker, talker_sizes),
-                slots.total(),
-                talker_positions,
-            )),
+            Box::new(Autoregressive::new(device(), speaker, slots.total(), sizes.positions(slots.context))),
             Box::new(decoder),
         ],
         codec: geometry,

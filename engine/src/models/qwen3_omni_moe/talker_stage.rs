@@ -17,7 +17,7 @@ use super::thinker::Thinker;
 use crate::device::Device;
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
-use crate::models::parts::decoder::Decoder;
+use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::frames::{FramePlaces, Frames, MAX_SLOTS};
 use crate::models::parts::slot_rows::SlotRows;
 use crate::models::parts::speaking::Utterance;
@@ -55,7 +55,6 @@ pub struct FrameTalker<O: StepOps> {
     /// The thinker's hidden rows.
     hidden: SlotRows<O>,
     frames: Frames<O>,
-    vocabulary: usize,
     ids: Ids,
     speakers: BTreeMap<String, u32>,
 }
@@ -85,12 +84,6 @@ pub struct TalkerPlaces {
     frames: FramePlaces,
 }
 
-/// Positions of a slot: the prompt's and as many frames as a response may have, as far as the model allows.
-pub fn positions(config: &Config, generation: &GenerationConfig, context: usize) -> usize {
-    let frames = generation.talker_max_new_tokens as usize;
-    (context + HEADER_ROWS + frames).min(config.talker.text.max_position_embeddings + HEADER_ROWS)
-}
-
 impl<O: StepOps> FrameTalker<O> {
     /// For `slots` slots. `hidden` are the thinker's rows, `header` is `<|im_start|>assistant\n`.
     pub fn new(
@@ -105,7 +98,6 @@ impl<O: StepOps> FrameTalker<O> {
         Self {
             frames: Frames::new(ops, &talker.code_predictor, (slots, codec.text.layers.hidden_size), sampling),
             hidden,
-            vocabulary: codec.text.vocab_size,
             ids: Ids {
                 header,
                 tts_bos: config.tts_bos_token_id,
@@ -136,12 +128,8 @@ impl<O: Device> Talks<O> for FrameTalker<O> {
         EdgeKind::Text
     }
 
-    fn vocabulary(&self) -> usize {
-        self.vocabulary
-    }
-
-    fn layers(&self) -> &Decoder<O> {
-        &self.talker.codec.model
+    fn codec(&self) -> &CodecLm<O> {
+        &self.talker.codec
     }
 
     fn max_slots(&self) -> usize {

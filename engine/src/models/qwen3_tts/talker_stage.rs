@@ -15,7 +15,7 @@ use super::voices::{Cloned, Voice, VoiceList};
 use crate::device::Device;
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{Sampler, StepContext, StepInput, StepShape};
-use crate::models::parts::decoder::Decoder;
+use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::frames::{FramePlaces, Frames, MAX_SLOTS};
 use crate::models::parts::speaking::Utterance as Said;
 use crate::models::parts::talker_stage::Talks;
@@ -41,8 +41,6 @@ pub struct Sizes {
     pub width: usize,
     /// Codes of a frame.
     pub groups: usize,
-    /// Ids of codebook 0 and marks.
-    pub vocabulary: usize,
 }
 
 /// How a response is spoken.
@@ -94,12 +92,8 @@ impl<O: Device> Talks<O> for FrameTalker<O> {
         EdgeKind::Text
     }
 
-    fn vocabulary(&self) -> usize {
-        self.sizes.vocabulary
-    }
-
-    fn layers(&self) -> &Decoder<O> {
-        &self.talker.codec.model
+    fn codec(&self) -> &CodecLm<O> {
+        &self.talker.codec
     }
 
     fn max_slots(&self) -> usize {
