@@ -8,7 +8,8 @@
 //!   [`parts::autoregressive::Autoregressive`], which has prefix reuse, sampling, limits and stops;
 //! - voices, the geometry of its codec, and the bytes that a slot takes in all stages ([`SlotBytes`]).
 //!
-//! [`parts`] holds what several families share.
+//! [`parts`] holds what several families share: a thinker is a [`Thinks`](parts::thinker_stage::Thinks), a talker a
+//! [`Talks`](parts::talker_stage::Talks), and sections of config.json are [`parts::raw_config`]'s.
 
 pub mod parts;
 pub mod qwen2_5_omni;
