@@ -1,10 +1,16 @@
-//! Where models run: the `engine.device` setting.
+//! Where models run: what a device must be for the engine, and the `engine.device` setting.
 
 use std::fmt;
 use std::str::FromStr;
 
+use repartee_kernels::StepOps;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
+
+/// A device as stages and encoders have it, which pass from thread to thread.
+pub trait Device: StepOps<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static {}
+
+impl<O: StepOps<Weight: Send + Sync, State: Send, Ticket: Send> + Send + 'static> Device for O {}
 
 /// A device, as it is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ pub use crate::audio::log_mel::{LogMel, LogMelConfig};
 pub use crate::checkpoint::{Checkpoint, DType, Numbers};
 pub use crate::deadline::cost::StepRows;
 pub use crate::deadline::{Budget, Limits, Order, Planner, Share, Urgency, Want};
+pub use crate::device::Device;
 pub use crate::elements::{AudioRows, Element, Message, MessageKind, Part, Value};
 pub use crate::model::{
     CallMarks, Codec, Ears, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, Script, Slots, ToolTemplate, Voices,

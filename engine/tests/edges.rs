@@ -139,8 +139,7 @@ fn out_of_range_codes_never_reach_the_codec() {
     let model = Qwen3Omni::load(&ops, &checkpoint).unwrap();
     let codec = model.config.code2wav.clone();
     let (books, size) = (codec.num_quantizers, codec.codebook_size);
-    let frame = (codec.samples_per_frame(), Duration::from_millis(80));
-    let mut stage = Code2WavStage::new(ops, model.code2wav, 1, (books, size), frame, None);
+    let mut stage = Code2WavStage::new(ops, model.code2wav, 1, Duration::from_millis(80), None);
     let highest = vec![size as u32 - 1; books];
     // One past the last code, the mark of "no id", a code missing, a code too many.
     let wrong = [

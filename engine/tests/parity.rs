@@ -65,14 +65,14 @@ fn compare_as(checkpoint: &Checkpoint, expected: &Expected, policy: WeightPolicy
 
 /// Streaming log-mel in pushes of uneven size, brought to the reference's layout.
 fn mel(checkpoint: &Checkpoint, model: &Qwen3Omni<Device>, expected: &Expected, audio: &str) -> Vec<f32> {
-    let config = LogMelConfig::load(checkpoint, model.config.thinker.audio.num_mel_bins).unwrap();
+    let config = LogMelConfig::load(checkpoint, model.config.thinker.audio.tower.num_mel_bins).unwrap();
     let mut stream = LogMel::new(&config, model.config.thinker.audio.n_window_infer).unwrap().stream();
     let mut windows = Vec::new();
     for chunk in expected.tensor(audio).0.chunks(777) {
         stream.push(chunk, &mut windows);
     }
     windows.extend(stream.finish());
-    let bins = model.config.thinker.audio.num_mel_bins;
+    let bins = model.config.thinker.audio.tower.num_mel_bins;
     let frames: Vec<&[f32]> = windows.iter().flat_map(|w| w.data.chunks(bins)).collect();
     (0..bins).flat_map(|bin| frames.iter().map(move |frame| frame[bin])).collect()
 }
@@ -86,7 +86,7 @@ fn audio(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, mel: &str
     let windows: Vec<_> =
         by_frame.chunks(window).enumerate().map(|(i, mel)| Window { mel, follows_full_chunk: i > 0 }).collect();
     let rows = eager::encode(ops, &model.audio_tower, &windows);
-    let width = model.config.thinker.audio.output_dim;
+    let width = model.config.thinker.audio.tower.output_dim;
     assert_eq!(rows.len() / width, windows.iter().map(|w| tokens(w.mel.len() / bins)).sum::<usize>());
     rows
 }
@@ -171,7 +171,7 @@ fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: us
         &[codec.codec_pad_id, codec.codec_bos_id],
     ]
     .concat();
-    rows.push(ops.add(text(&tail_text), &model.talker.codec_rows(ops, &index(ops, &tail_codec))));
+    rows.push(ops.add(text(&tail_text), &model.talker.codec.rows(ops, &index(ops, &tail_codec))));
     let prompt = ops.concat(&rows.iter().collect::<Vec<_>>());
     let spoken = &tokens[1..tokens.len() - 1];
     let trailing = text(&[spoken, &[config.tts_eos_token_id]].concat());
@@ -182,7 +182,7 @@ fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: us
 
     let (codes, shape) = expected.ids(&at("codes"));
     let (groups, frames) = (shape[0], shape[1]);
-    let mut cache = model.talker.model.cache(ops, 1, ops.rows(&prompt) + frames + 1);
+    let mut cache = model.talker.codec.model.cache(ops, 1, ops.rows(&prompt) + frames + 1);
     let mut predictor_cache = model.talker.code_predictor.cache(ops, 1);
     let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: codec.text.vocab_size });
     let (mut hiddens, mut logits, mut residual_logits) = (Vec::new(), Vec::new(), Vec::new());
@@ -193,16 +193,17 @@ fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: us
         let rows = ops.rows(&x);
         let batch = batch(ops, position, rows);
         position += rows;
-        let hidden = model.talker.forward(ops, x, &mut cache, &batch, &index(ops, &[rows as u32 - 1]));
+        let hidden = model.talker.codec.forward(ops, x, &mut cache, &batch, &index(ops, &[rows as u32 - 1]));
         hiddens.extend(ops.read(&hidden));
-        let row = model.talker.logits(ops, &hidden);
+        let row = model.talker.codec.logits(ops, &hidden);
         logits.extend(ops.read(&row));
-        let first = ops.sample(&row, &[greedy(0, penalty)], Some(&model.talker.allowed_mask), Some(&mut output_mask));
+        let first =
+            ops.sample(&row, &[greedy(0, penalty)], Some(&model.talker.codec.allowed_mask), Some(&mut output_mask));
         if step == frames {
             end = Some(ops.read_ids(&first)[0]);
             break;
         }
-        let embedded = model.talker.codec_rows(ops, &index(ops, &ops.read_ids(&first)));
+        let embedded = model.talker.codec.rows(ops, &index(ops, &ops.read_ids(&first)));
         let predictor = &model.talker.code_predictor;
         let (rest, raw, embedding) =
             eager::complete(ops, predictor, &hidden, embedded, &mut predictor_cache, &[greedy(0, 1.0)]);

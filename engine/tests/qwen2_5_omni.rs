@@ -152,7 +152,7 @@ fn talker(ops: &Cpu, model: &Qwen25Omni<Cpu>, checkpoint: &Checkpoint, expected:
     ];
 
     let (codes, _) = expected.ids(&at("codes"));
-    let mut cache = talker.model.cache(ops, 1, prompt + 2 + codes.len());
+    let mut cache = talker.codec.model.cache(ops, 1, prompt + 2 + codes.len());
     let mut said = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: config.text.vocab_size });
     let mut codec = vec![NO_ID; prompt];
     codec.extend([config.tts_codec_pad_token_id, config.tts_codec_start_token_id]);
@@ -163,12 +163,12 @@ fn talker(ops: &Cpu, model: &Qwen25Omni<Cpu>, checkpoint: &Checkpoint, expected:
         let batch = batch(ops, position, rows);
         position += rows;
         let x_in = talker.rows(ops, x, &codec);
-        let hidden = talker.forward(ops, x_in, &mut cache, &batch, &index(ops, &[rows as u32 - 1]));
+        let hidden = talker.codec.forward(ops, x_in, &mut cache, &batch, &index(ops, &[rows as u32 - 1]));
         hiddens.extend(ops.read(&hidden));
-        let row = talker.logits(ops, &hidden);
+        let row = talker.codec.logits(ops, &hidden);
         logits.extend(ops.read(&row));
         talker.say_padding(ops, &index(ops, &[0]), &params(ops, &greedy(1.0)), &mut said);
-        let allowed = Some(&talker.allowed_mask);
+        let allowed = Some(&talker.codec.allowed_mask);
         chosen.extend(ops.read_ids(&ops.sample(&row, &[greedy(penalty)], allowed, Some(&mut said))));
         x = ops.gather(&reply, &[step.min(ops.rows(&reply) - 1)]);
         codec = index(ops, &[code]);

@@ -66,11 +66,11 @@ fn rows(ops: &Cpu, model: &Qwen3Tts<Cpu>, rows: &[Row]) -> Tensor {
     let talker = &model.talker;
     let row = |row: &Row| {
         let (id, codec) = match row {
-            Row::Text { id, codec } => (*id, talker.codec_rows(ops, &index(ops, &[*codec]))),
+            Row::Text { id, codec } => (*id, talker.codec.rows(ops, &index(ops, &[*codec]))),
             Row::Cloned { id, voice, frame: None } => (*id, ops.tensor(voice.speaker.clone(), voice.speaker.len())),
             Row::Cloned { id, voice, frame: Some(frame) } => {
                 let codes: Vec<_> = voice.frames[*frame].iter().map(|code| index(ops, &[*code])).collect();
-                (*id, talker.code_predictor.embed_frames(ops, talker.codec_rows(ops, &codes[0]), &codes[1..]))
+                (*id, talker.code_predictor.embed_frames(ops, talker.codec.rows(ops, &codes[0]), &codes[1..]))
             }
             Row::Frame { .. } => panic!("a frame stands before the first one"),
         };
@@ -121,7 +121,8 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
     assert_eq!(tokenizer.encode(facts["text"].as_str().unwrap()).unwrap(), text);
 
     let whole = facts["whole"].as_bool().unwrap();
-    let utterance = Utterance { voice: speaker(model, expected, run), text, ended: true, whole };
+    let voice = speaker(model, expected, run);
+    let utterance = Utterance { voice: &voice, text: &text, ended: true, whole };
     let marks = Marks::new(config, header(model, tokenizer, "assistant"));
     let mut prompt = Vec::new();
     if !instruct.is_empty() {
@@ -142,7 +143,7 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
 
     let (codes, shape) = expected.ids(&at("codes"));
     let (groups, frames) = (shape[0], shape[1]);
-    let mut cache = model.talker.model.cache(ops, 1, ops.rows(&prompt) + frames + 1);
+    let mut cache = model.talker.codec.model.cache(ops, 1, ops.rows(&prompt) + frames + 1);
     let mut predictor_cache = model.talker.code_predictor.cache(ops, 1);
     let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: config.talker.vocab_size });
     let (mut hiddens, mut logits, mut residual_logits) = (Vec::new(), Vec::new(), Vec::new());
@@ -153,16 +154,17 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
         let rows = ops.rows(&x);
         let batch = batch(ops, position, rows);
         position += rows;
-        let hidden = model.talker.forward(ops, x, &mut cache, &batch, &index(ops, &[rows as u32 - 1]));
+        let hidden = model.talker.codec.forward(ops, x, &mut cache, &batch, &index(ops, &[rows as u32 - 1]));
         hiddens.extend(ops.read(&hidden));
-        let row = model.talker.logits(ops, &hidden);
+        let row = model.talker.codec.logits(ops, &hidden);
         logits.extend(ops.read(&row));
-        let first = ops.sample(&row, &[greedy(penalty)], Some(&model.talker.allowed_mask), Some(&mut output_mask));
+        let first =
+            ops.sample(&row, &[greedy(penalty)], Some(&model.talker.codec.allowed_mask), Some(&mut output_mask));
         if step == frames {
             end = Some(ops.read_ids(&first)[0]);
             break;
         }
-        let embedded = model.talker.codec_rows(ops, &index(ops, &first));
+        let embedded = model.talker.codec.rows(ops, &index(ops, &first));
         let predictor = &model.talker.code_predictor;
         let (rest, raw, embedding) =
             eager::complete(ops, predictor, &hidden, embedded, &mut predictor_cache, &[greedy(1.0)]);

@@ -12,10 +12,9 @@ use std::path::Path;
 use common::driven::{Driven, Response, drive, submit};
 use common::{CONVERSATIONS, Expected, folder};
 use repartee_engine::internals::qwen3_omni_moe::load;
-use repartee_engine::internals::{Checkpoint, Variant};
+use repartee_engine::internals::{Checkpoint, Device, Variant};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Respond, Role, SessionHandle};
-use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::recording::RecordingOps;
 use repartee_kernels::replay::ReplayOps;
@@ -53,13 +52,7 @@ fn brief_copy(from: &Path) -> TempDir {
 }
 
 /// A model over `ops`, on one thread.
-fn engine<O>(ops: O, checkpoint: &Path) -> Driven
-where
-    O: StepOps + Send + 'static,
-    O::Weight: Send + Sync,
-    O::State: Send,
-    O::Ticket: Send,
-{
+fn engine<O: Device>(ops: O, checkpoint: &Path) -> Driven {
     let config = EngineConfig { sessions: CALLERS, session_tokens: 512, threads: Some(1), ..EngineConfig::default() };
     let checkpoint = Checkpoint::open(Source::Folder(checkpoint.to_owned())).unwrap();
     drive(load(ops, &checkpoint, Variant("omni"), &config).unwrap(), &config)

@@ -171,18 +171,18 @@ fn stages(folder: &Path) -> Result<Stages> {
         }
     });
 
-    let mut cache = model.talker.model.cache(&ops, 1, PROMPT + STEPS);
+    let mut cache = model.talker.codec.model.cache(&ops, 1, PROMPT + STEPS);
     let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
     let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.vocab_size });
-    let x = model.talker.codec_rows(&ops, &index(&ops, &prompt));
-    model.talker.forward(&ops, x, &mut cache, &rows(0, PROMPT), &index(&ops, &[0]));
+    let x = model.talker.codec.rows(&ops, &index(&ops, &prompt));
+    model.talker.codec.forward(&ops, x, &mut cache, &rows(0, PROMPT), &index(&ops, &[0]));
     let codec_frame = median(STEPS as f64, || {
-        let mut x = model.talker.codec_rows(&ops, &index(&ops, &[20]));
+        let mut x = model.talker.codec.rows(&ops, &index(&ops, &[20]));
         for step in 0..STEPS {
-            let hidden = model.talker.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1), &index(&ops, &[0]));
-            let logits = model.talker.logits(&ops, &hidden);
-            let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed_mask), Some(&mut output_mask));
-            let first = model.talker.codec_rows(&ops, &index(&ops, &first));
+            let hidden = model.talker.codec.forward(&ops, x, &mut cache, &rows(PROMPT + step, 1), &index(&ops, &[0]));
+            let logits = model.talker.codec.logits(&ops, &hidden);
+            let first = ops.sample(&logits, &[greedy], Some(&model.talker.codec.allowed_mask), Some(&mut output_mask));
+            let first = model.talker.codec.rows(&ops, &index(&ops, &first));
             let predictor = &model.talker.code_predictor;
             x = eager::complete(&ops, predictor, &hidden, first, &mut predictor_cache, &[greedy]).2;
         }

@@ -8,7 +8,8 @@
 //!   [`parts::autoregressive::Autoregressive`], which has prefix reuse, sampling, limits and stops;
 //! - voices, the geometry of its codec, and the bytes that a slot takes in all stages ([`SlotBytes`]).
 //!
-//! [`parts`] holds what several families share.
+//! [`parts`] holds what several families share: a thinker is a [`Thinks`](parts::thinker_stage::Thinks), a talker a
+//! [`Talks`](parts::talker_stage::Talks), and sections of config.json are [`parts::raw_config`]'s.
 
 pub mod parts;
 pub mod qwen2_5_omni;
@@ -49,6 +50,12 @@ pub struct Family {
 
 /// All families.
 pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY];
+
+/// The claim of a family that goes by the first of config.json's `architectures`.
+fn claims_named(checkpoint: &Checkpoint, names: &[&str], variant: Variant) -> Option<Variant> {
+    let first = checkpoint.architectures().into_iter().next()?;
+    names.contains(&&first[..]).then_some(variant)
+}
 
 /// Memory that one slot takes, in all stages together. Bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use repartee_engine::internals::qwen2_5_omni::{Noise, Voice};
-use repartee_engine::internals::{EdgeKind, End, Item, Outbox, ResponseParams, Stage, Work};
+use repartee_engine::internals::{Device, EdgeKind, End, Item, Outbox, ResponseParams, Stage, Work};
 use repartee_engine_api::SessionError;
-use repartee_kernels::StepOps;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::random::uniform;
@@ -57,12 +56,7 @@ impl Streamer {
     }
 
     /// Stages of a device; `once` computes at loading.
-    fn over<O>(ops: O, once: &Cpu, slots: usize) -> Self
-    where
-        O: StepOps + Clone + Send + 'static,
-        O::Weight: Send,
-        O::Ticket: Send,
-    {
+    fn over<O: Device + Clone>(ops: O, once: &Cpu, slots: usize) -> Self {
         let checkpoint = checkpoint();
         let config = Token2WavConfig::load(&checkpoint).unwrap();
         let model = Token2Wav::load((&ops, once), &checkpoint, &config, &voices()).unwrap();

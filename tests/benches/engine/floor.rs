@@ -119,16 +119,16 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     });
     let thinker_work = work(&[("thinker.model.layers", 1.0), ("thinker.lm_head", 1.0)]);
 
-    let mut cache = model.talker.model.cache(&ops, 1, STEPS);
+    let mut cache = model.talker.codec.model.cache(&ops, 1, STEPS);
     let mut predictor_cache = model.talker.code_predictor.cache(&ops, 1);
     let mut output_mask = ops.state(StateSpec::TokenMask { slots: 1, vocabulary: model.config.talker.text.vocab_size });
     let talker = each(STEPS, || {
-        let mut x = model.talker.codec_rows(&ops, &index(&ops, &[20]));
+        let mut x = model.talker.codec.rows(&ops, &index(&ops, &[20]));
         for step in 0..STEPS {
-            let hidden = model.talker.forward(&ops, x, &mut cache, &batch(&ops, step, 1), &index(&ops, &[0]));
-            let logits = model.talker.logits(&ops, &hidden);
-            let first = ops.sample(&logits, &[greedy], Some(&model.talker.allowed_mask), Some(&mut output_mask));
-            let first = model.talker.codec_rows(&ops, &index(&ops, &first));
+            let hidden = model.talker.codec.forward(&ops, x, &mut cache, &batch(&ops, step, 1), &index(&ops, &[0]));
+            let logits = model.talker.codec.logits(&ops, &hidden);
+            let first = ops.sample(&logits, &[greedy], Some(&model.talker.codec.allowed_mask), Some(&mut output_mask));
+            let first = model.talker.codec.rows(&ops, &index(&ops, &first));
             let predictor = &model.talker.code_predictor;
             x = eager::complete(&ops, predictor, &hidden, first, &mut predictor_cache, &[greedy]).2;
         }
@@ -168,7 +168,7 @@ pub fn rows(folder: &Path) -> Result<Vec<Row>> {
     uses.push((format!("code2wav.decoder.{}.conv", codec.upsample_rates.len() + 2), rows_now));
     let code2wav_work = work(&uses.iter().map(|(name, rows)| (name.as_str(), *rows)).collect::<Vec<_>>());
 
-    let bins = model.config.thinker.audio.num_mel_bins;
+    let bins = model.config.thinker.audio.tower.num_mel_bins;
     let frames = model.config.thinker.audio.n_window_infer;
     let mel: Vec<f32> = (0..frames * bins).map(|i| (i % 97) as f32 * 0.01).collect();
     let tower = each(1, || {

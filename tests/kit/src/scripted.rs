@@ -1,19 +1,20 @@
 //! An engine that follows a script, for tests of everything around it. Deterministic: the same commands give the same
 //! text and the same sound.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use repartee_engine_api::{
-    Command, Content, EnrolError, Event, FinishReason, Input, ItemId, ModelInfo, OpenError, Peer, Recording, Respond,
-    ResponseId, SessionError, SessionHandle, SpeechEngine, Stamps, Tool, Usage, Wake, link,
+    Command, EnrolError, ModelInfo, OpenError, Recording, SessionError, SessionHandle, SpeechEngine, Wake, link,
 };
 use tokio::sync::{Semaphore, watch};
 
+mod actor;
 mod voice;
 
+use actor::Actor;
 pub use voice::{Trace, voice};
 
 /// Samples a second that the scripted model hears.
@@ -195,22 +196,7 @@ impl SpeechEngine for ScriptedEngine {
         }
         let slot = Slot(self.open.clone());
         let (session, peer) = link(Wake::new().0);
-        let actor = Actor {
-            peer,
-            script: self.script.clone(),
-            log: self.log.clone(),
-            frames: self.frames.clone(),
-            input: 0,
-            speculation: None,
-            tools: Vec::new(),
-            reply: String::new(),
-            called: false,
-            pending: VecDeque::new(),
-            out_of_band: VecDeque::new(),
-            responses: 0,
-            turns: BTreeMap::new(),
-            texts: BTreeMap::new(),
-        };
+        let actor = Actor::new(peer, self.script.clone(), self.log.clone(), self.frames.clone());
         tokio::spawn(async move {
             actor.run().await;
             drop(slot);
@@ -220,288 +206,5 @@ impl SpeechEngine for ScriptedEngine {
 
     fn occupancy(&self) -> (usize, usize) {
         (*self.open.borrow(), self.script.slots)
-    }
-}
-
-/// One session's script.
-struct Actor {
-    peer: Peer,
-    script: Script,
-    log: Arc<Mutex<Vec<Command>>>,
-    frames: Arc<watch::Sender<u64>>,
-    /// Samples of the open audio item.
-    input: usize,
-    /// The speculation that is open: its response, and the samples of its turn.
-    speculation: Option<(ResponseId, usize)>,
-    /// Functions that the session offers.
-    tools: Vec<Tool>,
-    /// What the next response says.
-    reply: String,
-    /// Whether a function has given its result.
-    called: bool,
-    /// Responses of the conversation that wait for the one before.
-    pending: VecDeque<Respond>,
-    /// Out-of-band responses, which wait for nothing.
-    out_of_band: VecDeque<Respond>,
-    /// Responses of the conversation so far, but for aborted speculations.
-    responses: usize,
-    /// How long each turn was, in ms.
-    turns: BTreeMap<ItemId, usize>,
-    /// Texts to read aloud, by response.
-    texts: BTreeMap<ResponseId, StreamedText>,
-}
-
-/// A text that streams in.
-#[derive(Debug, Default)]
-struct StreamedText {
-    /// What was not said yet.
-    words: VecDeque<String>,
-    ended: bool,
-}
-
-impl Actor {
-    async fn run(mut self) {
-        while let Some(command) = self.receive().await {
-            self.handle(command);
-            loop {
-                if self.respond_out_of_band().await.is_none() {
-                    return;
-                }
-                let Some(respond) = self.pending.pop_front() else { break };
-                if self.respond(&respond).await.is_none() {
-                    return;
-                }
-            }
-        }
-    }
-
-    fn handle(&mut self, command: Command) {
-        match command {
-            Command::Append(samples) => self.input += samples.len(),
-            Command::Clear => self.input = 0,
-            Command::Commit { item } => self.commit(item),
-            Command::BeginSpeculation { item, respond } => {
-                self.speculation = Some((respond.response, self.input));
-                self.commit(item);
-                self.pending.push_back(respond);
-            }
-            Command::CommitSpeculation { response } => {
-                self.end_speculation(response);
-            }
-            Command::AbortSpeculation { response } => {
-                if let Some(input) = self.end_speculation(response) {
-                    self.input += input;
-                    let begun = self.pending.iter().all(|respond| respond.response != response);
-                    self.responses -= usize::from(begun);
-                    self.pending.retain(|respond| respond.response != response);
-                }
-            }
-            Command::Insert { content, .. } => self.reply = self.reply_to(content),
-            Command::SetTools(tools) => self.tools = tools,
-            Command::StreamText { response, text } => {
-                let words = text.split_inclusive(' ').map(str::to_owned);
-                self.texts.entry(response).or_default().words.extend(words);
-            }
-            Command::EndText { response } => self.texts.entry(response).or_default().ended = true,
-            Command::Respond(respond) if respond.out_of_band => self.out_of_band.push_back(respond),
-            Command::Respond(respond) => self.pending.push_back(respond),
-            _ => {}
-        }
-    }
-
-    fn commit(&mut self, item: ItemId) {
-        let ms = self.input * 1_000 / INPUT_RATE as usize;
-        self.turns.insert(item, ms);
-        self.reply = format!("I heard {ms} ms.");
-        self.input = 0;
-    }
-
-    /// Samples of the speculation's turn, if it is this one that is open.
-    fn end_speculation(&mut self, response: ResponseId) -> Option<usize> {
-        let (_, input) = self.speculation.take_if(|(open, _)| *open == response)?;
-        Some(input)
-    }
-
-    fn reply_to(&mut self, content: Content) -> String {
-        match content {
-            Content::Text { text, .. } => format!("You wrote: {text}"),
-            Content::Audio(samples) => format!("I heard {} ms.", samples.len() * 1_000 / INPUT_RATE as usize),
-            Content::ToolCall { name, .. } => format!("I called {name}."),
-            Content::ToolResult(result) => {
-                self.called = true;
-                format!("The tool says: {result}")
-            }
-        }
-    }
-
-    /// Makes all out-of-band responses.
-    async fn respond_out_of_band(&mut self) -> Option<()> {
-        while let Some(respond) = self.out_of_band.pop_front() {
-            let response = respond.response;
-            let turn = respond.input.iter().flatten().find_map(|input| match input {
-                Input::Item(item) => self.turns.get(item).copied(),
-                Input::Content(_) => None,
-            });
-            let text = match respond.input {
-                Some(_) if respond.background => format!("words of {} ms", turn.unwrap_or(0)),
-                Some(inputs) => {
-                    let mut contents = inputs.into_iter().filter_map(|input| match input {
-                        Input::Content(content) => Some(content),
-                        Input::Item(_) => None,
-                    });
-                    contents.next_back().map_or_else(|| "You gave me nothing.".into(), |content| self.reply_to(content))
-                }
-                None => self.reply.clone(),
-            };
-            self.send(Event::Text { response, text }).await?;
-            for frame in 0..if respond.audio { self.script.frames } else { 0 } {
-                self.send(Event::Audio { response, frame, samples: voice(frame), stamps: None }).await?;
-            }
-            self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: Usage::default() }).await?;
-        }
-        Some(())
-    }
-
-    /// Calls the function of the script, if this response is offered it; whether it did.
-    async fn call(&mut self, respond: &Respond) -> Option<bool> {
-        let tools = respond.tools.as_ref().unwrap_or(&self.tools);
-        let Some((name, pieces)) = self.script.call.clone() else { return Some(false) };
-        if self.called || !tools.iter().any(|tool| tool.name == name) {
-            return Some(false);
-        }
-        let response = respond.response;
-        self.send(Event::ToolCall { response, call: 0, name }).await?;
-        for arguments in pieces {
-            self.send(Event::ToolArguments { response, call: 0, arguments }).await?;
-        }
-        Some(true)
-    }
-
-    async fn receive(&self) -> Option<Command> {
-        let command = self.peer.commands.recv_async().await.ok()?;
-        self.log.lock().unwrap_or_else(PoisonError::into_inner).push(command.clone());
-        Some(command)
-    }
-
-    /// Makes one response; `None` once the caller is gone.
-    async fn respond(&mut self, respond: &Respond) -> Option<()> {
-        let response = respond.response;
-        if let Some(error) = self.script.failure.clone() {
-            return self.send(Event::Failed { response: Some(response), error }).await;
-        }
-        if respond.streamed {
-            return self.read_aloud(response).await;
-        }
-        let scripted = self.script.responses.get(self.responses).cloned();
-        let scripted = scripted.unwrap_or(ScriptedResponse { text: None, frames: self.script.frames, hold: None });
-        self.responses += 1;
-        let accepted = Instant::now();
-        let calls = self.call(respond).await?;
-        if !calls {
-            for piece in scripted.text.unwrap_or_else(|| self.reply.clone()).split_inclusive(' ') {
-                self.send(Event::Text { response, text: piece.to_owned() }).await?;
-            }
-        }
-        let first_token = Instant::now();
-        let (mut frame, mut cancelled) = (0, false);
-        let frames = if respond.audio && !calls { scripted.frames } else { 0 };
-        while frame < frames && !cancelled {
-            let gate = self.script.gate.clone();
-            let permit = async {
-                if scripted.hold == Some(frame) {
-                    std::future::pending::<()>().await;
-                }
-                passed(gate.as_deref()).await;
-            };
-            tokio::select! {
-                biased;
-                command = self.receive() => {
-                    let command = command?;
-                    cancelled = match &command {
-                        Command::Cancel { response: named } | Command::AbortSpeculation { response: named } => {
-                            *named == response
-                        }
-                        _ => false,
-                    };
-                    self.handle(command);
-                    self.respond_out_of_band().await?;
-                }
-                () = permit => {
-                    let now = Instant::now();
-                    let stamps = Stamps {
-                        accepted,
-                        encoding: accepted,
-                        begun: accepted,
-                        prefilled: accepted,
-                        first_token,
-                        first_frame: now,
-                        first_samples: now,
-                    };
-                    let samples = voice(frame);
-                    self.send(Event::Audio { response, frame, samples, stamps: (frame == 0).then_some(stamps) }).await?;
-                    self.frames.send_modify(|frames| *frames += 1);
-                    frame += 1;
-                }
-            }
-        }
-        let reason = if cancelled { FinishReason::Cancelled } else { FinishReason::Stop };
-        let usage = Usage {
-            input_text_tokens: 10,
-            input_audio_tokens: 20,
-            cached_tokens: 5,
-            output_text_tokens: 4,
-            output_audio_frames: u32::try_from(frame).unwrap_or(u32::MAX),
-        };
-        self.send(Event::SegmentFinished { response, reason, usage }).await
-    }
-
-    /// Reads text aloud as it comes, a frame a word.
-    async fn read_aloud(&mut self, response: ResponseId) -> Option<()> {
-        let (mut frame, mut cancelled) = (0, false);
-        while !cancelled {
-            let StreamedText { words, ended } = self.texts.entry(response).or_default();
-            // A space alone, between two pieces of text, is no word.
-            if words.front().is_some_and(|word| word.trim().is_empty()) {
-                let space = words.pop_front()?;
-                self.send(Event::Text { response, text: space }).await?;
-                continue;
-            }
-            let waits = words.is_empty();
-            if waits && *ended {
-                break;
-            }
-            let gate = self.script.gate.clone();
-            tokio::select! {
-                biased;
-                command = self.receive() => {
-                    let command = command?;
-                    cancelled = matches!(command, Command::Cancel { response: named } if named == response);
-                    self.handle(command);
-                }
-                () = passed(gate.as_deref()), if !waits => {
-                    let text = self.texts.get_mut(&response)?.words.pop_front()?;
-                    self.send(Event::Text { response, text }).await?;
-                    self.send(Event::Audio { response, frame, samples: voice(frame), stamps: None }).await?;
-                    self.frames.send_modify(|frames| *frames += 1);
-                    frame += 1;
-                }
-            }
-        }
-        let said = u32::try_from(frame).unwrap_or(u32::MAX);
-        let usage = Usage { output_text_tokens: said, output_audio_frames: said, ..Usage::default() };
-        let reason = if cancelled { FinishReason::Cancelled } else { FinishReason::Stop };
-        self.send(Event::SegmentFinished { response, reason, usage }).await
-    }
-
-    async fn send(&self, event: Event) -> Option<()> {
-        self.peer.events.send_async(event).await.ok()
-    }
-}
-
-/// Returns once the gate lets a frame through. A closed one lets everything through.
-async fn passed(gate: Option<&Semaphore>) {
-    match gate {
-        Some(gate) => drop(gate.acquire().await.map(tokio::sync::SemaphorePermit::forget)),
-        None => tokio::task::yield_now().await,
     }
 }

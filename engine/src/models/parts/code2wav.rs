@@ -4,11 +4,14 @@
 //! One form of it cuts both ends of each transposed convolution, so the first frame yields fewer samples and the last
 //! few never exist ([`Code2Wav::look_ahead`]). The other one cuts the right end alone, and its frames are whole ([`CodeInput`]).
 
+mod layers;
+
 use std::ops::Range;
 
 use repartee_kernels::row_spec::{BatchSection, Section, StreamSection};
-use repartee_kernels::{Attention, Layout, RowSpec, SequenceRows, SpecLayout, StateSpec, StepOps, StreamRows, Streams};
+use repartee_kernels::{Layout, RowSpec, SequenceRows, SpecLayout, StepOps, StreamRows, Streams};
 
+use self::layers::{Block, Conv, ConvNeXt, KERNEL, Snake};
 use super::config::{Code2WavConfig, CodeInput};
 use super::decoder::{Decoder, FeedForward, Shape};
 use super::weights::Weights;
@@ -18,132 +21,10 @@ use crate::models::LoadError;
 pub const MAX_FRAMES: usize = 32;
 /// Positions in a block of the attention window's ring.
 const BLOCK: usize = 16;
-/// Taps of the causal convolutions.
-const KERNEL: usize = 7;
-/// Dilations of a block's residual units.
-const DILATIONS: [usize; 3] = [1, 3, 9];
 /// Taps of the convolution before the transformer.
 const PRE_KERNEL: usize = 3;
 /// Least usage that a quantizer's entry is divided by.
 const LEAST_USAGE: f32 = 1e-5;
-/// `Qwen3OmniMoeConvNeXtBlock`'s norm.
-const CONVNEXT_EPS: f32 = 1e-6;
-
-struct Conv<O: StepOps> {
-    weight: O::Weight,
-    bias: O::Weight,
-    channels: usize,
-    history: usize,
-    /// Rows for each row that comes in.
-    stride: usize,
-    /// Whether a stream's first row yields nothing.
-    cut: bool,
-}
-
-impl<O: StepOps> Conv<O> {
-    fn causal(
-        w: &Weights<'_, O>,
-        out: usize,
-        channels: usize,
-        kernel: usize,
-        dilation: usize,
-    ) -> Result<Self, LoadError> {
-        Ok(Self {
-            weight: w.convolution("conv.weight", Layout::Conv1d { dilation }, [out, channels, kernel])?,
-            bias: w.vector("conv.bias", out)?,
-            channels,
-            history: (kernel - 1) * dilation,
-            stride: 1,
-            cut: false,
-        })
-    }
-
-    fn depthwise(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
-        Ok(Self {
-            weight: w.convolution("conv.weight", Layout::Depthwise, [channels, 1, KERNEL])?,
-            bias: w.vector("conv.bias", channels)?,
-            channels,
-            history: KERNEL - 1,
-            stride: 1,
-            cut: false,
-        })
-    }
-
-    fn transposed(
-        w: &Weights<'_, O>,
-        channels: usize,
-        out: usize,
-        kernel: usize,
-        (stride, cut): (usize, bool),
-    ) -> Result<Self, LoadError> {
-        let layout = Layout::ConvTranspose1d { stride, cut };
-        Ok(Self {
-            weight: w.convolution("conv.weight", layout, [channels, out, kernel])?,
-            bias: w.vector("conv.bias", out)?,
-            channels,
-            history: kernel / stride - 1,
-            stride,
-            cut: cut && kernel > stride,
-        })
-    }
-
-    /// A causal convolution.
-    fn forward(&self, ops: &O, x: &O::T, tail: &mut O::State, streams: &Streams<O::Index>) -> O::T {
-        ops.conv1d_at(x, &self.weight, &self.bias, tail, streams)
-    }
-
-    /// A transposed one, and the level of its result.
-    fn upsample(
-        &self,
-        ops: &O,
-        x: &O::T,
-        tail: &mut O::State,
-        streams: &Streams<O::Index>,
-    ) -> (O::T, Streams<O::Index>) {
-        let x = ops.conv_transpose1d_at(x, &self.weight, &self.bias, tail, streams);
-        (x, streams.upsampled(self.stride, self.cut))
-    }
-
-    fn tail(&self, ops: &O, slots: usize) -> O::State {
-        ops.state(StateSpec::Tail { slots, rows: self.history, columns: self.channels })
-    }
-}
-
-struct Snake<O: StepOps> {
-    alpha: O::Weight,
-    beta: O::Weight,
-}
-
-impl<O: StepOps> Snake<O> {
-    fn load(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
-        Ok(Self { alpha: w.vector("alpha", channels)?, beta: w.vector("beta", channels)? })
-    }
-
-    fn forward(&self, ops: &O, x: O::T) -> O::T {
-        ops.snake(x, &self.alpha, &self.beta)
-    }
-}
-
-struct ConvNeXt<O: StepOps> {
-    dwconv: Conv<O>,
-    norm: (O::Weight, O::Weight),
-    pwconv1: (O::Weight, O::Weight),
-    pwconv2: (O::Weight, O::Weight),
-    gamma: O::Weight,
-}
-
-struct ResidualUnit<O: StepOps> {
-    act1: Snake<O>,
-    conv1: Conv<O>,
-    act2: Snake<O>,
-    conv2: Conv<O>,
-}
-
-struct Block<O: StepOps> {
-    snake: Snake<O>,
-    upsample: Conv<O>,
-    units: Vec<ResidualUnit<O>>,
-}
 
 /// What makes a frame's codes a row of the transformer, and a row of it a row of the upsamplers.
 enum Front<O: StepOps> {
@@ -196,7 +77,7 @@ pub struct Code2WavState<O: StepOps> {
 
 impl<O: StepOps> Front<O> {
     fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
-        let (entries, hidden) = (config.codebook_size, config.hidden_size);
+        let (entries, hidden) = (config.codebook_size, config.layers.hidden_size);
         let CodeInput::Quantizer { codebook_dim, latent_dim } = config.input else {
             let table = w.table("code_embedding.weight", entries * config.num_quantizers, hidden)?;
             return Ok(Self::Embedding { table });
@@ -243,62 +124,24 @@ impl<O: StepOps> Front<O> {
 impl<O: StepOps> Code2Wav<O> {
     /// Loads `code2wav`, by whatever name its weights lie below.
     pub fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
-        let hidden = config.hidden_size;
         let (latent, cut) = (config.latent_size(), config.cuts_both_ends());
-        let shape = Shape {
-            hidden,
-            layers: config.num_hidden_layers,
-            attention: Attention {
-                heads: config.num_attention_heads,
-                kv_heads: config.num_key_value_heads,
-                head_dim: config.head_dim,
-                window: Some(config.sliding_window),
-            },
-            eps: config.rms_norm_eps as f32,
-            theta: config.rope.theta as f32,
-            qkv_bias: false,
-            qk_norm: false,
-            layer_scale: true,
-        };
+        let shape = Shape { layer_scale: true, ..config.layers.shape(Some(config.sliding_window)) };
         let upsample = config.upsampling_ratios.iter().enumerate().map(|(i, &factor)| {
             let w = w.at(format_args!("upsample.{i}"));
-            let next = w.at("1");
-            let linear = |name: &str, out, input| -> Result<_, LoadError> {
-                Ok((next.linear(&format!("{name}.weight"), out, input)?, next.vector(&format!("{name}.bias"), out)?))
-            };
-            let block = ConvNeXt {
-                dwconv: Conv::depthwise(&next.at("dwconv"), latent)?,
-                norm: (next.vector("norm.weight", latent)?, next.vector("norm.bias", latent)?),
-                pwconv1: linear("pwconv1", 4 * latent, latent)?,
-                pwconv2: linear("pwconv2", latent, 4 * latent)?,
-                gamma: next.vector("gamma", latent)?,
-            };
+            let block = ConvNeXt::load(&w.at("1"), latent)?;
             Ok((Conv::transposed(&w.at("0"), latent, latent, factor, (factor, cut))?, block))
         });
         let blocks = config.upsample_rates.iter().enumerate().map(|(i, &rate)| {
             let (input, out) = (config.decoder_dim >> i, config.decoder_dim >> (i + 1));
             let w = w.at(format_args!("decoder.{}.block", i + 1));
-            let units = DILATIONS.iter().enumerate().map(|(j, &dilation)| {
-                let w = w.at(2 + j);
-                Ok(ResidualUnit {
-                    act1: Snake::load(&w.at("act1"), out)?,
-                    conv1: Conv::causal(&w.at("conv1"), out, out, KERNEL, dilation)?,
-                    act2: Snake::load(&w.at("act2"), out)?,
-                    conv2: Conv::causal(&w.at("conv2"), out, out, 1, 1)?,
-                })
-            });
-            Ok(Block {
-                snake: Snake::load(&w.at("0"), input)?,
-                upsample: Conv::transposed(&w.at("1"), input, out, 2 * rate, (rate, cut))?,
-                units: units.collect::<Result<_, LoadError>>()?,
-            })
+            Block::load(&w, (input, out), (rate, cut))
         });
         let rates = config.upsample_rates.len();
         let last = config.decoder_dim >> rates;
         Ok(Self {
             front: Front::load(w, config)?,
             pre_transformer: Decoder::load(&w.at("pre_transformer"), shape, |_| {
-                FeedForward::Dense(config.intermediate_size)
+                FeedForward::Dense(config.layers.intermediate_size)
             })?,
             upsample: upsample.collect::<Result<_, LoadError>>()?,
             first: Conv::causal(&w.at("decoder.0"), config.decoder_dim, latent, KERNEL, 1)?,
@@ -307,6 +150,11 @@ impl<O: StepOps> Code2Wav<O> {
             last: Conv::causal(&w.at(format_args!("decoder.{}", rates + 2)), 1, last, KERNEL, 1)?,
             config: config.clone(),
         })
+    }
+
+    /// Its sizes.
+    pub fn config(&self) -> &Code2WavConfig {
+        &self.config
     }
 
     /// Samples by which the first frame falls short of a whole one: what the cut ends of the transposed convolutions hold
@@ -332,16 +180,14 @@ impl<O: StepOps> Code2Wav<O> {
 
     /// The convolutions, in the order in which they are met.
     fn convolutions(&self) -> impl Iterator<Item = &Conv<O>> {
-        let upsample = self.upsample.iter().flat_map(|(up, next)| [up, &next.dwconv]);
-        let blocks = self.blocks.iter().flat_map(|block| {
-            std::iter::once(&block.upsample).chain(block.units.iter().flat_map(|unit| [&unit.conv1, &unit.conv2]))
-        });
+        let upsample = self.upsample.iter().flat_map(|(up, next)| [up, next.convolution()]);
+        let blocks = self.blocks.iter().flat_map(Block::convolutions);
         self.front.conv().into_iter().chain(upsample).chain([&self.first]).chain(blocks).chain([&self.last])
     }
 
     /// Bytes that the state of one stream takes that decodes at most `frames` frames in one call.
     pub fn slot_bytes(&self, frames: usize) -> usize {
-        let tails: usize = self.convolutions().map(|conv| conv.history * conv.channels * size_of::<f32>()).sum();
+        let tails: usize = self.convolutions().map(Conv::tail_bytes).sum();
         self.ring(frames) * BLOCK * self.pre_transformer.position_bytes() + tails
     }
 
@@ -432,40 +278,9 @@ impl<O: StepOps> Code2Wav<O> {
         }
         x = self.first.forward(ops, &x, tail(), &streams);
         for block in &self.blocks {
-            x = block.snake.forward(ops, x);
-            (x, streams) = block.upsample.upsample(ops, &x, tail(), &streams);
-            for unit in &block.units {
-                x = unit.forward(ops, x, tail(), tail(), &streams);
-            }
+            (x, streams) = block.forward(ops, x, &mut tail, &streams);
         }
         x = self.last_snake.forward(ops, x);
         ops.clamp(self.last.forward(ops, &x, tail(), &streams), -1.0, 1.0)
-    }
-}
-
-impl<O: StepOps> ConvNeXt<O> {
-    fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, streams: &Streams<O::Index>) -> O::T {
-        let h = self.dwconv.forward(ops, &x, tail, streams);
-        let h = ops.layer_norm(&h, &self.norm.0, &self.norm.1, CONVNEXT_EPS);
-        let h = ops.gelu(ops.linear(&h, &self.pwconv1.0, Some(&self.pwconv1.1)));
-        let h = ops.linear(&h, &self.pwconv2.0, Some(&self.pwconv2.1));
-        ops.add(ops.scale(h, &self.gamma), &x)
-    }
-}
-
-impl<O: StepOps> ResidualUnit<O> {
-    fn forward(
-        &self,
-        ops: &O,
-        x: O::T,
-        tail1: &mut O::State,
-        tail2: &mut O::State,
-        streams: &Streams<O::Index>,
-    ) -> O::T {
-        let h = self.act1.forward(ops, ops.copy(&x));
-        let h = self.conv1.forward(ops, &h, tail1, streams);
-        let h = self.act2.forward(ops, h);
-        let h = self.conv2.forward(ops, &h, tail2, streams);
-        ops.add(h, &x)
     }
 }

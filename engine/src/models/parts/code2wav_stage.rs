@@ -10,6 +10,8 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, StreamRows};
 
 use super::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
+use super::slot_streams::SlotStreams;
+use crate::device::Device;
 use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 
 /// Name of the stage.
@@ -20,7 +22,7 @@ pub struct Code2WavStage<O: StepOps> {
     ops: O,
     code2wav: Code2Wav<O>,
     state: Code2WavState<O>,
-    slots: Vec<Slot>,
+    streams: SlotStreams<Stream>,
     codebooks: usize,
     codebook_size: usize,
     samples_per_frame: usize,
@@ -28,8 +30,6 @@ pub struct Code2WavStage<O: StepOps> {
     frame: Duration,
     /// Frames decoded again before each chunk, in place of carried state.
     left_context: Option<usize>,
-    /// For each slot, how often what it decodes was given up.
-    epochs: Vec<u64>,
     launched: Option<Launched<O::Ticket>>,
     spec: RowSpec,
     back: ReadBack,
@@ -54,7 +54,7 @@ struct Chunk {
 }
 
 #[derive(Default)]
-struct Slot {
+struct Stream {
     /// The last frames decoded, at most the left context.
     before: VecDeque<Vec<u32>>,
     frames: VecDeque<Vec<u32>>,
@@ -65,7 +65,7 @@ struct Slot {
     end: Option<End>,
 }
 
-impl Slot {
+impl Stream {
     /// Of the frames that wait, those that are not heard.
     fn leads(&self) -> usize {
         self.leading.saturating_sub(self.decoded).min(self.frames.len())
@@ -73,26 +73,19 @@ impl Slot {
 }
 
 impl<O: StepOps> Code2WavStage<O> {
-    /// A stage for `slots` streams.
-    pub fn new(
-        ops: O,
-        code2wav: Code2Wav<O>,
-        slots: usize,
-        (codebooks, codebook_size): (usize, usize),
-        (samples_per_frame, frame): (usize, Duration),
-        left_context: Option<usize>,
-    ) -> Self {
+    /// A stage for `slots` streams of frames that last `frame` each.
+    pub fn new(ops: O, code2wav: Code2Wav<O>, slots: usize, frame: Duration, left_context: Option<usize>) -> Self {
+        let config = code2wav.config();
         Self {
+            codebooks: config.num_quantizers,
+            codebook_size: config.codebook_size,
+            samples_per_frame: config.samples_per_frame(),
             state: code2wav.state_for(&ops, slots, MAX_FRAMES + left_context.unwrap_or(0)),
             left_context,
-            slots: (0..slots).map(|_| Slot::default()).collect(),
+            streams: SlotStreams::new(slots),
             ops,
             code2wav,
-            codebooks,
-            codebook_size,
-            samples_per_frame,
             frame,
-            epochs: vec![0; slots],
             launched: None,
             spec: RowSpec::default(),
             back: ReadBack::default(),
@@ -113,12 +106,7 @@ impl<O: StepOps> Code2WavStage<O> {
     }
 }
 
-impl<O: StepOps + Send> Stage for Code2WavStage<O>
-where
-    O::Weight: Send,
-    O::State: Send,
-    O::Ticket: Send,
-{
+impl<O: Device> Stage for Code2WavStage<O> {
     fn name(&self) -> &'static str {
         STAGE
     }
@@ -132,12 +120,11 @@ where
     }
 
     fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
-        let state = &mut self.slots[slot];
         let leads = matches!(item, Item::Lead(_));
+        let state = &mut self.streams[slot];
         match item {
             Item::Begin(_) | Item::Abort => {
-                self.epochs[slot] += 1;
-                *state = Slot::default();
+                self.streams.reset(slot);
                 out.push((slot, item));
             }
             // A code out of range would read another codebook's entry.
@@ -157,11 +144,11 @@ where
     }
 
     fn need(&self, slot: usize) -> Need {
-        Need::rows(self.slots[slot].frames.len(), RowKind::Window)
+        Need::rows(self.streams[slot].frames.len(), RowKind::Window)
     }
 
     fn ahead(&self, slot: usize) -> Duration {
-        let heard = self.slots[slot].frames.len() - self.slots[slot].leads();
+        let heard = self.streams[slot].frames.len() - self.streams[slot].leads();
         self.frame * u32::try_from(heard).unwrap_or(u32::MAX).min(1000)
     }
 
@@ -178,7 +165,8 @@ where
         let mut codes: Vec<Vec<u32>> = vec![Vec::new(); self.codebooks];
         let mut chunks = Vec::with_capacity(work.len());
         for &Work { slot, rows } in work {
-            let state = &mut self.slots[slot];
+            let epoch = self.streams.epoch(slot);
+            let state = &mut self.streams[slot];
             let leading = state.leads().min(rows);
             let before = state.before.len();
             state.before.extend(state.frames.drain(..rows));
@@ -191,7 +179,7 @@ where
             let position = if self.left_context.is_some() { 0 } else { state.decoded };
             state.decoded += rows;
             let stream = StreamRows { slot, position, rows: before + rows };
-            chunks.push(Chunk { rows: stream, wanted: rows, leading, epoch: self.epochs[slot] });
+            chunks.push(Chunk { rows: stream, wanted: rows, leading, epoch });
             let kept = self.left_context.unwrap_or(0);
             state.before.drain(..state.before.len().saturating_sub(kept));
         }
@@ -208,7 +196,7 @@ where
         for Chunk { rows: chunk, wanted, leading, epoch } in chunks {
             let (mine, after) = rest.split_at(chunk.rows * self.samples_per_frame);
             rest = after;
-            if self.epochs[chunk.slot] != epoch {
+            if !self.streams.is_current(chunk.slot, epoch) {
                 continue;
             }
             let mine = &mine[self.code2wav.existing(chunk)];
@@ -229,7 +217,7 @@ where
                 out.push((chunk.slot, Item::Samples(first.to_vec())));
             }
             out.extend(others.chunks(self.samples_per_frame).map(|frame| (chunk.slot, Item::Samples(frame.to_vec()))));
-            let state = &mut self.slots[chunk.slot];
+            let state = &mut self.streams[chunk.slot];
             if state.frames.is_empty()
                 && let Some(end) = state.end.take()
             {
@@ -243,7 +231,7 @@ where
         if self.ops.eager_steps().is_none() {
             return;
         }
-        let most = self.ops.bucket(self.slots.len());
+        let most = self.ops.bucket(self.streams.slots());
         let codes = vec![Vec::new(); self.codebooks];
         let mut rows = 0;
         while rows < most {
@@ -258,7 +246,6 @@ where
     }
 
     fn free(&mut self, slot: usize) {
-        self.epochs[slot] += 1;
-        self.slots[slot] = Slot::default();
+        self.streams.reset(slot);
     }
 }

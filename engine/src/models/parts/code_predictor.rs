@@ -5,7 +5,7 @@ use std::borrow::Borrow;
 use std::slice;
 
 use repartee_kernels::row_spec::{BatchSection, SampleSection, Section};
-use repartee_kernels::{Attention, RowSpec, SampleParams, SequenceRows, SpecLayout, StepOps};
+use repartee_kernels::{RowSpec, SampleParams, SequenceRows, SpecLayout, StepOps};
 
 use super::config::CodePredictorConfig;
 use super::decoder::{Decoder, FeedForward, Shape};
@@ -38,24 +38,10 @@ pub struct PredictorPlaces {
 impl<O: StepOps> CodePredictor<O> {
     /// Loads `talker.code_predictor`.
     pub fn load(w: &Weights<'_, O>, config: &CodePredictorConfig) -> Result<Self, LoadError> {
-        let shape = Shape {
-            hidden: config.hidden_size,
-            layers: config.num_hidden_layers,
-            attention: Attention {
-                heads: config.num_attention_heads,
-                kv_heads: config.num_key_value_heads,
-                head_dim: config.head_dim,
-                window: config.sliding_window,
-            },
-            eps: config.rms_norm_eps as f32,
-            theta: config.rope.theta as f32,
-            qkv_bias: false,
-            qk_norm: true,
-            layer_scale: false,
-        };
+        let shape = Shape { qk_norm: true, ..config.layers.shape(config.sliding_window) };
         let model = w.at("model");
         let residual = 0..config.num_code_groups - 1;
-        let (input, hidden) = (config.input_size, config.hidden_size);
+        let (input, hidden) = (config.input_size, config.layers.hidden_size);
         let projection = w.at("small_to_mtp_projection");
         let projected = input != hidden;
         Ok(Self {
@@ -76,7 +62,7 @@ impl<O: StepOps> CodePredictor<O> {
             lm_head: residual
                 .map(|i| w.linear(&format!("lm_head.{i}.weight"), config.vocab_size, hidden))
                 .collect::<Result<_, _>>()?,
-            model: Decoder::load(&model, shape, |_| FeedForward::Dense(config.intermediate_size))?,
+            model: Decoder::load(&model, shape, |_| FeedForward::Dense(config.layers.intermediate_size))?,
         })
     }
 

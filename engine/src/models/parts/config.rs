@@ -1,5 +1,10 @@
 //! Configurations of the parts, complete: every field has its value. Sizes are counts of elements unless they say otherwise.
 
+use repartee_kernels::Attention;
+
+use super::decoder::Shape;
+use crate::model::Codec;
+
 /// Rotary position embedding. Without vision the three position indices of a row are the same, so that its sections
 /// do not matter.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,13 +17,9 @@ pub struct Rope {
     pub partial_rotary_factor: f64,
 }
 
-/// The code predictor: a small decoder that runs over the codebooks of one frame.
+/// The layers of a transformer.
 #[derive(Debug, Clone, PartialEq)]
-pub struct CodePredictorConfig {
-    /// Codes of one codebook.
-    pub vocab_size: usize,
-    /// Size of a row of the language model before it. If it is not `hidden_size`, a projection stands between.
-    pub input_size: usize,
+pub struct LayersConfig {
     /// Size of a row.
     pub hidden_size: usize,
     /// Inner size of the feed-forward block.
@@ -39,6 +40,61 @@ pub struct CodePredictorConfig {
     pub rope: Rope,
     /// Whether the four attention projections have a bias.
     pub attention_bias: bool,
+}
+
+impl LayersConfig {
+    /// Plain layers, whose rows see so many positions; `None` for all.
+    pub fn shape(&self, window: Option<usize>) -> Shape {
+        Shape {
+            hidden: self.hidden_size,
+            layers: self.num_hidden_layers,
+            attention: Attention {
+                heads: self.num_attention_heads,
+                kv_heads: self.num_key_value_heads,
+                head_dim: self.head_dim,
+                window,
+            },
+            eps: self.rms_norm_eps as f32,
+            theta: self.rope.theta as f32,
+            qkv_bias: false,
+            qk_norm: false,
+            layer_scale: false,
+        }
+    }
+}
+
+/// The audio tower: convolutions over windows of mel frames, then a transformer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct AudioTowerConfig {
+    /// Mel bins of an input frame.
+    pub num_mel_bins: usize,
+    /// Transformer layers.
+    pub encoder_layers: usize,
+    /// Heads of each.
+    pub encoder_attention_heads: usize,
+    /// Inner size of each feed-forward block.
+    pub encoder_ffn_dim: usize,
+    /// Hidden size.
+    pub d_model: usize,
+    /// Size of an output row, the thinker's hidden size.
+    pub output_dim: usize,
+    /// Half of the mel frames of a window: what the convolutions see at once.
+    pub n_window: usize,
+    /// Rows of the sinusoidal position table.
+    pub max_source_positions: usize,
+    /// Activation of the feed-forward blocks.
+    pub activation_function: String,
+}
+
+/// The code predictor: a small decoder that runs over the codebooks of one frame.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CodePredictorConfig {
+    /// Codes of one codebook.
+    pub vocab_size: usize,
+    /// Size of a row of the language model before it. If the layers' is another one, a projection stands between.
+    pub input_size: usize,
+    /// The layers.
+    pub layers: LayersConfig,
     /// Codebooks of a frame, the first included.
     pub num_code_groups: usize,
     /// Positions that a layer with a window looks back at; a frame must be shorter than that.
@@ -69,28 +125,10 @@ pub struct Code2WavConfig {
     pub num_quantizers: usize,
     /// What enters.
     pub input: CodeInput,
-    /// Size of a transformer row.
-    pub hidden_size: usize,
-    /// Inner size of the feed-forward block.
-    pub intermediate_size: usize,
-    /// Layers.
-    pub num_hidden_layers: usize,
-    /// Query heads.
-    pub num_attention_heads: usize,
-    /// Key and value heads.
-    pub num_key_value_heads: usize,
-    /// Size of a head.
-    pub head_dim: usize,
-    /// Activation of the feed-forward blocks.
-    pub hidden_act: String,
-    /// Whether the four attention projections have a bias.
-    pub attention_bias: bool,
+    /// The transformer's layers.
+    pub layers: LayersConfig,
     /// Frames that a frame attends to, itself included.
     pub sliding_window: usize,
-    /// Added to the mean square in norms.
-    pub rms_norm_eps: f64,
-    /// Rotary position embedding.
-    pub rope: Rope,
     /// Channels before the first decoder block; each block halves them.
     pub decoder_dim: usize,
     /// Factors of the ConvNeXt upsamplers before the decoder.
@@ -103,7 +141,7 @@ impl Code2WavConfig {
     /// Size of the rows that enter the upsamplers.
     pub fn latent_size(&self) -> usize {
         match self.input {
-            CodeInput::Embedding => self.hidden_size,
+            CodeInput::Embedding => self.layers.hidden_size,
             CodeInput::Quantizer { latent_dim, .. } => latent_dim,
         }
     }
@@ -116,6 +154,11 @@ impl Code2WavConfig {
     /// Samples that one codec frame stands for.
     pub fn samples_per_frame(&self) -> usize {
         self.upsampling_ratios.iter().chain(&self.upsample_rates).product()
+    }
+
+    /// What a codec is that makes so many samples a second.
+    pub fn geometry(&self, sample_rate: u32) -> Codec {
+        Codec { sample_rate, frame_samples: (self.samples_per_frame() as u32, 1) }
     }
 }
 

@@ -4,7 +4,8 @@
 use repartee_engine_api::Sampling;
 use serde::Deserialize;
 
-use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
+use super::checks::{Check, Section};
+use crate::checkpoint::{Checkpoint, CheckpointError};
 
 /// The file's name.
 const FILE: &str = "generation_config.json";
@@ -76,29 +77,16 @@ impl Generation {
         Ok(generation)
     }
 
-    fn validate(&self, vocabulary: usize) -> Result<(), BadValue> {
-        let check = |field: &str, value: String, holds: bool, allowed: &str| {
-            let bad = || BadValue { field: field.to_owned(), value, allowed: allowed.to_owned() };
-            if holds { Ok(()) } else { Err(bad()) }
-        };
+    fn validate(&self, vocabulary: usize) -> Check {
+        let at = Section("");
         let known = |id: &u32| usize::try_from(*id).is_ok_and(|id| id < vocabulary);
         let ends = &self.eos_token_ids;
-        check("eos_token_id", format!("{ends:?}"), !ends.is_empty() && ends.iter().all(known), "in the vocabulary")?;
-        for (stage, sampling) in [("", self.thinker), ("talker_", self.talker)] {
-            let Sampling { temperature, top_p, repetition_penalty, .. } = sampling;
-            let finite = temperature.is_finite() && temperature >= 0.0;
-            check(&format!("{stage}temperature"), temperature.to_string(), finite, "a number from 0 upwards")?;
-            let share = top_p > 0.0 && top_p <= 1.0;
-            check(&format!("{stage}top_p"), top_p.to_string(), share, "above 0, at most 1")?;
-            let penalty = repetition_penalty.is_finite() && repetition_penalty > 0.0;
-            check(&format!("{stage}repetition_penalty"), repetition_penalty.to_string(), penalty, "above 0")?;
-        }
-        for (field, limit) in
-            [("max_new_tokens", self.thinker_max_new_tokens), ("talker_max_new_tokens", self.talker_max_new_tokens)]
-        {
-            check(field, limit.to_string(), limit > 0, "at least 1")?;
-        }
-        Ok(())
+        let all = !ends.is_empty() && ends.iter().all(known);
+        at.check("eos_token_id", format!("{ends:?}"), all, "in the vocabulary")?;
+        at.sampling("", &self.thinker)?;
+        at.sampling("talker_", &self.talker)?;
+        at.positive("max_new_tokens", self.thinker_max_new_tokens as usize)?;
+        at.positive("talker_max_new_tokens", self.talker_max_new_tokens as usize)
     }
 }
 
@@ -133,6 +121,6 @@ impl RawGenerationConfig {
 }
 
 /// Always the most likely token; a repetition penalty still counts.
-fn greedy(sampling: Sampling) -> Sampling {
+pub fn greedy(sampling: Sampling) -> Sampling {
     Sampling { repetition_penalty: sampling.repetition_penalty, ..Sampling::GREEDY }
 }

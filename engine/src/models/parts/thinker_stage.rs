@@ -11,6 +11,7 @@ use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
 use super::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
 use super::dictation::Dictation;
 use super::slot_rows::SlotRows;
+use crate::device::Device;
 use crate::elements::{Element, Value};
 use crate::sequence::BlockPool;
 use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, Room};
@@ -70,11 +71,7 @@ pub struct ThinkerPlaces {
     params: SampleSection,
 }
 
-impl<O: StepOps + Send, M: Thinks<O>> CausalLm<O> for ThinkerLm<O, M>
-where
-    O::Weight: Send + Sync,
-    O::State: Send,
-{
+impl<O: Device, M: Thinks<O>> CausalLm<O> for ThinkerLm<O, M> {
     type Row = Element;
     type Slot = Dictation;
     type Piece = u32;

@@ -7,6 +7,7 @@ use repartee_kernels::row_spec::{Section, SegmentSection};
 use repartee_kernels::{Layout, NO_ROW, ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
 use super::config::AudioConfig;
+use crate::device::Device;
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
 use crate::models::LoadError;
@@ -182,10 +183,7 @@ impl<O: StepOps> AudioEncoder<O> {
     }
 }
 
-impl<O: StepOps + Send> Encoder for AudioEncoder<O>
-where
-    O::Weight: Send,
-{
+impl<O: Device> Encoder for AudioEncoder<O> {
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         let blocks: Vec<&[f32]> = windows.iter().map(|window| window.data).collect();
         let rows = self.tower.encode(&self.ops, &blocks, &mut self.spec, &mut self.back);

@@ -3,7 +3,8 @@
 //! Names are those of the reference (`configuration_qwen2_5_omni.py` of transformers 5.23). Fields of what is not built (vision, training)
 //! are left out. Sizes are counts of elements unless they say otherwise.
 
-pub use crate::models::parts::config::Rope;
+pub use crate::models::parts::config::AudioTowerConfig as AudioConfig;
+use crate::models::parts::config::LayersConfig;
 
 /// What config.json calls this family.
 pub const ARCHITECTURE: &str = "Qwen2_5OmniForConditionalGeneration";
@@ -19,8 +20,6 @@ pub struct Config {
     pub talker: TalkerConfig,
     /// `token2wav_config.dit_config.num_embeds`: codes that the codec knows.
     pub codes: usize,
-    /// False in text-only checkpoints, which have neither talker nor token2wav.
-    pub enable_audio_output: bool,
 }
 
 /// The audio tower and the language model behind it.
@@ -42,31 +41,8 @@ pub struct ThinkerConfig {
     pub user_token_id: u32,
 }
 
-/// The audio tower: two convolutions over blocks of mel frames, a transformer, and the mean of pairs.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AudioConfig {
-    /// Mel bins of an input frame.
-    pub num_mel_bins: usize,
-    /// Transformer layers.
-    pub encoder_layers: usize,
-    /// Heads of each.
-    pub encoder_attention_heads: usize,
-    /// Inner size of each feed-forward block.
-    pub encoder_ffn_dim: usize,
-    /// Hidden size.
-    pub d_model: usize,
-    /// Size of an output row, the thinker's hidden size.
-    pub output_dim: usize,
-    /// Half of the mel frames of a block, which attend to each other.
-    pub n_window: usize,
-    /// Rows of the sinusoidal position table.
-    pub max_source_positions: usize,
-    /// Activation of the feed-forward blocks.
-    pub activation_function: String,
-}
-
 impl AudioConfig {
-    /// Mel frames of a full block.
+    /// Mel frames of a full block, which attend to each other.
     pub fn block_frames(&self) -> usize {
         2 * self.n_window
     }
@@ -77,26 +53,10 @@ impl AudioConfig {
 pub struct TextConfig {
     /// Rows of the embedding and of the output head.
     pub vocab_size: usize,
-    /// Size of a row.
-    pub hidden_size: usize,
-    /// Inner size of the feed-forward block.
-    pub intermediate_size: usize,
-    /// Layers.
-    pub num_hidden_layers: usize,
-    /// Query heads.
-    pub num_attention_heads: usize,
-    /// Key and value heads.
-    pub num_key_value_heads: usize,
-    /// Size of a head.
-    pub head_dim: usize,
-    /// Activation of the feed-forward blocks.
-    pub hidden_act: String,
+    /// The layers.
+    pub layers: LayersConfig,
     /// Positions that the model was made for.
     pub max_position_embeddings: usize,
-    /// Added to the mean square in norms.
-    pub rms_norm_eps: f64,
-    /// Rotary position embedding. Without vision the three indices of a position are the same.
-    pub rope: Rope,
     /// Whether some layers see a window of positions alone.
     pub use_sliding_window: bool,
 }

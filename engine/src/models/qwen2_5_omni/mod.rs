@@ -22,20 +22,22 @@ use repartee_kernels::cpu::Cpu;
 use self::audio_tower::{AudioEncoder, AudioTower};
 use self::config::{ARCHITECTURE, Config, OLD_ARCHITECTURE};
 use self::talker::Talker;
-use self::talker_stage::{TalkerLm, positions};
+use self::talker_stage::{CodeTalker, HEADER_ROWS};
 use self::thinker::Thinker;
 use self::token2wav::Token2Wav;
 use self::token2wav::config::Token2WavConfig;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, Marks};
+use super::parts::front_end::load_log_mel;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::slot_rows::SlotRows;
+use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HandedOver, ThinkerLm};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, Variant, slots};
-use crate::audio::log_mel::{LogMel, LogMelConfig};
+use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
+use crate::device::Device;
 use crate::model::{Ears, Model};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
@@ -82,16 +84,11 @@ impl<O: StepOps> Qwen25Omni<O> {
 /// The family's entry.
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
-    claims,
+    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE, OLD_ARCHITECTURE], Variant("omni")),
     load_cpu: load::<Cpu>,
     #[cfg(feature = "cuda")]
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
 };
-
-fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
-    let first = checkpoint.architectures().into_iter().next()?;
-    [ARCHITECTURE, OLD_ARCHITECTURE].contains(&&first[..]).then_some(Variant("omni"))
-}
 
 /// The chat template, with special ids of the configuration and of the tokenizer.
 fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<ChatTemplate, CheckpointError> {
@@ -120,13 +117,12 @@ fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> 
 }
 
 /// Loads a checkpoint of this family as stages.
-pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model, LoadError>
-where
-    O: StepOps + Send + 'static,
-    O::Weight: Send + Sync,
-    O::State: Send,
-    O::Ticket: Send,
-{
+pub fn load<O: Device>(
+    ops: O,
+    checkpoint: &Checkpoint,
+    _: Variant,
+    settings: &EngineConfig,
+) -> Result<Model, LoadError> {
     settings.check_stages(&STAGES)?;
     let Qwen25Omni { config, audio_tower, thinker, talker } = Qwen25Omni::load_as(&ops, checkpoint, settings.weights)?;
     let vocabulary = config.thinker.text.vocab_size;
@@ -142,23 +138,27 @@ where
     // What is computed once, at loading, is computed here whatever the device.
     let token2wav = Token2Wav::load((&ops, &Cpu::default()), checkpoint, &codec, &heard)?;
     let audio = &config.thinker.audio;
-    let log_mel = LogMel::new(&LogMelConfig::load(checkpoint, audio.num_mel_bins)?, audio.block_frames())
-        .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
+    let log_mel = load_log_mel(checkpoint, audio.num_mel_bins, audio.block_frames())?;
 
     let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
     let context = context.min(settings.session_tokens);
-    let (talker_bytes, width) = (talker.model.position_bytes(), config.thinker.text.hidden_size);
-    let talker_positions = positions(&config, &generation, context);
+    let (talker_bytes, width) = (talker.codec.model.position_bytes(), config.thinker.text.layers.hidden_size);
+    let geometry = token2wav.codec();
+    let sizes = TalkerSizes {
+        model_positions: config.talker.text.max_position_embeddings,
+        head: HEADER_ROWS,
+        max_codes: generation.talker_max_new_tokens as usize,
+        frame: geometry.frame(),
+    };
     let bytes = SlotBytes {
         // Keys and values of both, a row of encoded audio, and a row on its way to the talker.
         position: thinker.position_bytes() + talker_bytes + 2 * width * size_of::<f32>(),
-        fixed: (talker_positions - context) * talker_bytes
+        fixed: (sizes.positions(context) - context) * talker_bytes
             + token2wav.slot_bytes(generation.talker_max_new_tokens as usize)
             + vocabulary
             + config.talker.text.vocab_size,
     };
     let slots = slots(settings, context, bytes)?;
-    let talker_positions = positions(&config, &generation, slots.context);
     let thinker = Arc::new(thinker);
     let handed = SlotRows::new(&ops, slots.total(), slots.context, width);
     // Stages run beside each other.
@@ -173,14 +173,13 @@ where
         handed_over: HandedOver::Everything,
         width,
     };
-    let geometry = token2wav.codec();
-    let parts = (thinker, talker, handed);
-    let speaker = TalkerLm::new(parts, talker_positions, bos, (&config.talker, &generation), geometry.frame());
+    let talker = CodeTalker::new((thinker, talker, handed), bos, (&config.talker, &generation));
+    let speaker = TalkerLm::new(talker, sizes, slots.context);
     let (dit, bigvgan) = token2wav.stages([device(), device()], slots.total());
     Ok(Model {
         stages: vec![
             Box::new(Autoregressive::new(device(), reader, slots.total(), slots.context)),
-            Box::new(Autoregressive::new(device(), speaker, slots.total(), talker_positions)),
+            Box::new(Autoregressive::new(device(), speaker, slots.total(), sizes.positions(slots.context))),
             Box::new(dit),
             Box::new(bigvgan),
         ],

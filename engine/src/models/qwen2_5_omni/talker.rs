@@ -5,7 +5,8 @@ use repartee_kernels::{Layout, StepOps};
 use super::config::TalkerConfig;
 use super::thinker::text_shape;
 use crate::models::LoadError;
-use crate::models::parts::decoder::{Decoder, FeedForward};
+use crate::models::parts::codec_lm::CodecLm;
+use crate::models::parts::decoder::FeedForward;
 use crate::models::parts::weights::Weights;
 
 /// A logit that is chosen.
@@ -13,14 +14,10 @@ const SURE: f32 = 1e3;
 
 /// The talker.
 pub struct Talker<O: StepOps> {
-    codec_embedding: O::Weight,
     thinker_to_talker_proj: (O::Weight, O::Weight),
-    /// The layers.
-    pub model: Decoder<O>,
-    codec_head: O::Weight,
-    /// 1 for each id that may be chosen: the codes, and what ends them. The codec does not know the others; the reference would fail on
-    /// them.
-    pub allowed_mask: O::Weight,
+    /// The layers, and the codes. What may be chosen is what the codec knows, and what ends the codes; the reference would fail on the
+    /// other ids.
+    pub codec: CodecLm<O>,
     /// One row of logits, of the padding.
     padding: O::Weight,
 }
@@ -29,37 +26,28 @@ impl<O: StepOps> Talker<O> {
     /// Loads `talker` for a codec of `codes` codes.
     pub fn load(w: &Weights<'_, O>, config: &TalkerConfig, codes: usize) -> Result<Self, LoadError> {
         let (text, input) = (&config.text, config.embedding_size);
-        let (vocabulary, hidden) = (text.vocab_size, text.hidden_size);
+        let (vocabulary, hidden) = (text.vocab_size, text.layers.hidden_size);
         let ends = ends(config);
-        let allowed = (0..vocabulary).map(|id| f32::from(id < codes || ends.contains(&(id as u32))));
         let padding = (0..vocabulary).map(|id| if id == config.tts_codec_pad_token_id as usize { SURE } else { 0.0 });
         let projection = w.at("thinker_to_talker_proj");
         Ok(Self {
-            codec_embedding: w.table("model.embed_tokens.weight", vocabulary, input)?,
             thinker_to_talker_proj: (projection.linear("weight", hidden, input)?, projection.vector("bias", hidden)?),
-            model: Decoder::load(&w.at("model"), text_shape(text), |_| FeedForward::Dense(text.intermediate_size))?,
-            codec_head: w.linear("codec_head.weight", vocabulary, hidden)?,
-            allowed_mask: w.made("allowed ids", Layout::Vector, &allowed.collect::<Vec<_>>(), &[vocabulary])?,
+            codec: CodecLm::load(
+                w,
+                (vocabulary, "embed_tokens.weight", input),
+                text_shape(text),
+                |_| FeedForward::Dense(text.layers.intermediate_size),
+                |id| id < codes || ends.contains(&(id as u32)),
+            )?,
             padding: w.made("padding", Layout::Table, &padding.collect::<Vec<_>>(), &[1, vocabulary])?,
         })
     }
 
     /// Input rows: the thinker's, with the embeddings of codec ids, projected.
     pub fn rows(&self, ops: &O, thinker: O::T, codec: &O::Index) -> O::T {
-        let x = ops.add(thinker, &ops.embed_at(&self.codec_embedding, codec));
+        let x = ops.add(thinker, &self.codec.rows(ops, codec));
         let (weight, bias) = &self.thinker_to_talker_proj;
         ops.linear(&x, weight, Some(bias))
-    }
-
-    /// All layers; returns the rows `at` after the last norm.
-    pub fn forward(&self, ops: &O, x: O::T, cache: &mut [O::State], batch: &O::Batch, at: &O::Index) -> O::T {
-        let (x, _) = self.model.forward(ops, x, cache, batch, None);
-        self.model.norm(ops, &ops.gather_at(&x, at))
-    }
-
-    /// Logits of codec ids for normed rows.
-    pub fn logits(&self, ops: &O, hidden: &O::T) -> O::T {
-        ops.linear(hidden, &self.codec_head, None)
     }
 
     /// Marks the padding as said, for each entry of `rows` that is 0, in the history of the slots of `params`: the reference counts the

@@ -1,9 +1,10 @@
 //! `thinker`: the language model that reads audio and text and writes text, after `Qwen2_5OmniThinkerForConditionalGeneration` without its
 //! vision part. Without vision the three rotary indices of a position are the same, so that its sections make no difference.
 
-use repartee_kernels::{Attention, StepOps};
+use repartee_kernels::StepOps;
 
 use super::config::{TextConfig, ThinkerConfig};
+use crate::device::Device;
 use crate::models::LoadError;
 use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
 use crate::models::parts::thinker_stage::Thinks;
@@ -19,21 +20,7 @@ pub struct Thinker<O: StepOps> {
 
 /// Sizes of a text decoder as the thinker and the talker have it.
 pub(super) fn text_shape(config: &TextConfig) -> Shape {
-    Shape {
-        hidden: config.hidden_size,
-        layers: config.num_hidden_layers,
-        attention: Attention {
-            heads: config.num_attention_heads,
-            kv_heads: config.num_key_value_heads,
-            head_dim: config.head_dim,
-            window: None,
-        },
-        eps: config.rms_norm_eps as f32,
-        theta: config.rope.theta as f32,
-        qkv_bias: true,
-        qk_norm: false,
-        layer_scale: false,
-    }
+    Shape { qkv_bias: true, ..config.layers.shape(None) }
 }
 
 impl<O: StepOps> Thinker<O> {
@@ -43,9 +30,11 @@ impl<O: StepOps> Thinker<O> {
         let embeddings = "model.embed_tokens.weight";
         let head = if config.tie_word_embeddings { embeddings } else { "lm_head.weight" };
         Ok(Self {
-            embed_tokens: w.table(embeddings, text.vocab_size, text.hidden_size)?,
-            model: Decoder::load(&w.at("model"), text_shape(text), |_| FeedForward::Dense(text.intermediate_size))?,
-            lm_head: w.linear(head, text.vocab_size, text.hidden_size)?,
+            embed_tokens: w.table(embeddings, text.vocab_size, text.layers.hidden_size)?,
+            model: Decoder::load(&w.at("model"), text_shape(text), |_| {
+                FeedForward::Dense(text.layers.intermediate_size)
+            })?,
+            lm_head: w.linear(head, text.vocab_size, text.layers.hidden_size)?,
         })
     }
 
@@ -55,10 +44,7 @@ impl<O: StepOps> Thinker<O> {
     }
 }
 
-impl<O: StepOps> Thinks<O> for Thinker<O>
-where
-    O::Weight: Send + Sync,
-{
+impl<O: Device> Thinks<O> for Thinker<O> {
     fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State> {
         self.model.cache(ops, blocks, block_len)
     }

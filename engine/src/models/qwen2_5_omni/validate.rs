@@ -5,9 +5,8 @@ use super::talker::ends;
 use crate::models::parts::checks::{Check, Section};
 
 impl Config {
-    /// Refuses what cannot be served. [`Config::load`] has done so already.
-    pub fn validate(&self) -> Check {
-        audio_output(self.enable_audio_output)?;
+    /// Refuses what cannot be served.
+    pub(super) fn validate(&self) -> Check {
         self.thinker.text.validate(&Section("thinker_config.text_config"))?;
         self.audio(&self.thinker.audio)?;
         let vocabulary = self.thinker.text.vocab_size;
@@ -21,21 +20,13 @@ impl Config {
 
     fn audio(&self, audio: &AudioConfig) -> Check {
         let at = Section("thinker_config.audio_config");
-        at.positive("num_mel_bins", audio.num_mel_bins)?;
-        at.positive("encoder_layers", audio.encoder_layers)?;
-        at.positive("encoder_ffn_dim", audio.encoder_ffn_dim)?;
-        at.positive("encoder_attention_heads", audio.encoder_attention_heads)?;
-        at.divisible("d_model", audio.d_model, "encoder_attention_heads", audio.encoder_attention_heads)?;
-        // Half of a position is sines and half cosines, whose wavelengths are spread over (half - 1) steps.
-        at.check("d_model", audio.d_model, audio.d_model >= 4 && audio.d_model.is_multiple_of(2), "even, at least 4")?;
-        at.check("activation_function", &audio.activation_function, audio.activation_function == "gelu", "gelu")?;
+        audio.check(&at, self.thinker.text.layers.hidden_size)?;
         // The mean is of pairs of rows, which must not reach over the end of a block.
         let even = audio.n_window > 0 && audio.n_window.is_multiple_of(2);
         at.check("n_window", audio.n_window, even, "even and positive")?;
         let allowed = format!("at least {}, as n_window", audio.n_window);
         let enough = audio.max_source_positions >= audio.n_window;
-        at.check("max_source_positions", audio.max_source_positions, enough, &allowed)?;
-        at.same("output_dim", audio.output_dim, "thinker_config.text_config.hidden_size", self.thinker.text.hidden_size)
+        at.check("max_source_positions", audio.max_source_positions, enough, &allowed)
     }
 
     fn talker(&self, talker: &TalkerConfig) -> Check {
@@ -46,7 +37,7 @@ impl Config {
             "embedding_size",
             talker.embedding_size,
             "thinker_config.text_config.hidden_size",
-            thinker.hidden_size,
+            thinker.layers.hidden_size,
         )?;
         at.id("tts_text_end_token_id", talker.tts_text_end_token_id, thinker.vocab_size)?;
         at.id("tts_text_pad_token_id", talker.tts_text_pad_token_id, thinker.vocab_size)?;
@@ -63,22 +54,11 @@ impl Config {
     }
 }
 
-/// Text-only checkpoints have no talker.
-pub(super) fn audio_output(enabled: bool) -> Check {
-    Section("").check("enable_audio_output", enabled, enabled, "true: text-only checkpoints cannot be served")
-}
-
 impl TextConfig {
     fn validate(&self, at: &Section) -> Check {
         at.positive("vocab_size", self.vocab_size)?;
-        at.positive("hidden_size", self.hidden_size)?;
-        at.positive("intermediate_size", self.intermediate_size)?;
-        at.positive("num_hidden_layers", self.num_hidden_layers)?;
         at.positive("max_position_embeddings", self.max_position_embeddings)?;
-        at.attention(self.num_attention_heads, self.num_key_value_heads, self.head_dim)?;
-        at.silu(&self.hidden_act)?;
-        at.epsilon(self.rms_norm_eps)?;
-        at.rope(&self.rope)?;
+        self.layers.check(at)?;
         let sliding = self.use_sliding_window;
         at.check("use_sliding_window", sliding, !sliding, "false: layers with a window are not supported")
     }

@@ -64,7 +64,7 @@ pub fn tokens(frames: usize) -> usize {
 impl<O: StepOps> AudioTower<O> {
     /// Loads `thinker.audio_tower`.
     pub fn load(w: &Weights<'_, O>, config: &AudioConfig) -> Result<Self, LoadError> {
-        let (d, c) = (config.d_model, config.downsample_hidden_size);
+        let (d, c) = (config.tower.d_model, config.downsample_hidden_size);
         // The reference's pictures are [mel, time]; ours are [time, mel], so that a time step's numbers are one row.
         let convs = (1..=3)
             .map(|i| {
@@ -75,16 +75,17 @@ impl<O: StepOps> AudioTower<O> {
                 Ok((weight, w.vector(&format!("{name}.bias"), c)?))
             })
             .collect::<Result<Vec<_>, LoadError>>()?;
-        let bins = chunk_tokens(config.num_mel_bins);
+        let bins = chunk_tokens(config.tower.num_mel_bins);
         let shape = [d, c * bins];
         let conv_out = w.swapped("conv_out.weight", Layout::Linear, &shape, (d, c, bins), &shape)?;
         let shape = AudioShape {
             width: d,
-            heads: config.encoder_attention_heads,
-            inner: config.encoder_ffn_dim,
+            heads: config.tower.encoder_attention_heads,
+            inner: config.tower.encoder_ffn_dim,
             key_bias: true,
         };
-        let layers = (0..config.encoder_layers).map(|i| AudioLayer::load(&w.at(format_args!("layers.{i}")), shape));
+        let layers =
+            (0..config.tower.encoder_layers).map(|i| AudioLayer::load(&w.at(format_args!("layers.{i}")), shape));
         Ok(Self {
             convs,
             conv_out,
@@ -92,7 +93,7 @@ impl<O: StepOps> AudioTower<O> {
             layers: layers.collect::<Result<_, _>>()?,
             ln_post: norm(w, "ln_post", d)?,
             proj1: linear(w, "proj1", d, d)?,
-            proj2: linear(w, "proj2", config.output_dim, d)?,
+            proj2: linear(w, "proj2", config.tower.output_dim, d)?,
             config: config.clone(),
         })
     }
@@ -112,7 +113,7 @@ impl<O: StepOps> AudioTower<O> {
             self.step(ops, frames, &inputs, spec, back);
             let mut rest = &back.numbers[..];
             for (&i, window) in mine.iter().zip(&inputs) {
-                let (encoded, after) = rest.split_at(tokens(self.frames(window)) * self.config.output_dim);
+                let (encoded, after) = rest.split_at(tokens(self.frames(window)) * self.config.tower.output_dim);
                 rows[i] = encoded.to_vec();
                 rest = after;
             }
@@ -122,7 +123,7 @@ impl<O: StepOps> AudioTower<O> {
 
     /// Mel frames of a window.
     fn frames(&self, window: &Window<'_>) -> usize {
-        window.mel.len() / self.config.num_mel_bins
+        window.mel.len() / self.config.tower.num_mel_bins
     }
 
     /// Mel frames of each of its chunks: the last one is padded, or shorter.
@@ -139,7 +140,7 @@ impl<O: StepOps> AudioTower<O> {
         let places = Places {
             frames,
             chunks,
-            mel: layout.list(chunks * frames * self.config.num_mel_bins),
+            mel: layout.list(chunks * frames * self.config.tower.num_mel_bins),
             keep: layout.list(rows),
             positions: layout.list(rows),
             segments: layout.segments(rows, rows),
@@ -155,7 +156,7 @@ impl<O: StepOps> AudioTower<O> {
     }
 
     fn fill(&self, spec: &mut RowSpec, places: &Places, windows: &[Window<'_>]) {
-        let size = places.frames * self.config.num_mel_bins;
+        let size = places.frames * self.config.tower.num_mel_bins;
         let padded = |mel: &[f32]| mel.len().next_multiple_of(size);
         let mel = windows.iter().flat_map(|window| {
             let padding = padded(window.mel) - window.mel.len();
@@ -193,7 +194,7 @@ impl<O: StepOps> AudioTower<O> {
 
     /// Chunks of `frames` each, `[chunks * frames * bins, 1]`, through the convolutions.
     fn downsample(&self, ops: &O, mut x: O::T, chunks: usize, frames: usize) -> O::T {
-        let (mut height, mut width) = (frames, self.config.num_mel_bins);
+        let (mut height, mut width) = (frames, self.config.tower.num_mel_bins);
         for (weight, bias) in &self.convs {
             x = ops.gelu(ops.conv2d(&x, chunks, height, width, weight, bias));
             (height, width) = (height.div_ceil(2), width.div_ceil(2));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-pub use crate::models::parts::config::{Code2WavConfig, CodePredictorConfig, Rope};
+use crate::models::parts::config::{AudioTowerConfig, Code2WavConfig, CodePredictorConfig, LayersConfig};
 
 /// What config.json calls this family.
 pub const ARCHITECTURE: &str = "Qwen3OmniMoeForConditionalGeneration";
@@ -19,8 +19,6 @@ pub struct Config {
     pub talker: TalkerConfig,
     /// code2wav: codec frames in, samples out.
     pub code2wav: Code2WavConfig,
-    /// False in text-only checkpoints, which have neither talker nor code2wav.
-    pub enable_audio_output: bool,
     /// `<|im_start|>`, which opens a message.
     pub im_start_token_id: u32,
     /// `<|im_end|>`, which closes one.
@@ -57,28 +55,12 @@ pub struct ThinkerConfig {
 /// The audio tower: convolutions over windows of mel frames, then a transformer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AudioConfig {
-    /// Mel bins of one input frame.
-    pub num_mel_bins: usize,
-    /// Transformer layers.
-    pub encoder_layers: usize,
-    /// Heads of each.
-    pub encoder_attention_heads: usize,
-    /// Inner size of each feed-forward block.
-    pub encoder_ffn_dim: usize,
-    /// Hidden size.
-    pub d_model: usize,
-    /// Size of an output row, the thinker's hidden size.
-    pub output_dim: usize,
-    /// Half of the mel frames that the convolutions see at once.
-    pub n_window: usize,
+    /// What every tower has.
+    pub tower: AudioTowerConfig,
     /// Mel frames that attend to each other.
     pub n_window_infer: usize,
     /// Channels of the convolutions.
     pub downsample_hidden_size: usize,
-    /// Rows of the sinusoidal position table.
-    pub max_source_positions: usize,
-    /// Activation of the feed-forward blocks and of the output projection.
-    pub activation_function: String,
 }
 
 /// A decoder-only language model: the thinker's, or the talker's.
@@ -86,28 +68,10 @@ pub struct AudioConfig {
 pub struct TextConfig {
     /// Rows of the embedding and of the output head.
     pub vocab_size: usize,
-    /// Size of a row.
-    pub hidden_size: usize,
-    /// Inner size of a dense feed-forward block; in the talker also of its input projections.
-    pub intermediate_size: usize,
-    /// Layers.
-    pub num_hidden_layers: usize,
-    /// Query heads.
-    pub num_attention_heads: usize,
-    /// Key and value heads.
-    pub num_key_value_heads: usize,
-    /// Size of a head.
-    pub head_dim: usize,
-    /// Activation of the feed-forward blocks.
-    pub hidden_act: String,
+    /// The layers. `intermediate_size` is the inner size of a dense feed-forward block; in the talker also of its input projections.
+    pub layers: LayersConfig,
     /// Positions that the model was made for.
     pub max_position_embeddings: usize,
-    /// Added to the mean square in norms.
-    pub rms_norm_eps: f64,
-    /// Rotary position embedding.
-    pub rope: Rope,
-    /// Whether the four attention projections have a bias.
-    pub attention_bias: bool,
     /// Whether the output head is the embedding.
     pub tie_word_embeddings: bool,
     /// Every so many layers one has experts, see [`Self::is_moe_layer`].

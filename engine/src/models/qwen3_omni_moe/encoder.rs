@@ -3,6 +3,7 @@
 use repartee_kernels::{ReadBack, RowSpec, StepOps};
 
 use super::audio_tower::{AudioTower, Window, tokens};
+use crate::device::Device;
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
 
@@ -22,10 +23,7 @@ impl<O: StepOps> AudioEncoder<O> {
     }
 }
 
-impl<O: StepOps + Send> Encoder for AudioEncoder<O>
-where
-    O::Weight: Send,
-{
+impl<O: Device> Encoder for AudioEncoder<O> {
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         // Every window but a turn's last holds at least one full chunk.
         let inputs: Vec<_> = windows.iter().map(|w| Window { mel: w.data, follows_full_chunk: w.index > 0 }).collect();

@@ -1,15 +1,15 @@
 //! Qwen3-Omni: audio tower, thinker, talker with code predictor, code2wav.
 //!
 //! The model files read like the reference, `transformers` 5.23 `models/qwen3_omni_moe`, and say where they follow which
-//! class; [`stages`] runs them for many slots at once. Vision is not built: its weights are ignored.
+//! class. Vision is not built: its weights are ignored.
 
 pub mod audio_tower;
 pub mod config;
 mod encoder;
 pub mod generation;
 mod raw_config;
-pub mod stages;
 pub mod talker;
+pub mod talker_stage;
 pub mod thinker;
 mod validate;
 
@@ -22,21 +22,23 @@ use self::audio_tower::AudioTower;
 use self::config::{ARCHITECTURE, Config};
 use self::encoder::AudioEncoder;
 use self::generation::GenerationConfig;
-use self::stages::talker::{TalkerLm, positions};
 use self::talker::Talker;
+use self::talker_stage::{FrameTalker, HEADER_ROWS};
 use self::thinker::Thinker;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::chat_template::{ChatTemplate, Marks};
 use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
+use super::parts::front_end::load_log_mel;
 use super::parts::slot_rows::SlotRows;
+use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::thinker_stage::{HandedOver, ThinkerLm};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, Variant, slots};
-use crate::audio::log_mel::{LogMel, LogMelConfig};
+use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
-use crate::model::{Codec, Ears, Model};
+use crate::device::Device;
+use crate::model::{Ears, Model};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
@@ -86,16 +88,11 @@ impl<O: StepOps> Qwen3Omni<O> {
 /// The family's entry.
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
-    claims,
+    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], Variant("omni")),
     load_cpu: load::<Cpu>,
     #[cfg(feature = "cuda")]
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
 };
-
-fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
-    let first = checkpoint.architectures().into_iter().next();
-    (first.as_deref() == Some(ARCHITECTURE)).then_some(Variant("omni"))
-}
 
 /// The chat template with the configuration's special ids.
 fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> Result<ChatTemplate, CheckpointError> {
@@ -118,51 +115,50 @@ fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> 
 }
 
 /// Loads a checkpoint of this family as stages.
-pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model, LoadError>
-where
-    O: StepOps + Send + 'static,
-    O::Weight: Send + Sync,
-    O::State: Send,
-    O::Ticket: Send,
-{
+pub fn load<O: Device>(
+    ops: O,
+    checkpoint: &Checkpoint,
+    _: Variant,
+    settings: &EngineConfig,
+) -> Result<Model, LoadError> {
     let Qwen3Omni { config, audio_tower, thinker, talker, code2wav } =
         Qwen3Omni::load_as(&ops, checkpoint, settings.weights)?;
     let generation = GenerationConfig::load(checkpoint, &config)?;
     let tokenizer = Tokenizer::load(checkpoint, config.thinker.text.vocab_size)?;
     let template = template(checkpoint, &config, &tokenizer)?;
-    let bins = config.thinker.audio.num_mel_bins;
-    let log_mel = LogMel::new(&LogMelConfig::load(checkpoint, bins)?, config.thinker.audio.n_window_infer)
-        .map_err(|value| LoadError::Mel { file: checkpoint.label("preprocessor_config.json"), value })?;
+    let bins = config.thinker.audio.tower.num_mel_bins;
+    let log_mel = load_log_mel(checkpoint, bins, config.thinker.audio.n_window_infer)?;
 
     settings.check_stages(&STAGES)?;
     let left_context = settings.stage_option("code2wav", LEFT_CONTEXT);
     let context = config.thinker.text.max_position_embeddings.min(config.talker.text.max_position_embeddings);
-    let talker_bytes = talker.model.position_bytes();
-    let row = config.thinker.text.hidden_size * size_of::<f32>();
+    let talker_bytes = talker.codec.model.position_bytes();
+    let row = config.thinker.text.layers.hidden_size * size_of::<f32>();
     let context = context.min(settings.session_tokens);
-    let talker_positions = positions(&config, &generation, context);
+    let geometry = config.code2wav.geometry(SAMPLE_RATE);
+    let sizes = TalkerSizes {
+        model_positions: config.talker.text.max_position_embeddings,
+        head: HEADER_ROWS,
+        max_codes: generation.talker_max_new_tokens as usize,
+        frame: geometry.frame(),
+    };
     let bytes = SlotBytes {
         // Keys and values of both, a row of encoded audio, and a hidden row on its way to the talker.
         position: thinker.model.position_bytes() + talker_bytes + 2 * row,
-        fixed: (talker_positions - context) * talker_bytes
+        fixed: (sizes.positions(context) - context) * talker_bytes
             + talker.code_predictor.slot_bytes()
-            + config.talker.text.hidden_size * size_of::<f32>()
+            + config.talker.text.layers.hidden_size * size_of::<f32>()
             + code2wav.slot_bytes(MAX_FRAMES + left_context.unwrap_or(0))
             + config.thinker.text.vocab_size
             + config.talker.text.vocab_size,
     };
     let slots = slots(settings, context, bytes)?;
     let thinker = Arc::new(thinker);
-    let width = config.thinker.text.hidden_size;
+    let width = config.thinker.text.layers.hidden_size;
     let hidden = SlotRows::new(&ops, slots.total(), slots.context, width);
     // Stages run beside each other.
     let device = || ops.with_own_buffers();
     let header = template.response_header();
-    let codec = &config.code2wav;
-    let samples_per_frame = codec.samples_per_frame();
-    let geometry = Codec { sample_rate: SAMPLE_RATE, frame_samples: (samples_per_frame as u32, 1) };
-    let frame = geometry.frame();
-    let sizes = (codec.num_quantizers, codec.codebook_size);
     let mut voices: Vec<String> = config.talker.speaker_id.keys().cloned().collect();
     voices.sort_by_key(|voice| config.talker.speaker_id[voice]);
     let reader = ThinkerLm {
@@ -175,15 +171,13 @@ where
         handed_over: HandedOver::Heard,
         width,
     };
-    let sizes_of_talker = (slots.total(), talker_positions);
-    let speaker =
-        TalkerLm::new(&ops, (thinker, talker, hidden), sizes_of_talker, header, (&config, &generation), frame);
-    let decoder =
-        Code2WavStage::new(device(), code2wav, slots.total(), sizes, (samples_per_frame, frame), left_context);
+    let talker = FrameTalker::new(&ops, (thinker, talker, hidden), slots.total(), header, (&config, &generation));
+    let speaker = TalkerLm::new(talker, sizes, slots.context);
+    let decoder = Code2WavStage::new(device(), code2wav, slots.total(), sizes.frame, left_context);
     Ok(Model {
         stages: vec![
             Box::new(Autoregressive::new(device(), reader, slots.total(), slots.context)),
-            Box::new(Autoregressive::new(device(), speaker, slots.total(), talker_positions)),
+            Box::new(Autoregressive::new(device(), speaker, slots.total(), sizes.positions(slots.context))),
             Box::new(decoder),
         ],
         codec: geometry,

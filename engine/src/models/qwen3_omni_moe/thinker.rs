@@ -2,9 +2,10 @@
 //! `Qwen3OmniMoeThinkerForConditionalGeneration` without its vision part (its rotary positions are then all the same
 //! index, so the interleaved sections make no difference).
 
-use repartee_kernels::{Attention, Router, StepOps};
+use repartee_kernels::{Router, StepOps};
 
 use super::config::{TextConfig, ThinkerConfig};
+use crate::device::Device;
 use crate::models::LoadError;
 use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
 use crate::models::parts::thinker_stage::Thinks;
@@ -22,21 +23,7 @@ pub struct Thinker<O: StepOps> {
 
 /// Sizes of a text decoder as the thinker and the talker have it.
 pub(super) fn text_shape(config: &TextConfig) -> Shape {
-    Shape {
-        hidden: config.hidden_size,
-        layers: config.num_hidden_layers,
-        attention: Attention {
-            heads: config.num_attention_heads,
-            kv_heads: config.num_key_value_heads,
-            head_dim: config.head_dim,
-            window: None,
-        },
-        eps: config.rms_norm_eps as f32,
-        theta: config.rope.theta as f32,
-        qkv_bias: false,
-        qk_norm: true,
-        layer_scale: false,
-    }
+    Shape { qk_norm: true, ..config.layers.shape(None) }
 }
 
 /// The experts of a text decoder.
@@ -56,14 +43,18 @@ impl<O: StepOps> Thinker<O> {
         let model = w.at("model");
         let (embeddings, head) = ("model.embed_tokens.weight", "lm_head.weight");
         Ok(Self {
-            embed_tokens: w.table(embeddings, text.vocab_size, text.hidden_size)?,
+            embed_tokens: w.table(embeddings, text.vocab_size, text.layers.hidden_size)?,
             model: Decoder::load(&model, text_shape(text), |i| {
-                if text.is_moe_layer(i) { experts(text, None) } else { FeedForward::Dense(text.intermediate_size) }
+                if text.is_moe_layer(i) {
+                    experts(text, None)
+                } else {
+                    FeedForward::Dense(text.layers.intermediate_size)
+                }
             })?,
             lm_head: w.linear(
                 if text.tie_word_embeddings { embeddings } else { head },
                 text.vocab_size,
-                text.hidden_size,
+                text.layers.hidden_size,
             )?,
             accept_hidden_layer,
         })
@@ -90,10 +81,7 @@ impl<O: StepOps> Thinker<O> {
     }
 }
 
-impl<O: StepOps> Thinks<O> for Thinker<O>
-where
-    O::Weight: Send + Sync,
-{
+impl<O: Device> Thinks<O> for Thinker<O> {
     fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State> {
         self.model.cache(ops, blocks, block_len)
     }

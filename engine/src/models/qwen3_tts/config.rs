@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::models::parts::config::{Code2WavConfig, CodePredictorConfig, Rope, SpeakerEncoderConfig};
+use crate::models::parts::config::{Code2WavConfig, CodePredictorConfig, LayersConfig, SpeakerEncoderConfig};
 
 /// What config.json calls this family.
 pub const ARCHITECTURE: &str = "Qwen3TTSForConditionalGeneration";
@@ -58,28 +58,10 @@ pub struct TalkerConfig {
     pub text_vocab_size: usize,
     /// Size of a text embedding.
     pub text_hidden_size: usize,
-    /// Size of a row.
-    pub hidden_size: usize,
-    /// Inner size of the feed-forward blocks.
-    pub intermediate_size: usize,
-    /// Layers.
-    pub num_hidden_layers: usize,
-    /// Query heads.
-    pub num_attention_heads: usize,
-    /// Key and value heads.
-    pub num_key_value_heads: usize,
-    /// Size of a head.
-    pub head_dim: usize,
-    /// Activation of the feed-forward blocks and of the text projection.
-    pub hidden_act: String,
+    /// The layers. `hidden_act` is the activation of the text projection too.
+    pub layers: LayersConfig,
     /// Positions that the model was made for.
     pub max_position_embeddings: usize,
-    /// Added to the mean square in norms.
-    pub rms_norm_eps: f64,
-    /// Rotary position embedding.
-    pub rope: Rope,
-    /// Whether the four attention projections have a bias.
-    pub attention_bias: bool,
     /// Positions that each layer looks back at; `None` for all.
     pub sliding_window: Option<usize>,
     /// Codebooks of a frame.

@@ -3,7 +3,9 @@
 use repartee_engine_api::Sampling;
 use serde::Deserialize;
 
-use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::models::parts::checks::{Check, Section};
+use crate::models::parts::generation::greedy;
 
 /// The file's name.
 const FILE: &str = "generation_config.json";
@@ -44,32 +46,21 @@ impl GenerationConfig {
         Ok(generation)
     }
 
-    fn validate(&self) -> Result<(), BadValue> {
-        let check = |field: &str, value: String, holds: bool, allowed: &str| {
-            let bad = || BadValue { field: field.to_owned(), value, allowed: allowed.to_owned() };
-            if holds { Ok(()) } else { Err(bad()) }
-        };
-        for (part, sampling) in [("", self.talker), ("subtalker_", self.code_predictor)] {
-            let Sampling { temperature, top_p, .. } = sampling;
-            let finite = temperature.is_finite() && temperature >= 0.0;
-            check(&format!("{part}temperature"), temperature.to_string(), finite, "a number from 0 upwards")?;
-            let share = top_p > 0.0 && top_p <= 1.0;
-            check(&format!("{part}top_p"), top_p.to_string(), share, "above 0, at most 1")?;
-        }
-        let penalty = self.talker.repetition_penalty;
-        check("repetition_penalty", penalty.to_string(), penalty.is_finite() && penalty > 0.0, "above 0")?;
-        check("max_new_tokens", self.max_new_tokens.to_string(), self.max_new_tokens > 0, "at least 1")
+    fn validate(&self) -> Check {
+        let at = Section("");
+        at.sampling("", &self.talker)?;
+        at.sampling("subtalker_", &self.code_predictor)?;
+        at.positive("max_new_tokens", self.max_new_tokens as usize)
     }
 }
 
 impl RawGenerationConfig {
     fn resolve(self) -> GenerationConfig {
-        let repetition_penalty = self.repetition_penalty.unwrap_or(1.05);
         let talker = Sampling {
             temperature: self.temperature.unwrap_or(0.9),
             top_k: self.top_k.unwrap_or(50),
             top_p: self.top_p.unwrap_or(1.0),
-            repetition_penalty,
+            repetition_penalty: self.repetition_penalty.unwrap_or(1.05),
         };
         let code_predictor = Sampling {
             temperature: self.subtalker_temperature.unwrap_or(0.9),
@@ -77,10 +68,13 @@ impl RawGenerationConfig {
             top_p: self.subtalker_top_p.unwrap_or(1.0),
             repetition_penalty: 1.0,
         };
-        let greedy = |repetition_penalty| Sampling { repetition_penalty, ..Sampling::GREEDY };
         GenerationConfig {
-            talker: if self.do_sample.unwrap_or(true) { talker } else { greedy(repetition_penalty) },
-            code_predictor: if self.subtalker_dosample.unwrap_or(true) { code_predictor } else { greedy(1.0) },
+            talker: if self.do_sample.unwrap_or(true) { talker } else { greedy(talker) },
+            code_predictor: if self.subtalker_dosample.unwrap_or(true) {
+                code_predictor
+            } else {
+                greedy(code_predictor)
+            },
             max_new_tokens: self.max_new_tokens.unwrap_or(2048),
         }
     }

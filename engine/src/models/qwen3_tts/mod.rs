@@ -10,8 +10,8 @@ pub mod config;
 pub mod generation;
 pub mod prompt;
 mod raw_config;
-mod stage;
 pub mod talker;
+mod talker_stage;
 pub mod utterance;
 mod validate;
 pub mod voices;
@@ -23,19 +23,21 @@ use self::cloning::{Cloner, Encoders, most_frames};
 use self::config::{ARCHITECTURE, Config};
 use self::generation::GenerationConfig;
 use self::prompt::Template;
-use self::stage::{Sizes, TalkerLm};
 use self::talker::Talker;
+use self::talker_stage::{FrameTalker, Sizes};
 use self::utterance::{HEADER_ROWS, Marks};
 use self::voices::VoiceList;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
 use super::parts::reader::Reader;
+use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, Variant, slots};
+use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
-use crate::model::{Codec, Model, Voices};
+use crate::device::Device;
+use crate::model::{Model, Voices};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
@@ -82,43 +84,40 @@ impl<O: StepOps> Qwen3Tts<O> {
 /// The family's entry.
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
-    claims,
+    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], Variant("tts")),
     load_cpu: load::<Cpu>,
     #[cfg(feature = "cuda")]
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
 };
 
-fn claims(checkpoint: &Checkpoint) -> Option<Variant> {
-    let first = checkpoint.architectures().into_iter().next();
-    (first.as_deref() == Some(ARCHITECTURE)).then_some(Variant("tts"))
-}
-
 /// Loads a checkpoint of this family as stages.
-pub fn load<O>(ops: O, checkpoint: &Checkpoint, _: Variant, settings: &EngineConfig) -> Result<Model, LoadError>
-where
-    O: StepOps + Send + 'static,
-    O::Weight: Send + Sync,
-    O::State: Send,
-    O::Ticket: Send,
-{
+pub fn load<O: Device>(
+    ops: O,
+    checkpoint: &Checkpoint,
+    _: Variant,
+    settings: &EngineConfig,
+) -> Result<Model, LoadError> {
     settings.check_stages(&STAGES)?;
     let Qwen3Tts { config, talker, code2wav, encoders } = Qwen3Tts::load_as(&ops, checkpoint, settings.weights)?;
     let generation = GenerationConfig::load(checkpoint)?;
     let tokenizer = Tokenizer::load(checkpoint, config.talker.text_vocab_size)?;
     let template = Template::new(checkpoint, &config, &tokenizer)?;
     let voices = VoiceList::new(&config);
-    let frames = generation.max_new_tokens as usize;
-    let most = config.talker.max_position_embeddings;
-    let context = most.min(settings.session_tokens);
+    let context = config.talker.max_position_embeddings.min(settings.session_tokens);
+    let geometry = config.code2wav.geometry(config.output_sample_rate);
     // A recording's frames stand before the text, each with a text id beside it.
     let recorded = config.cloning.as_ref().map_or(0, |cloning| most_frames(cloning.encode_downsample_rate));
-    let head = HEADER_ROWS + recorded;
-    let positions = |context: usize| (context + frames).min(most) + head;
-    let each = talker.model.position_bytes();
-    let (width, vocabulary) = (config.talker.hidden_size, config.talker.vocab_size);
+    let sizes = TalkerSizes {
+        model_positions: config.talker.max_position_embeddings,
+        head: HEADER_ROWS + recorded,
+        max_codes: generation.max_new_tokens as usize,
+        frame: geometry.frame(),
+    };
+    let each = talker.codec.model.position_bytes();
+    let (width, vocabulary) = (config.talker.layers.hidden_size, config.talker.vocab_size);
     let bytes = SlotBytes {
         position: each,
-        fixed: (positions(context) - context) * each
+        fixed: (sizes.positions(context) - context) * each
             + talker.code_predictor.slot_bytes()
             + width * size_of::<f32>()
             + code2wav.slot_bytes(MAX_FRAMES)
@@ -128,14 +127,8 @@ where
     let total = slots.total();
     // Stages run beside each other.
     let device = || ops.with_own_buffers();
-    let codec = &config.code2wav;
-    let samples = codec.samples_per_frame();
-    let geometry = Codec { sample_rate: config.output_sample_rate, frame_samples: (samples as u32, 1) };
-    let frame = geometry.frame();
-    let sizes = (codec.num_quantizers, codec.codebook_size);
     let marks = Marks::new(&config, template.response_header());
-    let positions = positions(slots.context);
-    let of_talker = Sizes { slots: total, positions, head, width, groups: codec.num_quantizers, vocabulary };
+    let frame_sizes = Sizes { slots: total, width, groups: config.code2wav.num_quantizers };
     let names: Box<dyn Voices> = match (encoders, &config.cloning) {
         (Some(encoders), Some(cloning)) => {
             let (tokenizer, frame) = (tokenizer.clone(), cloning.encode_downsample_rate);
@@ -143,12 +136,13 @@ where
         }
         _ => Box::new(voices.clone()),
     };
-    let speaker = TalkerLm::new(&ops, talker, of_talker, (marks, voices, config.cloning.is_none()), &generation, frame);
+    let talker = FrameTalker::new(&ops, talker, frame_sizes, (marks, voices, config.cloning.is_none()), &generation);
+    let speaker = TalkerLm::new(talker, sizes, slots.context);
     Ok(Model {
         stages: vec![
             Box::new(Reader::new(total)),
-            Box::new(Autoregressive::new(device(), speaker, total, positions)),
-            Box::new(Code2WavStage::new(device(), code2wav, total, sizes, (samples, frame), None)),
+            Box::new(Autoregressive::new(device(), speaker, total, sizes.positions(slots.context))),
+            Box::new(Code2WavStage::new(device(), code2wav, total, sizes.frame, None)),
         ],
         codec: geometry,
         ears: None,

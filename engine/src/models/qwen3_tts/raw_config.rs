@@ -9,10 +9,12 @@ use serde_json::Value;
 use super::config::{
     ARCHITECTURE, CODEC_TYPE, CloningConfig, Config, Kind, SpeakerConfig, SpeechEncoderConfig, TalkerConfig,
 };
-use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
+use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
 use crate::models::parts::checks::Section;
-use crate::models::parts::config::{Code2WavConfig, CodeInput, CodePredictorConfig, SpeakerEncoderConfig};
-use crate::models::parts::raw_config::{RopeTable, head_size, rope, silu};
+use crate::models::parts::config::SpeakerEncoderConfig;
+use crate::models::parts::raw_config::{
+    LayersDefaults, RawCode2Wav, RawLanguageModel, RawSpeakerEncoder, checked, expect_architecture, head_size,
+};
 
 /// `tts_model_size` of the listed voices that follow no instructions.
 const SMALL: &str = "0b6";
@@ -20,25 +22,24 @@ const SMALL: &str = "0b6";
 impl Config {
     /// Reads, resolves and checks config.json, and config.json of `codec`.
     pub fn load(checkpoint: &Checkpoint, codec: &Checkpoint) -> Result<Self, CheckpointError> {
-        let found = checkpoint.architecture()?;
-        if found != ARCHITECTURE {
-            let (file, known) = (checkpoint.label(CONFIG), ARCHITECTURE.to_owned());
-            return Err(CheckpointError::UnknownArchitecture { file, found, known });
-        }
-        let at = |file: &Checkpoint| {
-            let file = file.label(CONFIG);
-            move |value| CheckpointError::BadValue { file: file.clone(), value }
-        };
+        expect_architecture(checkpoint, &[ARCHITECTURE])?;
         let raw_codec: RawCodec = codec.config()?;
         let kind = raw_codec.model_type.as_deref().unwrap_or_default();
         let known = format!("{CODEC_TYPE}, the only codec that is served");
-        Section("").check("model_type", kind, kind == CODEC_TYPE, &known).map_err(at(codec))?;
+        checked(codec, Section("").check("model_type", kind, kind == CODEC_TYPE, &known))?;
         let sizes = checkpoint.config::<RawConfig>()?;
-        let config = sizes.resolve(raw_codec).map_err(at(checkpoint))?;
-        config.validate().map_err(at(checkpoint))?;
-        config.validate_codec().map_err(at(codec))?;
+        let layers = checkpoint.config::<RawLayers>()?.talker_config;
+        let config = checked(checkpoint, sizes.resolve(layers, raw_codec))?;
+        checked(checkpoint, config.validate())?;
+        checked(codec, config.validate_codec())?;
         Ok(config)
     }
+}
+
+/// The file once more: `talker_config` holds the fields of a language model among its own.
+#[derive(Deserialize)]
+struct RawLayers {
+    talker_config: RawLanguageModel,
 }
 
 /// The whole file.
@@ -56,7 +57,7 @@ struct RawConfig {
 }
 
 impl RawConfig {
-    fn resolve(self, codec: RawCodec) -> Result<Config, BadValue> {
+    fn resolve(self, layers: RawLanguageModel, codec: RawCodec) -> Result<Config, BadValue> {
         let output_sample_rate = codec.output_sample_rate.unwrap_or(24_000);
         let kind = match self.tts_model_type.as_deref() {
             Some("custom_voice") => Kind::CustomVoice,
@@ -71,7 +72,7 @@ impl RawConfig {
         let speaker = self.speaker_encoder_config.unwrap_or_default();
         let cloning = CloningConfig {
             speaker_sample_rate: speaker.sample_rate.unwrap_or(24_000),
-            speaker: speaker.into(),
+            speaker: speaker.resolve(speaker_encoder()),
             speech: codec.encoder_config.unwrap_or_default().into(),
             encode_downsample_rate: codec.encode_downsample_rate.unwrap_or(1920),
             encoder_valid_num_quantizers: codec.encoder_valid_num_quantizers.unwrap_or(16),
@@ -84,8 +85,8 @@ impl RawConfig {
             },
             cloning: (kind == Kind::Base).then_some(cloning),
             kind,
-            talker: self.talker_config.into(),
-            code2wav: codec.decoder_config.into(),
+            talker: self.talker_config.resolve(layers),
+            code2wav: codec.decoder_config.with_quantizer(),
             output_sample_rate,
             im_start_token_id: self.im_start_token_id.unwrap_or(151_644),
             im_end_token_id: self.im_end_token_id.unwrap_or(151_645),
@@ -96,27 +97,22 @@ impl RawConfig {
     }
 }
 
-/// `talker_config`.
+/// The defaults of the talker's configuration class.
+const TALKER: LayersDefaults = LayersDefaults {
+    hidden_size: 1024,
+    intermediate_size: 2048,
+    num_hidden_layers: 20,
+    num_attention_heads: 16,
+    num_key_value_heads: 2,
+    head_dim: None,
+    rope_theta: 10_000.0,
+};
+
+/// `talker_config`, but for its layers.
 #[derive(Deserialize)]
 struct RawTalker {
-    vocab_size: Option<usize>,
     text_vocab_size: Option<usize>,
     text_hidden_size: Option<usize>,
-    hidden_size: Option<usize>,
-    intermediate_size: Option<usize>,
-    num_hidden_layers: Option<usize>,
-    num_attention_heads: Option<usize>,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    hidden_act: Option<String>,
-    max_position_embeddings: Option<usize>,
-    rms_norm_eps: Option<f64>,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<RopeTable>,
-    rope_parameters: Option<RopeTable>,
-    attention_bias: Option<bool>,
-    use_sliding_window: Option<bool>,
-    sliding_window: Option<usize>,
     num_code_groups: Option<usize>,
     codec_bos_id: Option<u32>,
     codec_eos_token_id: Option<u32>,
@@ -129,35 +125,29 @@ struct RawTalker {
     /// The name of a dialect, or `false`.
     spk_is_dialect: Option<BTreeMap<String, Value>>,
     codec_language_id: Option<BTreeMap<String, u32>>,
-    code_predictor_config: RawCodePredictor,
+    code_predictor_config: RawLanguageModel,
 }
 
-impl From<RawTalker> for TalkerConfig {
-    fn from(raw: RawTalker) -> Self {
-        let hidden_size = raw.hidden_size.unwrap_or(1024);
-        let num_attention_heads = raw.num_attention_heads.unwrap_or(16);
+impl RawTalker {
+    fn resolve(self, mut layers: RawLanguageModel) -> TalkerConfig {
+        let raw = self;
         let dialects = raw.spk_is_dialect.unwrap_or_default();
         let speaker = |(name, id): (String, u32)| {
             let dialect = dialects.get(&name).and_then(Value::as_str).map(str::to_lowercase);
             (name.to_lowercase(), SpeakerConfig { id, dialect })
         };
         let languages = raw.codec_language_id.unwrap_or_default();
-        Self {
-            vocab_size: raw.vocab_size.unwrap_or(3072),
+        let predictor = raw.code_predictor_config;
+        let window = predictor.switched_window();
+        let sizes = layers.layers(&TALKER);
+        TalkerConfig {
+            vocab_size: layers.vocab_size.unwrap_or(3072),
             text_vocab_size: raw.text_vocab_size.unwrap_or(151_936),
             text_hidden_size: raw.text_hidden_size.unwrap_or(2048),
-            hidden_size,
-            intermediate_size: raw.intermediate_size.unwrap_or(2048),
-            num_hidden_layers: raw.num_hidden_layers.unwrap_or(20),
-            num_attention_heads,
-            num_key_value_heads: raw.num_key_value_heads.unwrap_or(2),
-            head_dim: raw.head_dim.unwrap_or(head_size(hidden_size, num_attention_heads)),
-            hidden_act: raw.hidden_act.unwrap_or_else(silu),
-            max_position_embeddings: raw.max_position_embeddings.unwrap_or(32_768),
-            rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-6),
-            rope: rope(raw.rope_scaling, raw.rope_parameters, raw.rope_theta, 10_000.0),
-            attention_bias: raw.attention_bias.unwrap_or(false),
-            sliding_window: raw.sliding_window.or(Some(4096)).filter(|_| raw.use_sliding_window.unwrap_or(false)),
+            max_position_embeddings: layers.positions(),
+            sliding_window: layers.switched_window(),
+            code_predictor: predictor.code_predictor(Some(sizes.hidden_size), window),
+            layers: sizes,
             num_code_groups: raw.num_code_groups.unwrap_or(32),
             codec_bos_id: raw.codec_bos_id.unwrap_or(4197),
             codec_eos_token_id: raw.codec_eos_token_id.unwrap_or(4198),
@@ -168,49 +158,6 @@ impl From<RawTalker> for TalkerConfig {
             codec_think_eos_id: raw.codec_think_eos_id.unwrap_or(4205),
             speakers: raw.spk_id.unwrap_or_default().into_iter().map(speaker).collect(),
             languages: languages.into_iter().map(|(name, id)| (name.to_lowercase(), id)).collect(),
-            code_predictor: raw.code_predictor_config.resolve(hidden_size),
-        }
-    }
-}
-
-/// `talker_config.code_predictor_config`.
-#[derive(Deserialize)]
-struct RawCodePredictor {
-    vocab_size: Option<usize>,
-    hidden_size: Option<usize>,
-    intermediate_size: Option<usize>,
-    num_hidden_layers: Option<usize>,
-    num_attention_heads: Option<usize>,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    hidden_act: Option<String>,
-    rms_norm_eps: Option<f64>,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<RopeTable>,
-    rope_parameters: Option<RopeTable>,
-    attention_bias: Option<bool>,
-    num_code_groups: Option<usize>,
-    use_sliding_window: Option<bool>,
-    sliding_window: Option<usize>,
-}
-
-impl RawCodePredictor {
-    fn resolve(self, input_size: usize) -> CodePredictorConfig {
-        CodePredictorConfig {
-            vocab_size: self.vocab_size.unwrap_or(2048),
-            input_size,
-            hidden_size: self.hidden_size.unwrap_or(1024),
-            intermediate_size: self.intermediate_size.unwrap_or(3072),
-            num_hidden_layers: self.num_hidden_layers.unwrap_or(5),
-            num_attention_heads: self.num_attention_heads.unwrap_or(16),
-            num_key_value_heads: self.num_key_value_heads.unwrap_or(8),
-            head_dim: self.head_dim.unwrap_or(128),
-            hidden_act: self.hidden_act.unwrap_or_else(silu),
-            rms_norm_eps: self.rms_norm_eps.unwrap_or(1e-6),
-            rope: rope(self.rope_scaling, self.rope_parameters, self.rope_theta, 10_000.0),
-            attention_bias: self.attention_bias.unwrap_or(false),
-            num_code_groups: self.num_code_groups.unwrap_or(32),
-            sliding_window: self.sliding_window.or(Some(4096)).filter(|_| self.use_sliding_window.unwrap_or(false)),
         }
     }
 }
@@ -226,86 +173,17 @@ struct RawCodec {
     encoder_config: Option<RawSpeechEncoder>,
 }
 
-/// `decoder_config` of the codec.
-#[derive(Deserialize)]
-struct RawCode2Wav {
-    codebook_size: Option<usize>,
-    num_quantizers: Option<usize>,
-    codebook_dim: Option<usize>,
-    latent_dim: Option<usize>,
-    hidden_size: Option<usize>,
-    intermediate_size: Option<usize>,
-    num_hidden_layers: Option<usize>,
-    num_attention_heads: Option<usize>,
-    num_key_value_heads: Option<usize>,
-    head_dim: Option<usize>,
-    hidden_act: Option<String>,
-    attention_bias: Option<bool>,
-    sliding_window: Option<usize>,
-    rms_norm_eps: Option<f64>,
-    rope_theta: Option<f64>,
-    rope_scaling: Option<RopeTable>,
-    rope_parameters: Option<RopeTable>,
-    decoder_dim: Option<usize>,
-    upsampling_ratios: Option<Vec<usize>>,
-    upsample_rates: Option<Vec<usize>>,
-}
-
-impl From<RawCode2Wav> for Code2WavConfig {
-    fn from(raw: RawCode2Wav) -> Self {
-        let hidden_size = raw.hidden_size.unwrap_or(1024);
-        let num_attention_heads = raw.num_attention_heads.unwrap_or(16);
-        Self {
-            codebook_size: raw.codebook_size.unwrap_or(2048),
-            num_quantizers: raw.num_quantizers.unwrap_or(16),
-            input: CodeInput::Quantizer {
-                codebook_dim: raw.codebook_dim.unwrap_or(512),
-                latent_dim: raw.latent_dim.unwrap_or(1024),
-            },
-            hidden_size,
-            intermediate_size: raw.intermediate_size.unwrap_or(3072),
-            num_hidden_layers: raw.num_hidden_layers.unwrap_or(8),
-            num_attention_heads,
-            num_key_value_heads: raw.num_key_value_heads.unwrap_or(16),
-            head_dim: raw.head_dim.unwrap_or(head_size(hidden_size, num_attention_heads)),
-            hidden_act: raw.hidden_act.unwrap_or_else(silu),
-            attention_bias: raw.attention_bias.unwrap_or(false),
-            sliding_window: raw.sliding_window.unwrap_or(72),
-            rms_norm_eps: raw.rms_norm_eps.unwrap_or(1e-5),
-            rope: rope(raw.rope_scaling, raw.rope_parameters, raw.rope_theta, 10_000.0),
-            decoder_dim: raw.decoder_dim.unwrap_or(1536),
-            upsampling_ratios: raw.upsampling_ratios.unwrap_or_else(|| vec![2, 2]),
-            upsample_rates: raw.upsample_rates.unwrap_or_else(|| vec![8, 5, 4, 3]),
-        }
-    }
-}
-
-/// `speaker_encoder_config`.
-#[derive(Default, Deserialize)]
-struct RawSpeakerEncoder {
-    mel_dim: Option<usize>,
-    enc_dim: Option<usize>,
-    enc_channels: Option<Vec<usize>>,
-    enc_kernel_sizes: Option<Vec<usize>>,
-    enc_dilations: Option<Vec<usize>>,
-    enc_attention_channels: Option<usize>,
-    enc_res2net_scale: Option<usize>,
-    enc_se_channels: Option<usize>,
-    sample_rate: Option<u32>,
-}
-
-impl From<RawSpeakerEncoder> for SpeakerEncoderConfig {
-    fn from(raw: RawSpeakerEncoder) -> Self {
-        Self {
-            mel_dim: raw.mel_dim.unwrap_or(128),
-            enc_dim: raw.enc_dim.unwrap_or(1024),
-            enc_channels: raw.enc_channels.unwrap_or_else(|| vec![512, 512, 512, 512, 1536]),
-            enc_kernel_sizes: raw.enc_kernel_sizes.unwrap_or_else(|| vec![5, 3, 3, 3, 1]),
-            enc_dilations: raw.enc_dilations.unwrap_or_else(|| vec![1, 2, 3, 4, 1]),
-            enc_attention_channels: raw.enc_attention_channels.unwrap_or(128),
-            enc_res2net_scale: raw.enc_res2net_scale.unwrap_or(8),
-            enc_se_channels: raw.enc_se_channels.unwrap_or(128),
-        }
+/// The defaults of the speaker encoder's configuration class.
+fn speaker_encoder() -> SpeakerEncoderConfig {
+    SpeakerEncoderConfig {
+        mel_dim: 128,
+        enc_dim: 1024,
+        enc_channels: vec![512, 512, 512, 512, 1536],
+        enc_kernel_sizes: vec![5, 3, 3, 3, 1],
+        enc_dilations: vec![1, 2, 3, 4, 1],
+        enc_attention_channels: 128,
+        enc_res2net_scale: 8,
+        enc_se_channels: 128,
     }
 }
 

@@ -54,40 +54,32 @@ pub struct Marks {
 }
 
 /// What is said, as far as it is known.
-#[derive(Debug, Clone, Default)]
-pub struct Utterance {
+#[derive(Debug, Clone, Copy)]
+pub struct Utterance<'a> {
     /// Who says it.
-    pub voice: Voice,
+    pub voice: &'a Voice,
     /// Text ids so far.
-    pub text: Vec<u32>,
+    pub text: &'a [u32],
     /// Whether no more come.
     pub ended: bool,
     /// Whether all of it stands before the first frame; otherwise one id stands beside each frame.
     pub whole: bool,
 }
 
-impl Utterance {
-    /// The recording that stands before it: its codes, and what is said in it.
-    pub fn recording(&self) -> Option<&Arc<Cloned>> {
-        match &self.voice.speaker {
-            Speaker::Cloned(cloned) if !cloned.frames.is_empty() => Some(cloned),
-            _ => None,
-        }
-    }
-
+impl Utterance<'_> {
     /// Text ids that stand before the first frame where text stands beside frames: one, and one for each frame of the recording.
     fn lead(&self) -> usize {
-        1 + self.recording().map_or(0, |recording| recording.frames.len())
+        1 + self.voice.recording().map_or(0, |recording| recording.frames.len())
     }
 
     /// Text ids that are known, those of the recording included.
     fn known(&self) -> usize {
-        self.text.len() + self.recording().map_or(0, |recording| recording.text.len())
+        self.text.len() + self.voice.recording().map_or(0, |recording| recording.text.len())
     }
 
     /// The text id at a place, those of the recording first.
     fn text_at(&self, at: usize) -> Option<u32> {
-        let before = self.recording().map_or(&[][..], |recording| &recording.text);
+        let before = self.voice.recording().map_or(&[][..], |recording| &recording.text);
         before.get(at).or_else(|| self.text.get(at.checked_sub(before.len())?)).copied()
     }
 }
@@ -112,7 +104,7 @@ impl Marks {
     }
 
     /// The rows before the first frame, once enough of the text is known. An utterance without text has none.
-    pub fn begin(&self, utterance: &Utterance) -> Option<Vec<Row>> {
+    pub fn begin(&self, utterance: &Utterance<'_>) -> Option<Vec<Row>> {
         let Utterance { voice, text, ended, whole } = utterance;
         let (lead, known) = (utterance.lead(), utterance.known());
         let enough = if *whole { *ended } else { *ended || known >= lead };
@@ -140,7 +132,7 @@ impl Marks {
         }
         let beside = |at| if *whole { self.tts_pad } else { self.text_or_pad(utterance, at) };
         rows.push(with(beside(0), self.codec_bos));
-        if let Some(recording) = utterance.recording() {
+        if let Some(recording) = utterance.voice.recording() {
             let frame = |at| Row::Cloned { id: beside(at + 1), voice: Arc::clone(recording), frame: Some(at) };
             rows.extend((0..recording.frames.len()).map(frame));
         }
@@ -148,7 +140,7 @@ impl Marks {
     }
 
     /// The text id beside frame `frame`, counted from 1; `None` while it is not known.
-    pub fn beside(&self, utterance: &Utterance, frame: usize) -> Option<u32> {
+    pub fn beside(&self, utterance: &Utterance<'_>, frame: usize) -> Option<u32> {
         if utterance.whole {
             return Some(self.tts_pad);
         }
@@ -157,7 +149,7 @@ impl Marks {
     }
 
     /// The text id at a place of a text that has ended, or reaches so far: the end's after the last one, then padding.
-    fn text_or_pad(&self, utterance: &Utterance, at: usize) -> u32 {
+    fn text_or_pad(&self, utterance: &Utterance<'_>, at: usize) -> u32 {
         let end = if at == utterance.known() { self.tts_eos } else { self.tts_pad };
         utterance.text_at(at).unwrap_or(end)
     }

@@ -2,9 +2,8 @@
 
 use super::cloning::mel;
 use super::config::{CloningConfig, Config, Kind};
-use super::talker::SUPPRESSED_TAIL;
 use crate::models::parts::checks::{Check, Section};
-use crate::models::parts::config::CodeInput;
+use crate::models::parts::codec_lm::SUPPRESSED_TAIL;
 
 impl Config {
     /// Refuses what cannot be served, of config.json.
@@ -18,22 +17,17 @@ impl Config {
         top.id("tts_pad_token_id", self.tts_pad_token_id, text)?;
         self.talker_sizes()?;
         self.talker_ids()?;
-        self.code_predictor()?;
+        let at = Section("talker_config.code_predictor_config");
+        let (groups, entries) = (self.talker.num_code_groups, self.code2wav.codebook_size);
+        self.talker.code_predictor.check(&at, groups, entries, "the codec's decoder_config.codebook_size")?;
         self.cloning.as_ref().map_or(Ok(()), |cloning| self.speaker_encoder(cloning))
     }
 
     fn talker_sizes(&self) -> Check {
         let (at, talker) = (Section("talker_config"), &self.talker);
         at.positive("text_hidden_size", talker.text_hidden_size)?;
-        at.positive("hidden_size", talker.hidden_size)?;
-        at.positive("intermediate_size", talker.intermediate_size)?;
-        at.positive("num_hidden_layers", talker.num_hidden_layers)?;
         at.positive("max_position_embeddings", talker.max_position_embeddings)?;
-        at.attention(talker.num_attention_heads, talker.num_key_value_heads, talker.head_dim)?;
-        at.no_attention_bias(talker.attention_bias)?;
-        at.silu(&talker.hidden_act)?;
-        at.epsilon(talker.rms_norm_eps)?;
-        at.rope(&talker.rope)?;
+        talker.layers.check(&at)?;
         if let Some(window) = talker.sliding_window {
             at.positive("sliding_window", window)?;
         }
@@ -68,58 +62,11 @@ impl Config {
         Ok(())
     }
 
-    fn code_predictor(&self) -> Check {
-        let (at, predictor) = (Section("talker_config.code_predictor_config"), &self.talker.code_predictor);
-        at.positive("vocab_size", predictor.vocab_size)?;
-        at.positive("hidden_size", predictor.hidden_size)?;
-        at.positive("intermediate_size", predictor.intermediate_size)?;
-        at.positive("num_hidden_layers", predictor.num_hidden_layers)?;
-        at.attention(predictor.num_attention_heads, predictor.num_key_value_heads, predictor.head_dim)?;
-        at.no_attention_bias(predictor.attention_bias)?;
-        at.silu(&predictor.hidden_act)?;
-        at.epsilon(predictor.rms_norm_eps)?;
-        at.rope(&predictor.rope)?;
-        let groups = self.talker.num_code_groups;
-        at.same("num_code_groups", predictor.num_code_groups, "talker_config.num_code_groups", groups)?;
-        if let Some(window) = predictor.sliding_window {
-            let allowed = format!("none, or at least the {groups} code groups");
-            at.check("sliding_window", window, window >= groups, &allowed)?;
-        }
-        let size = self.code2wav.codebook_size;
-        let allowed = format!("at most {size}, the codec's decoder_config.codebook_size");
-        at.check("vocab_size", predictor.vocab_size, predictor.vocab_size <= size, &allowed)
-    }
-
     /// Refuses what cannot be served, of the codec's config.json.
     pub(super) fn validate_codec(&self) -> Check {
-        let (at, codec) = (Section("decoder_config"), &self.code2wav);
         Section("").check("output_sample_rate", self.output_sample_rate, self.output_sample_rate > 0, "at least 1")?;
-        at.positive("codebook_size", codec.codebook_size)?;
-        at.positive("hidden_size", codec.hidden_size)?;
-        at.positive("intermediate_size", codec.intermediate_size)?;
-        at.positive("num_hidden_layers", codec.num_hidden_layers)?;
-        at.positive("sliding_window", codec.sliding_window)?;
-        if let CodeInput::Quantizer { codebook_dim, latent_dim } = codec.input {
-            at.positive("latent_dim", latent_dim)?;
-            let halves = codebook_dim > 0 && codebook_dim.is_multiple_of(2);
-            at.check("codebook_dim", codebook_dim, halves, "even and positive")?;
-        }
-        at.attention(codec.num_attention_heads, codec.num_key_value_heads, codec.head_dim)?;
-        at.no_attention_bias(codec.attention_bias)?;
-        at.silu(&codec.hidden_act)?;
-        at.epsilon(codec.rms_norm_eps)?;
-        at.rope(&codec.rope)?;
         let groups = self.talker.num_code_groups;
-        at.same("num_quantizers", codec.num_quantizers, "talker_config.num_code_groups of config.json", groups)?;
-        at.factors("upsampling_ratios", &codec.upsampling_ratios)?;
-        at.factors("upsample_rates", &codec.upsample_rates)?;
-        at.check("upsample_rates", "[]", !codec.upsample_rates.is_empty(), "at least one factor")?;
-        // Every decoder block halves the channels.
-        let blocks = codec.upsample_rates.len();
-        let allowed = format!("a positive multiple of 2 to the power of {blocks}, the number of upsample_rates");
-        let unit = u32::try_from(blocks).ok().and_then(|blocks| 1_usize.checked_shl(blocks));
-        let halves = unit.is_some_and(|unit| codec.decoder_dim > 0 && codec.decoder_dim.is_multiple_of(unit));
-        at.check("decoder_dim", codec.decoder_dim, halves, &allowed)?;
+        self.code2wav.check(&Section("decoder_config"), groups, "talker_config.num_code_groups of config.json")?;
         self.cloning.as_ref().map_or(Ok(()), |cloning| self.speech_encoder(cloning))
     }
 
@@ -127,7 +74,7 @@ impl Config {
         let at = Section("speaker_encoder_config");
         at.check("mel_dim", speaker.mel_dim, speaker.mel_dim == mel::BINS, "128, as in the reference implementation")?;
         at.check("sample_rate", speaker_sample_rate, *speaker_sample_rate == mel::RATE, "24000")?;
-        at.same("enc_dim", speaker.enc_dim, "talker_config.hidden_size", self.talker.hidden_size)?;
+        at.same("enc_dim", speaker.enc_dim, "talker_config.hidden_size", self.talker.layers.hidden_size)?;
         speaker.check(&at)
     }
 

@@ -23,6 +23,16 @@ pub struct Voice {
     pub language: Option<u32>,
 }
 
+impl Voice {
+    /// The recording that stands before what is said: its codes, and what is said in it.
+    pub fn recording(&self) -> Option<&Arc<Cloned>> {
+        match &self.speaker {
+            Speaker::Cloned(cloned) if !cloned.frames.is_empty() => Some(cloned),
+            _ => None,
+        }
+    }
+}
+
 /// Who speaks.
 #[derive(Debug, Clone, Default)]
 pub enum Speaker {

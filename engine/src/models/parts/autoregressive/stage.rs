@@ -10,6 +10,7 @@ use repartee_kernels::{ReadBack, RowSpec, StateSpec, StepOps};
 
 use self::launch::Launched;
 use super::{BLOCK, CausalLm, Sampled, SlotState};
+use crate::device::Device;
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
 use crate::stage::{CacheUse, EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
@@ -192,11 +193,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
     }
 }
 
-impl<O: StepOps + Send, L: CausalLm<O>> Stage for Autoregressive<O, L>
-where
-    O::State: Send,
-    O::Ticket: Send,
-{
+impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
     fn name(&self) -> &'static str {
         self.lm.name()
     }

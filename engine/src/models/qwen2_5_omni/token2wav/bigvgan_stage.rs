@@ -9,6 +9,8 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 
 use super::bigvgan::BigVgan;
+use crate::device::Device;
+use crate::models::parts::slot_streams::SlotStreams;
 use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 
 /// Name of the stage.
@@ -20,13 +22,11 @@ const MAX_PIECES: usize = 12;
 pub struct BigVganStage<O: StepOps> {
     ops: O,
     bigvgan: BigVgan<O>,
-    slots: Vec<Slot>,
+    streams: SlotStreams<Stream>,
     /// Mel frames whose samples are given as one piece: those of a code.
     piece: usize,
     /// Duration of a piece.
     duration: Duration,
-    /// For each slot, how often what it decodes was given up.
-    epochs: Vec<u64>,
     launched: Option<Launched<O::Ticket>>,
     spec: RowSpec,
     back: ReadBack,
@@ -51,7 +51,7 @@ struct Window {
 }
 
 #[derive(Default)]
-struct Slot {
+struct Stream {
     /// The frames from `first` on: those that a later window needs.
     mel: Vec<f32>,
     first: usize,
@@ -67,35 +67,25 @@ impl<O: StepOps> BigVganStage<O> {
         Self {
             ops,
             bigvgan,
-            slots: (0..slots).map(|_| Slot::default()).collect(),
+            streams: SlotStreams::new(slots),
             piece,
             duration,
-            epochs: vec![0; slots],
             launched: None,
             spec: RowSpec::default(),
             back: ReadBack::default(),
         }
     }
 
-    fn reset(&mut self, slot: usize) {
-        self.epochs[slot] += 1;
-        self.slots[slot] = Slot::default();
-    }
-
     /// Frames of the next window, context not counted: whole pieces whose context is there.
     fn ready(&self, slot: usize) -> usize {
-        let state = &self.slots[slot];
+        let state = &self.streams[slot];
         let context = if state.end.is_some() { 0 } else { self.bigvgan.context() };
         let ready = state.frames.saturating_sub(state.given + context) / self.piece;
         ready.min(MAX_PIECES) * self.piece
     }
 }
 
-impl<O: StepOps + Send> Stage for BigVganStage<O>
-where
-    O::Weight: Send,
-    O::Ticket: Send,
-{
+impl<O: Device> Stage for BigVganStage<O> {
     fn name(&self) -> &'static str {
         STAGE
     }
@@ -111,19 +101,19 @@ where
     fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
         match item {
             Item::Begin(_) | Item::Abort => {
-                self.reset(slot);
+                self.streams.reset(slot);
                 out.push((slot, item));
             }
             Item::Latents { rows, count } => {
-                let state = &mut self.slots[slot];
+                let state = &mut self.streams[slot];
                 state.mel.extend_from_slice(&rows);
                 state.frames += count;
             }
-            Item::End(end) if self.slots[slot].given == self.slots[slot].frames => {
-                self.reset(slot);
+            Item::End(end) if self.streams[slot].given == self.streams[slot].frames => {
+                self.streams.reset(slot);
                 out.push((slot, Item::End(end)));
             }
-            Item::End(end) => self.slots[slot].end = Some(end),
+            Item::End(end) => self.streams[slot].end = Some(end),
             _ => {}
         }
     }
@@ -133,7 +123,7 @@ where
     }
 
     fn ahead(&self, slot: usize) -> Duration {
-        let state = &self.slots[slot];
+        let state = &self.streams[slot];
         let pieces = (state.frames - state.given) / self.piece;
         self.duration * u32::try_from(pieces).unwrap_or(u32::MAX).min(10_000)
     }
@@ -151,8 +141,8 @@ where
         let (context, width) = (self.bigvgan.context(), self.bigvgan.config().mel_dim);
         let (mut mel, mut windows) = (Vec::new(), Vec::new());
         for &Work { slot, .. } in work {
-            let wanted = self.ready(slot);
-            let state = &mut self.slots[slot];
+            let (wanted, epoch) = (self.ready(slot), self.streams.epoch(slot));
+            let state = &mut self.streams[slot];
             if wanted == 0 {
                 continue;
             }
@@ -160,7 +150,7 @@ where
             let to = state.frames.min(state.given + wanted + context);
             mel.extend_from_slice(&state.mel[(from - state.first) * width..(to - state.first) * width]);
             let before = state.given - from;
-            windows.push(Window { slot, before, wanted, frames: to - from, epoch: self.epochs[slot] });
+            windows.push(Window { slot, before, wanted, frames: to - from, epoch });
             state.given += wanted;
             // What no later window begins with.
             let kept = state.given.saturating_sub(context).max(state.first);
@@ -192,7 +182,7 @@ where
         for Window { slot, before, wanted, frames, epoch } in windows {
             let (mine, after) = rest.split_at(frames * frame);
             rest = after;
-            if self.epochs[slot] != epoch {
+            if !self.streams.is_current(slot, epoch) {
                 continue;
             }
             let mine = &mine[before * frame..(before + wanted) * frame];
@@ -201,11 +191,11 @@ where
                 continue;
             }
             out.extend(mine.chunks(self.piece * frame).map(|piece| (slot, Item::Samples(piece.to_vec()))));
-            let state = &mut self.slots[slot];
+            let state = &mut self.streams[slot];
             if state.given == state.frames
                 && let Some(end) = state.end.take()
             {
-                self.slots[slot] = Slot::default();
+                self.streams[slot] = Stream::default();
                 out.push((slot, Item::End(end)));
             }
         }
@@ -216,6 +206,6 @@ where
     }
 
     fn free(&mut self, slot: usize) {
-        self.reset(slot);
+        self.streams.reset(slot);
     }
 }

@@ -3,10 +3,10 @@
 
 use serde::Deserialize;
 
-use crate::checkpoint::{CONFIG, Checkpoint, CheckpointError};
+use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::checks::{Check, Section};
 use crate::models::parts::config::{Rope, SpeakerEncoderConfig};
-use crate::models::parts::raw_config::{RopeTable, rope};
+use crate::models::parts::raw_config::{RawSpeakerEncoder, RopeTable, checked, rope};
 
 /// Both models: codes to a mel spectrogram, and that to samples.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,10 +72,11 @@ pub struct BigVganConfig {
 impl Token2WavConfig {
     /// Reads, resolves and checks `token2wav_config` of config.json.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
-        let file: RawFile = checkpoint.config()?;
-        let config = file.token2wav_config.resolve();
-        let bad = |value| CheckpointError::BadValue { file: checkpoint.label(CONFIG), value };
-        config.dit.check().and_then(|()| config.bigvgan.check(config.dit.mel_dim)).map_err(bad)?;
+        let file: RawFile<RawDit> = checkpoint.config()?;
+        // The encoder's fields stand among the others of `dit_config`.
+        let speaker: RawFile<RawSpeakerEncoder> = checkpoint.config()?;
+        let config = file.token2wav_config.resolve(speaker.token2wav_config.dit_config.unwrap_or_default());
+        checked(checkpoint, config.dit.check().and_then(|()| config.bigvgan.check(config.dit.mel_dim)))?;
         Ok(config)
     }
 }
@@ -127,11 +128,7 @@ impl BigVganConfig {
         at.same("mel_dim", self.mel_dim, "dit_config.mel_dim", mel_dim)?;
         at.factors("upsample_rates", &self.upsample_rates)?;
         let levels = self.upsample_rates.len();
-        let allowed = format!("a positive multiple of 2 to the power of {levels}, the number of upsample_rates");
-        let unit = u32::try_from(levels).ok().and_then(|levels| 1_usize.checked_shl(levels));
-        let channels = self.upsample_initial_channel;
-        let halves = unit.is_some_and(|unit| channels > 0 && channels.is_multiple_of(unit));
-        at.check("upsample_initial_channel", channels, halves, &allowed)?;
+        at.halves("upsample_initial_channel", self.upsample_initial_channel, "upsample_rates", levels)?;
         let kernels = &self.upsample_kernel_sizes;
         let rates = kernels.iter().zip(&self.upsample_rates);
         let fit = rates.clone().count() == levels
@@ -153,14 +150,14 @@ impl BigVganConfig {
 
 /// The part of the file that is read here.
 #[derive(Deserialize)]
-struct RawFile {
-    #[serde(default)]
-    token2wav_config: RawToken2Wav,
+struct RawFile<D> {
+    #[serde(default = "RawToken2Wav::default")]
+    token2wav_config: RawToken2Wav<D>,
 }
 
-#[derive(Default, Deserialize)]
-struct RawToken2Wav {
-    dit_config: Option<RawDit>,
+#[derive(Deserialize)]
+struct RawToken2Wav<D> {
+    dit_config: Option<D>,
     bigvgan_config: Option<RawBigVgan>,
 }
 
@@ -179,15 +176,7 @@ struct RawDit {
     look_backward_layers: Option<Vec<usize>>,
     repeats: Option<usize>,
     num_embeds: Option<usize>,
-    mel_dim: Option<usize>,
     enc_emb_dim: Option<usize>,
-    enc_dim: Option<usize>,
-    enc_channels: Option<Vec<usize>>,
-    enc_kernel_sizes: Option<Vec<usize>>,
-    enc_dilations: Option<Vec<usize>>,
-    enc_attention_channels: Option<usize>,
-    enc_res2net_scale: Option<usize>,
-    enc_se_channels: Option<usize>,
 }
 
 #[derive(Default, Deserialize)]
@@ -200,10 +189,30 @@ struct RawBigVgan {
     upsample_kernel_sizes: Option<Vec<usize>>,
 }
 
-impl RawToken2Wav {
-    fn resolve(self) -> Token2WavConfig {
+impl<D> Default for RawToken2Wav<D> {
+    fn default() -> Self {
+        Self { dit_config: None, bigvgan_config: None }
+    }
+}
+
+/// The defaults of the speaker encoder's fields.
+fn speaker_encoder() -> SpeakerEncoderConfig {
+    SpeakerEncoderConfig {
+        mel_dim: 80,
+        enc_dim: 128,
+        enc_channels: vec![256, 256, 256, 256, 768],
+        enc_kernel_sizes: vec![5, 3, 3, 3, 1],
+        enc_dilations: vec![1, 2, 3, 4, 1],
+        enc_attention_channels: 64,
+        enc_res2net_scale: 2,
+        enc_se_channels: 64,
+    }
+}
+
+impl RawToken2Wav<RawDit> {
+    fn resolve(self, speaker: RawSpeakerEncoder) -> Token2WavConfig {
         let (dit, bigvgan) = (self.dit_config.unwrap_or_default(), self.bigvgan_config.unwrap_or_default());
-        let mel_dim = dit.mel_dim.unwrap_or(80);
+        let speaker = speaker.resolve(speaker_encoder());
         Token2WavConfig {
             dit: DitConfig {
                 hidden_size: dit.hidden_size.unwrap_or(1024),
@@ -218,18 +227,9 @@ impl RawToken2Wav {
                 look_backward_layers: dit.look_backward_layers.unwrap_or_else(|| vec![0, 20]),
                 repeats: dit.repeats.unwrap_or(2),
                 num_embeds: dit.num_embeds.unwrap_or(8193),
-                mel_dim,
+                mel_dim: speaker.mel_dim,
                 enc_emb_dim: dit.enc_emb_dim.unwrap_or(192),
-                speaker: SpeakerEncoderConfig {
-                    mel_dim,
-                    enc_dim: dit.enc_dim.unwrap_or(128),
-                    enc_channels: dit.enc_channels.unwrap_or_else(|| vec![256, 256, 256, 256, 768]),
-                    enc_kernel_sizes: dit.enc_kernel_sizes.unwrap_or_else(|| vec![5, 3, 3, 3, 1]),
-                    enc_dilations: dit.enc_dilations.unwrap_or_else(|| vec![1, 2, 3, 4, 1]),
-                    enc_attention_channels: dit.enc_attention_channels.unwrap_or(64),
-                    enc_res2net_scale: dit.enc_res2net_scale.unwrap_or(2),
-                    enc_se_channels: dit.enc_se_channels.unwrap_or(64),
-                },
+                speaker,
             },
             bigvgan: BigVganConfig {
                 mel_dim: bigvgan.mel_dim.unwrap_or(80),

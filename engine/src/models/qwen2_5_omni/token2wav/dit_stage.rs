@@ -12,7 +12,9 @@ use super::config::DitConfig;
 use super::dit::{Dit, DitWindow};
 use super::noise::Noise;
 use super::solver::{Window, guide};
+use crate::device::Device;
 use crate::models::parts::ode::{Rk4, Solve};
+use crate::models::parts::slot_streams::SlotStreams;
 use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
 
 /// Name of the stage.
@@ -26,11 +28,9 @@ pub struct DitStage<O: StepOps> {
     solver: Rk4,
     /// Names of the voices, by their index.
     voices: Vec<String>,
-    slots: Vec<Slot>,
+    streams: SlotStreams<Stream>,
     /// Duration of a code.
     code: Duration,
-    /// For each slot, how often what it solves was given up.
-    epochs: Vec<u64>,
     launched: Option<Launched<O::Ticket>>,
     spec: RowSpec,
     back: ReadBack,
@@ -44,7 +44,7 @@ struct Launched<T> {
 }
 
 #[derive(Default)]
-struct Slot {
+struct Stream {
     noise: Noise,
     voice: usize,
     /// The codes from `first` on: those that a later window needs.
@@ -62,7 +62,7 @@ struct Solving {
     solve: Solve,
 }
 
-impl Slot {
+impl Stream {
     /// Codes of the response so far.
     fn all(&self) -> usize {
         self.first + self.codes.len()
@@ -89,24 +89,18 @@ impl<O: StepOps> DitStage<O> {
             config,
             solver,
             voices,
-            slots: (0..slots).map(|_| Slot::default()).collect(),
+            streams: SlotStreams::new(slots),
             code,
-            epochs: vec![0; slots],
             launched: None,
             spec: RowSpec::default(),
             back: ReadBack::default(),
         }
     }
 
-    fn reset(&mut self, slot: usize) {
-        self.epochs[slot] += 1;
-        self.slots[slot] = Slot::default();
-    }
-
     /// Goes on with the slope of a slot's window; gives its block's frames once it is solved.
     fn advance(&mut self, slot: usize, slope: Vec<f32>, out: &mut Outbox) {
         let (repeats, mel) = (self.config.repeats, self.config.mel_dim);
-        let state = &mut self.slots[slot];
+        let state = &mut self.streams[slot];
         let Some(Solving { window, solve }) = &mut state.solving else { return };
         let Some(frames) = solve.advance(&self.solver, slope) else { return };
         let of = |code: usize| (code - window.from) * repeats * mel;
@@ -123,17 +117,13 @@ impl<O: StepOps> DitStage<O> {
         if state.done == state.all()
             && let Some(end) = state.end
         {
-            self.reset(slot);
+            self.streams.reset(slot);
             out.push((slot, Item::End(end)));
         }
     }
 }
 
-impl<O: StepOps + Send> Stage for DitStage<O>
-where
-    O::Weight: Send,
-    O::Ticket: Send,
-{
+impl<O: Device> Stage for DitStage<O> {
     fn name(&self) -> &'static str {
         STAGE
     }
@@ -150,11 +140,11 @@ where
         let internal = |message| Item::Fail(SessionError::Internal { stage: STAGE, message });
         match item {
             Item::Begin(params) => {
-                self.reset(slot);
+                self.streams.reset(slot);
                 match self.voices.iter().position(|voice| *voice == params.voice) {
                     Some(voice) => {
                         let noise = Noise { seed: params.seed, response: params.response };
-                        self.slots[slot] = Slot { noise, voice, ..Slot::default() };
+                        self.streams[slot] = Stream { noise, voice, ..Stream::default() };
                         out.push((slot, Item::Begin(params)));
                     }
                     // The session checks it against the model's list.
@@ -163,16 +153,16 @@ where
             }
             // A code out of range has no embedding.
             Item::Codes(codes) => match codes[..] {
-                [code] if (code as usize) < self.config.num_embeds => self.slots[slot].codes.push(code),
+                [code] if (code as usize) < self.config.num_embeds => self.streams[slot].codes.push(code),
                 _ => out.push((slot, internal(format!("codes {codes:?} are outside of the codebook")))),
             },
-            Item::End(end) if self.slots[slot].done == self.slots[slot].all() => {
-                self.reset(slot);
+            Item::End(end) if self.streams[slot].done == self.streams[slot].all() => {
+                self.streams.reset(slot);
                 out.push((slot, Item::End(end)));
             }
-            Item::End(end) => self.slots[slot].end = Some(end),
+            Item::End(end) => self.streams[slot].end = Some(end),
             Item::Abort => {
-                self.reset(slot);
+                self.streams.reset(slot);
                 out.push((slot, Item::Abort));
             }
             _ => {}
@@ -180,7 +170,7 @@ where
     }
 
     fn need(&self, slot: usize) -> Need {
-        let state = &self.slots[slot];
+        let state = &self.streams[slot];
         let left = match &state.solving {
             Some(solving) => self.solver.evaluations() - solving.solve.evaluated(),
             None => state.next(&self.config).map_or(0, |_| self.solver.evaluations()),
@@ -189,7 +179,7 @@ where
     }
 
     fn ahead(&self, slot: usize) -> Duration {
-        let state = &self.slots[slot];
+        let state = &self.streams[slot];
         self.code * u32::try_from(state.all() - state.done).unwrap_or(u32::MAX).min(10_000)
     }
 
@@ -203,10 +193,10 @@ where
 
     fn launch(&mut self, work: &[Work], _: &mut Outbox) {
         self.launched = None;
-        let Self { ops, dit, config, solver, slots, spec, .. } = self;
+        let Self { ops, dit, config, solver, streams, spec, .. } = self;
         let mel = config.mel_dim;
         for work in work {
-            let state = &mut slots[work.slot];
+            let state = &mut streams[work.slot];
             if state.solving.is_none()
                 && let Some(window) = state.next(config)
             {
@@ -215,13 +205,13 @@ where
                 state.solving = Some(Solving { window, solve });
             }
         }
-        let solving = work.iter().filter_map(|work| Some((work.slot, slots[work.slot].solving.as_ref()?)));
+        let solving = work.iter().filter_map(|work| Some((work.slot, streams[work.slot].solving.as_ref()?)));
         let inputs: Vec<(usize, Vec<f32>)> =
             solving.map(|(slot, solving)| (slot, solving.solve.input(solver))).collect();
         let windows: Vec<DitWindow<'_>> = inputs
             .iter()
             .filter_map(|(slot, mel)| {
-                let state = &slots[*slot];
+                let state = &streams[*slot];
                 let Solving { window, solve } = state.solving.as_ref()?;
                 let codes = &state.codes[window.from - state.first..window.to - state.first];
                 Some(DitWindow { codes, voice: state.voice, mel, time: solve.time() })
@@ -238,7 +228,8 @@ where
         let ticket = ops.launch(StepKey { stage: STAGE, rows, variant: 0 }, spec, &mut |ops, spec, outputs| {
             outputs.rows.push(dit.forward(ops, spec, &places));
         });
-        let windows = inputs.iter().map(|(slot, input)| (*slot, input.len() / mel, self.epochs[*slot])).collect();
+        let windows =
+            inputs.iter().map(|(slot, input)| (*slot, input.len() / mel, self.streams.epoch(*slot))).collect();
         self.launched = Some(Launched { ticket, windows });
     }
 
@@ -250,7 +241,7 @@ where
         for (slot, frames, epoch) in windows {
             let (mine, after) = rest.split_at(2 * frames * self.config.mel_dim);
             rest = after;
-            if self.epochs[slot] != epoch {
+            if !self.streams.is_current(slot, epoch) {
                 continue;
             }
             if mine.iter().any(|number| !number.is_finite()) {
@@ -267,6 +258,6 @@ where
     }
 
     fn free(&mut self, slot: usize) {
-        self.reset(slot);
+        self.streams.reset(slot);
     }
 }

@@ -1,44 +1,24 @@
 //! config.json as written in the file: absent fields take the defaults of the reference's configuration classes, older names
 //! are resolved, and the result is checked.
-//!
-//! Older files, with `rope_theta` and `rope_scaling` outside of `rope_parameters`, are read as well. `null` means the same as
-//! an absent field.
-
-mod codec;
-mod text;
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use self::codec::{RawCode2Wav, RawCodePredictor};
-use self::text::{RawText, TALKER, THINKER};
-use super::config::{ARCHITECTURE, AudioConfig, Config, TalkerConfig, ThinkerConfig};
-use super::validate::audio_output;
-use crate::checkpoint::{CONFIG, Checkpoint, CheckpointError};
+use super::config::{ARCHITECTURE, AudioConfig, Config, TalkerConfig, TextConfig, ThinkerConfig};
+use crate::checkpoint::{Checkpoint, CheckpointError};
+use crate::models::parts::raw_config::{
+    LayersDefaults, RawAudio, RawCode2Wav, RawLanguageModel, checked, expect_architecture, load_speaking,
+};
 
 impl Config {
     /// Reads, resolves and checks config.json.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
-        let found = checkpoint.architecture()?;
-        if found != ARCHITECTURE {
-            let (file, known) = (checkpoint.label(CONFIG), ARCHITECTURE.to_owned());
-            return Err(CheckpointError::UnknownArchitecture { file, found, known });
-        }
-        let bad = |value| CheckpointError::BadValue { file: checkpoint.label(CONFIG), value };
-        // Without audio output the talker's part is absent, which must not be reported as a missing field.
-        let outline: Outline = checkpoint.config()?;
-        audio_output(outline.enable_audio_output.unwrap_or(true)).map_err(bad)?;
-        let config = Self::from(checkpoint.config::<RawConfig>()?);
-        config.validate().map_err(bad)?;
+        expect_architecture(checkpoint, &[ARCHITECTURE])?;
+        let config = Self::from(load_speaking::<RawConfig>(checkpoint)?);
+        checked(checkpoint, config.validate())?;
         Ok(config)
     }
-}
-
-/// The field that decides which others there are.
-#[derive(Deserialize)]
-struct Outline {
-    enable_audio_output: Option<bool>,
 }
 
 /// The whole file.
@@ -47,7 +27,6 @@ struct RawConfig {
     thinker_config: RawThinker,
     talker_config: RawTalker,
     code2wav_config: RawCode2Wav,
-    enable_audio_output: Option<bool>,
     im_start_token_id: Option<u32>,
     im_end_token_id: Option<u32>,
     system_token_id: Option<u32>,
@@ -63,8 +42,7 @@ impl From<RawConfig> for Config {
         Self {
             thinker: raw.thinker_config.into(),
             talker: raw.talker_config.into(),
-            code2wav: raw.code2wav_config.into(),
-            enable_audio_output: raw.enable_audio_output.unwrap_or(true),
+            code2wav: raw.code2wav_config.with_embedding(),
             im_start_token_id: raw.im_start_token_id.unwrap_or(151_644),
             im_end_token_id: raw.im_end_token_id.unwrap_or(151_645),
             system_token_id: raw.system_token_id.unwrap_or(8948),
@@ -81,7 +59,7 @@ impl From<RawConfig> for Config {
 #[derive(Deserialize)]
 struct RawThinker {
     audio_config: RawAudio,
-    text_config: RawText,
+    text_config: RawLanguageModel,
     audio_start_token_id: Option<u32>,
     audio_end_token_id: Option<u32>,
     audio_token_id: Option<u32>,
@@ -91,7 +69,7 @@ impl From<RawThinker> for ThinkerConfig {
     fn from(raw: RawThinker) -> Self {
         Self {
             audio: raw.audio_config.into(),
-            text: raw.text_config.resolve(&THINKER),
+            text: text(raw.text_config, &THINKER),
             audio_start_token_id: raw.audio_start_token_id.unwrap_or(151_647),
             audio_end_token_id: raw.audio_end_token_id,
             audio_token_id: raw.audio_token_id.unwrap_or(151_646),
@@ -99,45 +77,78 @@ impl From<RawThinker> for ThinkerConfig {
     }
 }
 
-/// `thinker_config.audio_config`.
-#[derive(Deserialize)]
-struct RawAudio {
-    num_mel_bins: Option<usize>,
-    encoder_layers: Option<usize>,
-    encoder_attention_heads: Option<usize>,
-    encoder_ffn_dim: Option<usize>,
-    d_model: Option<usize>,
-    output_dim: Option<usize>,
-    n_window: Option<usize>,
-    n_window_infer: Option<usize>,
-    downsample_hidden_size: Option<usize>,
-    max_source_positions: Option<usize>,
-    activation_function: Option<String>,
-}
-
 impl From<RawAudio> for AudioConfig {
     fn from(raw: RawAudio) -> Self {
         Self {
-            num_mel_bins: raw.num_mel_bins.unwrap_or(128),
-            encoder_layers: raw.encoder_layers.unwrap_or(32),
-            encoder_attention_heads: raw.encoder_attention_heads.unwrap_or(20),
-            encoder_ffn_dim: raw.encoder_ffn_dim.unwrap_or(5120),
-            d_model: raw.d_model.unwrap_or(1280),
-            output_dim: raw.output_dim.unwrap_or(3584),
-            n_window: raw.n_window.unwrap_or(50),
             n_window_infer: raw.n_window_infer.unwrap_or(800),
             downsample_hidden_size: raw.downsample_hidden_size.unwrap_or(480),
-            max_source_positions: raw.max_source_positions.unwrap_or(1500),
-            activation_function: raw.activation_function.unwrap_or_else(|| "gelu".to_owned()),
+            tower: raw.tower(50),
         }
+    }
+}
+
+/// Defaults that differ between the reference's two configuration classes.
+struct TextDefaults {
+    vocab_size: usize,
+    layers: LayersDefaults,
+    moe_intermediate_size: usize,
+    norm_topk_prob: bool,
+}
+
+/// The defaults of `Qwen3OmniMoeTextConfig`.
+const THINKER: TextDefaults = TextDefaults {
+    vocab_size: 3584,
+    layers: LayersDefaults {
+        hidden_size: 2048,
+        intermediate_size: 18_944,
+        num_hidden_layers: 28,
+        num_attention_heads: 28,
+        num_key_value_heads: 4,
+        head_dim: None,
+        rope_theta: 1_000_000.0,
+    },
+    moe_intermediate_size: 768,
+    norm_topk_prob: true,
+};
+
+/// The defaults of `Qwen3OmniMoeTalkerTextConfig`.
+const TALKER: TextDefaults = TextDefaults {
+    vocab_size: 3072,
+    layers: LayersDefaults {
+        hidden_size: 1024,
+        intermediate_size: 2048,
+        num_hidden_layers: 20,
+        num_attention_heads: 16,
+        num_key_value_heads: 2,
+        head_dim: None,
+        rope_theta: 10_000.0,
+    },
+    moe_intermediate_size: 384,
+    norm_topk_prob: false,
+};
+
+/// `text_config` of the thinker or the talker, with `absent` for absent fields.
+fn text(mut raw: RawLanguageModel, absent: &TextDefaults) -> TextConfig {
+    TextConfig {
+        vocab_size: raw.vocab_size.unwrap_or(absent.vocab_size),
+        layers: raw.layers(&absent.layers),
+        max_position_embeddings: raw.positions(),
+        tie_word_embeddings: raw.tie_word_embeddings.unwrap_or(false),
+        decoder_sparse_step: raw.decoder_sparse_step.unwrap_or(1),
+        num_experts: raw.num_experts.or(raw.num_local_experts).unwrap_or(128),
+        num_experts_per_tok: raw.num_experts_per_tok.unwrap_or(8),
+        moe_intermediate_size: raw.moe_intermediate_size.unwrap_or(absent.moe_intermediate_size),
+        norm_topk_prob: raw.norm_topk_prob.unwrap_or(absent.norm_topk_prob),
+        shared_expert_intermediate_size: raw.shared_expert_intermediate_size,
+        mlp_only_layers: raw.mlp_only_layers.unwrap_or_default(),
     }
 }
 
 /// `talker_config`.
 #[derive(Deserialize)]
 struct RawTalker {
-    text_config: RawText,
-    code_predictor_config: RawCodePredictor,
+    text_config: RawLanguageModel,
+    code_predictor_config: RawLanguageModel,
     num_code_groups: Option<usize>,
     thinker_hidden_size: Option<usize>,
     accept_hidden_layer: Option<usize>,
@@ -152,9 +163,11 @@ struct RawTalker {
 
 impl From<RawTalker> for TalkerConfig {
     fn from(raw: RawTalker) -> Self {
+        let predictor = raw.code_predictor_config;
+        let window = predictor.window_of_layers();
         Self {
-            text: raw.text_config.resolve(&TALKER),
-            code_predictor: raw.code_predictor_config.into(),
+            text: text(raw.text_config, &TALKER),
+            code_predictor: predictor.code_predictor(None, window),
             num_code_groups: raw.num_code_groups.unwrap_or(32),
             thinker_hidden_size: raw.thinker_hidden_size.unwrap_or(2048),
             accept_hidden_layer: raw.accept_hidden_layer.unwrap_or(18),
@@ -173,8 +186,8 @@ impl From<RawTalker> for TalkerConfig {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::super::config::Rope;
     use super::*;
+    use crate::models::parts::config::Rope;
 
     fn config(value: Value) -> Config {
         serde_json::from_value::<RawConfig>(value).unwrap().into()
@@ -200,33 +213,33 @@ mod tests {
         }));
 
         let thinker = &config.thinker.text;
-        assert_eq!((thinker.head_dim, thinker.vocab_size, thinker.num_experts), (24, 3584, 128));
-        assert_eq!(thinker.rope, Rope { theta: 500_000.0, kind: "default".into(), partial_rotary_factor: 1.0 });
+        assert_eq!((thinker.layers.head_dim, thinker.vocab_size, thinker.num_experts), (24, 3584, 128));
+        assert_eq!(thinker.layers.rope, Rope { theta: 500_000.0, kind: "default".into(), partial_rotary_factor: 1.0 });
         assert!(thinker.norm_topk_prob);
         let talker = &config.talker.text;
         assert_eq!((talker.vocab_size, talker.num_experts, talker.norm_topk_prob), (3072, 6, false));
-        assert_eq!((talker.rope.theta, talker.rope.kind.as_str()), (3.0, "yarn"));
-        assert_eq!(config.talker.code_predictor.rope.theta, 10_000.0);
+        assert_eq!((talker.layers.rope.theta, talker.layers.rope.kind.as_str()), (3.0, "yarn"));
+        assert_eq!(config.talker.code_predictor.layers.rope.theta, 10_000.0);
         assert_eq!(config.talker.code_predictor.sliding_window, None, "no layer of it has a window");
         assert!(config.talker.speaker_id.is_empty());
-        assert_eq!((config.code2wav.head_dim, config.code2wav.rope.theta), (64, 20_000.0));
+        assert_eq!((config.code2wav.layers.head_dim, config.code2wav.layers.rope.theta), (64, 20_000.0));
         assert_eq!(config.code2wav.samples_per_frame(), 1920);
-        assert_eq!((config.thinker.audio.d_model, config.thinker.audio.n_window_infer), (64, 800));
+        assert_eq!((config.thinker.audio.tower.d_model, config.thinker.audio.n_window_infer), (64, 800));
         assert_eq!((config.im_end_token_id, config.talker.codec_eos_token_id), (151_645, 4198));
     }
 
     #[test]
     fn expert_layers_follow_step_and_exceptions() {
-        let text = |step: usize, dense: &[usize], experts: usize| -> Vec<usize> {
-            let text: RawText = serde_json::from_value(json!({
+        let layers = |step: usize, dense: &[usize], experts: usize| -> Vec<usize> {
+            let raw: RawLanguageModel = serde_json::from_value(json!({
                 "decoder_sparse_step": step, "mlp_only_layers": dense, "num_experts": experts,
             }))
             .unwrap();
-            let text = text.resolve(&THINKER);
+            let text = text(raw, &THINKER);
             (0..6).filter(|layer| text.is_moe_layer(*layer)).collect()
         };
-        assert_eq!(text(1, &[], 8), [0, 1, 2, 3, 4, 5]);
-        assert_eq!(text(2, &[3], 8), [1, 5]);
-        assert_eq!(text(1, &[], 0), [0_usize; 0]);
+        assert_eq!(layers(1, &[], 8), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(layers(2, &[3], 8), [1, 5]);
+        assert_eq!(layers(1, &[], 0), [0_usize; 0]);
     }
 }

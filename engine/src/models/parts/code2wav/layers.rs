@@ -1,0 +1,237 @@
+//! The convolutions of code2wav and the blocks made of them, over streams whose tails are carried.
+
+use repartee_kernels::{Layout, StateSpec, StepOps, Streams};
+
+use crate::models::LoadError;
+use crate::models::parts::weights::Weights;
+
+/// Taps of the causal convolutions.
+pub const KERNEL: usize = 7;
+/// Dilations of a block's residual units.
+const DILATIONS: [usize; 3] = [1, 3, 9];
+/// `Qwen3OmniMoeConvNeXtBlock`'s norm.
+const CONVNEXT_EPS: f32 = 1e-6;
+
+/// A convolution over streams.
+pub struct Conv<O: StepOps> {
+    weight: O::Weight,
+    bias: O::Weight,
+    channels: usize,
+    history: usize,
+    /// Rows for each row that comes in.
+    stride: usize,
+    /// Whether a stream's first row yields nothing.
+    cut: bool,
+}
+
+impl<O: StepOps> Conv<O> {
+    /// A causal one of `kernel` taps, `dilation` rows apart.
+    pub fn causal(
+        w: &Weights<'_, O>,
+        out: usize,
+        channels: usize,
+        kernel: usize,
+        dilation: usize,
+    ) -> Result<Self, LoadError> {
+        Ok(Self {
+            weight: w.convolution("conv.weight", Layout::Conv1d { dilation }, [out, channels, kernel])?,
+            bias: w.vector("conv.bias", out)?,
+            channels,
+            history: (kernel - 1) * dilation,
+            stride: 1,
+            cut: false,
+        })
+    }
+
+    fn depthwise(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
+        Ok(Self {
+            weight: w.convolution("conv.weight", Layout::Depthwise, [channels, 1, KERNEL])?,
+            bias: w.vector("conv.bias", channels)?,
+            channels,
+            history: KERNEL - 1,
+            stride: 1,
+            cut: false,
+        })
+    }
+
+    /// A transposed one, which makes `stride` rows of each, but for a stream's first ones if they are `cut`.
+    pub fn transposed(
+        w: &Weights<'_, O>,
+        channels: usize,
+        out: usize,
+        kernel: usize,
+        (stride, cut): (usize, bool),
+    ) -> Result<Self, LoadError> {
+        let layout = Layout::ConvTranspose1d { stride, cut };
+        Ok(Self {
+            weight: w.convolution("conv.weight", layout, [channels, out, kernel])?,
+            bias: w.vector("conv.bias", out)?,
+            channels,
+            history: kernel / stride - 1,
+            stride,
+            cut: cut && kernel > stride,
+        })
+    }
+
+    /// A causal convolution's rows.
+    pub fn forward(&self, ops: &O, x: &O::T, tail: &mut O::State, streams: &Streams<O::Index>) -> O::T {
+        ops.conv1d_at(x, &self.weight, &self.bias, tail, streams)
+    }
+
+    /// A transposed one's rows, and their level.
+    pub fn upsample(
+        &self,
+        ops: &O,
+        x: &O::T,
+        tail: &mut O::State,
+        streams: &Streams<O::Index>,
+    ) -> (O::T, Streams<O::Index>) {
+        let x = ops.conv_transpose1d_at(x, &self.weight, &self.bias, tail, streams);
+        (x, streams.upsampled(self.stride, self.cut))
+    }
+
+    /// What it remembers of `slots` streams.
+    pub fn tail(&self, ops: &O, slots: usize) -> O::State {
+        ops.state(StateSpec::Tail { slots, rows: self.history, columns: self.channels })
+    }
+
+    /// Bytes that it remembers of one stream.
+    pub fn tail_bytes(&self) -> usize {
+        self.history * self.channels * size_of::<f32>()
+    }
+}
+
+/// A snake activation with numbers of its own for each channel.
+pub struct Snake<O: StepOps> {
+    alpha: O::Weight,
+    beta: O::Weight,
+}
+
+impl<O: StepOps> Snake<O> {
+    /// Loads `alpha` and `beta`.
+    pub fn load(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
+        Ok(Self { alpha: w.vector("alpha", channels)?, beta: w.vector("beta", channels)? })
+    }
+
+    /// Each number through its channel's activation.
+    pub fn forward(&self, ops: &O, x: O::T) -> O::T {
+        ops.snake(x, &self.alpha, &self.beta)
+    }
+}
+
+/// `Qwen3OmniMoeConvNeXtBlock`.
+pub struct ConvNeXt<O: StepOps> {
+    dwconv: Conv<O>,
+    norm: (O::Weight, O::Weight),
+    pwconv1: (O::Weight, O::Weight),
+    pwconv2: (O::Weight, O::Weight),
+    gamma: O::Weight,
+}
+
+/// Two convolutions, each after an activation, added to what enters.
+struct ResidualUnit<O: StepOps> {
+    act1: Snake<O>,
+    conv1: Conv<O>,
+    act2: Snake<O>,
+    conv2: Conv<O>,
+}
+
+/// A block of the decoder: an activation, an upsampling convolution and residual units.
+pub struct Block<O: StepOps> {
+    snake: Snake<O>,
+    upsample: Conv<O>,
+    units: Vec<ResidualUnit<O>>,
+}
+
+impl<O: StepOps> ConvNeXt<O> {
+    /// Loads a block over `channels` channels.
+    pub fn load(w: &Weights<'_, O>, channels: usize) -> Result<Self, LoadError> {
+        let linear = |name: &str, out, input| -> Result<_, LoadError> {
+            Ok((w.linear(&format!("{name}.weight"), out, input)?, w.vector(&format!("{name}.bias"), out)?))
+        };
+        Ok(Self {
+            dwconv: Conv::depthwise(&w.at("dwconv"), channels)?,
+            norm: (w.vector("norm.weight", channels)?, w.vector("norm.bias", channels)?),
+            pwconv1: linear("pwconv1", 4 * channels, channels)?,
+            pwconv2: linear("pwconv2", channels, 4 * channels)?,
+            gamma: w.vector("gamma", channels)?,
+        })
+    }
+
+    /// Its convolution.
+    pub fn convolution(&self) -> &Conv<O> {
+        &self.dwconv
+    }
+
+    /// The rows after it.
+    pub fn forward(&self, ops: &O, x: O::T, tail: &mut O::State, streams: &Streams<O::Index>) -> O::T {
+        let h = self.dwconv.forward(ops, &x, tail, streams);
+        let h = ops.layer_norm(&h, &self.norm.0, &self.norm.1, CONVNEXT_EPS);
+        let h = ops.gelu(ops.linear(&h, &self.pwconv1.0, Some(&self.pwconv1.1)));
+        let h = ops.linear(&h, &self.pwconv2.0, Some(&self.pwconv2.1));
+        ops.add(ops.scale(h, &self.gamma), &x)
+    }
+}
+
+impl<O: StepOps> Block<O> {
+    /// Loads a block from `input` to `out` channels that makes `rate` rows of each.
+    pub fn load(
+        w: &Weights<'_, O>,
+        (input, out): (usize, usize),
+        (rate, cut): (usize, bool),
+    ) -> Result<Self, LoadError> {
+        let units = DILATIONS.iter().enumerate().map(|(i, &dilation)| {
+            let w = w.at(2 + i);
+            Ok(ResidualUnit {
+                act1: Snake::load(&w.at("act1"), out)?,
+                conv1: Conv::causal(&w.at("conv1"), out, out, KERNEL, dilation)?,
+                act2: Snake::load(&w.at("act2"), out)?,
+                conv2: Conv::causal(&w.at("conv2"), out, out, 1, 1)?,
+            })
+        });
+        Ok(Self {
+            snake: Snake::load(&w.at("0"), input)?,
+            upsample: Conv::transposed(&w.at("1"), input, out, 2 * rate, (rate, cut))?,
+            units: units.collect::<Result<_, LoadError>>()?,
+        })
+    }
+
+    /// Its convolutions, in the order in which they are met.
+    pub fn convolutions(&self) -> impl Iterator<Item = &Conv<O>> {
+        std::iter::once(&self.upsample).chain(self.units.iter().flat_map(|unit| [&unit.conv1, &unit.conv2]))
+    }
+
+    /// The rows after it, and their level. `tail` gives the convolutions' tails in their order.
+    pub fn forward<'a>(
+        &self,
+        ops: &O,
+        x: O::T,
+        mut tail: impl FnMut() -> &'a mut O::State,
+        streams: &Streams<O::Index>,
+    ) -> (O::T, Streams<O::Index>)
+    where
+        O::State: 'a,
+    {
+        let x = self.snake.forward(ops, x);
+        let (x, streams) = self.upsample.upsample(ops, &x, tail(), streams);
+        let x = self.units.iter().fold(x, |x, unit| unit.forward(ops, x, tail(), tail(), &streams));
+        (x, streams)
+    }
+}
+
+impl<O: StepOps> ResidualUnit<O> {
+    fn forward(
+        &self,
+        ops: &O,
+        x: O::T,
+        tail1: &mut O::State,
+        tail2: &mut O::State,
+        streams: &Streams<O::Index>,
+    ) -> O::T {
+        let h = self.act1.forward(ops, ops.copy(&x));
+        let h = self.conv1.forward(ops, &h, tail1, streams);
+        let h = self.act2.forward(ops, h);
+        let h = self.conv2.forward(ops, &h, tail2, streams);
+        ops.add(h, &x)
+    }
+}

@@ -1,0 +1,104 @@
+//! The frames of a talker with a code predictor: codebook 0 is sampled from the talker's logits, the predictor fills in the others, and
+//! the sum of their embeddings is the codec part of the row after the frame.
+
+use repartee_engine_api::Sampling;
+use repartee_kernels::row_spec::{SampleSection, Section};
+use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StateSpec, StepOps};
+
+use super::autoregressive::{Sampler, StepInput, StepShape};
+use super::code_predictor::{CodePredictor, PredictorPlaces};
+use super::codec_lm::CodecLm;
+
+/// Slots whose frames are completed in one step.
+pub const MAX_SLOTS: usize = 128;
+
+/// What is kept from frame to frame, and how codes are chosen.
+pub struct Frames<O: StepOps> {
+    predictor_cache: Vec<O::State>,
+    /// The sum of the embeddings of each slot's last frame.
+    last: O::State,
+    sampling: Sampling,
+    predictor_sampling: Sampling,
+}
+
+/// Where the numbers of a step lie.
+pub struct FramePlaces {
+    /// For each row, the slot whose last frame is its codec part.
+    last: Section,
+    params: SampleSection,
+    predictor: PredictorPlaces,
+    /// The slot of each frame that is made.
+    made: Section,
+}
+
+impl<O: StepOps> Frames<O> {
+    /// For `slots` slots and rows of `width` numbers; `sampling` of codebook 0 and of the others.
+    pub fn new(
+        ops: &O,
+        predictor: &CodePredictor<O>,
+        (slots, width): (usize, usize),
+        sampling: (Sampling, Sampling),
+    ) -> Self {
+        Self {
+            predictor_cache: predictor.cache(ops, slots.min(MAX_SLOTS)),
+            last: ops.state(StateSpec::Rows { rows: slots, columns: width }),
+            sampling: sampling.0,
+            predictor_sampling: sampling.1,
+        }
+    }
+
+    /// Place for the numbers of a step.
+    pub fn layout(&self, predictor: &CodePredictor<O>, shape: StepShape, layout: &mut SpecLayout) -> FramePlaces {
+        FramePlaces {
+            last: layout.list(shape.rows),
+            params: layout.samples(shape.sampled),
+            predictor: predictor.layout(layout, shape.sampled),
+            made: layout.list(shape.sampled),
+        }
+    }
+
+    /// Fills them; `follows` says of a row whether its codec part is its slot's last frame.
+    pub fn fill<R>(
+        &self,
+        predictor: &CodePredictor<O>,
+        step: &StepInput<'_, R>,
+        follows: impl Fn(&R) -> bool,
+        places: &FramePlaces,
+        spec: &mut RowSpec,
+    ) {
+        let last = |(row, at): (&R, &(usize, usize))| if follows(row) { at.0 as u32 } else { NO_ROW };
+        spec.set_each(places.last, step.rows.iter().zip(step.at).map(last));
+        // The text's random numbers are stream 0, codebook `c` is stream `c + 1`.
+        let chosen = |sampling, codebook: usize| {
+            step.samplers.iter().map(move |row: &Sampler<'_>| row.sample_params(sampling, codebook + 1))
+        };
+        spec.set_samples(places.params, chosen(&self.sampling, 0));
+        predictor.fill(spec, &places.predictor, |codebook| chosen(&self.predictor_sampling, codebook));
+        spec.set_each(places.made, step.samplers.iter().map(|row| row.slot as u32));
+    }
+
+    /// Codec parts of all rows: `codecs`, but for the rows after a frame.
+    pub fn overlay(&self, ops: &O, codecs: O::T, spec: &O::Spec, places: &FramePlaces) -> O::T {
+        ops.overlay(codecs, &self.last, &ops.index(spec, places.last))
+    }
+
+    /// Makes a frame of each normed row of `hidden`, whose logits of codebook 0 are `logits`. `ids` gets the codes, codebook by codebook.
+    pub fn make(
+        &mut self,
+        ops: &O,
+        (codec, predictor): (&CodecLm<O>, &CodePredictor<O>),
+        (spec, places): (&O::Spec, &FramePlaces),
+        (hidden, logits): (&O::T, &O::T),
+        output_mask: &mut O::State,
+        ids: &mut Vec<O::Index>,
+    ) {
+        let params = ops.index(spec, places.params.words());
+        let first = ops.sample_at(logits, &params, Some(&codec.allowed_mask), Some(output_mask));
+        let embedded = codec.rows(ops, &first);
+        ids.push(first);
+        let at = (spec, &places.predictor);
+        let cache = &mut self.predictor_cache;
+        let embedding = predictor.complete(ops, at, hidden, embedded, cache, |codes, _| ids.push(codes));
+        ops.store(&mut self.last, &ops.index(spec, places.made), &embedding);
+    }
+}

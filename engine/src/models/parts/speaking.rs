@@ -1,0 +1,173 @@
+//! A spoken response's text: one utterance, or several where tool calls interrupt it.
+
+use std::collections::VecDeque;
+
+use crate::stage::{End, ResponseParams};
+
+/// What a talker keeps of a spoken response: `V` is how it is spoken, `T` what it knows of a token.
+pub struct Speaking<V, T> {
+    /// Its parameters.
+    pub params: ResponseParams,
+    /// How it is spoken.
+    pub voice: V,
+    /// The utterance that is spoken, and the ones after it; empty before the first token.
+    pub utterances: VecDeque<Utterance<T>>,
+    /// Whether the rows before the first codes of the first utterance are queued.
+    pub begun: bool,
+    /// The last codes, if the row after them waits for its text part.
+    pub waits: Option<Vec<u32>>,
+    /// How the text ended, once it has.
+    complete: Option<End>,
+    /// How the speech of the first utterance ended, if the text goes on or a later one may come.
+    over: Option<End>,
+    /// Whether an earlier utterance ended at a limit.
+    cut: bool,
+}
+
+/// Text that is spoken in one go: a whole response's, but where a tool call interrupts it.
+pub struct Utterance<T> {
+    /// Text tokens so far.
+    pub tokens: Vec<T>,
+    /// How the text ended, if no more come.
+    pub ended: Option<End>,
+}
+
+impl<V, T> Speaking<V, T> {
+    /// Nothing is said yet.
+    pub fn new(params: ResponseParams, voice: V) -> Self {
+        let utterances = VecDeque::new();
+        Self { params, voice, utterances, begun: false, waits: None, complete: None, over: None, cut: false }
+    }
+
+    /// Takes the next token; after a pause an utterance begins with it.
+    pub fn token(&mut self, token: T) {
+        if let Some(last) = self.utterances.back_mut() {
+            if last.ended.is_none() {
+                // What is said after the speech has ended is not heard.
+                if self.over.is_none() {
+                    last.tokens.push(token);
+                }
+                return;
+            }
+            if let Some(end) = self.over.take() {
+                self.drop_first(end);
+            }
+        }
+        self.utterances.push_back(Utterance { tokens: vec![token], ended: None });
+    }
+
+    /// Ends the last utterance's text.
+    pub fn end_text(&mut self, end: End) {
+        if let Some(last) = self.utterances.back_mut() {
+            last.ended = Some(end);
+        }
+    }
+
+    /// Ends the whole text. How the response ends, if its speech has ended, or is `silent`: there is nothing to say.
+    pub fn complete(&mut self, end: End, silent: bool) -> Option<End> {
+        self.complete = Some(end);
+        let speech = if silent { Some(End::Stop) } else { self.over };
+        self.end(speech?)
+    }
+
+    /// Whether the speech waits for another utterance, or for the end of the text.
+    pub fn is_over(&self) -> bool {
+        self.over.is_some()
+    }
+
+    /// Takes the end of the first utterance's speech. What comes of the response.
+    pub fn speech_ended(&mut self, speech: End) -> Next {
+        self.waits = None;
+        if self.utterances.len() > 1 {
+            self.drop_first(speech);
+            return Next::Utterance;
+        }
+        match self.end(speech) {
+            Some(end) => Next::End(end),
+            None => {
+                self.over = Some(speech);
+                Next::Wait
+            }
+        }
+    }
+
+    /// Text tokens of all utterances.
+    pub fn tokens(&self) -> usize {
+        self.utterances.iter().map(|utterance| utterance.tokens.len()).sum()
+    }
+
+    fn drop_first(&mut self, end: End) {
+        self.utterances.pop_front();
+        self.begun = false;
+        self.cut |= end == End::Length;
+    }
+
+    /// How the response ended whose last utterance ended so: at a limit if the text or any of the speech did.
+    fn end(&self, speech: End) -> Option<End> {
+        let text = self.complete?;
+        Some(if self.cut || text == End::Length { End::Length } else { speech })
+    }
+}
+
+/// What follows when an utterance has been spoken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Another utterance, whose text is known in part.
+    Utterance,
+    /// The end of the response.
+    End(End),
+    /// More text, or its end.
+    Wait,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn speaking(tokens: &[u32]) -> Speaking<(), u32> {
+        let (voice, max_tokens) = (String::new(), 9);
+        let params =
+            ResponseParams { response: 0, seed: 0, voice, audio: true, streamed: false, max_tokens, sampling: None };
+        let mut speaking = Speaking::new(params, ());
+        tokens.iter().for_each(|&token| speaking.token(token));
+        speaking
+    }
+
+    #[test]
+    fn a_limit_of_text_or_speech_is_the_responses() {
+        for (text, speech) in [(End::Stop, End::Stop), (End::Stop, End::Length), (End::Length, End::Stop)] {
+            let expected = if text == speech { End::Stop } else { End::Length };
+            let mut first = speaking(&[1]);
+            assert_eq!(first.speech_ended(speech), Next::Wait, "its text goes on");
+            assert_eq!(first.complete(text, false), Some(expected));
+            let mut last = speaking(&[1]);
+            assert_eq!(last.complete(text, false), None, "its speech goes on");
+            assert_eq!(last.speech_ended(speech), Next::End(expected));
+        }
+        assert_eq!(speaking(&[]).complete(End::Length, true), Some(End::Length), "there is nothing to say");
+    }
+
+    #[test]
+    fn text_after_a_pause_is_another_utterance() {
+        let mut speaking = speaking(&[1, 2]);
+        (speaking.begun, speaking.waits) = (true, Some(vec![7]));
+        speaking.end_text(End::Stop);
+        speaking.token(3);
+        assert_eq!((speaking.utterances.len(), speaking.tokens(), speaking.begun), (2, 3, true));
+        assert_eq!(speaking.speech_ended(End::Length), Next::Utterance);
+        assert_eq!((speaking.begun, &speaking.waits, speaking.utterances[0].tokens[0]), (false, &None, 3));
+        assert_eq!(speaking.complete(End::Stop, false), None);
+        assert_eq!(speaking.speech_ended(End::Stop), Next::End(End::Length), "the first was cut");
+    }
+
+    #[test]
+    fn text_after_the_speechs_end_is_not_heard() {
+        let mut speaking = speaking(&[1]);
+        assert_eq!(speaking.speech_ended(End::Stop), Next::Wait);
+        speaking.token(2);
+        assert_eq!((speaking.tokens(), speaking.is_over()), (1, true));
+        speaking.end_text(End::Stop);
+        speaking.token(3);
+        assert_eq!((speaking.utterances[0].tokens[0], speaking.is_over()), (3, false), "but after a pause it is");
+    }
+}

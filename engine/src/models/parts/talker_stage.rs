@@ -1,0 +1,359 @@
+//! A talker as a language model of the generic stage: prefills the rows that it reads of the prompt silently, then turns text into
+//! codes, one list of codes a row and on until the model ends its speech.
+//!
+//! Each row after the first codes waits for the text beside it. At the end of a response the sequence is truncated to the prompt's rows.
+//!
+//! Where the text pauses for a tool call, the speech goes on as at the text's end, so that what was said before the call is
+//! heard while the call is written. Text after the call is a new utterance, as if it were a response to the same prompt;
+//! it begins when the one before it has ended.
+
+use std::time::Duration;
+
+use repartee_engine_api::Role;
+use repartee_kernels::ops::NO_ID;
+use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
+
+use super::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
+use super::codec_lm::CodecLm;
+use super::speaking::{Next, Speaking, Utterance};
+use crate::elements::Element;
+use crate::sequence::BlockPool;
+use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, Room};
+
+/// A model that turns text into codes: what its rows are, and how they are computed.
+pub trait Talks<O: StepOps>: Send {
+    /// What a position is computed from.
+    type Row: Send;
+    /// What it knows of a text token.
+    type Token: Send;
+    /// How a response is spoken.
+    type Voice: Send;
+    /// Where its own numbers of a step lie.
+    type Places;
+
+    /// What the stage takes.
+    fn takes(&self) -> EdgeKind;
+    /// The layers, and the ids that it samples from.
+    fn codec(&self) -> &CodecLm<O>;
+    /// Slots that one step can advance.
+    fn max_slots(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Whether it reads the prompt's positions of this role.
+    fn reads(&self, role: Role) -> bool;
+    /// The row of a position that it reads, the `position`-th of the prompt.
+    fn prompt_row(&self, element: &Element, position: usize) -> Option<Self::Row>;
+    /// Positions that a prompt takes.
+    fn used(&self, prompt: &[Element]) -> usize {
+        prompt.len()
+    }
+
+    /// How a response is to be spoken. Voices were checked when it was requested.
+    fn voice(&self, params: &ResponseParams) -> Self::Voice;
+    /// Frames that stand before all others in the codec, and are not heard.
+    fn lead<'a>(&self, _voice: &'a Self::Voice) -> &'a [Vec<u32>] {
+        &[]
+    }
+    /// The text token that an item brings.
+    fn token(&self, item: &Item) -> Option<Self::Token>;
+    /// Whether a text that has ended leaves nothing to say.
+    fn is_silent(&self, said: &Utterance<Self::Token>) -> bool {
+        said.tokens.is_empty()
+    }
+    /// The rows before the first codes, once enough of the text is known.
+    fn first_rows(&self, voice: &Self::Voice, said: &Utterance<Self::Token>) -> Option<Vec<Self::Row>>;
+    /// The row after `codes`, the `count`-th, counted from 1; `None` while the text beside them is not known.
+    fn next_row(
+        &self,
+        voice: &Self::Voice,
+        said: &Utterance<Self::Token>,
+        count: usize,
+        codes: &[u32],
+    ) -> Option<Self::Row>;
+    /// Whether a code ends the speech.
+    fn is_end(&self, code: u32) -> bool;
+
+    /// See [`CausalLm::special`].
+    fn special(&self, _rows: &[Self::Row]) -> usize {
+        0
+    }
+    /// See [`CausalLm::layout`].
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Places;
+    /// See [`CausalLm::fill`].
+    fn fill(&self, step: &StepInput<'_, Self::Row>, places: &Self::Places, spec: &mut RowSpec);
+    /// See [`CausalLm::forward`].
+    fn forward(&mut self, ops: &O, places: &Self::Places, step: StepContext<'_, O>, outputs: &mut Outputs<O>);
+}
+
+/// Sizes of a talker's stage.
+#[derive(Debug, Clone, Copy)]
+pub struct TalkerSizes {
+    /// Positions that the model was made for.
+    pub model_positions: usize,
+    /// Positions that stand before a response's codes, beside its prompt and text.
+    pub head: usize,
+    /// Most lists of codes of a response.
+    pub max_codes: usize,
+    /// Duration of a list of codes.
+    pub frame: Duration,
+}
+
+impl TalkerSizes {
+    /// Positions of a slot: those of a prompt of `context` positions and as many codes as a response may have, as far as the model allows.
+    pub fn positions(&self, context: usize) -> usize {
+        (context + self.max_codes).min(self.model_positions) + self.head
+    }
+}
+
+/// A talker with its settings.
+pub struct TalkerLm<T> {
+    talker: T,
+    sizes: TalkerSizes,
+    /// Positions of a slot but for a response's head.
+    positions: usize,
+}
+
+/// What a talker keeps of a slot.
+pub struct TalkerSlot<V, T> {
+    /// For each row of the prompt, cached or queued, its position in the prompt.
+    origins: Vec<usize>,
+    speaking: Option<Speaking<V, T>>,
+}
+
+impl<V, T> Default for TalkerSlot<V, T> {
+    fn default() -> Self {
+        Self { origins: Vec::new(), speaking: None }
+    }
+}
+
+type State<O, T> = SlotState<O, TalkerLm<T>>;
+
+impl<T> TalkerLm<T> {
+    /// The stage's model, for prompts of at most `context` positions.
+    pub fn new(talker: T, sizes: TalkerSizes, context: usize) -> Self {
+        Self { talker, sizes, positions: sizes.positions(context) - sizes.head }
+    }
+
+    /// Queues what the text that is known allows: the rows before the first codes, or the one after the last codes.
+    fn advance<O: StepOps>(&self, state: &mut State<O, T>)
+    where
+        T: Talks<O>,
+    {
+        let count = state.decoding().map_or(0, |decoding| decoding.steps);
+        let Some(speaking) = state.own.speaking.as_mut().filter(|speaking| !speaking.is_over()) else { return };
+        let Some(said) = speaking.utterances.front() else { return };
+        if !speaking.begun {
+            let Some(rows) = self.talker.first_rows(&speaking.voice, said) else { return };
+            speaking.begun = true;
+            let params = speaking.params.clone();
+            rows.into_iter().for_each(|row| state.push(row));
+            return state.begin(params, self.sizes.max_codes);
+        }
+        let Some(codes) = &speaking.waits else { return };
+        if let Some(row) = self.talker.next_row(&speaking.voice, said, count, codes) {
+            speaking.waits = None;
+            state.push(row);
+        }
+    }
+}
+
+/// Ends the response and truncates to the prompt's rows; queued ones stay queued.
+fn finish<O: StepOps, L, V, T>(state: &mut SlotState<O, L>, pool: &mut BlockPool)
+where
+    L: CausalLm<O, Slot = TalkerSlot<V, T>>,
+{
+    state.own.speaking = None;
+    state.truncate(pool, state.own.origins.len());
+}
+
+impl<O: StepOps, T: Talks<O>> CausalLm<O> for TalkerLm<T> {
+    type Row = T::Row;
+    type Slot = TalkerSlot<T::Voice, T::Token>;
+    type Piece = Vec<u32>;
+    type Places = T::Places;
+
+    fn name(&self) -> &'static str {
+        "talker"
+    }
+
+    fn takes(&self) -> EdgeKind {
+        self.talker.takes()
+    }
+
+    fn gives(&self) -> EdgeKind {
+        EdgeKind::Codes
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.talker.codec().vocabulary
+    }
+
+    fn cache(&self, ops: &O, blocks: usize) -> Vec<O::State> {
+        self.talker.codec().model.cache(ops, blocks, BLOCK)
+    }
+
+    fn max_slots(&self) -> usize {
+        self.talker.max_slots()
+    }
+
+    fn prompt_row(&self, _: &Element) -> Option<T::Row> {
+        None
+    }
+
+    fn limit(&self, _: &ResponseParams) -> usize {
+        self.sizes.max_codes
+    }
+
+    fn accept(&mut self, slot: usize, item: Item, state: &mut State<O, T>, pool: &mut BlockPool, out: &mut Outbox) {
+        match item {
+            Item::Rewind { to } => {
+                // No response is active, so the queue holds rows of the prompt only.
+                let keep = state.own.origins.partition_point(|&origin| origin < to);
+                state.own.origins.truncate(keep);
+                state.truncate(pool, keep);
+            }
+            Item::Context { from, elements } => {
+                let read = elements.iter().enumerate().filter(|(_, element)| self.talker.reads(element.role));
+                for (at, element) in read {
+                    if let Some(row) = self.talker.prompt_row(element, from + at) {
+                        state.push(row);
+                        state.own.origins.push(from + at);
+                    }
+                }
+            }
+            Item::Begin(params) => {
+                out.push((slot, Item::Begin(params.clone())));
+                if params.audio {
+                    let voice = self.talker.voice(&params);
+                    out.extend(self.talker.lead(&voice).iter().map(|frame| (slot, Item::Lead(frame.clone()))));
+                    state.own.speaking = Some(Speaking::new(params, voice));
+                }
+            }
+            Item::TextPause => {
+                if let Some(speaking) = &mut state.own.speaking {
+                    speaking.end_text(End::Stop);
+                    self.advance(state);
+                }
+            }
+            Item::End(end) => {
+                let ended = match &mut state.own.speaking {
+                    Some(speaking) => {
+                        speaking.end_text(end);
+                        // A response whose first token is a stop has no audio.
+                        let silent = speaking.utterances.front().is_none_or(|said| self.talker.is_silent(said));
+                        speaking.complete(end, silent)
+                    }
+                    None => Some(end),
+                };
+                match ended {
+                    Some(end) => {
+                        state.own.speaking = None;
+                        out.push((slot, Item::End(end)));
+                    }
+                    None => self.advance(state),
+                }
+            }
+            Item::Abort => {
+                if state.own.speaking.is_some() {
+                    state.end();
+                    finish(state, pool);
+                }
+                out.push((slot, Item::Abort));
+            }
+            item => {
+                if let (Some(speaking), Some(token)) = (&mut state.own.speaking, self.talker.token(&item)) {
+                    speaking.token(token);
+                    self.advance(state);
+                }
+            }
+        }
+    }
+
+    fn special(&self, rows: &[T::Row]) -> usize {
+        self.talker.special(rows)
+    }
+
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> T::Places {
+        self.talker.layout(shape, layout)
+    }
+
+    fn fill(&mut self, step: &StepInput<'_, T::Row>, places: &T::Places, spec: &mut RowSpec) {
+        self.talker.fill(step, places, spec);
+    }
+
+    fn forward(&mut self, ops: &O, places: &T::Places, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+        self.talker.forward(ops, places, step, outputs);
+    }
+
+    fn sampled(&mut self, codes: Vec<u32>, _: usize, _: &mut State<O, T>) -> Sampled<Vec<u32>> {
+        if codes.first().is_some_and(|&code| self.talker.is_end(code)) {
+            Sampled::Stop
+        } else if codes.contains(&NO_ID) {
+            Sampled::NotFinite
+        } else {
+            Sampled::Piece(codes)
+        }
+    }
+
+    fn give(&self, slot: usize, codes: &Vec<u32>, _: usize, out: &mut Outbox) {
+        out.push((slot, Item::Codes(codes.clone())));
+    }
+
+    fn follow(&mut self, state: &mut State<O, T>, codes: Vec<u32>) {
+        if let Some(speaking) = &mut state.own.speaking {
+            speaking.waits = Some(codes);
+        }
+        self.advance(state);
+    }
+
+    /// The response ends once its text has ended too, and no utterance is left.
+    fn ended(&mut self, slot: usize, end: End, state: &mut State<O, T>, pool: &mut BlockPool, out: &mut Outbox) {
+        let Some(speaking) = &mut state.own.speaking else { return };
+        match speaking.speech_ended(end) {
+            Next::Utterance => {
+                state.truncate(pool, state.own.origins.len());
+                self.advance(state);
+            }
+            Next::End(end) => {
+                finish(state, pool);
+                out.push((slot, Item::End(end)));
+            }
+            Next::Wait => state.truncate(pool, state.own.origins.len()),
+        }
+    }
+
+    fn failed(&mut self, state: &mut State<O, T>, pool: &mut BlockPool) {
+        finish(state, pool);
+    }
+
+    fn shares(&self, donor: &State<O, T>, positions: usize) -> usize {
+        // What a queued row is computed from is not kept, so only cached rows can be shared. Of a response's positions, which a later
+        // prompt may have, it has no row.
+        let rows = &donor.own.origins;
+        let known = if self.talker.reads(Role::Assistant) { rows.len() } else { positions };
+        rows.get(donor.cached()).copied().unwrap_or(known).min(positions)
+    }
+
+    fn share(&self, state: &mut State<O, T>, donor: &State<O, T>, positions: usize) -> usize {
+        let rows = donor.own.origins.partition_point(|&origin| origin < positions);
+        state.own.origins = donor.own.origins[..rows].to_vec();
+        rows
+    }
+
+    fn reads(&self, element: &Element) -> bool {
+        self.talker.reads(element.role)
+    }
+
+    fn ahead(&self, state: &State<O, T>) -> Duration {
+        let Some(speaking) = &state.own.speaking else { return Duration::ZERO };
+        let made = state.decoding().map_or(0, |decoding| decoding.steps);
+        self.sizes.frame * u32::try_from(speaking.tokens().saturating_sub(made)).unwrap_or(u32::MAX).min(1000)
+    }
+
+    /// Codes are reserved, not text tokens: speech takes several times as many positions as its text.
+    fn room(&self, prompt: &[Element], _: usize) -> Room {
+        let reserved = self.sizes.max_codes.min(self.positions / 2);
+        Room { used: self.talker.used(prompt), limit: self.positions - reserved }
+    }
+}

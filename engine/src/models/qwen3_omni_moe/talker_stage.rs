@@ -1,0 +1,245 @@
+//! What the talker's rows are made of: user rows of the prompt, the header of a response, and one text token beside each frame.
+//!
+//! Its prompt is, as in the reference, the rows of all user messages and the header of the response.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use repartee_engine_api::Role;
+use repartee_kernels::ops::NO_ID;
+use repartee_kernels::row_spec::Section;
+use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
+
+use super::config::Config;
+use super::generation::GenerationConfig;
+use super::talker::Talker;
+use super::thinker::Thinker;
+use crate::device::Device;
+use crate::elements::{Element, Value};
+use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
+use crate::models::parts::codec_lm::CodecLm;
+use crate::models::parts::frames::{FramePlaces, Frames, MAX_SLOTS};
+use crate::models::parts::slot_rows::SlotRows;
+use crate::models::parts::speaking::Utterance;
+use crate::models::parts::talker_stage::Talks;
+use crate::stage::{EdgeKind, Item, ResponseParams};
+
+/// Rows between the user rows and the first frame: the response's header and its first text token.
+pub const HEADER_ROWS: usize = 9;
+
+/// A position: a text part and a codec part, added.
+pub enum Row {
+    /// A text token and a codec id ([`NO_ID`] for none).
+    Text {
+        /// The token.
+        id: u32,
+        /// The codec id.
+        codec: u32,
+    },
+    /// An audio row, by the thinker's hidden row.
+    Audio {
+        /// Its position in the thinker's prompt.
+        position: usize,
+    },
+    /// A text token and the sum of the last frame's embeddings.
+    Frame {
+        /// The token.
+        id: u32,
+    },
+}
+
+/// The talker with its code predictor and marks, and the thinker whose rows it reads.
+pub struct FrameTalker<O: StepOps> {
+    thinker: Arc<Thinker<O>>,
+    talker: Talker<O>,
+    /// The thinker's hidden rows.
+    hidden: SlotRows<O>,
+    frames: Frames<O>,
+    ids: Ids,
+    speakers: BTreeMap<String, u32>,
+}
+
+/// Token ids of the response's header and marks.
+struct Ids {
+    /// `<|im_start|>assistant\n`
+    header: [u32; 3],
+    tts_bos: u32,
+    tts_eos: u32,
+    tts_pad: u32,
+    nothink: u32,
+    think_bos: u32,
+    think_eos: u32,
+    codec_pad: u32,
+    codec_bos: u32,
+    codec_eos: u32,
+}
+
+/// Where the talker's numbers of a step lie.
+pub struct TalkerPlaces {
+    text: Section,
+    codec: Section,
+    /// Audio rows, and the numbers of their hidden rows.
+    audio_at: Section,
+    audio: Section,
+    frames: FramePlaces,
+}
+
+impl<O: StepOps> FrameTalker<O> {
+    /// For `slots` slots. `hidden` are the thinker's rows, `header` is `<|im_start|>assistant\n`.
+    pub fn new(
+        ops: &O,
+        (thinker, talker, hidden): (Arc<Thinker<O>>, Talker<O>, SlotRows<O>),
+        slots: usize,
+        header: [u32; 3],
+        (config, generation): (&Config, &GenerationConfig),
+    ) -> Self {
+        let codec = &config.talker;
+        let sampling = (generation.talker, generation.code_predictor);
+        Self {
+            frames: Frames::new(ops, &talker.code_predictor, (slots, codec.text.layers.hidden_size), sampling),
+            hidden,
+            ids: Ids {
+                header,
+                tts_bos: config.tts_bos_token_id,
+                tts_eos: config.tts_eos_token_id,
+                tts_pad: config.tts_pad_token_id,
+                nothink: codec.codec_nothink_id,
+                think_bos: codec.codec_think_bos_id,
+                think_eos: codec.codec_think_eos_id,
+                codec_pad: codec.codec_pad_id,
+                codec_bos: codec.codec_bos_id,
+                codec_eos: codec.codec_eos_token_id,
+            },
+            speakers: codec.speaker_id.clone(),
+            thinker,
+            talker,
+        }
+    }
+}
+
+impl<O: Device> Talks<O> for FrameTalker<O> {
+    type Row = Row;
+    type Token = u32;
+    /// The speaker's codec id.
+    type Voice = u32;
+    type Places = TalkerPlaces;
+
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Text
+    }
+
+    fn codec(&self) -> &CodecLm<O> {
+        &self.talker.codec
+    }
+
+    fn max_slots(&self) -> usize {
+        MAX_SLOTS
+    }
+
+    fn reads(&self, role: Role) -> bool {
+        role == Role::User
+    }
+
+    fn prompt_row(&self, element: &Element, position: usize) -> Option<Row> {
+        Some(match element.value {
+            Value::Token(id) => Row::Text { id, codec: NO_ID },
+            Value::Audio { .. } | Value::Codes(_) => Row::Audio { position },
+        })
+    }
+
+    fn used(&self, prompt: &[Element]) -> usize {
+        prompt.iter().filter(|element| self.reads(element.role)).count()
+    }
+
+    fn voice(&self, params: &ResponseParams) -> u32 {
+        self.speakers.get(&params.voice).copied().unwrap_or(self.ids.codec_pad)
+    }
+
+    fn token(&self, item: &Item) -> Option<u32> {
+        match item {
+            Item::Token(id) => Some(*id),
+            _ => None,
+        }
+    }
+
+    /// The response's header and first text token, [`HEADER_ROWS`] rows; the last one gives codebook 0 of the first frame.
+    fn first_rows(&self, &speaker: &u32, said: &Utterance<u32>) -> Option<Vec<Row>> {
+        let (ids, &first) = (&self.ids, said.tokens.first()?);
+        let header = ids.header.map(|id| Row::Text { id, codec: NO_ID });
+        let codecs = [ids.nothink, ids.think_bos, ids.think_eos, speaker];
+        let codecs = codecs.map(|codec| Row::Text { id: ids.tts_pad, codec });
+        let bos = Row::Text { id: ids.tts_bos, codec: ids.codec_pad };
+        let first = Row::Text { id: first, codec: ids.codec_bos };
+        Some(header.into_iter().chain(codecs).chain([bos, first]).collect())
+    }
+
+    /// Beside a frame stands the next token, then the end mark, then padding.
+    fn next_row(&self, _: &u32, said: &Utterance<u32>, frames: usize, _: &[u32]) -> Option<Row> {
+        let id = match said.tokens.get(frames) {
+            Some(&token) => token,
+            None if said.ended.is_none() => return None,
+            None if frames == said.tokens.len() => self.ids.tts_eos,
+            None => self.ids.tts_pad,
+        };
+        Some(Row::Frame { id })
+    }
+
+    fn is_end(&self, code: u32) -> bool {
+        code == self.ids.codec_eos
+    }
+
+    fn special(&self, rows: &[Row]) -> usize {
+        rows.iter().filter(|row| matches!(row, Row::Audio { .. })).count()
+    }
+
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerPlaces {
+        TalkerPlaces {
+            text: layout.list(shape.rows),
+            codec: layout.list(shape.rows),
+            audio_at: layout.list(shape.special),
+            audio: layout.list(shape.special),
+            frames: self.frames.layout(&self.talker.code_predictor, shape, layout),
+        }
+    }
+
+    fn fill(&self, step: &StepInput<'_, Row>, places: &TalkerPlaces, spec: &mut RowSpec) {
+        let ids = |row: &Row| match *row {
+            Row::Text { id, codec } => (id, codec),
+            Row::Audio { .. } => (NO_ID, NO_ID),
+            Row::Frame { id } => (id, NO_ID),
+        };
+        spec.set_each(places.text, step.rows.iter().map(|row| ids(row).0));
+        spec.set_each(places.codec, step.rows.iter().map(|row| ids(row).1));
+        let audio = || {
+            step.rows.iter().zip(step.at).enumerate().filter_map(|(i, (row, at))| match row {
+                Row::Audio { position } => Some((i, self.hidden.number(at.0, *position))),
+                _ => None,
+            })
+        };
+        spec.set_each(places.audio_at, audio().map(|(i, _)| i as u32));
+        spec.set_each(places.audio, audio().map(|(_, number)| number));
+        let follows = |row: &Row| matches!(row, Row::Frame { .. });
+        self.frames.fill(&self.talker.code_predictor, step, follows, &places.frames, spec);
+    }
+
+    fn forward(&mut self, ops: &O, places: &TalkerPlaces, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+        let StepContext { spec, batch, last, cache, output_mask } = step;
+        let talker = &self.talker;
+        let index = |section| ops.index(spec, section);
+        let mut x = talker.text_rows(ops, &ops.embed_at(&self.thinker.embed_tokens, &index(places.text)));
+        if places.audio.capacity() > 0 {
+            let hidden = self.hidden.load(ops, &index(places.audio));
+            x = ops.scatter_at(x, &index(places.audio_at), &talker.audio_rows(ops, &hidden));
+        }
+        let codecs = talker.codec.rows(ops, &index(places.codec));
+        x = ops.add(x, &self.frames.overlay(ops, codecs, spec, &places.frames));
+        let Some(last) = last else {
+            talker.codec.model.forward(ops, x, cache, batch, None);
+            return;
+        };
+        let hidden = talker.codec.forward(ops, x, cache, batch, last);
+        let logits = talker.codec.logits(ops, &hidden);
+        let models = (&talker.codec, &talker.code_predictor);
+        self.frames.make(ops, models, (spec, &places.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
+    }
+}

@@ -1,0 +1,216 @@
+//! What the talker's rows are made of: the instructions of the prompt, the rows of an utterance before its first frame, and the text id
+//! beside each frame, for which a frame waits where text streams in.
+
+use std::sync::Arc;
+
+use repartee_engine_api::Role;
+use repartee_kernels::ops::NO_ID;
+use repartee_kernels::row_spec::Section;
+use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
+
+use super::generation::GenerationConfig;
+use super::talker::{LEAST_FRAMES, Talker};
+use super::utterance::{Marks, Row, Utterance};
+use super::voices::{Cloned, Voice, VoiceList};
+use crate::device::Device;
+use crate::elements::{Element, Value};
+use crate::models::parts::autoregressive::{Sampler, StepContext, StepInput, StepShape};
+use crate::models::parts::codec_lm::CodecLm;
+use crate::models::parts::frames::{FramePlaces, Frames, MAX_SLOTS};
+use crate::models::parts::speaking::Utterance as Said;
+use crate::models::parts::talker_stage::Talks;
+use crate::stage::{EdgeKind, Item, ResponseParams};
+
+/// The talker with its code predictor, its marks and voices.
+pub struct FrameTalker<O: StepOps> {
+    talker: Talker<O>,
+    frames: Frames<O>,
+    sizes: Sizes,
+    marks: Marks,
+    voices: VoiceList,
+    /// Whether a text that does not stream in stands before the first frame.
+    whole: bool,
+}
+
+/// Sizes of the stage.
+#[derive(Debug, Clone, Copy)]
+pub struct Sizes {
+    /// Slots.
+    pub slots: usize,
+    /// Width of a row.
+    pub width: usize,
+    /// Codes of a frame.
+    pub groups: usize,
+}
+
+/// How a response is spoken.
+pub struct Manner {
+    voice: Voice,
+    /// Whether all text stands before the first frame, as in the reference unless text streams in or a voice is cloned.
+    whole: bool,
+}
+
+/// Where the talker's numbers of a step lie.
+pub struct TalkerPlaces {
+    text: Section,
+    codec: Section,
+    /// Rows of a recording: the speaker's numbers, or the codes of a frame.
+    cloned_at: Section,
+    cloned: Section,
+    cloned_codes: Vec<Section>,
+    /// For each row that is sampled from, whether it may not end.
+    endless: Section,
+    frames: FramePlaces,
+}
+
+impl<O: StepOps> FrameTalker<O> {
+    /// The stage's model.
+    pub fn new(
+        ops: &O,
+        talker: Talker<O>,
+        sizes: Sizes,
+        (marks, voices, whole): (Marks, VoiceList, bool),
+        generation: &GenerationConfig,
+    ) -> Self {
+        let sampling = (generation.talker, generation.code_predictor);
+        let frames = Frames::new(ops, &talker.code_predictor, (sizes.slots, sizes.width), sampling);
+        Self { talker, frames, sizes, marks, voices, whole }
+    }
+}
+
+fn utterance<'a>(Manner { voice, whole }: &'a Manner, said: &'a Said<u32>) -> Utterance<'a> {
+    Utterance { voice, text: &said.tokens, ended: said.ended.is_some(), whole: *whole }
+}
+
+impl<O: Device> Talks<O> for FrameTalker<O> {
+    type Row = Row;
+    type Token = u32;
+    type Voice = Manner;
+    type Places = TalkerPlaces;
+
+    fn takes(&self) -> EdgeKind {
+        EdgeKind::Text
+    }
+
+    fn codec(&self) -> &CodecLm<O> {
+        &self.talker.codec
+    }
+
+    fn max_slots(&self) -> usize {
+        MAX_SLOTS
+    }
+
+    fn reads(&self, role: Role) -> bool {
+        role == Role::System
+    }
+
+    fn prompt_row(&self, element: &Element, _: usize) -> Option<Row> {
+        match element.value {
+            Value::Token(id) => Some(Row::Text { id, codec: NO_ID }),
+            Value::Audio { .. } | Value::Codes(_) => None,
+        }
+    }
+
+    fn voice(&self, params: &ResponseParams) -> Manner {
+        Manner { voice: self.voices.get(&params.voice), whole: self.whole && !params.streamed }
+    }
+
+    fn lead<'a>(&self, manner: &'a Manner) -> &'a [Vec<u32>] {
+        manner.voice.recording().map_or(&[], |recording| &recording.frames)
+    }
+
+    fn token(&self, item: &Item) -> Option<u32> {
+        match item {
+            Item::Token(id) => Some(*id),
+            _ => None,
+        }
+    }
+
+    fn first_rows(&self, manner: &Manner, said: &Said<u32>) -> Option<Vec<Row>> {
+        self.marks.begin(&utterance(manner, said))
+    }
+
+    fn next_row(&self, manner: &Manner, said: &Said<u32>, frame: usize, _: &[u32]) -> Option<Row> {
+        self.marks.beside(&utterance(manner, said), frame).map(|id| Row::Frame { id })
+    }
+
+    fn is_end(&self, code: u32) -> bool {
+        code == self.marks.codec_eos
+    }
+
+    fn special(&self, rows: &[Row]) -> usize {
+        rows.iter().filter(|row| matches!(row, Row::Cloned { .. })).count()
+    }
+
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerPlaces {
+        let Sizes { width, groups, .. } = self.sizes;
+        TalkerPlaces {
+            text: layout.list(shape.rows),
+            codec: layout.list(shape.rows),
+            cloned_at: layout.list(shape.special),
+            cloned: layout.list(shape.special * width),
+            cloned_codes: (0..groups).map(|_| layout.list(shape.special)).collect(),
+            endless: layout.list(shape.sampled),
+            frames: self.frames.layout(&self.talker.code_predictor, shape, layout),
+        }
+    }
+
+    fn fill(&self, step: &StepInput<'_, Row>, places: &TalkerPlaces, spec: &mut RowSpec) {
+        let ids = |row: &Row| match *row {
+            Row::Text { id, codec } => (id, codec),
+            Row::Cloned { id, .. } | Row::Frame { id } => (id, NO_ID),
+        };
+        spec.set_each(places.text, step.rows.iter().map(|row| ids(row).0));
+        spec.set_each(places.codec, step.rows.iter().map(|row| ids(row).1));
+        let cloned = || {
+            step.rows.iter().enumerate().filter_map(|(at, row)| match row {
+                Row::Cloned { voice, frame, .. } => Some((at, voice, *frame)),
+                _ => None,
+            })
+        };
+        spec.set_each(places.cloned_at, cloned().map(|(at, ..)| at as u32));
+        // A frame's row is made of its codes alone.
+        let speaker = |at: usize, voice: &Cloned, frame: Option<usize>| {
+            if frame.is_none() { voice.speaker.get(at).copied().unwrap_or_default() } else { 0.0 }
+        };
+        let width = self.sizes.width;
+        let numbers = cloned().flat_map(move |(_, voice, frame)| (0..width).map(move |at| speaker(at, voice, frame)));
+        spec.set_floats_each(places.cloned, numbers);
+        for (group, section) in places.cloned_codes.iter().enumerate() {
+            let code =
+                |voice: &Cloned, frame| voice.frames.get::<usize>(frame).and_then(|codes| codes.get(group)).copied();
+            let code =
+                |(_, voice, frame): (usize, &Arc<Cloned>, Option<usize>)| frame.and_then(|frame| code(voice, frame));
+            spec.set_each(*section, cloned().map(|row| code(row).unwrap_or(NO_ID)));
+        }
+        let endless = |row: &Sampler<'_>| if row.step < LEAST_FRAMES { 0 } else { NO_ID };
+        spec.set_each(places.endless, step.samplers.iter().map(endless));
+        let follows = |row: &Row| matches!(row, Row::Frame { .. });
+        self.frames.fill(&self.talker.code_predictor, step, follows, &places.frames, spec);
+    }
+
+    fn forward(&mut self, ops: &O, places: &TalkerPlaces, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+        let StepContext { spec, batch, last, cache, output_mask } = step;
+        let talker = &self.talker;
+        let index = |section| ops.index(spec, section);
+        let x = talker.text_rows(ops, &index(places.text));
+        let mut codecs = talker.codec.rows(ops, &index(places.codec));
+        if places.cloned_at.capacity() > 0 {
+            let [first, rest @ ..] = &places.cloned_codes[..] else { unreachable!("a frame has at least two codes") };
+            let rest: Vec<O::Index> = rest.iter().map(|codes| index(*codes)).collect();
+            let frames = talker.code_predictor.embed_frames(ops, talker.codec.rows(ops, &index(*first)), &rest);
+            let rows = ops.add(ops.floats(spec, places.cloned, self.sizes.width), &frames);
+            codecs = ops.scatter_at(codecs, &index(places.cloned_at), &rows);
+        }
+        let x = ops.add(x, &self.frames.overlay(ops, codecs, spec, &places.frames));
+        let Some(last) = last else {
+            talker.codec.model.forward(ops, x, cache, batch, None);
+            return;
+        };
+        let hidden = talker.codec.forward(ops, x, cache, batch, last);
+        let endless = ops.embed_at(&talker.endless, &index(places.endless));
+        let logits = ops.add(talker.codec.logits(ops, &hidden), &endless);
+        let models = (&talker.codec, &talker.code_predictor);
+        self.frames.make(ops, models, (spec, &places.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
+    }
+}
