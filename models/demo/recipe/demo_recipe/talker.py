@@ -64,7 +64,7 @@ class Data:
         end = self.words.token_to_id("<|im_end|>")
         self.answers = [Spoken(torch.tensor(self.words.encode(a.text).ids + [end]), torch.from_numpy(a.codes).long()) for a in said]
         talks = conversations(3_000, seed=23)
-        often = [i for i, count in enumerate(answers.often([a.text for a in said])) for _ in range(count)]
+        often = [i for i, count in enumerate(answers.given([a.text for a in said])) for _ in range(count)]
         self._by_length = sorted(often, key=lambda i: len(self.answers[i].codes))
         self.codes = torch.cat([a.codes for a in self.answers])
         # Frames sorted by phoneme, so that one of the same phoneme is one random number away.
