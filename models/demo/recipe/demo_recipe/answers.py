@@ -59,6 +59,12 @@ def often(said: list[str]) -> list[int]:
     return [1 + min(MOST_OFTEN, given[text]) for text in said]
 
 
+def given(said: list[str]) -> list[int]:
+    """How many times as often as the rarest each of these answers is given in conversations."""
+    counts = Counter(turn.answer for talk in conversations(30_000, seed=23) for turn in talk.turns)
+    return [1 + counts[text] for text in said]
+
+
 def make(work: Path, scale: Scale) -> None:
     """Speaks the first `scale.answers` of them, in as many processes as the scale says."""
     _make(work / "answers", texts(scale.answers), SHARD, True, scale)

@@ -19,7 +19,7 @@ from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
 )
 
 from . import answers, config, tokenizer
-from .codes import PHONEMES
+from .codes import FEWEST, LENGTHS, LEVELS, MOST, PHONEMES, PLACES, VOICED
 from .config import CODEBOOKS
 from .domain import conversations
 from .scale import Scale
@@ -32,6 +32,10 @@ NOTHING = -1  # where a row has no text token or no code
 # How often each book's code is wrong in an utterance with the most mistakes. The first and third carry the words and where they are. The
 # second names the phoneme that comes: left right, it would be read instead of the text, and every mistake in it would be said.
 WRONG = (0.1, 0.8, 0.1, 0.5, 0.5, 0.5)
+MELODY = slice(3, CODEBOOKS)  # books of pitch and loudness
+FOREIGN = 0.6  # share of utterances that are heard with melody and loudness of other frames of the same phonemes
+BLUR = ((1.0, 1.0), (3.0, 2.0))  # in the others: deviation of pitch (periods) and loudness (steps), of the whole utterance and of each frame
+RETIMED = 0.2  # share of phonemes that last a frame more or less than the teacher's
 MOST_BEFORE = 13  # turns of the session before the one that is answered
 RARELY = 8  # the higher the rarer: one batch in four has a turn before it, one in nine has five
 HEARD = (8, 64)  # rows of a spoken question: half a second to five seconds. Those that are never met in training garble what is said after them
@@ -60,7 +64,7 @@ class Data:
         end = self.words.token_to_id("<|im_end|>")
         self.answers = [Spoken(torch.tensor(self.words.encode(a.text).ids + [end]), torch.from_numpy(a.codes).long()) for a in said]
         talks = conversations(3_000, seed=23)
-        often = [i for i, count in enumerate(answers.often([a.text for a in said])) for _ in range(count)]
+        often = [i for i, count in enumerate(answers.given([a.text for a in said])) for _ in range(count)]
         self._by_length = sorted(often, key=lambda i: len(self.answers[i].codes))
         self.codes = torch.cat([a.codes for a in self.answers])
         # Frames sorted by phoneme, so that one of the same phoneme is one random number away.
@@ -75,15 +79,41 @@ class Data:
         near = self._by_length[max(0, int(torch.randint(-count, len(self._by_length), ()))) :][: 4 * count]
         return [self.answers[near[i]] for i in torch.randint(0, len(near), (count,)).tolist()]
 
+    def retimed(self, said: Spoken) -> Spoken:
+        """The answer with some phonemes a frame longer or shorter, but for the first, which is a frame of silence."""
+        begins = (said.codes[1:, 2] // LENGTHS == 0).nonzero()[:, 0] + 1
+        chosen: list[Tensor] = []
+        for frames in torch.arange(len(said.codes)).tensor_split(begins):
+            if chosen and torch.rand(()) < RETIMED:
+                longer = 1 if len(frames) == 1 or torch.rand(()) < 0.5 else 0
+                at = int(torch.randint(0, len(frames), ()))
+                frames = torch.cat([frames[: at + longer], frames[at + 1 - longer :]])
+            chosen.append(frames)
+        codes = said.codes[torch.cat(chosen)]
+        place = torch.cat([torch.arange(len(frames)).clamp(max=PLACES - 1) for frames in chosen])
+        length = torch.cat([torch.full((len(frames),), min(len(frames), LENGTHS) - 1) for frames in chosen])
+        codes[:, 2] = place * LENGTHS + length
+        return Spoken(said.text, codes)
+
     def corrupted(self, said: Spoken) -> Tensor:
-        """The codes with some of them wrong: in one utterance in five none, in the others up to `WRONG`."""
+        """The codes as a talker in free run may hear them: in one utterance in five without wrong codes, in the others with up to `WRONG` of
+        them, and in none with the melody that the teacher has for this text."""
         frames = len(said.codes)
         share = 0.0 if torch.rand(()) < 0.2 else torch.rand(()).item()
         pick = self._firsts[said.phonemes] + (torch.rand(frames) * self._counts[said.phonemes]).long()
         alike = self.codes[self._order[pick]]
         other = self.codes[torch.randint(0, len(self.codes), (frames,))]
         wrong = torch.where((torch.rand(frames) < SAME_PHONEME)[:, None], alike, other)
-        return torch.where(torch.rand(frames, CODEBOOKS) < share * torch.tensor(WRONG), wrong, said.codes)
+        heard = torch.where(torch.rand(frames, CODEBOOKS) < share * torch.tensor(WRONG), wrong, said.codes)
+        if torch.rand(()) < FOREIGN:
+            heard[:, MELODY] = alike[:, MELODY]
+        else:
+            (pitch_offset, pitch), (level_offset, level) = BLUR
+            moved = torch.round(torch.randn(()) * pitch_offset + torch.randn(frames) * pitch).long()
+            heard[:, 3] = (heard[:, 3] + moved).clamp(FEWEST, MOST)
+            moved = torch.round(torch.randn(()) * level_offset + torch.randn(frames, 2) * level).long()
+            heard[:, 4:] = (heard[:, 4:] // VOICED + moved).clamp(0, LEVELS - 1) * VOICED + heard[:, 4:] % VOICED
+        return heard
 
 
 class Talker(nn.Module):
@@ -156,7 +186,8 @@ class Talker(nn.Module):
         return rows
 
     def loss(self, batch: list[Spoken], data: Data) -> dict[str, Tensor]:
-        """Cross entropies of the first codebook, the others, and the phonemes."""
+        """Cross entropies of the first codebook, the others, the second where a phoneme begins, and the phonemes; and two shares that are
+        right: of the first codebook, and of the second where a phoneme begins."""
         device = self.text.device
         # One past for the whole batch: rows that say nothing to the talker, but from which it must not be distracted.
         users: list[int] = []
@@ -164,6 +195,7 @@ class Talker(nn.Module):
             typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
             users += self.user(typed, int(torch.randint(*HEARD, ())))
         texts, spoken, firsts = [], [], []
+        batch = [data.retimed(said) for said in batch]
         for said in batch:
             text, codes, first = self.sequence(said, data.corrupted(said), users)
             texts.append(text)
@@ -185,13 +217,26 @@ class Talker(nn.Module):
 
         speaking = wanted != self.config.codec_eos_token_id
         codes = torch.cat([s.codes for s in batch]).to(device)
-        pick = torch.randperm(len(codes), device=device)[:PREDICTED]
-        predictor = self.predicted(states[speaking][pick], codes[pick], data)
+        # Where a phoneme begins, the second book says for the first time which one follows: there alone the words are read from the text.
+        begins = codes[:, 2] // LENGTHS == 0
+        any_frame, beginning = torch.randperm(len(codes), device=device), begins.nonzero()[:, 0]
+        beginning = beginning[torch.randperm(len(beginning), device=device)]
+        pick = torch.cat([any_frame[: PREDICTED // 2], beginning[: PREDICTED // 2]])
+        each, read = self.predicted(states[speaking][pick], codes[pick], data)
+        begins = begins[pick]
         right = (self.model.codec_head(states).argmax(-1) == wanted).float().mean()
-        return {"talker": talker, "predictor": predictor, "phonemes": phonemes, "right": right}
+        return {
+            "talker": talker,
+            "predictor": each.mean(),
+            "next": each[begins, 0].mean(),
+            "phonemes": phonemes,
+            "right": right,
+            "next right": read[begins].float().mean(),
+        }
 
-    def predicted(self, states: Tensor, codes: Tensor, data: Data) -> Tensor:
-        """Cross entropy of codebooks 1 and on, each from the talker's state and the codes before it, of which up to a fifth are wrong."""
+    def predicted(self, states: Tensor, codes: Tensor, data: Data) -> tuple[Tensor, Tensor]:
+        """Cross entropies `[frames, CODEBOOKS - 1]` of codebooks 1 and on, each from the talker's state and the codes before it, of which up
+        to a fifth are wrong; and whether the first of them is right."""
         predictor = self.model.code_predictor
         books = predictor.get_input_embeddings()
         other = data.codes[torch.randint(0, len(data.codes), (len(codes),))].to(codes.device)
@@ -202,9 +247,9 @@ class Talker(nn.Module):
             [states, first.to(states.dtype)] + [books[k](heard[:, k + 1]).to(states.dtype) for k in range(CODEBOOKS - 2)], 1
         )
         hidden = predictor.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
-        return sum(F.cross_entropy(predictor.lm_head[k](hidden[:, k + 1]).float(), codes[:, k + 1]) for k in range(CODEBOOKS - 1)) / (
-            CODEBOOKS - 1
-        )
+        scores = [predictor.lm_head[k](hidden[:, k + 1]).float() for k in range(CODEBOOKS - 1)]
+        each = torch.stack([F.cross_entropy(score, codes[:, k + 1], reduction="none") for k, score in enumerate(scores)], 1)
+        return each, scores[0].argmax(-1) == codes[:, 1]
 
 
 def token_of(words: Tokenizer, text: str) -> int:
@@ -241,5 +286,5 @@ def train(work: Path, scale: Scale, device: torch.device, warm_start: Path | Non
     for _ in run:
         with autocast(device):
             losses = talker.loss(data.batch(scale.talker_batch), data)
-        run.update("main", losses["talker"] + losses["predictor"] + 0.3 * losses["phonemes"])
+        run.update("main", losses["talker"] + losses["predictor"] + losses["next"] + 0.3 * losses["phonemes"])
         run.report(losses)
