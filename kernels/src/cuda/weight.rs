@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// Whether they are bf16, where integers cannot be.
+    /// Whether they are bf16.
     pub(super) fn is_bf16(&self) -> bool {
         matches!(self, Self::Bf16)
     }
@@ -123,7 +123,11 @@ impl Weight {
             }
             Layout::Linear | Layout::Experts { .. } => match stored.or(Bits::of(format)) {
                 Some(bits) => integers(loader, bits, &rows)?,
-                None => floats(loader, &rows, shape[1].next_multiple_of(4))?,
+                None => {
+                    // Whole loads of 16 bytes.
+                    let load = if rows.is_bf16 { 8 } else { 4 };
+                    floats(loader, &rows, shape[1].next_multiple_of(load))?
+                }
             },
             Layout::Table => floats(loader, &rows, shape[1])?,
             Layout::Conv1d { .. } | Layout::ConvTranspose1d { .. } | Layout::Conv2d { .. } => {

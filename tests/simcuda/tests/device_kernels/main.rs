@@ -18,6 +18,7 @@ mod rows;
 mod snake;
 #[path = "../support/mod.rs"]
 mod support;
+mod tiles;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,6 +44,7 @@ fn kernels() -> Vec<&'static Kernel> {
         snake::KERNELS,
         rows::KERNELS,
         products::KERNELS,
+        tiles::KERNELS,
         attention::KERNELS,
         conv::KERNELS,
         choose::KERNELS,
@@ -117,7 +119,10 @@ fn compare(found: &[f32], wanted: impl Iterator<Item = (f64, f64)>) -> Option<St
     let mut places = 0;
     let wrong = found.iter().zip(wanted).enumerate().find_map(|(at, (&found, (wanted, bound)))| {
         places += 1;
-        let near = (f64::from(found) - wanted).abs() <= bound || (found.is_nan() && wanted.is_nan());
+        let found64 = f64::from(found);
+        let near = found64 == wanted
+            || (wanted.is_finite() && (found64 - wanted).abs() <= bound)
+            || (found.is_nan() && wanted.is_nan());
         (!near).then(|| format!("{found} for {wanted} at {at}"))
     });
     assert!(wrong.is_some() || places == found.len(), "the twin has {places} of {} numbers", found.len());
