@@ -31,6 +31,7 @@ kernels!(
     conv2d_f32,
     conv_bf16,
     conv_f32,
+    conv_rows_bf16,
     depthwise_f32,
     draw_bf16,
     draw_integers,

@@ -442,7 +442,7 @@ pub(super) struct Args {
 }
 
 /// Parameters that a kernel has at most.
-const MOST_ARGS: usize = 16;
+const MOST_ARGS: usize = 20;
 
 impl Args {
     pub(super) fn of(some: &[u64]) -> Self {
