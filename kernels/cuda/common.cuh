@@ -10,11 +10,6 @@ __device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162
 
 // Four numbers that lie together, aligned to their size.
 __device__ __forceinline__ float4 load4(const float *from) { return *reinterpret_cast<const float4 *>(from); }
-__device__ __forceinline__ float4 load4(const __nv_bfloat16 *from) {
-  const uint2 packed = *reinterpret_cast<const uint2 *>(from);
-  return make_float4(__uint_as_float(packed.x << 16), __uint_as_float(packed.x & 0xffff0000u),
-                     __uint_as_float(packed.y << 16), __uint_as_float(packed.y & 0xffff0000u));
-}
 
 // Four products added to a sum, one after the other.
 __device__ __forceinline__ float dot4(float4 a, float4 b, float sum) {

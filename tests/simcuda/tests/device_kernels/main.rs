@@ -21,6 +21,7 @@ mod support;
 mod tiles;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
 
 use nvcc::{compile, replace};
 use repartee_simcuda::decode::half::{bf16, of_bf16};
@@ -160,17 +161,28 @@ fn kernels_match_their_twins() {
 #[test]
 #[ignore = "needs the CUDA compiler: make test-cuda"]
 fn planted_faults_of_kernels_are_found() {
-    let (mut missed, mut compiled) = (Vec::new(), BTreeMap::new());
+    // Kernels for different rows share their source.
+    let mut planted: BTreeMap<_, Vec<&Kernel>> = BTreeMap::new();
     for kernel in kernels() {
         for &(from, to) in kernel.planted {
-            // Kernels for different rows share their source.
-            let planted = compiled.entry((kernel.file, from, to));
-            let ptx = planted.or_insert_with(|| compile(kernel.file, replace(from, to)));
-            if (kernel.check)(ptx) == Ok(None) {
-                missed.push(format!("{}: `{from}` by `{to}`", kernel.name));
-            }
+            planted.entry((kernel.file, from, to)).or_default().push(kernel);
         }
     }
+    let (planted, missed) = (Mutex::new(planted.into_iter()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(|| {
+                loop {
+                    let Some(((file, from, to), kernels)) = planted.lock().unwrap().next() else { return };
+                    let ptx = compile(file, replace(from, to));
+                    for kernel in kernels.iter().filter(|kernel| (kernel.check)(&ptx) == Ok(None)) {
+                        missed.lock().unwrap().push(format!("{}: `{from}` by `{to}`", kernel.name));
+                    }
+                }
+            });
+        }
+    });
+    let missed = missed.into_inner().unwrap();
     assert_eq!(missed, [""; 0]);
 }
 
