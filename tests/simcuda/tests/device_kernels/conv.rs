@@ -40,10 +40,9 @@ const TILE_CONV: &[(&str, &str)] = &[
     ("position < back + skip", "position < back"),
     ("bias[(output + n) % biases]", "bias[0]"),
     ("!(cut && found.position == skip)", "true"),
-    ("row + own < rows && find_stream_row", "find_stream_row"),
+    ("there[r] ? sum + bias[(output + n) % biases] : 0.0f", "sum + bias[(output + n) % biases]"),
     ("at((k + i) / channels)", "at(k / channels)"),
     ("from + k % channels", "from"),
-    ("k + i < columns ?", "k + i < 4 * columns ?"),
     ("weight + (size_t)output * pitch", "weight + (size_t)output * taps * channels"),
 ];
 const TILE_SEGMENT_CONV: &[(&str, &str)] = &[
@@ -210,6 +209,7 @@ fn conv(ptx: &str, name: &str, tile: Tile) -> Found {
         (2, 2, 8, 3, 3, 7, 7, false),
         (2, 2, 5, 2, 1, 9, 3, true),
         (3, 3, 4, 2, 1, 12, 4, true),
+        (1, 0, 3, 3, 1, 35, 35, false),
     ] {
         let mut device = Device::load(ptx);
         let tail_rows = (taps - 1) * dilation;
