@@ -6,13 +6,15 @@
 #[allow(dead_code)] // Each test binary uses its part.
 mod common;
 
+use std::path::Path;
 use std::time::Instant;
 
 use common::driven::{Response, serve, submit};
 use common::{Expected, greedy_copy, root};
 use repartee_engine::internals::{Checkpoint, load};
+use repartee_engine::quantise::quantise;
 use repartee_engine::{DeviceChoice, EngineConfig, Source, WeightPolicy};
-use repartee_engine_api::{Command, Respond, Sampling};
+use repartee_engine_api::{Command, Respond, Role, Sampling};
 
 /// A small engine: the simulated device's memory is the host's.
 fn config(device: DeviceChoice) -> EngineConfig {
@@ -106,6 +108,31 @@ fn integer_weights_are_loaded() {
         // One slot: a step of one row for each stage.
         let eager: Vec<_> = model.stages.iter().map(|stage| stage.eager_steps()).collect();
         assert_eq!(eager, [Some(1); 3], "{weights:?}");
+    }
+}
+
+/// A short spoken answer on the device, of a checkpoint in a folder.
+fn short_answer(folder: &Path, weights: WeightPolicy) -> Response {
+    let mut engine = serve(folder, &EngineConfig { weights, ..config(DeviceChoice::Cuda(0)) });
+    let session = engine.open();
+    submit(&session, Command::text(1, Role::User, "What is the capital of France?"));
+    let sampling = Some(Sampling { temperature: 0.0, top_k: 0, top_p: 1.0, repetition_penalty: 1.0 });
+    engine.respond(&session, Respond { sampling, max_tokens: Some(3), ..Respond::new(1, 2) }).unwrap()
+}
+
+/// In the format of compressed-tensors: their integers are those of a checkpoint that is quantised while it loads.
+#[test]
+fn stored_integers_answer_with_the_same_bits() {
+    const NAME: &str = "moe";
+    let checkpoint = greedy_copy(NAME, &Expected::load(NAME));
+    for policy in [WeightPolicy::Int8, WeightPolicy::Int4] {
+        let stored = tempfile::tempdir().unwrap();
+        quantise(checkpoint.path(), stored.path(), policy, 1, |_| {}).unwrap();
+        let expected = short_answer(checkpoint.path(), policy);
+        let found = short_answer(stored.path(), WeightPolicy::default());
+        assert!(!expected.text.is_empty() && !expected.samples.is_empty(), "{policy:?}");
+        assert_eq!(found.text, expected.text, "{policy:?}");
+        assert!(found.samples == expected.samples, "{policy:?}: other samples");
     }
 }
 

@@ -10,15 +10,20 @@ __device__ __forceinline__ float widen(__nv_bfloat16 value) { return __bfloat162
 
 // Four numbers that lie together, aligned to their size.
 __device__ __forceinline__ float4 load4(const float *from) { return *reinterpret_cast<const float4 *>(from); }
-__device__ __forceinline__ float4 load4(const __nv_bfloat16 *from) {
-  const uint2 packed = *reinterpret_cast<const uint2 *>(from);
-  return make_float4(__uint_as_float(packed.x << 16), __uint_as_float(packed.x & 0xffff0000u),
-                     __uint_as_float(packed.y << 16), __uint_as_float(packed.y & 0xffff0000u));
-}
 
 // Four products added to a sum, one after the other.
 __device__ __forceinline__ float dot4(float4 a, float4 b, float sum) {
   return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, sum))));
+}
+
+// Four numbers of a row from `start` on, zeros behind its end. `columns` decides for all rows alike how they are read.
+__device__ __forceinline__ float4 row4(const float *row, unsigned start, unsigned columns) {
+  if (columns % 4 == 0) return load4(row + start);
+  float4 values = make_float4(row[start], 0.0f, 0.0f, 0.0f);
+  if (start + 1 < columns) values.y = row[start + 1];
+  if (start + 2 < columns) values.z = row[start + 2];
+  if (start + 3 < columns) values.w = row[start + 3];
+  return values;
 }
 
 // eˣ, 0 below -87.3, capped above 88; NaN stays. The polynomial is that of kernels/src/cpu/math.rs.

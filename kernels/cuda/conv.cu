@@ -1,50 +1,12 @@
-// Convolutions over streams of several slots at once, transposed ones, those within segments, and those over two axes.
-//
-// Chunks are what a row spec holds of streams: slot, first row, rows, position of the first row, in rows of the first level; a row of it is
-// `scale` rows here, and the first `skip` rows of a stream do not exist. What came before a chunk lies in its slot's tail.
-#include "common.cuh"
-
-// A level of streams.
-struct Streams {
-  const unsigned *chunks;
-  unsigned count, scale, skip;
-};
-
-// Where a row's input comes from.
-struct StreamRow {
-  // The chunk's first row, the slot's tail, and what positions are counted from.
-  const float *chunk, *tail;
-  unsigned position, before, skip, tail_rows, channels;
-  // The row `back` rows before; null for one that is zeros.
-  __device__ __forceinline__ const float *row(unsigned back) const {
-    if (position < back + skip) return nullptr;
-    const unsigned at = position - back;
-    if (at >= before) return chunk + (size_t)(at - before) * channels;
-    return tail + (size_t)(tail_rows + at - before) * channels;
-  }
-};
-
-// The row with this number in the batch; false if it does not exist.
-__device__ __forceinline__ bool find_stream_row(const Streams &streams, const float *x, const float *tail, unsigned row,
-                                                unsigned channels, unsigned tail_rows, StreamRow &found) {
-  for (unsigned c = 0; c < streams.count; ++c) {
-    const unsigned *chunk = streams.chunks + 4 * c;
-    const unsigned first = chunk[1] * streams.scale, before = chunk[3] * streams.scale;
-    if (row - first < chunk[2] * streams.scale) {
-      found = StreamRow{x + (size_t)first * channels, tail + (size_t)chunk[0] * tail_rows * channels, before + row - first,
-                        before, streams.skip, tail_rows, channels};
-      return found.position >= streams.skip;
-    }
-  }
-  return false;
-}
+// Convolutions over streams of several slots at once, transposed ones, those within segments, and those over two axes, in f32; conv_tiles.cu
+// has those with weights of bf16.
+#include "streams.cuh"
 
 // Rows and outputs of a thread.
 constexpr int ROWS = 4, OUTPUTS = 4;
 
 // sums[r][n] += sum over channels of from[r][c] * weight[n][c]
-template <class W>
-__device__ __forceinline__ void add_tap(const float *const (&from)[ROWS], const W *const (&weight)[OUTPUTS], unsigned channels,
+__device__ __forceinline__ void add_tap(const float *const (&from)[ROWS], const float *const (&weight)[OUTPUTS], unsigned channels,
                                         float (&sums)[ROWS][OUTPUTS]) {
   if (channels % 4 == 0) {
     for (unsigned c = 0; c < channels; c += 4) {
@@ -66,7 +28,7 @@ __device__ __forceinline__ void add_tap(const float *const (&from)[ROWS], const 
     for (int r = 0; r < ROWS; ++r) x[r] = from[r] ? from[r][c] : 0.0f;
 #pragma unroll
     for (int n = 0; n < OUTPUTS; ++n) {
-      const float w = widen(weight[n][c]);
+      const float w = weight[n][c];
 #pragma unroll
       for (int r = 0; r < ROWS; ++r) sums[r][n] = fmaf(x[r], w, sums[r][n]);
     }
@@ -76,10 +38,12 @@ __device__ __forceinline__ void add_tap(const float *const (&from)[ROWS], const 
 // out[row][o] = bias[o % biases] + sum over taps t and channels c of weight[o][t][c] * input[(taps - 1 - t) * dilation rows before][c]:
 // a convolution, or a transposed one as such with `stride * biases` outputs, whose stream's first row is zeros if `cut`. A thread for
 // each four rows (x) and four outputs (y). Rows that do not exist give zeros.
-template <class W>
-__device__ __forceinline__ void conv(const float *x, const float *tail, const W *weight, const float *bias, float *out,
-                                     const Streams &streams, unsigned rows, unsigned channels, unsigned taps, unsigned dilation,
-                                     unsigned outputs, unsigned biases, unsigned tail_rows, unsigned cut) {
+extern "C" __global__ void conv_f32(const float *__restrict__ x, const float *__restrict__ tail,
+                                    const float *__restrict__ weight, const float *__restrict__ bias,
+                                    float *__restrict__ out, const unsigned *__restrict__ chunks, unsigned count,
+                                    unsigned scale, unsigned skip, unsigned rows, unsigned channels, unsigned taps,
+                                    unsigned dilation, unsigned outputs, unsigned biases, unsigned tail_rows, unsigned cut) {
+  const Streams streams = {chunks, count, scale, skip};
   const unsigned first_row = thread_number() * ROWS, first_output = blockIdx.y * OUTPUTS;
   if (first_row >= rows) return;
   StreamRow source[ROWS];
@@ -92,7 +56,7 @@ __device__ __forceinline__ void conv(const float *x, const float *tail, const W 
   float sums[ROWS][OUTPUTS] = {};
   for (unsigned tap = 0; tap < taps; ++tap) {
     const float *from[ROWS];
-    const W *weights[OUTPUTS];
+    const float *weights[OUTPUTS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) from[r] = there[r] ? source[r].row((taps - 1 - tap) * dilation) : nullptr;
 #pragma unroll
@@ -110,19 +74,6 @@ __device__ __forceinline__ void conv(const float *x, const float *tail, const W 
     }
   }
 }
-
-#define CONV(NAME, W)                                                                                                  \
-  extern "C" __global__ void NAME(const float *__restrict__ x, const float *__restrict__ tail, const W *__restrict__ weight, \
-                                  const float *__restrict__ bias, float *__restrict__ out,                             \
-                                  const unsigned *__restrict__ chunks, unsigned count, unsigned scale, unsigned skip,  \
-                                  unsigned rows, unsigned channels, unsigned taps, unsigned dilation, unsigned outputs, \
-                                  unsigned biases, unsigned tail_rows, unsigned cut) {                                 \
-    const Streams streams = {chunks, count, scale, skip};                                                              \
-    conv(x, tail, weight, bias, out, streams, rows, channels, taps, dilation, outputs, biases, tail_rows, cut);        \
-  }
-
-CONV(conv_f32, float)
-CONV(conv_bf16, __nv_bfloat16)
 
 // out[row][c] = bias[c] + sum over taps t of weight[t][c] * input[taps - 1 - t rows before][c]. A thread a number.
 extern "C" __global__ void depthwise_f32(const float *__restrict__ x, const float *__restrict__ tail,
@@ -172,10 +123,10 @@ extern "C" __global__ void extend_tail_f32(const float *__restrict__ x, float *_
 
 // out[row][o] = bias[o] + sum over taps t and channels c of weight[o][t][c] * input[row + (t - taps / 2) * dilation][c], zeros outside of the
 // row's segment; segments are consecutive and given by their lengths. Threads as for `conv`. A row of no segment gives zeros.
-template <class W>
-__device__ __forceinline__ void segment_conv(const float *x, const W *weight, const float *bias, float *out,
-                                             const unsigned *segments, unsigned count, unsigned rows, unsigned channels,
-                                             unsigned taps, unsigned dilation, unsigned outputs) {
+extern "C" __global__ void segment_conv_f32(const float *__restrict__ x, const float *__restrict__ weight,
+                                            const float *__restrict__ bias, float *__restrict__ out,
+                                            const unsigned *__restrict__ segments, unsigned count, unsigned rows,
+                                            unsigned channels, unsigned taps, unsigned dilation, unsigned outputs) {
   const unsigned first_row = thread_number() * ROWS, first_output = blockIdx.y * OUTPUTS;
   if (first_row >= rows) return;
   Segment segment[ROWS];
@@ -185,7 +136,7 @@ __device__ __forceinline__ void segment_conv(const float *x, const W *weight, co
   float sums[ROWS][OUTPUTS] = {};
   for (unsigned tap = 0; tap < taps; ++tap) {
     const float *from[ROWS];
-    const W *weights[OUTPUTS];
+    const float *weights[OUTPUTS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       // One less than nothing is more than any length.
@@ -207,28 +158,18 @@ __device__ __forceinline__ void segment_conv(const float *x, const W *weight, co
   }
 }
 
-#define SEGMENT_CONV(NAME, W)                                                                                          \
-  extern "C" __global__ void NAME(const float *__restrict__ x, const W *__restrict__ weight, const float *__restrict__ bias, \
-                                  float *__restrict__ out, const unsigned *__restrict__ segments, unsigned count,      \
-                                  unsigned rows, unsigned channels, unsigned taps, unsigned dilation, unsigned outputs) { \
-    segment_conv(x, weight, bias, out, segments, count, rows, channels, taps, dilation, outputs);                      \
-  }
-
-SEGMENT_CONV(segment_conv_f32, float)
-SEGMENT_CONV(segment_conv_bf16, __nv_bfloat16)
-
 // out[image][y][x][o] = bias[o] + sum over taps and channels of weight[o][dy][dx][c] * pixel[stride y + dy - 1][stride x + dx - 1][c],
 // zeros outside. Threads as for `conv`, a row is a pixel of `out`.
-template <class W>
-__device__ __forceinline__ void conv2d(const float *x, const W *weight, const float *bias, float *out, unsigned rows,
-                                       unsigned height, unsigned width, unsigned stride, unsigned channels, unsigned outputs) {
+extern "C" __global__ void conv2d_f32(const float *__restrict__ x, const float *__restrict__ weight,
+                                      const float *__restrict__ bias, float *__restrict__ out, unsigned rows,
+                                      unsigned height, unsigned width, unsigned stride, unsigned channels, unsigned outputs) {
   const unsigned first_row = thread_number() * ROWS, first_output = blockIdx.y * OUTPUTS;
   if (first_row >= rows) return;
   const unsigned out_height = (height + stride - 1) / stride, out_width = (width + stride - 1) / stride;
   float sums[ROWS][OUTPUTS] = {};
   for (unsigned tap = 0; tap < 9; ++tap) {
     const float *from[ROWS];
-    const W *weights[OUTPUTS];
+    const float *weights[OUTPUTS];
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
       const unsigned row = first_row + r, image = row / (out_height * out_width);
@@ -251,13 +192,3 @@ __device__ __forceinline__ void conv2d(const float *x, const W *weight, const fl
     }
   }
 }
-
-#define CONV2D(NAME, W)                                                                                                \
-  extern "C" __global__ void NAME(const float *__restrict__ x, const W *__restrict__ weight, const float *__restrict__ bias, \
-                                  float *__restrict__ out, unsigned rows, unsigned height, unsigned width,             \
-                                  unsigned stride, unsigned channels, unsigned outputs) {                              \
-    conv2d(x, weight, bias, out, rows, height, width, stride, channels, outputs);                                      \
-  }
-
-CONV2D(conv2d_f32, float)
-CONV2D(conv2d_bf16, __nv_bfloat16)

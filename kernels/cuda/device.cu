@@ -2,6 +2,7 @@
 #include "attention.cu"
 #include "choose.cu"
 #include "conv.cu"
+#include "conv_tiles.cu"
 #include "draw.cu"
 #include "elementwise.cu"
 #include "experts.cu"

@@ -1,6 +1,12 @@
 // Weights of random numbers, for measurements: those of kernels/src/part.rs, bit for bit.
 #include "common.cuh"
-#include "random.cuh"
+
+// The finaliser of SplitMix64 (Steele, Lea and Flood, 2014).
+__device__ __forceinline__ unsigned long long mix(unsigned long long z) {
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
 
 // 64 random bits of an index.
 __device__ __forceinline__ unsigned long long drawn_bits(unsigned long long seed, unsigned long long index) {

@@ -1,6 +1,7 @@
 // Mixture of experts: a router's choice, each expert's rows, products that read only the experts that some row chose, and their sum.
 //
 // A pair is a row and one of its choices: row * top_k + choice.
+#include "mma.cuh"
 #include "product.cuh"
 
 // A row's experts by probability, of equal ones the lower first; written in the order of their numbers, so that sums do not depend
@@ -98,17 +99,37 @@ __device__ __forceinline__ void expert_product(const float *x, const unsigned *p
   }
 }
 
-// The product for experts of f32 or bf16.
-#define EXPERT_PRODUCT(NAME, W)                                                                                        \
-  extern "C" __global__ void NAME(const float *__restrict__ x, const unsigned *__restrict__ pairs,                     \
-                                  const unsigned *__restrict__ counts, const W *__restrict__ weight,                   \
-                                  float *__restrict__ y, unsigned divide, unsigned count, unsigned columns,            \
-                                  unsigned pitch, unsigned outputs) {                                                  \
-    expert_product(x, pairs, counts, Floats<W>{weight, pitch}, y, divide, count, columns, outputs);                    \
+// The product for experts of f32.
+extern "C" __global__ void expert_product_f32(const float *__restrict__ x, const unsigned *__restrict__ pairs,
+                                              const unsigned *__restrict__ counts, const float *__restrict__ weight,
+                                              float *__restrict__ y, unsigned divide, unsigned count, unsigned columns,
+                                              unsigned pitch, unsigned outputs) {
+  expert_product(x, pairs, counts, Floats{weight, pitch}, y, divide, count, columns, outputs);
+}
+
+// The product for experts of bf16: a block for each tile of outputs (x), which takes one tile of pairs after the other. See mma.cuh.
+#define TILE_EXPERT_PRODUCT(NAME, TILE)                                                                                \
+  extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                                           \
+      NAME(const float *__restrict__ x, const unsigned *__restrict__ pairs, const unsigned *__restrict__ counts,       \
+           const __nv_bfloat16 *__restrict__ weight, float *__restrict__ y, unsigned divide, unsigned count,           \
+           unsigned columns, unsigned pitch, unsigned outputs) {                                                       \
+    __shared__ __align__(16) TILE tile;                                                                                \
+    const unsigned expert = blockIdx.y, output = blockIdx.x * TILE::OUTPUTS, rows = counts[expert];                    \
+    pairs += (size_t)expert * count;                                                                                   \
+    weight += ((size_t)expert * outputs + output) * pitch;                                                             \
+    for (unsigned first = 0; first < rows; first += TILE::ROWS) {                                                      \
+      /* The sums of the tile before have been read. */                                                                \
+      __syncthreads();                                                                                                 \
+      tile_product(                                                                                                    \
+          tile,                                                                                                        \
+          [&](unsigned r, unsigned k) { return row4(x + (size_t)(pairs[first + r] / divide) * columns, k, columns); }, \
+          rows - first, weight, pitch, outputs - output, columns,                                                      \
+          [&](unsigned r, unsigned n, float sum) { y[(size_t)pairs[first + r] * outputs + output + n] = sum; });       \
+    }                                                                                                                  \
   }
 
-EXPERT_PRODUCT(expert_product_f32, float)
-EXPERT_PRODUCT(expert_product_bf16, __nv_bfloat16)
+TILE_EXPERT_PRODUCT(expert_product_bf16, FewRows)
+TILE_EXPERT_PRODUCT(expert_product_rows_bf16, ManyRows)
 
 // The product for experts of integers.
 #define INTEGER_EXPERT_PRODUCT(NAME, BITS)                                                                             \

@@ -1,9 +1,10 @@
-// The product of rows of f32 with a weight of f32, bf16 or integers, summed in f32: a warp for each output (y) and each row or four (x).
+// The product of rows of f32 with a weight of f32, bf16 or integers, summed in f32.
 //
-// A row gives the same bits with any number of rows beside it: see product.cuh.
+// A row gives the same bits with any number of rows beside it: see product.cuh and mma.cuh.
+#include "mma.cuh"
 #include "product.cuh"
 
-// y[row][n] = bias[n] + sum over k of x[row][k] * weight[n][k]; `bias` may be null.
+// y[row][n] = bias[n] + sum over k of x[row][k] * weight[n][k]; `bias` may be null. A warp for each output (y) and each row or four (x).
 template <int ROWS, class W>
 __device__ __forceinline__ void product(const float *x, const W &weight, const float *bias, float *y, unsigned rows,
                                         unsigned columns, unsigned outputs) {
@@ -21,17 +22,15 @@ __device__ __forceinline__ void product(const float *x, const W &weight, const f
   }
 }
 
-#define PRODUCT(NAME, W, ROWS)                                                                                         \
-  extern "C" __global__ void NAME(const float *__restrict__ x, const W *__restrict__ weight,                           \
+#define PRODUCT(NAME, ROWS)                                                                                            \
+  extern "C" __global__ void NAME(const float *__restrict__ x, const float *__restrict__ weight,                       \
                                   const float *__restrict__ bias, float *__restrict__ y, unsigned rows, unsigned columns, \
                                   unsigned pitch, unsigned outputs) {                                                  \
-    product<ROWS>(x, Floats<W>{weight, pitch}, bias, y, rows, columns, outputs);                                       \
+    product<ROWS>(x, Floats{weight, pitch}, bias, y, rows, columns, outputs);                                          \
   }
 
-PRODUCT(product_f32, float, 1)
-PRODUCT(product4_f32, float, 4)
-PRODUCT(product_bf16, __nv_bfloat16, 1)
-PRODUCT(product4_bf16, __nv_bfloat16, 4)
+PRODUCT(product_f32, 1)
+PRODUCT(product4_f32, 4)
 
 #define INTEGER_PRODUCT(NAME, BITS, ROWS)                                                                              \
   extern "C" __global__ void NAME(const float *__restrict__ x, const uint4 *__restrict__ weight,                       \
@@ -45,3 +44,21 @@ INTEGER_PRODUCT(product_i8, 8, 1)
 INTEGER_PRODUCT(product4_i8, 8, 4)
 INTEGER_PRODUCT(product_i4, 4, 1)
 INTEGER_PRODUCT(product4_i4, 4, 4)
+
+// The same for weights of bf16: a block for each tile of rows (x) and outputs (y). See mma.cuh.
+#define TILE_PRODUCT(NAME, TILE)                                                                                       \
+  extern "C" __global__ void __launch_bounds__(TILE_THREADS)                                                           \
+      NAME(const float *__restrict__ x, const __nv_bfloat16 *__restrict__ weight, const float *__restrict__ bias,      \
+           float *__restrict__ y, unsigned rows, unsigned columns, unsigned pitch, unsigned outputs) {                 \
+    __shared__ __align__(16) TILE tile;                                                                                \
+    const unsigned row = blockIdx.x * TILE::ROWS, output = blockIdx.y * TILE::OUTPUTS;                                 \
+    const float *from = x + (size_t)row * columns;                                                                     \
+    tile_product(                                                                                                      \
+        tile, [&](unsigned r, unsigned k) { return row4(from + (size_t)r * columns, k, columns); }, rows - row,        \
+        weight + (size_t)output * pitch, pitch, outputs - output, columns, [&](unsigned r, unsigned n, float sum) {    \
+          y[(size_t)(row + r) * outputs + output + n] = sum + (bias ? bias[output + n] : 0.0f);                        \
+        });                                                                                                            \
+  }
+
+TILE_PRODUCT(product_bf16, FewRows)
+TILE_PRODUCT(product_rows_bf16, ManyRows)

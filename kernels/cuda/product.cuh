@@ -3,27 +3,16 @@
 #include "common.cuh"
 #include "reduce.cuh"
 
-// Four numbers of a row from `start` on, zeros behind its end. `columns` decides for all rows alike how they are read.
-__device__ __forceinline__ float4 row4(const float *row, unsigned start, unsigned columns) {
-  if (columns % 4 == 0) return load4(row + start);
-  float4 values = make_float4(row[start], 0.0f, 0.0f, 0.0f);
-  if (start + 1 < columns) values.y = row[start + 1];
-  if (start + 2 < columns) values.z = row[start + 2];
-  if (start + 3 < columns) values.w = row[start + 3];
-  return values;
-}
-
-// Numbers of f32 or bf16: rows are `pitch` apart, a multiple of four, and filled up with zeros.
-template <class W>
+// Numbers of f32: rows are `pitch` apart, a multiple of four, and filled up with zeros.
 struct Floats {
-  const W *numbers;
+  const float *numbers;
   unsigned pitch;
   // sums[r] = sum over k of rows[r][k] * weight[output][k], the same in every lane. Lanes sum four columns at a time, then halves are
   // added: an order that `columns` alone decides.
   template <int ROWS>
   __device__ __forceinline__ void products(const float *const (&rows)[ROWS], size_t output, unsigned columns,
                                            float (&sums)[ROWS]) const {
-    const W *weight = numbers + output * pitch;
+    const float *weight = numbers + output * pitch;
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) sums[r] = 0.0f;
     for (unsigned start = threadIdx.x % 32 * 4; start < columns; start += 32 * 4) {

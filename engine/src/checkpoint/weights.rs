@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::ops::{Deref, Range};
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::{Advice, Mmap, UncheckedAdvice};
 use repartee_kernels::DType;
 use safetensors::{Dtype, SafeTensorError, SafeTensors};
 use serde::Deserialize;
@@ -19,6 +19,10 @@ pub(super) const INDEX: &str = "model.safetensors.index.json";
 /// Bytes that are handed out before the pages of all files are given back to the system: whoever takes tensors copies them, and has not
 /// both in memory.
 const PAGES_KEPT: u64 = 256 << 20;
+
+/// Bytes behind a tensor that the system is asked to read while it is taken: models take tensors in about the order of the file, and the disk
+/// works while one is arranged or copied to a device.
+const READ_AHEAD: usize = 64 << 20;
 
 /// A tensor as it lies in the file.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -49,6 +53,8 @@ struct WeightFile {
     /// As shown in errors.
     label: String,
     bytes: Bytes,
+    /// The end of what the system was asked to read last.
+    asked: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -58,6 +64,14 @@ enum Bytes {
 }
 
 impl Bytes {
+    /// Asks the system to read these bytes soon.
+    fn read_soon(&self, range: Range<usize>) {
+        if let Self::Mapped(map) = self {
+            // If the system refuses, they are read when they are needed.
+            let _ = map.advise_range(Advice::WillNeed, range.start, range.len());
+        }
+    }
+
     /// Gives pages that were read back to the system. Whoever reads them again gets the same bytes, a little later.
     fn give_back(&self) {
         if let Self::Mapped(map) = self {
@@ -170,7 +184,7 @@ impl Weights {
             let location = Location { file: self.files.len(), dtype: info.dtype, shape: info.shape.clone(), bytes };
             self.tensors.insert(tensor, location);
         }
-        self.files.push(WeightFile { name: name.to_owned(), label, bytes });
+        self.files.push(WeightFile { name: name.to_owned(), label, bytes, asked: AtomicUsize::default() });
         Ok(())
     }
 
@@ -213,7 +227,12 @@ impl Weights {
         if before / PAGES_KEPT != (before + range.len() as u64) / PAGES_KEPT {
             self.files.iter().for_each(|file| file.bytes.give_back());
         }
-        &self.files[file].bytes[range.clone()]
+        let WeightFile { bytes, asked, .. } = &self.files[file];
+        if let Some(next) = next_read(asked.load(Ordering::Relaxed), range, bytes.len()) {
+            asked.store(next.end, Ordering::Relaxed);
+            bytes.read_soon(next);
+        }
+        &bytes[range.clone()]
     }
 
     /// The weight files' names, in an order that does not change.
@@ -256,6 +275,18 @@ impl Weights {
     }
 }
 
+/// What to ask the system for when a tensor of a file with `len` bytes is taken: it and [`READ_AHEAD`] behind it, of which nothing that lies
+/// before `asked`, where the last question ended. Half of that at a time at least, so that questions are few.
+fn next_read(asked: usize, tensor: &Range<usize>, len: usize) -> Option<Range<usize>> {
+    let to = (tensor.end + READ_AHEAD).min(len);
+    let goes_on = tensor.start <= asked && asked <= to;
+    if !goes_on {
+        return Some(tensor.start..to);
+    }
+    let enough = to - asked >= READ_AHEAD / 2 || to == len;
+    (enough && asked < to).then_some(asked..to)
+}
+
 fn map(path: &Path) -> std::io::Result<Mmap> {
     let file = File::open(path)?;
     // SAFETY: the map is private to `Weights` and only ever read as plain bytes, for which every bit pattern is valid.
@@ -274,5 +305,46 @@ fn describe(error: SafeTensorError) -> String {
         }
         SafeTensorError::InvalidHeaderDeserialization(error) => format!("the header is not JSON: {error}"),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes tensors of these sizes one after the other: what was asked for.
+    fn questions(sizes: &[usize], len: usize) -> Vec<Range<usize>> {
+        let (mut at, mut asked, mut all) = (0, 0, Vec::new());
+        for size in sizes {
+            if let Some(next) = next_read(asked, &(at..at + size), len) {
+                asked = next.end;
+                all.push(next);
+            }
+            at += size;
+            assert!(asked >= (at + READ_AHEAD / 2).min(len), "the tensor behind {at} was not asked for");
+            assert!(asked <= at + READ_AHEAD);
+        }
+        all
+    }
+
+    #[test]
+    fn tensors_in_order_are_read_ahead_once() {
+        let (size, count) = (1 << 20, 1000);
+        let all = questions(&vec![size; count], size * count);
+        assert_eq!(all[0].start, 0);
+        assert!(all.windows(2).all(|pair| pair[0].end == pair[1].start), "no byte twice, none left out");
+        assert_eq!(all.last().map(|last| last.end), Some(size * count));
+        assert!(all.len() < 40, "{} questions", all.len());
+    }
+
+    #[test]
+    fn a_jump_reads_ahead_from_there() {
+        let (len, far) = (10 * READ_AHEAD, 7 * READ_AHEAD);
+        assert_eq!(next_read(READ_AHEAD, &(far..far + 10), len), Some(far..far + 10 + READ_AHEAD));
+        // And back.
+        assert_eq!(next_read(far, &(5..10), len), Some(5..10 + READ_AHEAD));
+        // Nothing is read beyond the end, and nothing twice.
+        assert_eq!(next_read(far, &(len - 10..len), len), Some(len - 10..len));
+        assert_eq!(next_read(len, &(len - 10..len), len), None);
     }
 }

@@ -1,14 +1,17 @@
 //! Convolutions over streams and pictures.
 
+use cudarc::driver::CudaFunction;
+
 use super::Cuda;
+use super::ops::{Args, THREADS as TILE_THREADS, Tile};
 use super::tensor::{Index, State, Tensor};
 use super::weight::{Matrix, Weight};
 use crate::step_ops::Streams;
 
-/// Threads of a block, and rows and outputs of a thread.
-pub(super) const THREADS: usize = 64;
-pub(super) const ROWS: usize = 4;
-pub(super) const OUTPUTS: usize = 4;
+/// Threads of a block of a convolution in f32, and rows and outputs of a thread.
+const THREADS: usize = 64;
+const ROWS: usize = 4;
+const OUTPUTS: usize = 4;
 /// Words of a chunk in a row spec.
 const CHUNK: usize = 4;
 
@@ -78,17 +81,33 @@ impl Cuda {
         assert!(matrix.outputs.is_multiple_of(bias.len), "the bias has another size");
         let out = self.fresh(x.rows, matrix.outputs);
         let kernels = self.queue.kernels();
-        let kernel = if matrix.kind.is_bf16() { &kernels.conv_bf16 } else { &kernels.conv_f32 };
         let [chunks, count, scale, skip] = level(streams);
         let addresses = [x.at(), at, matrix.memory.at, bias.memory.at, out.at(), chunks, count, scale, skip];
         let sizes = [x.rows, x.columns, taps, dilation, matrix.outputs, bias.len, tail_rows, usize::from(cut)];
-        let mut args = [0; 17];
-        args[..9].copy_from_slice(&addresses);
-        args[9..].copy_from_slice(&sizes.map(|n| n as u64));
-        let grid = (x.rows.div_ceil(ROWS * THREADS), matrix.outputs.div_ceil(OUTPUTS));
-        self.queue.launch(kernel, grid, THREADS, 0, &mut args);
+        let mut args = Args::of(&addresses);
+        args.extend(&sizes.map(|n| n as u64));
+        let tile = Tile::of(x.rows);
+        let tiled = if tile == Tile::FEW { &kernels.conv_bf16 } else { &kernels.conv_rows_bf16 };
+        self.convolve(&kernels.conv_f32, (tiled, tile), (x.rows, matrix), args);
         self.extend_tail(x, tail, streams);
         out
+    }
+
+    /// Launches a convolution that makes so many rows: the kernel for weights of f32, or the one for bf16 with its tile.
+    pub(super) fn convolve(
+        &self,
+        single: &CudaFunction,
+        (tiled, tile): (&CudaFunction, Tile),
+        (rows, matrix): (usize, &Matrix),
+        mut args: Args,
+    ) {
+        if matrix.kind.is_bf16() {
+            args.extend(&[matrix.pitch as u64]);
+            self.queue.launch(tiled, tile.grid(rows, matrix.outputs), TILE_THREADS, 0, args.all());
+        } else {
+            let grid = (rows.div_ceil(ROWS * THREADS), matrix.outputs.div_ceil(OUTPUTS));
+            self.queue.launch(single, grid, THREADS, 0, args.all());
+        }
     }
 
     /// Keeps the end of each stream for its next chunk.
@@ -121,14 +140,12 @@ impl Cuda {
         let rows = images * height.div_ceil(*stride) * width.div_ceil(*stride);
         let out = self.fresh(rows, matrix.outputs);
         let kernels = self.queue.kernels();
-        let kernel = if matrix.kind.is_bf16() { &kernels.conv2d_bf16 } else { &kernels.conv2d_f32 };
         let [rows, height, width, stride, channels, outputs] =
             [rows, height, width, *stride, x.columns, matrix.outputs].map(|n| n as u64);
         let addresses = [x.at(), matrix.memory.at, bias.memory.at, out.at()];
         let [x, weights, bias, y] = addresses;
-        let args = &mut [x, weights, bias, y, rows, height, width, stride, channels, outputs];
-        let grid = (out.rows.div_ceil(ROWS * THREADS), out.columns.div_ceil(OUTPUTS));
-        self.queue.launch(kernel, grid, THREADS, 0, args);
+        let args = Args::of(&[x, weights, bias, y, rows, height, width, stride, channels, outputs]);
+        self.convolve(&kernels.conv2d_f32, (&kernels.conv2d_bf16, Tile::MANY), (out.rows, matrix), args);
         out
     }
 }

@@ -2,7 +2,7 @@
 
 use super::Cuda;
 use super::device::word;
-use super::ops::{Args, WARPS};
+use super::ops::{Args, Tile, WARPS};
 use super::tensor::Tensor;
 use super::weight::{Kind, Matrix};
 use crate::cpu::quantised::Bits;
@@ -44,18 +44,21 @@ impl Cuda {
         let product = |x: &Tensor, divide: usize, weight: &Matrix| {
             assert_eq!(x.columns, weight.columns, "the experts have another input");
             let out = self.fresh(pairs, weight.outputs);
-            let kernel = match &weight.kind {
-                Kind::F32 => &kernels.expert_product_f32,
-                Kind::Bf16 => &kernels.expert_product_bf16,
-                Kind::Integers(Bits::Eight, _) => &kernels.expert_product_i8,
-                Kind::Integers(Bits::Four, _) => &kernels.expert_product_i4,
+            // As many as an expert has of them on average: how many it really has is known to the device alone.
+            let tile = Tile::of(pairs.div_ceil(experts));
+            let (kernel, outputs) = match &weight.kind {
+                Kind::F32 => (&kernels.expert_product_f32, WARPS),
+                Kind::Bf16 if tile == Tile::FEW => (&kernels.expert_product_bf16, tile.outputs),
+                Kind::Bf16 => (&kernels.expert_product_rows_bf16, tile.outputs),
+                Kind::Integers(Bits::Eight, _) => (&kernels.expert_product_i8, WARPS),
+                Kind::Integers(Bits::Four, _) => (&kernels.expert_product_i4, WARPS),
             };
             let sizes = [divide, pairs, weight.columns, weight.pitch, weight.outputs].map(|n| u64::from(word(n)));
             let mut args = Args::of(&[x.at(), lists.at(), counts.at(), weight.memory.at]);
             args.extend(weight.kind.scales().as_slice());
             args.extend(&[out.at()]);
             args.extend(&sizes);
-            let blocks = if pairs > 0 { weight.outputs.div_ceil(WARPS) } else { 0 };
+            let blocks = if pairs > 0 { weight.outputs.div_ceil(outputs) } else { 0 };
             self.queue.launch(kernel, (blocks, experts), WARPS * WARP, 0, args.all());
             out
         };

@@ -85,7 +85,9 @@ impl Graphs {
         {
             up.words_mut()[..words].copy_from_slice(spec.words());
             ops.queue.replay(graph);
-            return ops.ticket(Home::Graph(self.clone(), key), (up, Some(down)), (*ids, *numbers));
+            let mut ticket = ops.ticket(Home::Graph(self.clone(), key), (up, Some(down)), (*ids, *numbers));
+            ticket.ends_here();
+            return ticket;
         }
         known.eager += 1;
         let ops = Cuda { arena: self.arena.clone(), ..ops.clone() };

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use cudarc::driver::{DriverError, result, sys};
+use cudarc::driver::{CudaEvent, DriverError, result, sys};
 
 use super::device::{Device, Number, Queue, done};
 
@@ -207,6 +207,23 @@ impl HostPool {
 
     /// Takes one back.
     pub(super) fn give(&self, one: Pinned) {
+        lock(&self.0).push(one);
+    }
+}
+
+/// Events that steps use one after the other; clones share them.
+#[derive(Clone, Default)]
+pub struct EventPool(Arc<Mutex<Vec<CudaEvent>>>);
+
+impl EventPool {
+    /// One that nobody waits for.
+    pub(super) fn take(&self, device: &Device) -> CudaEvent {
+        let free = lock(&self.0).pop();
+        free.unwrap_or_else(|| device.event())
+    }
+
+    /// Takes one back.
+    pub(super) fn give(&self, one: CudaEvent) {
         lock(&self.0).push(one);
     }
 }

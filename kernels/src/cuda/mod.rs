@@ -37,7 +37,7 @@ pub use device::DeviceInfo;
 use device::{Device, Queue};
 use graphs::Graphs;
 use loading::{Loader, Stager};
-use memory::{Arena, HostPool};
+use memory::{Arena, EventPool, HostPool};
 pub use step::Ticket;
 pub use tensor::{Batch, Index, State, Tensor};
 pub use weight::Weight;
@@ -97,6 +97,7 @@ pub struct Cuda {
     queue: Arc<Queue>,
     arena: Arena,
     host: HostPool,
+    events: EventPool,
     stager: Stager,
     /// `None` if every step is put on the stream operation by operation.
     graphs: Option<Graphs>,
@@ -110,7 +111,8 @@ impl Cuda {
 
     fn on(device: Arc<Device>, stager: Stager) -> Result<Self, CudaError> {
         let queue = Arc::new(Queue::new(device)?);
-        Ok(Self { arena: Arena::new(queue.clone()), host: HostPool::default(), stager, graphs: None, queue })
+        let (arena, host, events) = (Arena::new(queue.clone()), HostPool::default(), EventPool::default());
+        Ok(Self { arena, host, events, stager, graphs: None, queue })
     }
 
     /// The same device, whose steps are captured as graphs when they are launched first, and replayed from then on.

@@ -24,6 +24,28 @@ const SIZE: usize = size_of::<f32>();
 /// Threads of a block that chooses an id.
 const CHOOSERS: usize = 256;
 
+/// What a block of [`THREADS`] multiplies on tensor cores: rows and outputs, as in `kernels/cuda/mma.cuh`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tile {
+    pub(super) rows: usize,
+    pub(super) outputs: usize,
+}
+
+impl Tile {
+    pub(super) const FEW: Self = Self { rows: 8, outputs: 16 };
+    pub(super) const MANY: Self = Self { rows: 64, outputs: 32 };
+
+    /// The one for so many rows; a row gets the same bits from both.
+    pub(super) fn of(rows: usize) -> Self {
+        if rows <= Self::FEW.rows { Self::FEW } else { Self::MANY }
+    }
+
+    /// A block for each tile.
+    pub(super) fn grid(self, rows: usize, outputs: usize) -> (usize, usize) {
+        (rows.div_ceil(self.rows), outputs.div_ceil(self.outputs))
+    }
+}
+
 impl Cuda {
     /// A tensor of which nothing is known.
     pub(super) fn fresh(&self, rows: usize, columns: usize) -> Tensor {
@@ -48,15 +70,20 @@ impl Cuda {
         let kernels = self.queue.kernels();
         assert_eq!(x.columns, weight.columns, "the weight has another input");
         let out = self.fresh(x.rows, weight.outputs);
-        // Of one row or four by a warp, each sums in the same order.
-        let (one, four) = match &weight.kind {
+        // Of one row or four by a warp, or a tile by a block: those for few rows and for many sum in the same order.
+        let (few, many) = match &weight.kind {
             Kind::F32 => (&kernels.product_f32, &kernels.product4_f32),
-            Kind::Bf16 => (&kernels.product_bf16, &kernels.product4_bf16),
+            Kind::Bf16 => (&kernels.product_bf16, &kernels.product_rows_bf16),
             Kind::Integers(Bits::Eight, _) => (&kernels.product_i8, &kernels.product4_i8),
             Kind::Integers(Bits::Four, _) => (&kernels.product_i4, &kernels.product4_i4),
         };
-        let (kernel, rows) = if x.rows <= 1 { (one, 1) } else { (four, 4) };
-        let grid = (x.rows.div_ceil(rows), weight.outputs.div_ceil(WARPS));
+        let (kernel, grid) = if weight.kind.is_bf16() {
+            let tile = Tile::of(x.rows);
+            (if tile == Tile::FEW { few } else { many }, tile.grid(x.rows, weight.outputs))
+        } else {
+            let (kernel, rows) = if x.rows <= 1 { (few, 1) } else { (many, 4) };
+            (kernel, (x.rows.div_ceil(rows), weight.outputs.div_ceil(WARPS)))
+        };
         let sizes = [x.rows, x.columns, weight.pitch, weight.outputs].map(|n| n as u64);
         let mut args = Args::of(&[x.at(), weight.memory.at]);
         args.extend(weight.kind.scales().as_slice());
@@ -415,7 +442,7 @@ pub(super) struct Args {
 }
 
 /// Parameters that a kernel has at most.
-const MOST_ARGS: usize = 16;
+const MOST_ARGS: usize = 20;
 
 impl Args {
     pub(super) fn of(some: &[u64]) -> Self {

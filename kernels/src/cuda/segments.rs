@@ -1,8 +1,7 @@
 //! Operations within consecutive segments of rows.
 
 use super::Cuda;
-use super::conv::{self, OUTPUTS, ROWS};
-use super::ops::{MOST_DIM, THREADS, WARP, WARPS, attention_bytes, bits, scale};
+use super::ops::{Args, MOST_DIM, THREADS, Tile, WARP, WARPS, attention_bytes, bits, scale};
 use super::tensor::{Index, Tensor};
 use super::weight::Weight;
 use crate::step_ops::FILTER_TAPS;
@@ -31,14 +30,12 @@ impl Cuda {
         assert!(taps % 2 == 1, "a centred convolution has an odd number of taps");
         let out = self.fresh(x.rows, matrix.outputs);
         let kernels = self.queue.kernels();
-        let kernel = if matrix.kind.is_bf16() { &kernels.segment_conv_bf16 } else { &kernels.segment_conv_f32 };
         let addresses = [x.at(), matrix.memory.at, bias.memory.at, out.at(), segments.at()];
         let sizes = [segments.len, x.rows, x.columns, taps, *dilation, matrix.outputs];
-        let mut args = [0; 11];
-        args[..5].copy_from_slice(&addresses);
-        args[5..].copy_from_slice(&sizes.map(|n| n as u64));
-        let grid = (x.rows.div_ceil(ROWS * conv::THREADS), matrix.outputs.div_ceil(OUTPUTS));
-        self.queue.launch(kernel, grid, conv::THREADS, 0, &mut args);
+        let mut args = Args::of(&addresses);
+        args.extend(&sizes.map(|n| n as u64));
+        let tiled = (&kernels.segment_conv_bf16, Tile::MANY);
+        self.convolve(&kernels.segment_conv_f32, tiled, (x.rows, matrix), args);
         out
     }
 

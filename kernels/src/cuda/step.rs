@@ -2,19 +2,24 @@
 
 use std::sync::Arc;
 
+use cudarc::driver::CudaEvent;
+
 use super::Cuda;
 use super::device::Queue;
 use super::graphs::Graphs;
-use super::memory::{Buffer, HostPool, Pinned};
+use super::memory::{Buffer, EventPool, HostPool, Pinned};
 use super::tensor::{Batch, Index, State, Tensor};
 use super::weight::Weight;
 use crate::ops::NO_ID;
 use crate::row_spec::{BatchSection, NO_ROW, RowSpec, Section};
 use crate::step_ops::{self, Outputs, ReadBack, Step, StepKey, StepOps, Streams};
 
-/// A step that was launched. What it copies to and from is kept until the stream has been waited for.
+/// A step that was launched. What it copies to and from is kept until it has been waited for.
 pub struct Ticket {
     queue: Arc<Queue>,
+    events: EventPool,
+    /// Recorded behind its read-back; `None` while it is put together, and once it was waited for.
+    done: Option<CudaEvent>,
     home: Home,
     /// What is uploaded and what is read back; `None` once they are given back.
     pinned: Option<(Pinned, Option<Pinned>)>,
@@ -50,10 +55,24 @@ impl Ticket {
         (self.ids, self.numbers)
     }
 
-    /// Waits, and gives page-locked memory back behind what `read` makes of it.
+    /// Records the step's end behind what is on the stream.
+    pub(super) fn ends_here(&mut self) {
+        let event = self.events.take(self.queue.device());
+        self.queue.record(&event);
+        self.done = Some(event);
+    }
+
+    /// Waits for the step alone, not for what was launched behind it, and gives page-locked memory back behind what `read` makes of it.
     fn finish(&mut self, read: impl FnOnce(&[u32])) {
         if let Some((up, down)) = self.pinned.take() {
-            self.queue.synchronize();
+            match self.done.take() {
+                Some(event) => {
+                    self.queue.device().wait(&event);
+                    self.events.give(event);
+                }
+                // It was not put together whole.
+                None => self.queue.synchronize(),
+            }
             if let Some(down) = &down {
                 read(&down.words()[..self.ids + self.numbers]);
             }
@@ -230,7 +249,8 @@ impl Cuda {
         pinned: (Pinned, Option<Pinned>),
         (ids, numbers): (usize, usize),
     ) -> Ticket {
-        Ticket { queue: Arc::clone(&self.queue), home, pinned: Some(pinned), ids, numbers }
+        let (queue, events) = (Arc::clone(&self.queue), self.events.clone());
+        Ticket { queue, events, done: None, home, pinned: Some(pinned), ids, numbers }
     }
 
     /// Puts a step on the stream, operation by operation.
@@ -246,6 +266,7 @@ impl Cuda {
             self.queue.download(&mut down, all.at(), sizes.0 + sizes.1);
             *place = Some(down);
         }
+        ticket.ends_here();
         ticket
     }
 

@@ -92,7 +92,7 @@ impl Kind {
         }
     }
 
-    /// Whether they are bf16, where integers cannot be.
+    /// Whether they are bf16.
     pub(super) fn is_bf16(&self) -> bool {
         matches!(self, Self::Bf16)
     }
@@ -123,21 +123,28 @@ impl Weight {
             }
             Layout::Linear | Layout::Experts { .. } => match stored.or(Bits::of(format)) {
                 Some(bits) => integers(loader, bits, &rows)?,
-                None => floats(loader, &rows, shape[1].next_multiple_of(4))?,
+                None => {
+                    // Whole loads of 16 bytes.
+                    let load = if rows.is_bf16 { 8 } else { 4 };
+                    floats(loader, &rows, shape[1].next_multiple_of(load))?
+                }
             },
             Layout::Table => floats(loader, &rows, shape[1])?,
             Layout::Conv1d { .. } | Layout::ConvTranspose1d { .. } | Layout::Conv2d { .. } => {
                 let (at, columns) = taps_outermost(layout, shape);
+                let outputs = shape.iter().product::<usize>() / columns;
                 if rows.is_bf16 {
-                    let w = rows.bits();
-                    let w: Vec<u16> = (0..w.len()).map(|i| w[at(i)]).collect();
-                    let memory = loader.numbers(name, &w)?;
-                    Matrix { memory, kind: Kind::Bf16, outputs: w.len() / columns, columns, pitch: columns }
+                    // Whole loads of 16 bytes.
+                    let (w, pitch) = (rows.bits(), columns.next_multiple_of(8));
+                    let number =
+                        |i: usize| if i % pitch < columns { w[at(i / pitch * columns + i % pitch)] } else { 0 };
+                    let memory = loader.numbers(name, &(0..outputs * pitch).map(number).collect::<Vec<u16>>())?;
+                    Matrix { memory, kind: Kind::Bf16, outputs, columns, pitch }
                 } else {
                     let w = rows.widened();
                     let w: Vec<f32> = (0..w.len()).map(|i| w[at(i)]).collect();
                     let memory = loader.numbers(name, &w)?;
-                    Matrix { memory, kind: Kind::F32, outputs: w.len() / columns, columns, pitch: columns }
+                    Matrix { memory, kind: Kind::F32, outputs, columns, pitch: columns }
                 }
             }
         };

@@ -1,6 +1,7 @@
 //! Convolutions over streams, within segments, and over pictures.
 
 use super::support::Device;
+use super::tiles::{BLOCK, pitched};
 use super::{Found, Kernel, SEGMENT_ROWS, SEGMENTS, compare, each, numbers, segment_of, sum};
 
 const CONV: &[(&str, &str)] = &[
@@ -32,9 +33,51 @@ const CONV2D: &[(&str, &str)] = &[
     ("+ bias[output];", ";"),
 ];
 
+/// On tensor cores, whose own faults are those of the products.
+const TILE_CONV: &[(&str, &str)] = &[
+    ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(tap * dilation)"),
+    ("source[r].row((taps - 1 - tap) * dilation)", "source[r].row(taps - 1 - tap)"),
+    ("position < back + skip", "position < back"),
+    ("bias[(output + n) % biases]", "bias[0]"),
+    ("!(cut && found.position == skip)", "true"),
+    ("there[r] ? sum + bias[(output + n) % biases] : 0.0f", "sum + bias[(output + n) % biases]"),
+    ("at((k + i) / channels)", "at(k / channels)"),
+    ("from + k % channels", "from"),
+    ("weight + (size_t)output * pitch", "weight + (size_t)output * taps * channels"),
+];
+const TILE_SEGMENT_CONV: &[(&str, &str)] = &[
+    ("+ tap * dilation - taps / 2 * dilation", "+ tap * dilation"),
+    ("+ tap * dilation - taps / 2 * dilation", "+ tap - taps / 2"),
+    ("in < segment[r].rows ?", "in < rows ?"),
+    ("(size_t)(segment[r].first + in)", "(size_t)in"),
+    ("there[r] ? sum + bias[output + n] : 0.0f", "there[r] ? sum : 0.0f"),
+    (
+        "there[own] = row + own < rows && find_segment(segments, count, row + own, found);",
+        "there[own] = true, find_segment(segments, count, row + own, found);",
+    ),
+];
+const TILE_CONV2D: &[(&str, &str)] = &[
+    ("+ tap / 3 - 1", "+ tap / 3"),
+    ("+ tap / 3 - 1", "+ tap % 3 - 1"),
+    ("at_y < height && at_x < width", "at_y < height && at_x <= width"),
+    ("% out_height * stride", "% out_height"),
+    ("= sum + bias[output + n]; });", "= sum; });"),
+];
+
 pub const KERNELS: &[Kernel] = &[
-    Kernel { name: "conv_f32", file: "conv.cu", check: |ptx| conv(ptx, false), planted: CONV },
-    Kernel { name: "conv_bf16", file: "conv.cu", check: |ptx| conv(ptx, true), planted: CONV },
+    Kernel { name: "conv_f32", file: "conv.cu", check: |ptx| conv(ptx, "conv_f32", None), planted: CONV },
+    Kernel {
+        name: "conv_bf16",
+        file: "conv_tiles.cu",
+        check: |ptx| conv(ptx, "conv_bf16", Some(FEW)),
+        planted: TILE_CONV,
+    },
+    Kernel {
+        name: "conv_rows_bf16",
+        file: "conv_tiles.cu",
+        check: |ptx| conv(ptx, "conv_rows_bf16", Some(MANY)),
+        planted: TILE_CONV,
+    },
     Kernel {
         name: "depthwise_f32",
         file: "conv.cu",
@@ -55,11 +98,49 @@ pub const KERNELS: &[Kernel] = &[
             ("(chunk[1] * scale + absent)", "(chunk[1] * scale)"),
         ],
     },
-    Kernel { name: "segment_conv_f32", file: "conv.cu", check: |ptx| segment_conv(ptx, false), planted: SEGMENT_CONV },
-    Kernel { name: "segment_conv_bf16", file: "conv.cu", check: |ptx| segment_conv(ptx, true), planted: SEGMENT_CONV },
-    Kernel { name: "conv2d_f32", file: "conv.cu", check: |ptx| conv2d(ptx, false), planted: CONV2D },
-    Kernel { name: "conv2d_bf16", file: "conv.cu", check: |ptx| conv2d(ptx, true), planted: CONV2D },
+    Kernel {
+        name: "segment_conv_f32",
+        file: "conv.cu",
+        check: |ptx| segment_conv(ptx, "segment_conv_f32", None),
+        planted: SEGMENT_CONV,
+    },
+    Kernel {
+        name: "segment_conv_bf16",
+        file: "conv_tiles.cu",
+        check: |ptx| segment_conv(ptx, "segment_conv_bf16", Some(MANY)),
+        planted: TILE_SEGMENT_CONV,
+    },
+    Kernel { name: "conv2d_f32", file: "conv.cu", check: |ptx| conv2d(ptx, "conv2d_f32", None), planted: CONV2D },
+    Kernel {
+        name: "conv2d_bf16",
+        file: "conv_tiles.cu",
+        check: |ptx| conv2d(ptx, "conv2d_bf16", Some(MANY)),
+        planted: TILE_CONV2D,
+    },
 ];
+
+/// Rows and outputs of a block on tensor cores; none where a thread has four of both.
+type Tile = Option<(usize, usize)>;
+const FEW: (usize, usize) = (8, 16);
+const MANY: (usize, usize) = (64, 32);
+
+/// A weight as the kernel reads it.
+fn weights(device: &mut Device, tile: Tile, numbers: &[f32], columns: usize) -> u64 {
+    if tile.is_some() { device.weight(true, &pitched(numbers, columns).0) } else { device.f32s(numbers) }
+}
+
+/// Launches a convolution; what else a tiled one is told follows.
+fn launch(
+    device: &mut Device,
+    name: &str,
+    tile: Tile,
+    (rows, outputs, columns): (usize, usize, usize),
+    mut params: Vec<u64>,
+) -> Result<(), super::Fault> {
+    let (block, each) = tile.map_or(([32, 1, 1], (4 * 32, 4)), |tile| (BLOCK, tile));
+    params.extend(tile.is_some().then_some(columns.next_multiple_of(8) as u64));
+    device.launch(name, [rows.div_ceil(each.0) as u32, outputs.div_ceil(each.1) as u32, 1], block, 0, &params)
+}
 
 /// Rows of the first level: slot, first row, rows, position. A stream that begins, one that goes on, a place without rows, and one of
 /// which only a part is there.
@@ -120,7 +201,7 @@ fn tails(scale: usize, skip: usize, channels: usize, tail_rows: usize) -> Vec<f3
     tail
 }
 
-fn conv(ptx: &str, is_bf16: bool) -> Found {
+fn conv(ptx: &str, name: &str, tile: Tile) -> Found {
     // Scale, skip, channels, taps, dilation, outputs, biases, whether a stream's first row is cut off.
     for (scale, skip, channels, taps, dilation, outputs, biases, cut) in [
         (1, 0, 3, 1, 1, 2, 2, false),
@@ -128,6 +209,7 @@ fn conv(ptx: &str, is_bf16: bool) -> Found {
         (2, 2, 8, 3, 3, 7, 7, false),
         (2, 2, 5, 2, 1, 9, 3, true),
         (3, 3, 4, 2, 1, 12, 4, true),
+        (1, 0, 3, 3, 1, 35, 35, false),
     ] {
         let mut device = Device::load(ptx);
         let tail_rows = (taps - 1) * dilation;
@@ -141,15 +223,14 @@ fn conv(ptx: &str, is_bf16: bool) -> Found {
         let mut params = vec![
             device.f32s(&x),
             if tail.is_empty() { device.fresh(1) } else { device.f32s(&tail) },
-            device.weight(is_bf16, &weight),
+            weights(&mut device, tile, &weight, taps * channels),
             device.f32s(&bias),
             out,
             device.u32s(CHUNKS.as_flattened()),
         ];
         params.extend(sizes.map(|size| size as u64));
         params.push(u64::from(cut));
-        let grid = [rows.div_ceil(4 * 32) as u32, outputs.div_ceil(4) as u32, 1];
-        device.launch(if is_bf16 { "conv_bf16" } else { "conv_f32" }, grid, [32, 1, 1], 0, &params)?;
+        launch(&mut device, name, tile, (rows, outputs, taps * channels), params)?;
         let wanted = (0..rows * outputs).map(|i| {
             let (row, output) = (i / outputs, i % outputs);
             let Some((chunk, position)) = level.place(row).filter(|(_, position)| !cut || *position != skip) else {
@@ -232,7 +313,7 @@ fn extend_tail(ptx: &str) -> Found {
     Ok(None)
 }
 
-fn segment_conv(ptx: &str, is_bf16: bool) -> Found {
+fn segment_conv(ptx: &str, name: &str, tile: Tile) -> Found {
     for (channels, taps, dilation, outputs) in [(3, 1, 1, 2), (4, 3, 5, 6), (8, 7, 1, 5), (5, 3, 2, 1)] {
         let mut device = Device::load(ptx);
         let x = numbers(1, SEGMENT_ROWS * channels);
@@ -240,15 +321,14 @@ fn segment_conv(ptx: &str, is_bf16: bool) -> Found {
         let out = device.fresh(SEGMENT_ROWS * outputs);
         let mut params = vec![
             device.f32s(&x),
-            device.weight(is_bf16, &weight),
+            weights(&mut device, tile, &weight, taps * channels),
             device.f32s(&bias),
             out,
             device.u32s(&SEGMENTS),
             SEGMENTS.len() as u64,
         ];
         params.extend([SEGMENT_ROWS, channels, taps, dilation, outputs].map(|size| size as u64));
-        let grid = [SEGMENT_ROWS.div_ceil(4 * 32) as u32, outputs.div_ceil(4) as u32, 1];
-        device.launch(if is_bf16 { "segment_conv_bf16" } else { "segment_conv_f32" }, grid, [32, 1, 1], 0, &params)?;
+        launch(&mut device, name, tile, (SEGMENT_ROWS, outputs, taps * channels), params)?;
         let wanted = (0..SEGMENT_ROWS * outputs).map(|i| {
             let (row, output) = (i / outputs, i % outputs);
             let Some(segment) = segment_of(row) else { return (0.0, 0.0) };
@@ -267,7 +347,7 @@ fn segment_conv(ptx: &str, is_bf16: bool) -> Found {
     Ok(None)
 }
 
-fn conv2d(ptx: &str, is_bf16: bool) -> Found {
+fn conv2d(ptx: &str, name: &str, tile: Tile) -> Found {
     for (images, height, width, stride, channels, outputs) in
         [(1, 3, 4, 1, 1, 3), (2, 5, 4, 2, 4, 6), (3, 7, 5, 2, 3, 1), (1, 1, 1, 2, 8, 4)]
     {
@@ -277,10 +357,10 @@ fn conv2d(ptx: &str, is_bf16: bool) -> Found {
         let (out_height, out_width) = (height.div_ceil(stride), width.div_ceil(stride));
         let rows = images * out_height * out_width;
         let out = device.fresh(rows * outputs);
-        let mut params = vec![device.f32s(&x), device.weight(is_bf16, &weight), device.f32s(&bias), out];
+        let weights = weights(&mut device, tile, &weight, 9 * channels);
+        let mut params = vec![device.f32s(&x), weights, device.f32s(&bias), out];
         params.extend([rows, height, width, stride, channels, outputs].map(|size| size as u64));
-        let grid = [rows.div_ceil(4 * 32) as u32, outputs.div_ceil(4) as u32, 1];
-        device.launch(if is_bf16 { "conv2d_bf16" } else { "conv2d_f32" }, grid, [32, 1, 1], 0, &params)?;
+        launch(&mut device, name, tile, (rows, outputs, 9 * channels), params)?;
         let wanted = (0..rows * outputs).map(|i| {
             let (row, output) = (i / outputs, i % outputs);
             let (image, y, at_x) = (row / out_width / out_height, row / out_width % out_height, row % out_width);

@@ -1,7 +1,7 @@
 //! Products of rows with weights, and mixtures of experts.
 
 use super::support::Device;
-use super::{Found, Kernel, compare, each, numbers, sum};
+use super::{Found, Kernel, NO_ROW, compare, each, numbers, sum};
 
 const PRODUCT: &[(&str, &str)] = &[
     ("bias ? bias[output] : 0.0f", "0.0f"),
@@ -55,21 +55,9 @@ pub const KERNELS: &[Kernel] = &[
         planted: &[PRODUCT[0], PRODUCT[1], PRODUCT[2], PRODUCT[4]],
     },
     Kernel {
-        name: "product_bf16",
-        file: "product.cu",
-        check: |ptx| product(ptx, "product_bf16", 1),
-        planted: &[PRODUCT[0], PRODUCT[1], PRODUCT[2], PRODUCT[4]],
-    },
-    Kernel {
         name: "product4_f32",
         file: "product.cu",
         check: |ptx| product(ptx, "product4_f32", 4),
-        planted: PRODUCT4,
-    },
-    Kernel {
-        name: "product4_bf16",
-        file: "product.cu",
-        check: |ptx| product(ptx, "product4_bf16", 4),
         planted: PRODUCT4,
     },
     Kernel {
@@ -120,12 +108,6 @@ pub const KERNELS: &[Kernel] = &[
         planted: EXPERT_PRODUCT,
     },
     Kernel {
-        name: "expert_product_bf16",
-        file: "experts.cu",
-        check: |ptx| expert_product(ptx, "expert_product_bf16"),
-        planted: EXPERT_PRODUCT,
-    },
-    Kernel {
         name: "expert_product_i8",
         file: "experts.cu",
         check: |ptx| expert_product(ptx, "expert_product_i8"),
@@ -173,7 +155,7 @@ fn product(ptx: &str, name: &str, rows_each: usize) -> Found {
         let bias_at = if with_bias { device.f32s(&bias) } else { 0 };
         let params = [
             device.f32s(&x),
-            device.weight(name.ends_with("bf16"), &packed),
+            device.f32s(&packed),
             bias_at,
             device.fresh(rows * outputs),
             rows as u64,
@@ -290,7 +272,7 @@ fn route(ptx: &str) -> Found {
     Ok(None)
 }
 
-const EXPERTS: usize = 4;
+pub const EXPERTS: usize = 4;
 
 /// Which expert each pair has chosen: many, none of the third.
 fn choices(count: usize) -> Vec<u32> {
@@ -306,6 +288,26 @@ fn choices(count: usize) -> Vec<u32> {
             }
         })
         .collect()
+}
+
+/// What pairs have chosen, and each expert's pairs.
+pub struct Pairs {
+    pub chosen: Vec<u32>,
+    pub lists: Vec<u32>,
+    pub counts: [u32; EXPERTS],
+}
+
+impl Pairs {
+    pub fn new(pairs: usize) -> Self {
+        let chosen = choices(pairs);
+        let (mut lists, mut counts) = (vec![NO_ROW; EXPERTS * pairs], [0; EXPERTS]);
+        for (pair, &expert) in chosen.iter().enumerate() {
+            let expert = expert as usize;
+            lists[expert * pairs + counts[expert] as usize] = pair as u32;
+            counts[expert] += 1;
+        }
+        Self { chosen, lists, counts }
+    }
 }
 
 fn list(ptx: &str) -> Found {
@@ -329,28 +331,20 @@ fn list(ptx: &str) -> Found {
 fn expert_product(ptx: &str, name: &str) -> Found {
     for (pairs, divide, columns, outputs) in [(3, 1, 5, 3), (22, 2, 36, 6)] {
         let mut device = Device::load(ptx);
-        let chosen = choices(pairs);
-        let mut lists = vec![0; EXPERTS * pairs];
-        let mut counts = [0u32; EXPERTS];
-        for (pair, &expert) in chosen.iter().enumerate() {
-            let expert = expert as usize;
-            lists[expert * pairs + counts[expert] as usize] = pair as u32;
-            counts[expert] += 1;
-        }
+        let Pairs { chosen, lists, counts } = Pairs::new(pairs);
         let x = numbers(1, pairs.div_ceil(divide) * columns);
         let bits = match name {
             "expert_product_i8" => Some(8),
             "expert_product_i4" => Some(4),
             _ => None,
         };
-        let is_bf16 = name == "expert_product_bf16";
         let integers = bits.map(|bits| Integers::new(bits, EXPERTS * outputs, columns));
         let weight =
             integers.as_ref().map_or_else(|| numbers(2, EXPERTS * outputs * columns), |one| one.numbers.clone());
         let (packed, floats_pitch) = pitched(&weight, columns);
         let pitch = integers.as_ref().map_or(floats_pitch, |one| one.pitch);
         // The weights of an expert that nobody chose are never written: to read them is a fault.
-        let size = outputs * pitch * bits.unwrap_or(if is_bf16 { 16 } else { 32 }) / 8;
+        let size = outputs * pitch * bits.unwrap_or(32) / 8;
         let scales_size = outputs * pitch / 32 * 2;
         let weights = device.memory.alloc(EXPERTS * size).unwrap();
         let scales = device.memory.alloc((EXPERTS * scales_size).max(1)).unwrap();
@@ -362,7 +356,7 @@ fn expert_product(ptx: &str, name: &str) -> Found {
                     device.memory.copy(scales + (expert * scales_size) as u64, of_expert, scales_size)?;
                     device.bytes(&integers.bytes[expert * size..][..size])
                 }
-                None => device.weight(is_bf16, &packed[expert * outputs * pitch..][..outputs * pitch]),
+                None => device.f32s(&packed[expert * outputs * pitch..][..outputs * pitch]),
             };
             device.memory.copy(weights + (expert * size) as u64, part, size)?;
         }
