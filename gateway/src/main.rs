@@ -235,6 +235,10 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
             "keys and speech cross the network unencrypted: set [tls], or listen for a proxy on this machine"
         );
     }
+    // Before anybody is told the address: who knows it may end the start. From here on, a hang-up waits for the reload instead of ending
+    // the process.
+    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+    let hangup = signal(SignalKind::hangup())?;
     let loading = (serve.settings.checkpoint(&config), config.engine.clone());
     let mut listening = Listening::bind(config).await.map_err(|error| match error {
         BindError::Config(_)
@@ -245,9 +249,6 @@ async fn serve_calls(serve: &Serve) -> anyhow::Result<()> {
         other => anyhow::Error::from(other),
     })?;
     tracing::info!(address = %listening.local_addr(), "listening");
-    let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    // From here on, a hang-up waits for the reload instead of ending the process.
-    let hangup = signal(SignalKind::hangup())?;
     let model = tokio::select! {
         model = load_model(loading, &listening) => model?,
         _ = interrupt.recv() => return Ok(()),
