@@ -15,7 +15,7 @@ from functools import cache
 
 import numpy as np
 import torch
-from transformers.audio_utils import mel_filter_bank
+from transformers.audio_utils import hertz_to_mel, mel_filter_bank, mel_to_hertz
 
 RATE = 16_000
 HOP = 160
@@ -49,6 +49,18 @@ def _tables(device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
     """Periodic Hann window and `[frequencies, BINS]` filters."""
     bank = mel_filter_bank(LENGTH // 2 + 1, BINS, 0.0, 8000.0, RATE, norm="slaney", mel_scale="slaney")
     return torch.hann_window(LENGTH, device=device), torch.tensor(bank, dtype=torch.float32, device=device)
+
+
+def bins_hertz() -> torch.Tensor:
+    """Where each bin's filter is highest, `[BINS]`."""
+    mels = np.linspace(0.0, hertz_to_mel(RATE / 2, "slaney"), BINS + 2)[1:-1]
+    return torch.tensor(mel_to_hertz(mels, "slaney"), dtype=torch.float32)
+
+
+def at_hertz(hertz: torch.Tensor) -> torch.Tensor:
+    """The place among the bins, as a fraction: the inverse of `bins_hertz`."""
+    mels = hertz_to_mel(hertz.numpy().astype(np.float64), "slaney")
+    return torch.tensor(mels / hertz_to_mel(RATE / 2, "slaney") * (BINS + 1) - 1.0, dtype=torch.float32)
 
 
 def tokens(frames):

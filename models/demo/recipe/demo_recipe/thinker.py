@@ -18,7 +18,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from . import questions, thinker_judge, tokenizer
-from .features import BINS, WINDOW, Windows
+from .features import BINS, WINDOW, Windows, at_hertz, bins_hertz
 from .scale import Scale
 from .thinker_data import Batches, Template
 from .thinker_model import Thinker, warm_embeddings
@@ -28,12 +28,16 @@ WARM_UP = 200  # steps
 TRANSCRIPT_WEIGHT = 0.8  # of the questions' CTC loss beside that of the answers
 # The same after a warm start: the new head's gradient is four times what is let through, so that answers would hardly count.
 WARM_TRANSCRIPT_WEIGHT = 0.1
+WARM_TRANSCRIPT_UNTIL = 1_000  # steps, by which it has risen to `LATER_TRANSCRIPT_WEIGHT`: what is heard wrong is most of what is wrong
+LATER_TRANSCRIPT_WEIGHT = 0.3
+WARPED_SHARE = 0.5  # of turns, whose frequencies are those of a longer or shorter throat, while their pace stays
+WARP = 0.13  # of a frequency, at most
 TRANSCRIPT_FIRST = 3_000  # steps of CTC alone, without which a cold start learns to answer without listening; at most a quarter
 # Steps after a warm start in which the transcript's head, which no checkpoint has, learns without moving the tower.
 HEAD_FIRST = 150
 AVERAGE = 0.998  # of the averaged weights that stay at each step
 SAY_EVERY, SAVE_EVERY = 20.0, 120.0  # seconds
-JUDGE_EVERY = 300  # steps, at most an eighth of all
+JUDGE_EVERY = 1_000  # steps, at most an eighth of all
 JUDGED_TURNS = 150
 LONGEST_STEP = 30.0  # seconds that count as training; the rest of a longer one is a judgement or a machine that slept
 
@@ -54,6 +58,22 @@ def masked(windows: Windows) -> Windows:
     hidden = (bands[:, None] | stretches[..., None]) & (frame_at < windows.frames[:, None])[..., None]
     mean = mel.sum((1, 2), keepdim=True) / (windows.frames * BINS)[:, None, None]
     return Windows(torch.where(hidden, mean, mel), windows.frames, windows.turn, windows.first)
+
+
+def warped(windows: Windows) -> Windows:
+    """Some turns with every frequency multiplied by a factor of their own, as by a throat of another length: more voices than were
+    recorded."""
+    turns = int(windows.turn.max()) + 1
+    factor = torch.where(torch.rand(turns) < WARPED_SHARE, 1.0 + WARP * (2.0 * torch.rand(turns) - 1.0), 1.0)
+    device = windows.mel.device
+    place = at_hertz(bins_hertz()[None] / factor[:, None]).to(device)[windows.turn].clamp(0.0, BINS - 1.0)  # [windows, BINS]
+    below = place.floor().clamp(max=BINS - 2.0)
+
+    def bins(index: torch.Tensor) -> torch.Tensor:
+        return windows.mel.gather(2, index.long()[:, None].expand_as(windows.mel))
+
+    mel = torch.lerp(bins(below), bins(below + 1.0), (place - below)[:, None])
+    return Windows(mel, windows.frames, windows.turn, windows.first)
 
 
 class Training:
@@ -78,7 +98,7 @@ class Training:
         self.optimizer = torch.optim.AdamW(groups, lr=scale.thinker_rate, betas=(0.9, 0.98), fused=True)
         self.transcript_first = 0 if warm_start else min(TRANSCRIPT_FIRST, scale.thinker_steps // 4)
         self.head_first = HEAD_FIRST if warm_start else 0
-        self.transcript_weight = WARM_TRANSCRIPT_WEIGHT if warm_start else TRANSCRIPT_WEIGHT
+        self.warm = bool(warm_start)
         self.step, self.seconds, self.best = 0, 0.0, -1.0
 
     @property
@@ -106,10 +126,17 @@ class Training:
         """0 to 1."""
         return self.step / self.scale.thinker_steps
 
+    @property
+    def transcript_weight(self) -> float:
+        if not self.warm:
+            return TRANSCRIPT_WEIGHT
+        risen = min(1.0, self.step / WARM_TRANSCRIPT_UNTIL)
+        return WARM_TRANSCRIPT_WEIGHT + risen * (LATER_TRANSCRIPT_WEIGHT - WARM_TRANSCRIPT_WEIGHT)
+
     def learn(self, batch) -> dict[str, float]:
         """One step. Returns what to report."""
         batch = batch.to(self.device)
-        batch.windows = masked(batch.windows)
+        batch.windows = masked(warped(batch.windows))
         falling = 0.03 + 0.97 * (0.5 + 0.5 * math.cos(math.pi * min(1.0, self.progress)))
         rate = self.scale.thinker_rate * min(1.0, (self.step + 1) / WARM_UP) * falling
         for group in self.optimizer.param_groups:

@@ -114,6 +114,21 @@ class Steps(unittest.TestCase):
             self.assertEqual(model.tower.conv2d1.weight.grad is not None, reaches)
             self.assertIsNotNone(model.transcript.weight.grad)
 
+    def test_a_warped_voice_is_higher_or_lower_and_as_fast(self) -> None:
+        at = np.arange(2 * features.RATE) / features.RATE
+        tones = [(0.5 * np.sin(2 * np.pi * hertz * at)).astype(np.float32) for hertz in (500.0, 1500.0, 3000.0)]
+        heard = features.log_mel(tones)
+        torch.manual_seed(3)
+        made = thinker.warped(heard)
+        self.assertTrue(torch.equal(made.frames, heard.frames))
+        loudest = [features.bins_hertz()[windows.mel.mean(1).argmax(1)] for windows in (heard, made)]
+        factors = loudest[1] / loudest[0]
+        self.assertLess(float((factors[heard.first] - factors[~heard.first]).abs().max()), 0.02, "one factor a turn")
+        self.assertTrue(((factors > 0.98 - thinker.WARP) & (factors < 1.02 + thinker.WARP)).all(), factors)
+        self.assertGreater(float((factors - 1).abs().max()), 0.03, factors)
+        with unittest.mock.patch.object(thinker, "WARPED_SHARE", 0.0):
+            self.assertTrue(torch.allclose(thinker.warped(heard).mel, heard.mel, atol=1e-4))
+
     def test_what_is_asked_behind_a_turn_is_a_message_of_its_own(self) -> None:
         """As the engine's chat template writes two messages of the user."""
         made = batch([Talk([Part("Hi.", "Hi.", np.zeros(8_000, np.float32), TRANSCRIBE)])], self.template)
