@@ -9,7 +9,7 @@
 
 mod answers;
 #[allow(dead_code)] // Each binary uses its part.
-#[path = "../../tests/common/eager.rs"]
+#[path = "../../../engine/tests/common/eager.rs"]
 mod eager;
 mod loss;
 mod tensors;
