@@ -1,6 +1,6 @@
 //! [`Ops`] on the processor, in single precision.
 //!
-//! - [`gemm`]: the matrix product behind linear layers and convolutions; `product`, `cut`: how threads share several, and one
+//! - [`gemm`]: the matrix product behind linear layers and convolutions, `panels`: its weights; `product`, `cut`: how threads share several, and one
 //! - [`quantised`]: weights of eight-bit and four-bit integers; [`groups`]: activations likewise; [`integer`]: their product
 //! - [`attention`] and `kv_cache`, [`conv`], [`experts`], [`math`], [`rotary`], [`sample`], `segment_snake`: one concept each
 //! - `step`: the operations that read a row spec; `arena`: where their results lie; `table`: what ids are looked up in
@@ -24,6 +24,7 @@ pub mod integer;
 mod kv_cache;
 pub mod machine;
 pub mod math;
+mod panels;
 pub mod pool;
 mod product;
 pub mod quantised;
