@@ -210,7 +210,8 @@ class Table(unittest.TestCase):
 
         loss = []
         for form, error in zip(formats.FORMATS, (0, 0.5, 0.5, 9.4)):
-            loss += [(f"error_{form} {kind}", error, "%", f"1 KiB; at worst {error} % q") for kind in ("all others", "thinker.model")]
+            loss += [(f"error_{form} {kind}", error, "%", f"1024 KiB; at worst {error} % q") for kind in ("all others", "thinker.model")]
+            loss += [(f"error_{form} zeros", 0, "%", "136 KiB; at worst 0.00 %")]
             loss += [(f"loss_{form}", 0.039, "nats a token", ""), (f"answers_{form}_kv_f32", 39, "answers", "of 42; 42 alike")]
         evaluated = []
         for form in formats.FORMATS:
@@ -225,7 +226,9 @@ class Table(unittest.TestCase):
     def test_formats_stand_side_by_side(self) -> None:
         made = formats.markdown(*self.reports())
         self.assertIn("| measure | `bf16` | `int8` | `mixed` | `int4` | of |", made)
-        self.assertIn("| error of all matrices but experts' |  | 0.5 % | 0.5 % | 9.4 % | int4: at worst 9.4 % q |", made)
+        self.assertIn("| all matrices | 1.0 | 1.0 | 1.0 | 1.0 | MiB |", made)
+        self.assertIn("| error of all matrices but experts' |  | 0.5 % | 0.5 % | 9.4 % | `int4` at worst 9.4 %: `q` |", made)
+        self.assertNotIn("zeros", made)
         self.assertIn("| frozen questions answered, keys and values in f32 | 39 | 39 | 39 | 39 | of 42 |", made)
         self.assertIn("| answer right, clean, as heard | 75.0 % | 75.0 % | 75.0 % | 75.0 % | 4 answers |", made)
         self.assertIn("| word error rate of the sound against its text, clean | 25.0 % |", made)

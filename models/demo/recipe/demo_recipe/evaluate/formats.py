@@ -55,21 +55,27 @@ def written(row: dict | None) -> str:
     return f"{row['ours']:{digits}}" + (" %" if row["unit"] == "%" else "")
 
 
+def kibibytes(row: dict | None) -> int:
+    """What the matrices of a row take."""
+    return int(row["note"].partition(" KiB")[0]) if row else 0
+
+
 def line(label: str, rows: list[dict | None], of: str) -> str:
     return f"| {label} | {' | '.join(map(written, rows))} | {of} |"
 
 
 def errors(loss: Found) -> list[str]:
-    """A line for each kind of matrices, with the worst of its tensors."""
+    """What all matrices take, and a line for each kind of them that has an error, with the worst of its tensors."""
     prefix = f"error_{FORMATS[-1]} "
-    kinds = [measure.removeprefix(prefix) for measure in loss.rows if measure.startswith(prefix)]
-    lines = []
+    kinds = [measure.removeprefix(prefix) for measure, row in loss.rows.items() if measure.startswith(prefix) and row["ours"]]
+    sizes = [sum(kibibytes(loss.rows.get(f"error_{form} {kind}")) for kind in ALL) for form in FORMATS]
+    lines = [f"| all matrices | {' | '.join(f'{size / 1024:.1f}' for size in sizes)} | MiB |"]
     for kind in sorted(kinds, key=lambda kind: (kind not in ALL, kind)):
         # Without an error nothing is said: these stay as they are.
         rows = [loss.rows.get(f"error_{form} {kind}") for form in FORMATS]
         rows = [row if row and row["ours"] else None for row in rows]
-        of = loss.rows[prefix + kind]["note"].partition("; ")[2]
-        lines.append(line(ALL.get(kind, f"error of `{kind}`"), rows, f"{FORMATS[-1]}: {of}" if of else ""))
+        share, _, tensor = loss.rows[prefix + kind]["note"].partition("at worst ")[2].rpartition(" ")
+        lines.append(line(ALL.get(kind, f"error of `{kind}`"), rows, f"`{FORMATS[-1]}` at worst {share}: `{tensor}`"))
     return lines
 
 
