@@ -8,6 +8,7 @@ pronunciation, and an error in one frame does not shift the frames behind it.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,7 @@ UNITS = 3  # of duration in a codec frame
 PLAYED_AT = UNITS * kokoro.UNIT * SAMPLE_RATE // FRAME
 PER_FRAME = UNITS * kokoro.PER_UNIT  # values of pitch and loudness in a codec frame
 LONGEST_END = 4  # frames of silence behind a sentence
+LETTERS = re.compile(r"(?<=[a-z]) (?=[A-Z](?:, [A-Z])+\b)")  # the space before a word that is spelled
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class Voice:
 
     def plan(self, text: str) -> Plan:
         """What would be said, in a tenth of a second. The same each time."""
-        symbols = phonemes.of(text)
+        symbols = phonemes.of(aloud(text))
         durations, places = lock(symbols, self._teacher.durations(symbols))
         melody = self._teacher.melody(symbols, durations)
         # A caller does not wait for silence. Its last frame holds the first sound's onset.
@@ -60,6 +62,12 @@ class Voice:
         sound = sound[plan.cut * FRAME :]
         wanted = len(plan.codes) * FRAME
         return plan, np.pad(sound, (0, max(0, wanted - len(sound))))[:wanted]
+
+
+def aloud(text: str) -> str:
+    """A text as the teacher reads it. It stops before the letters of a word: without that the first of them belongs to the word before,
+    and "spelled S, U, N" is heard as "spell das you en"."""
+    return LETTERS.sub(", ", text)
 
 
 def lock(symbols: str, free: np.ndarray) -> tuple[np.ndarray, list[tuple[str, int, int]]]:

@@ -21,6 +21,7 @@ from demo_recipe.domain.unknown import ANSWER, overheard
 from demo_recipe.domain.words import TENS
 from demo_recipe.scale import SMOKE
 from demo_recipe.thinker_data import (
+    FLITE_WEIGHT,
     NATURAL_SHARE,
     TRANSCRIBE,
     TRANSCRIBE_INSTEAD,
@@ -232,6 +233,14 @@ class Rules(unittest.TestCase):
         parts = [part for _ in range(1_000) for part in composer.next().parts if part.sound is not None]
         natural = sum(part.question.startswith("natural") for part in parts) / len(parts)
         self.assertAlmostEqual(natural, NATURAL_SHARE, delta=0.06)
+
+    def test_flites_voices_come_more_often_than_they_were_drawn(self) -> None:
+        turn = Turn("colours", "What color is snow?", "Snow is white.", ("white",))
+        voices = ["flite slt", "espeak en-us+m1", "espeak en-gb+f2"]
+        chest = Chest([[questions.Spoken(np.zeros(8_000, np.int16), voice, turn)] for voice in voices])
+        r = random.Random(4)
+        flite = sum(chest.draw(r)[0].voice == "flite slt" for _ in range(2_000)) / 2_000
+        self.assertAlmostEqual(flite, FLITE_WEIGHT / (FLITE_WEIGHT + 2), delta=0.04)
 
     def test_what_asks_for_nothing_is_met_with_not_knowing(self) -> None:
         r = random.Random(2)

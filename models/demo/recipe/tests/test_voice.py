@@ -139,6 +139,11 @@ class Rules(unittest.TestCase):
         for segment in phonemes.segments(said):
             self.assertLess(codes.code(phonemes.name("".join(said[at] for at in segment))), CODES)
 
+    def test_a_spelled_word_is_read_behind_a_pause(self) -> None:
+        self.assertEqual(voice.aloud("Sun is spelled S, U, N."), "Sun is spelled, S, U, N.")
+        for text in ("I can add numbers, name capitals, spell words.", "Anna, A is a letter.", "Your name is Anna."):
+            self.assertEqual(voice.aloud(text), text)
+
     def test_accents_differ_as_the_teacher_learnt_them(self) -> None:
         self.assertEqual(phonemes.of("Four birds."), "fˈɔɹ bˈɜɹdz.")
         self.assertEqual(phonemes.of("Four birds.", phonemes.BRITISH), "fˈɔː bˈɜːdz.")
