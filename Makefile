@@ -7,7 +7,7 @@ CARGO := cargo
 REPORT := target/report
 
 .DEFAULT_GOAL := help
-.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model sound-sample
+.PHONY: help run release test test-cuda gpu-pack test-long screenshots conformance lint bench loadtest knee soak realtime-vs-chat graph setup-test bench-engine bench-families bench-heard bench-interruptions bench-turns bench-weights bench-size weight-loss eval-model eval-weights sound-sample
 
 help:  ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,9 +87,9 @@ bench-size:  ## Measure a turn of the published dimensions of Qwen3-Omni-30B-A3B
 	python3 tests/peers/size.py $${CARGO_TARGET_DIR:-target}/release/repartee $(PUBLISHED) $(REPORT)/size.json \
 	  --layers $(PEER_LAYERS) --answers $(REPORT)/answers.json
 
-weight-loss:  ## Say what the demo model loses with int8, int4 and mixed weights: error of tensors, loss, answers; prints
-	@$(SETUP) build
-	$(CARGO) bench -p repartee-engine --bench weights
+weight-loss:  ## Say what the demo model loses with int8, int4 and mixed weights: error of tensors, loss, answers; writes target/report/weight_loss.json
+	@$(SETUP) build load
+	$(CARGO) bench -p repartee-tests --bench weight_loss
 
 bench-heard:  ## Measure the kept transcript of interrupted answers against a recogniser; writes target/report/heard.json
 	@$(SETUP) build load recogniser
@@ -109,6 +109,12 @@ eval-model:  ## Ask MODEL (models/demo) its held-out questions, at most CALLS of
 	PYTHONPATH=models/demo/recipe target/tools/python/bin/python -m demo_recipe.evaluate \
 	  --gateway $${CARGO_TARGET_DIR:-target}/release/repartee --people target/tools/people \
 	  $(if $(MODEL),--model $(MODEL)) $(if $(CALLS),--calls $(CALLS)) $(ARGS)
+
+eval-weights: weight-loss  ## As eval-model for bf16, int8, mixed and int4 weights, and write what they lose into MODEL's card
+	for weights in bf16 int8 mixed int4; do \
+	  $(MAKE) eval-model ARGS="--set engine.weights=$$weights --report $(REPORT)/model-$$weights.json \
+	    --answers $(REPORT)/model-$$weights.jsonl" || exit 1; done
+	PYTHONPATH=models/demo/recipe target/tools/python/bin/python -m demo_recipe.evaluate.formats $(if $(MODEL),--model $(MODEL))
 
 sound-sample:  ## Ask the demo model some questions over WebRTC and keep its Opus packets: docs/sample.opus
 	@$(SETUP) build tests

@@ -33,7 +33,7 @@ pub struct EngineConfig {
     /// Positions (text tokens and rows of audio) of one session; beyond it the oldest items are evicted. At most the model's
     /// context.
     pub session_tokens: usize,
-    /// Whether the checkpoint writes down what it hears when it is asked to. Qwen3-Omni does; the demo was not taught it.
+    /// Whether the checkpoint writes down what it hears when it is asked to, which not every one was taught.
     pub transcribes: bool,
     /// Where the model runs.
     pub device: DeviceChoice,

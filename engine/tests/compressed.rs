@@ -14,7 +14,8 @@ use repartee_engine::internals::{Checkpoint, Numbers};
 use repartee_engine::quantise::{QuantiseError, quantise};
 use repartee_engine::{CheckpointError, EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Event, Respond, Role, Sampling};
-use safetensors::SafeTensors;
+use safetensors::tensor::TensorView;
+use safetensors::{Dtype, SafeTensors};
 use serde_json::{Value, json};
 
 const CASES: [&str; 6] =
@@ -45,10 +46,14 @@ fn checkpoint(quantization: Value, file: &[u8]) -> (tempfile::TempDir, Result<Ch
     (folder, opened)
 }
 
+fn fixture(case: &str) -> Vec<u8> {
+    fs::read(here().join("tests/data/compressed").join(format!("{case}.safetensors"))).unwrap()
+}
+
 #[test]
 fn fixtures_stand_for_the_packages_numbers() {
     for case in CASES {
-        let file = fs::read(here().join("tests/data/compressed").join(format!("{case}.safetensors"))).unwrap();
+        let file = fixture(case);
         let expected = SafeTensors::deserialize(&file).unwrap();
         let expected = expected.tensor("expected").unwrap();
         let numbers: Vec<f32> = expected.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
@@ -77,6 +82,7 @@ fn other_quantisations_are_refused_by_name() {
     float["format"] = json!("float-quantized");
     let mut turned = described(weights());
     turned["transform_config"] = json!({"config_groups": {"u": {}}});
+    let file = fixture("int4_group32");
     for (quantization, named) in [
         (gptq, "quant_method: gptq"),
         (float, "format: float-quantized"),
@@ -88,13 +94,35 @@ fn other_quantisations_are_refused_by_name() {
         (with("group_size", json!(48)), "group_0.weights.group_size: 48"),
         (with("actorder", json!("group")), "group_0.weights.actorder: group"),
     ] {
-        let (_folder, opened) = checkpoint(quantization, &[]);
-        // An empty file would be refused later, but by another error.
-        let error = opened.map(|_| ()).unwrap_err();
-        assert!(
-            error.to_string().contains(named) || matches!(error, CheckpointError::CorruptWeights { .. }),
-            "{error}"
-        );
+        let (_folder, opened) = checkpoint(quantization, &file);
+        let error = opened.map(|_| ()).unwrap_err().to_string();
+        assert!(error.contains("config.json: quantization_config.") && error.contains(named), "{error}");
+    }
+}
+
+/// A fixture with one tensor of zeros more, or in place of its own.
+fn fixture_with(file: &[u8], name: &str, dtype: Dtype, shape: &[usize]) -> Vec<u8> {
+    let fixture = SafeTensors::deserialize(file).unwrap();
+    let zeros = vec![0; shape.iter().product::<usize>() * dtype.bitsize() / 8];
+    let added = TensorView::new(dtype, shape.to_vec(), &zeros).unwrap();
+    let kept = fixture.iter().filter(|(found, _)| *found != name);
+    safetensors::serialize(kept.chain([(name, added)]), None).unwrap()
+}
+
+#[test]
+fn tensors_that_change_numbers_are_refused_by_name() {
+    let file = fixture("int4_group32");
+    let shape = SafeTensors::deserialize(&file).unwrap().tensor("expected").unwrap().shape().to_vec();
+    let scales = [shape[0], shape[1] / 32];
+    for (name, dtype, tensor, reason) in [
+        ("m.weight_zero_point", Dtype::I8, &scales[..], "zero points are not served"),
+        ("m.weight_g_idx", Dtype::I32, &shape[1..], "reordered groups are not served"),
+        ("m.weight_global_scale", Dtype::F32, &[1], "scales of scales are not served"),
+        ("m.weight_scale", Dtype::F16, &scales, "only scales of bfloat16 are served"),
+    ] {
+        let (_folder, opened) = checkpoint(described(weights()), &fixture_with(&file, name, dtype, tensor));
+        let error = opened.unwrap().numbers("m.weight", &shape).unwrap_err().to_string();
+        assert!(error.contains(&format!("tensor {name}: {reason}")), "{error}");
     }
 }
 

@@ -7,9 +7,14 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::driven::{Driven, serve, submit};
-use repartee_engine::{EngineConfig, WeightPolicy};
+use common::eager::{batch, index};
+use common::{CONVERSATIONS, Expected, difference, folder};
+use repartee_engine::internals::Checkpoint;
+use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
+use repartee_engine::{EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Event, Respond, Sampling, SessionHandle};
-use repartee_kernels::{Format, Layout};
+use repartee_kernels::cpu::Cpu;
+use repartee_kernels::{Format, Layout, Ops};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -92,6 +97,36 @@ fn integer_answers_are_equal_in_any_company() {
         let alone: Vec<_> = questions.iter().map(|question| answers(&mut engine, &[question]).remove(0)).collect();
         let together = answers(&mut demo(policy, 3), &questions.each_ref().map(|question| &question[..]));
         assert!(alone == together, "{policy:?}");
+    }
+}
+
+/// A fixture's prompt, without its sound, as each layer of the thinker hands it on.
+fn rows_after_layers(name: &str, policy: WeightPolicy) -> Vec<Vec<f32>> {
+    let ops = Cpu::default();
+    let checkpoint = Checkpoint::open(Source::Folder(folder(name).join("checkpoint"))).unwrap();
+    let Qwen3Omni { thinker, config, .. } = Qwen3Omni::load_as(&ops, &checkpoint, policy).unwrap();
+    let (prompt, _) = Expected::load(name).ids("turn0.thinker.prompt_ids");
+    let mut cache = thinker.model.cache(&ops, 1, prompt.len());
+    let mut rows_after = |layer: usize| {
+        let x = thinker.embed(&ops, &index(&ops, &prompt), None);
+        let rows = batch(&ops, 0, prompt.len());
+        ops.read(&thinker.model.forward(&ops, x, &mut cache, &rows, Some(layer)).1.unwrap())
+    };
+    (1..=config.thinker.text.layers.num_hidden_layers).map(&mut rows_after).collect()
+}
+
+#[test]
+fn eight_bits_are_nearer_after_each_layer() {
+    for name in CONVERSATIONS {
+        let exact = rows_after_layers(name, WeightPolicy::Bf16);
+        let lost = [WeightPolicy::Int8, WeightPolicy::Mixed, WeightPolicy::Int4].map(|policy| {
+            let rows = rows_after_layers(name, policy);
+            exact.iter().zip(rows).map(|(exact, rows)| difference(&rows, exact)).collect::<Vec<_>>()
+        });
+        for (layer, ((eight, mixed), four)) in lost[0].iter().zip(&lost[1]).zip(&lost[2]).enumerate() {
+            println!("{name:10} after layer {}: int8 {eight:.1e}, mixed {mixed:.1e}, int4 {four:.1e}", layer + 1);
+            assert!(*eight > 1e-4 && eight < four && *four < 1.0, "{name}, layer {}", layer + 1);
+        }
     }
 }
 

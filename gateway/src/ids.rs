@@ -1,5 +1,8 @@
 //! Ids of sessions and calls. They hold a random tag of the process that owns them, never an address.
 
+/// What the ids of voices out of recordings begin with.
+pub const VOICE: &str = "voice_";
+
 /// Makes the ids of one process.
 #[derive(Debug, Clone)]
 pub struct Ids {
@@ -36,7 +39,7 @@ impl Ids {
 
     /// `voice_<128 random bits>`. Voices outlive the process.
     pub fn voice(&self) -> Result<String, getrandom::Error> {
-        Ok(format!("voice_{}", random()?))
+        Ok(format!("{VOICE}{}", random()?))
     }
 
     /// `cons_<128 random bits>`, of a consent.

@@ -150,6 +150,12 @@ async fn what_cannot_be_served_is_a_typed_error() {
         ("speed", json!(2.0), "own speed"),
         ("speed", json!(9.0), "0.25 to 4.0"),
         ("stream_format", json!("xml"), "`audio` or `sse`"),
+        ("voice", json!(7), "a name, or an object"),
+        ("voice", json!({"name": "bob"}), "a name, or an object"),
+        ("voice", json!({"id": "nobody"}), "no voice `nobody`"),
+        ("voice", json!("voice_of_nobody"), "no voice `voice_of_nobody`"),
+        ("voice", json!(""), "no voice ``"),
+        ("voice", json!("a".repeat(65)), "GET /v1/audio/voices"),
     ] {
         let mut asked = request("wav");
         asked[field] = value;

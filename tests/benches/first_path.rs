@@ -2,7 +2,8 @@
 //! the other in one run. Like is compared with like: the reference does not stream, so time per thinker token, per codec frame and
 //! per second of code2wav stand side by side, the whole answer apart, and our time to first packet alone.
 //!
-//! With the argument `answers` (`make bench-size`) whole answers alone, beside OpenVINO GenAI's too, into `target/report/answers.json`.
+//! With the argument `answers` (`make bench-size`) whole answers alone, beside OpenVINO GenAI's too, and code2wav, into
+//! `target/report/answers.json`.
 
 #[allow(dead_code)] // Each binary uses its part.
 #[path = "../../engine/tests/common/eager.rs"]
@@ -103,13 +104,19 @@ fn main() -> Result<()> {
     side_by_side::finish("first_path", rows)
 }
 
-/// Whole answers beside each peer's, on as many threads.
+/// Whole answers beside each peer's, on as many threads, and code2wav beside torch's on one.
 fn answers(model: &Path, question: &Path) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
+    let code2wav = stages(model)?.code2wav_whole;
     for threads in THREADS {
         let ours = whole_answer(model, &samples(question)?, threads)?;
         let transformers = reference(model, question, threads)?;
         let openvino = openvino(model, question, threads)?;
+        if threads == 1 {
+            let note = "a second of the demo's code2wav in one decode, 1 thread each";
+            let torch = transformers.code2wav_ms_per_second;
+            rows.push(Row::less_than("code2wav_vs_torch_1", code2wav, torch, "ms", note));
+        }
         let peers = [
             ("transformers", "", transformers.text, transformers.answer_seconds, transformers.audio_seconds),
             ("openvino", &openvino.version[..], openvino.text, openvino.answer_seconds, openvino.audio_seconds),

@@ -114,6 +114,10 @@ const SHIPPED: &[&str] = &[
     "loadtest/src",
 ];
 
+/// What names a family of models. `Qwen2Tokenizer` is a class that several share.
+const FAMILIES: &[&str] =
+    &["qwen3", "Qwen3", "qwen2_5", "qwen2.5", "Qwen2.5", "Qwen25", "bigvgan", "BigVgan", "mimi", "Mimi"];
+
 fn folder(path: &str) -> PathBuf {
     root().join(path)
 }
@@ -191,6 +195,26 @@ fn shipped_crates_leave_engine_internals_alone() {
         );
     }
     assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn shared_sources_name_no_family() {
+    let (mut wrong, mut named) = (Vec::new(), 0);
+    for path in SHIPPED.iter().chain(&["engine/src"]) {
+        for source in Source::all(&folder(path)).unwrap() {
+            let lines = source.lines_with(FAMILIES);
+            // The list of families, and what tests may see of them.
+            let lists = source.path.ends_with("models/mod.rs") || source.path.ends_with("internals.rs");
+            let of_a_family = source.path.starts_with("models") && !source.path.starts_with("models/parts");
+            if *path == "engine/src" && (lists || of_a_family) {
+                named += lines.len();
+            } else {
+                wrong.extend(lines);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+    assert!(named > 50, "the families' own folders name them {named} times");
 }
 
 #[test]

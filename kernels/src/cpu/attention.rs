@@ -4,6 +4,8 @@
 //! Each score is summed over the head's numbers, and each result over its own positions, in ascending order: a row's
 //! result depends on its own sequence alone, not on the block size, the batch or how the sequence was cut into chunks.
 
+mod segments;
+
 use std::ops::Range;
 
 use super::cut::{LEAST_PART, PARTS_PER_THREAD};
@@ -13,6 +15,7 @@ use super::math::{exp, sum_by};
 use super::pool::Pool;
 use super::simd::{Level, dispatch, multiply_add};
 use crate::ops::{Attention, AttentionBatch};
+pub(super) use segments::segments;
 
 /// Queries that share one load of a value.
 const QUERY_TILE: usize = 4;
@@ -393,83 +396,6 @@ impl VisibleKeys {
     }
 }
 
-/// Attention in both directions within consecutive segments of rows, on as many threads as it pays for.
-#[allow(clippy::too_many_arguments)]
-pub(super) fn segments(
-    pool: Option<&Pool>,
-    level: Level,
-    (q, k, v): (&[f32], &[f32], &[f32]),
-    segments: &[u32],
-    heads: usize,
-    scratch: &mut Vec<Scratch>,
-    out: &mut [f32],
-) {
-    // As above.
-    assert_eq!(q.len(), out.len(), "output has the wrong size");
-    let rows: usize = segments.iter().map(|&n| n as usize).sum();
-    let pairs: usize = segments.iter().map(|&n| n as usize * n as usize).sum();
-    let multiplies = 2 * pairs * (q.len() / rows.max(1));
-    let out = Out(out.as_mut_ptr());
-    // SAFETY: the bound holds, and items have no result in common.
-    let compute =
-        |items, scratch: &mut _| unsafe { segments_items(level, q, k, v, segments, heads, items, scratch, out) };
-    split(pool, segments.len() * heads, multiplies, scratch, compute);
-}
-
-/// Items are the heads of each segment.
-///
-/// # Safety
-/// As [`cached_loop`].
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-unsafe fn segments_loop<const FUSED: bool>(
-    q: &[f32],
-    k: &[f32],
-    v: &[f32],
-    segments: &[u32],
-    heads: usize,
-    items: Range<usize>,
-    scratch: &mut Scratch,
-    out: Out,
-) {
-    let rows: usize = segments.iter().map(|&n| n as usize).sum();
-    let width = q.len() / rows.max(1);
-    let dim = width / heads;
-    let Scratch { scores, totals, visible, queries, keys } = scratch;
-    let (mut segment, mut first) = (0, 0);
-    for item in items {
-        while segment < item / heads {
-            first += segments[segment] as usize;
-            segment += 1;
-        }
-        let (n, h) = (segments[segment] as usize, item % heads);
-        let at = |row: usize| (first + row) * width + h * dim;
-        keys.clear();
-        keys.resize(n.next_multiple_of(LANES) * dim, 0.0f32);
-        for row in 0..n {
-            let to = keys[row / LANES * dim * LANES + row % LANES..].iter_mut().step_by(LANES);
-            for (to, &key) in to.zip(&k[at(row)..at(row) + dim]) {
-                *to = key;
-            }
-        }
-        visible.chunks.clear();
-        visible.chunks.extend((0..n).step_by(LANES).map(|first| Chunk {
-            at: first * dim,
-            first,
-            lane: 0,
-            count: LANES.min(n - first),
-        }));
-        visible.values.clear();
-        visible.values.extend((0..n).map(at));
-        for from in (0..n).step_by(QUERY_BLOCK) {
-            queries.clear();
-            queries.extend((from..n.min(from + QUERY_BLOCK)).map(|row| Query { at: at(row), from: 0, to: n }));
-            // SAFETY: the caller's promises; the queries' results are this item's.
-            unsafe { attend::<FUSED, f32>(q, dim, queries, keys, v, visible, (scores, totals), out) };
-        }
-    }
-}
-
 dispatch!(/// # Safety
 /// As [`cached_loop`].
 unsafe fn cached_items = cached_loop(
@@ -477,18 +403,6 @@ unsafe fn cached_items = cached_loop(
     cache: &Cache,
     batch: &AttentionBatch,
     shape: Attention,
-    items: Range<usize>,
-    scratch: &mut Scratch,
-    out: Out,
-));
-dispatch!(/// # Safety
-/// As [`segments_loop`].
-unsafe fn segments_items = segments_loop(
-    q: &[f32],
-    k: &[f32],
-    v: &[f32],
-    segments: &[u32],
-    heads: usize,
     items: Range<usize>,
     scratch: &mut Scratch,
     out: Out,

@@ -1,6 +1,6 @@
 //! [`Ops`] on the processor, in single precision.
 //!
-//! - [`gemm`]: the matrix product behind linear layers and convolutions; `product`, `cut`: how threads share several, and one
+//! - [`gemm`]: the matrix product behind linear layers and convolutions, `panels`: its weights; `product`, `cut`: how threads share several, and one
 //! - [`quantised`]: weights of eight-bit and four-bit integers; [`groups`]: activations likewise; [`integer`]: their product
 //! - [`attention`] and `kv_cache`, [`conv`], [`experts`], [`math`], [`rotary`], [`sample`], `segment_snake`: one concept each
 //! - `step`: the operations that read a row spec; `arena`: where their results lie; `table`: what ids are looked up in
@@ -10,7 +10,7 @@
 //! Arithmetic is in single precision. Weights are widened to it, which is exact for every format of a checkpoint: matrices,
 //! tables and convolutions of bfloat16 as they are used, all others when they load. Products of matrices that are kept as integers are summed in integers.
 //!
-//! A device may have a pool of threads. Large products, convolutions and activations are then split over it, such that each number is
+//! A device may have a pool of threads. Large products, convolutions, norms and activations are then split over it, such that each number is
 //! computed in the same order as on one thread.
 
 mod arena;
@@ -24,6 +24,7 @@ pub mod integer;
 mod kv_cache;
 pub mod machine;
 pub mod math;
+mod panels;
 pub mod pool;
 mod product;
 pub mod quantised;
@@ -167,6 +168,13 @@ impl Cpu {
             _ => compute(0, numbers),
         }
     }
+
+    /// A norm over groups of `width` numbers, on as many threads as it pays for: `norm` has some whole groups and where theirs go.
+    fn norm(&self, x: &Tensor, width: usize, norm: impl Fn(&[f32], &mut [f32]) + Sync) -> Tensor {
+        let mut data = self.arena.unset(x.data.len());
+        self.split(&mut data, width, LEAST_NORM, |first, to| norm(&x.data[first * width..][..to.len()], to));
+        Tensor { data, ..*x }
+    }
 }
 
 /// The frequencies and magnitudes that a snake's weights stand for, written to `parameters`.
@@ -179,6 +187,8 @@ fn snake_parameters<'a>(parameters: &'a mut Vec<f32>, alpha: &Weight, beta: &Wei
 
 /// Numbers of an activation for which a part pays.
 const LEAST_ACTIVATION: usize = 1 << 13;
+/// Numbers of a norm for which a part pays: it does little more than read and write them.
+const LEAST_NORM: usize = 1 << 15;
 
 /// What operations work with, kept between calls.
 #[derive(Default)]
@@ -361,26 +371,27 @@ impl Ops for Cpu {
     }
 
     fn rms_norm(&self, x: &Tensor, weight: &Weight, eps: f32) -> Tensor {
-        let mut data = self.arena.unset(x.data.len());
-        math::rms_norm(self.level, &x.data, weight.vector(), eps, &mut data);
-        Tensor { data, ..*x }
+        let weight = weight.vector();
+        self.norm(x, weight.len(), |from, to| math::rms_norm(self.level, from, weight, eps, to))
     }
 
     fn layer_norm(&self, x: &Tensor, weight: &Weight, bias: &Weight, eps: f32) -> Tensor {
-        let mut data = self.arena.unset(x.data.len());
-        math::layer_norm(self.level, &x.data, weight.vector(), bias.vector(), eps, &mut data);
-        Tensor { data, ..*x }
+        let (weight, bias) = (weight.vector(), bias.vector());
+        self.norm(x, weight.len(), |from, to| math::layer_norm(self.level, from, weight, bias, eps, to))
     }
 
     fn silu(&self, mut x: Tensor) -> Tensor {
-        math::silu(self.level, &mut x.data);
+        self.split(&mut x.data, x.columns, LEAST_ACTIVATION, |_, part| math::silu(self.level, part));
         x
     }
 
     fn silu_mul(&self, x: &Tensor) -> Tensor {
         let columns = x.columns / 2;
         let mut data = self.arena.unset(x.rows * columns);
-        math::silu_mul(self.level, &x.data, &mut data, columns);
+        self.split(&mut data, columns, LEAST_ACTIVATION, |first, part| {
+            let from = &x.data[2 * first * columns..][..2 * part.len()];
+            math::silu_mul(self.level, from, part, columns);
+        });
         Tensor { rows: x.rows, columns, data }
     }
 

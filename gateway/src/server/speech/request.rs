@@ -8,9 +8,12 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::reading::nothing_to_read;
+use crate::ids;
 
 /// The longest text, in characters, as published.
 const MAX_CHARACTERS: usize = 4_096;
+/// Longer names are not repeated to the client.
+const LONGEST_NAME: usize = 64;
 /// Published speeds.
 const SPEEDS: RangeInclusive<f64> = 0.25..=4.0;
 
@@ -122,7 +125,8 @@ impl Plan {
             }
             _ => {}
         }
-        let (voice, warnings) = (voice(request.voice.as_ref(), info), warnings(request, info));
+        let voice = voice(request.voice.as_ref(), info)?;
+        let warnings = warnings(request, voice.as_deref(), info);
         Ok(Self {
             voice,
             instructions: request.instructions.clone().unwrap_or_default(),
@@ -151,28 +155,35 @@ fn format(name: Option<&str>) -> Result<Format, ErrorBody> {
     }
 }
 
-fn voice_name(voice: Option<&Value>) -> Option<&str> {
-    let voice = voice?;
-    voice.as_str().or_else(|| voice.get("id")?.as_str())
+/// The model's voice that is asked for; `None` for the default one. A name may be one that a stock client must send; an id, in an object or of
+/// a voice out of a recording, is that of one person, for whom nobody else speaks.
+fn voice(voice: Option<&Value>, info: &ModelInfo) -> Result<Option<String>, ErrorBody> {
+    let Some(voice) = voice else { return Ok(None) };
+    let (name, is_id) = match (voice.as_str(), voice.get("id").and_then(Value::as_str)) {
+        (Some(name), _) => (name, name.starts_with(ids::VOICE)),
+        (None, Some(id)) => (id, true),
+        (None, None) => return refuse("voice", "a voice is a name, or an object with an `id`"),
+    };
+    if info.voices.iter().any(|voice| voice == name) {
+        return Ok(Some(name.to_owned()));
+    }
+    if is_id || name.is_empty() || name.len() > LONGEST_NAME {
+        return refuse("voice", format!("there is no voice `{name:.64}`: GET /v1/audio/voices lists them"));
+    }
+    Ok(None)
 }
 
-fn voice(voice: Option<&Value>, info: &ModelInfo) -> Option<String> {
-    voice_name(voice).filter(|name| info.voices.iter().any(|voice| voice == name)).map(str::to_owned)
-}
-
-/// What is not served as it was requested; published names of models and voices are what stock clients must send.
-fn warnings(request: &Request, info: &ModelInfo) -> Vec<String> {
+/// What is not served as it was requested; published names of models and voices are what stock clients must send. `voice` is the one that
+/// speaks.
+fn warnings(request: &Request, voice: Option<&str>, info: &ModelInfo) -> Vec<String> {
     let mut warnings = Vec::new();
-    if let Some(model) = request.model.as_ref().filter(|model| **model != info.name && model.len() <= 64) {
+    if let Some(model) = request.model.as_ref().filter(|model| **model != info.name && model.len() <= LONGEST_NAME) {
         warnings.push(format!("model: `{model}` is served as `{}`", info.name));
     }
-    if let Some(name) = voice_name(request.voice.as_ref())
-        && voice(request.voice.as_ref(), info).is_none()
-        && name.len() <= 64
-    {
+    if let Some(name) = request.voice.as_ref().and_then(Value::as_str).filter(|_| voice.is_none()) {
         warnings.push(format!("voice: `{name}` is served as `{}`", info.default_voice));
     }
-    let unknown = request.rest.keys().filter(|field| field.len() <= 64).take(16);
+    let unknown = request.rest.keys().filter(|field| field.len() <= LONGEST_NAME).take(16);
     warnings.extend(unknown.map(|field| format!("{field} is not known here and was ignored")));
     warnings
 }

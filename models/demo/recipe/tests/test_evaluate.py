@@ -10,7 +10,7 @@ import numpy as np
 
 from demo_recipe import held_out
 from demo_recipe.domain import Turn, conversations, practice
-from demo_recipe.evaluate import conditions, sound, table, words
+from demo_recipe.evaluate import conditions, formats, sound, table, words
 from demo_recipe.evaluate.naturalness import Opinion
 from demo_recipe.questions import HELD_OUT_SINCE, HELD_OUT_VOICES, Voice, read_wave
 
@@ -200,6 +200,45 @@ class Table(unittest.TestCase):
         self.assertEqual(table.card(text, "new"), f"before\n{table.BEGIN}\nnew\n{table.END}\nafter\n")
         with self.assertRaises(SystemExit):
             table.card("no marks", "new")
+
+    def reports(self, calls: int = 4) -> tuple[formats.Found, list[formats.Found]]:
+        """What the benchmark and four evaluations have found; the last with so many questions."""
+
+        def found(rows: list[tuple[str, float, str, str]]) -> formats.Found:
+            keys = ("measure", "ours", "unit", "note")
+            return formats.Found("2026-01-02", "2 cores", {row[0]: dict(zip(keys, row)) for row in rows})
+
+        loss = []
+        for form, error in zip(formats.FORMATS, (0, 0.5, 0.5, 9.4)):
+            loss += [(f"error_{form} {kind}", error, "%", f"1024 KiB; at worst {error} % q") for kind in ("all others", "thinker.model")]
+            loss += [(f"error_{form} zeros", 0, "%", "136 KiB; at worst 0.00 %")]
+            loss += [(f"loss_{form}", 0.039, "nats a token", ""), (f"answers_{form}_kv_f32", 39, "answers", "of 42; 42 alike")]
+        evaluated = []
+        for form in formats.FORMATS:
+            with tempfile.TemporaryDirectory() as folder:
+                path = Path(folder) / "model.json"
+                good, mumbled = self.judged("One plus one is two.", "1 plus 1 is 2."), self.judged("One plus one is two.", "no")
+                count = calls if form == "int4" else 4
+                table.report(table.answer_rows([good] * (count - 1) + [mumbled]), path)
+                evaluated.append(formats.Found.read(path))
+        return found(loss), evaluated
+
+    def test_formats_stand_side_by_side(self) -> None:
+        made = formats.markdown(*self.reports())
+        self.assertIn("| measure | `bf16` | `int8` | `mixed` | `int4` | of |", made)
+        self.assertIn("| all matrices | 1.0 | 1.0 | 1.0 | 1.0 | MiB |", made)
+        self.assertIn("| error of all matrices but experts' |  | 0.5 % | 0.5 % | 9.4 % | `int4` at worst 9.4 %: `q` |", made)
+        self.assertNotIn("zeros", made)
+        self.assertIn("| frozen questions answered, keys and values in f32 | 39 | 39 | 39 | 39 | of 42 |", made)
+        self.assertIn("| answer right, clean, as heard | 75.0 % | 75.0 % | 75.0 % | 75.0 % | 4 answers |", made)
+        self.assertIn("| word error rate of the sound against its text, clean | 25.0 % |", made)
+        text = "a\n{}\nold\n{}\nb\n".format(*formats.MARKS)
+        self.assertEqual(table.card(text, "new", formats.MARKS), "a\n{}\nnew\n{}\nb\n".format(*formats.MARKS))
+
+    def test_formats_were_asked_the_same(self) -> None:
+        with self.assertRaises(SystemExit) as refused:
+            formats.markdown(*self.reports(calls=5))
+        self.assertIn("model-int4.json", str(refused.exception))
 
 
 if __name__ == "__main__":

@@ -244,12 +244,13 @@ def report(rows: Sequence[Row], path: Path) -> None:
     path.write_text(json.dumps(whole, indent=2) + "\n")
 
 
-def card(text: str, table: str) -> str:
+def card(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
     """The card with the table between its two marks replaced. Fails when they are not there."""
-    pattern = re.compile(re.escape(BEGIN) + ".*?" + re.escape(END), re.DOTALL)
+    begin, end = marks
+    pattern = re.compile(re.escape(begin) + ".*?" + re.escape(end), re.DOTALL)
     if len(pattern.findall(text)) != 1:
-        raise SystemExit(f"the model card must hold the lines {BEGIN} and {END} once: between them goes the table")
-    return pattern.sub(lambda _: f"{BEGIN}\n{table}\n{END}", text)
+        raise SystemExit(f"the model card must hold the lines {begin} and {end} once: between them goes the table")
+    return pattern.sub(lambda _: f"{begin}\n{table}\n{end}", text)
 
 
 def today() -> str:

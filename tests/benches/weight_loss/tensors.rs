@@ -6,6 +6,7 @@ use repartee_engine::WeightPolicy;
 use repartee_engine::internals::{Checkpoint, DType};
 use repartee_kernels::cpu::quantised::{Bits, Quantised};
 use repartee_kernels::{Format, Layout};
+use repartee_load::report::Row;
 
 /// The tensors of one kind.
 #[derive(Default)]
@@ -26,41 +27,50 @@ fn layout(name: &str, shape: &[usize]) -> Option<Layout> {
     Some(if name.contains(".experts.") { Layout::Experts { per_expert: 1 } } else { Layout::Linear })
 }
 
-pub fn print(checkpoint: &Checkpoint, policy: WeightPolicy) {
+/// The error of each kind of matrices in per cent, and of all; `name` is the policy's.
+pub fn rows(checkpoint: &Checkpoint, policy: WeightPolicy, name: &str) -> Vec<Row> {
     let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
-    for name in checkpoint.tensor_names() {
-        let Some(shape) = checkpoint.shape(name) else { continue };
-        let Some(layout) = layout(name, shape) else { continue };
-        let tensor = checkpoint.tensor(name, shape).unwrap();
+    for tensor_name in checkpoint.tensor_names() {
+        let Some(shape) = checkpoint.shape(tensor_name) else { continue };
+        let Some(layout) = layout(tensor_name, shape) else { continue };
+        let tensor = checkpoint.tensor(tensor_name, shape).unwrap();
         let numbers: Vec<f32> = match tensor.dtype {
             DType::Bf16 => {
                 let wide = |&bits| f32::from_bits(u32::from(u16::from_le_bytes(bits)) << 16);
                 tensor.bytes.as_chunks().0.iter().map(wide).collect()
             }
             DType::F32 => tensor.bytes.as_chunks().0.iter().map(|&bytes| f32::from_le_bytes(bytes)).collect(),
-            DType::F16 => panic!("{name} is of float16, which this benchmark does not read"),
+            DType::F16 => panic!("{tensor_name} is of float16, which this benchmark does not read"),
         };
-        let part = name.split('.').take(2).collect::<Vec<_>>().join(".");
-        let kind = if matches!(layout, Layout::Experts { .. }) { format!("{part}, experts") } else { part };
-        let kind = kinds.entry(kind).or_default();
+        let part = tensor_name.split('.').take(2).collect::<Vec<_>>().join(".");
+        let is_expert = matches!(layout, Layout::Experts { .. });
+        let [part, all] = if is_expert {
+            [format!("{part}, experts"), "all experts".to_owned()]
+        } else {
+            [part, "all others".to_owned()]
+        };
         let squares: f64 = numbers.iter().map(|&number| f64::from(number).powi(2)).sum();
         let (bytes, errors) = match policy.format(layout) {
             Format::Float => (tensor.bytes.len(), 0.0),
             Format::Int8 => errors(Bits::Eight, &numbers, shape),
             Format::Int4 => errors(Bits::Four, &numbers, shape),
         };
-        kind.bytes += bytes;
-        kind.squares += squares;
-        kind.errors += errors;
         let relative = share(errors, squares);
-        if relative > kind.worst.0 {
-            kind.worst = (relative, name.to_owned());
+        for kind in [part, all] {
+            let kind = kinds.entry(kind).or_default();
+            kind.bytes += bytes;
+            kind.squares += squares;
+            kind.errors += errors;
+            if relative > kind.worst.0 {
+                kind.worst = (relative, tensor_name.to_owned());
+            }
         }
     }
-    for (name, Kind { bytes, squares, errors, worst }) in kinds {
-        let (error, worst_error) = (share(errors, squares) * 100.0, worst.0 * 100.0);
-        println!("  {name:<32} {:>8} KiB, error {error:.2} %, at worst {worst_error:.2} % {}", bytes >> 10, worst.1);
-    }
+    let row = |(kind, Kind { bytes, squares, errors, worst }): (String, Kind)| {
+        let note = format!("{} KiB; at worst {:.2} % {}", bytes >> 10, worst.0 * 100.0, worst.1);
+        Row::alone(format!("error_{name} {kind}"), share(errors, squares) * 100.0, "%", note.trim_end())
+    };
+    kinds.into_iter().map(row).collect()
 }
 
 /// Root of a quotient; a matrix of zeros has no error.

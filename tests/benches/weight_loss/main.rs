@@ -1,4 +1,4 @@
-//! What a model loses with integer weights: `make weight-loss`. For each value of `engine.weights`, on the demo checkpoint:
+//! What a model loses with integer weights: `make weight-loss`, into `target/report/weight_loss.json`. For each value of `engine.weights`, on the demo checkpoint:
 //! - bytes of the matrices, and the error of each kind of them: root mean square of (integer's number - checkpoint's number), over the
 //!   root mean square of the checkpoint's numbers; the worst tensor by name
 //! - the thinker's loss, in nats a token, on the right answers to the frozen questions (`tests/questions`), written as text; and how often its
@@ -9,15 +9,16 @@
 
 mod answers;
 #[allow(dead_code)] // Each binary uses its part.
-#[path = "../../tests/common/eager.rs"]
+#[path = "../../../engine/tests/common/eager.rs"]
 mod eager;
 mod loss;
 mod tensors;
 
-use std::path::{Path, PathBuf};
-
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::{KvCacheFormat, Source, WeightPolicy};
+use repartee_load::report::Row;
+use repartee_tests::side_by_side;
+use repartee_tests::tools::root;
 use serde::Deserialize;
 
 /// A frozen question.
@@ -27,10 +28,6 @@ struct Question {
     text: String,
     answer: String,
     key: Vec<String>,
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
 fn demo() -> Source {
@@ -43,22 +40,24 @@ fn main() {
     let checkpoint = Checkpoint::open(demo()).unwrap();
     let base = loss::measure(&checkpoint, WeightPolicy::Bf16, &questions);
     let said = answers::all(WeightPolicy::Bf16, KvCacheFormat::F32, &questions);
+    let mut rows = Vec::new();
     for policy in WeightPolicy::ALL {
-        println!("{policy:?}");
-        tensors::print(&checkpoint, policy);
+        let name = serde_json::to_value(policy).unwrap().as_str().unwrap().to_owned();
+        rows.extend(tensors::rows(&checkpoint, policy, &name));
         let found = loss::measure(&checkpoint, policy, &questions);
         let same = found.likeliest.iter().zip(&base.likeliest).filter(|(a, b)| a == b).count();
-        println!("  loss {:.4} nats a token; likeliest token of bf16: {same} of {}", found.loss, found.likeliest.len());
+        let note = format!("on right answers; peer: bf16; its likeliest token: {same} of {}", found.likeliest.len());
+        rows.push(Row::less_than(format!("loss_{name}"), found.loss, base.loss, "nats a token", note));
         for kv_cache in [KvCacheFormat::F32, KvCacheFormat::Bf16] {
             let answers = answers::all(policy, kv_cache, &questions);
             let answered = answers.iter().zip(&questions).filter(|(answer, question)| question.is_answered_by(answer));
             let (right, same) = (answered.count(), answers.iter().zip(&said).filter(|(a, b)| a == b).count());
-            let of = questions.len();
-            println!(
-                "  keys and values {kv_cache:?}: answers with all key words: {right} of {of}; text of bf16: {same}"
-            );
+            let keys = serde_json::to_value(kv_cache).unwrap().as_str().unwrap().to_owned();
+            let note = format!("of {} with all key words; {same} with the text of bf16", questions.len());
+            rows.push(Row::alone(format!("answers_{name}_kv_{keys}"), right as f64, "answers", note));
         }
     }
+    side_by_side::finish("weight_loss", rows).unwrap();
 }
 
 impl Question {

@@ -1,0 +1,95 @@
+//! Attention in both directions within segments of rows: each head of a segment lays its keys out as [`super`] reads them.
+
+use std::ops::Range;
+
+use super::{Chunk, LANES, Level, Out, Pool, QUERY_BLOCK, Query, Scratch, attend, dispatch, split};
+
+/// Attention in both directions within consecutive segments of rows, on as many threads as it pays for.
+#[allow(clippy::too_many_arguments)]
+pub(in crate::cpu) fn segments(
+    pool: Option<&Pool>,
+    level: Level,
+    (q, k, v): (&[f32], &[f32], &[f32]),
+    segments: &[u32],
+    heads: usize,
+    scratch: &mut Vec<Scratch>,
+    out: &mut [f32],
+) {
+    // The kernels write through a raw pointer: this bound is what they rely on.
+    assert_eq!(q.len(), out.len(), "output has the wrong size");
+    let rows: usize = segments.iter().map(|&n| n as usize).sum();
+    let pairs: usize = segments.iter().map(|&n| n as usize * n as usize).sum();
+    let multiplies = 2 * pairs * (q.len() / rows.max(1));
+    let out = Out(out.as_mut_ptr());
+    // SAFETY: the bound holds, and items have no result in common.
+    let compute =
+        |items, scratch: &mut _| unsafe { segments_items(level, q, k, v, segments, heads, items, scratch, out) };
+    split(pool, segments.len() * heads, multiplies, scratch, compute);
+}
+
+/// Items are the heads of each segment.
+///
+/// # Safety
+/// `out` is writable for as many numbers as `q` has; nobody else reads or writes the items' results meanwhile.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+unsafe fn segments_loop<const FUSED: bool>(
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    segments: &[u32],
+    heads: usize,
+    items: Range<usize>,
+    scratch: &mut Scratch,
+    out: Out,
+) {
+    let rows: usize = segments.iter().map(|&n| n as usize).sum();
+    let width = q.len() / rows.max(1);
+    let dim = width / heads;
+    let Scratch { scores, totals, visible, queries, keys } = scratch;
+    let (mut segment, mut first) = (0, 0);
+    for item in items {
+        while segment < item / heads {
+            first += segments[segment] as usize;
+            segment += 1;
+        }
+        let (n, h) = (segments[segment] as usize, item % heads);
+        let at = |row: usize| (first + row) * width + h * dim;
+        keys.clear();
+        keys.resize(n.next_multiple_of(LANES) * dim, 0.0f32);
+        for row in 0..n {
+            let to = keys[row / LANES * dim * LANES + row % LANES..].iter_mut().step_by(LANES);
+            for (to, &key) in to.zip(&k[at(row)..at(row) + dim]) {
+                *to = key;
+            }
+        }
+        visible.chunks.clear();
+        visible.chunks.extend((0..n).step_by(LANES).map(|first| Chunk {
+            at: first * dim,
+            first,
+            lane: 0,
+            count: LANES.min(n - first),
+        }));
+        visible.values.clear();
+        visible.values.extend((0..n).map(at));
+        for from in (0..n).step_by(QUERY_BLOCK) {
+            queries.clear();
+            queries.extend((from..n.min(from + QUERY_BLOCK)).map(|row| Query { at: at(row), from: 0, to: n }));
+            // SAFETY: the caller's promises; the queries' results are this item's.
+            unsafe { attend::<FUSED, f32>(q, dim, queries, keys, v, visible, (scores, totals), out) };
+        }
+    }
+}
+
+dispatch!(/// # Safety
+/// As [`segments_loop`].
+unsafe fn segments_items = segments_loop(
+    q: &[f32],
+    k: &[f32],
+    v: &[f32],
+    segments: &[u32],
+    heads: usize,
+    items: Range<usize>,
+    scratch: &mut Scratch,
+    out: Out,
+));

@@ -1,0 +1,116 @@
+//! Weights of the matrix product, packed once into panels of [`LANES`] output columns: `[panel][k][LANES]`.
+
+use super::groups::GROUP;
+use super::quantised::Quantised;
+use super::simd::Lanes;
+
+/// Output columns in a panel.
+pub const LANES: usize = 16;
+
+/// A weight `[columns, k]`, packed for [`multiply`](super::gemm::multiply).
+#[derive(Debug, Clone)]
+pub struct Packed {
+    /// Output columns. Not public: products rely on the panels having as many.
+    pub(super) columns: usize,
+    /// Numbers that make one output. Not public either.
+    pub(super) k: usize,
+    pub(super) panels: Panels,
+}
+
+/// `[panel][k][LANES]`, the last panel filled up with zeros. Few rows at a time are bound by memory, so numbers that are
+/// bfloat16 in the checkpoint stay so and are widened, exactly, in registers.
+#[derive(Debug, Clone)]
+pub(super) enum Panels {
+    F32(Vec<Lane<f32>>),
+    Bf16(Vec<Lane<u16>>),
+    /// Of a layout of their own.
+    Integers(Quantised),
+}
+
+/// Numbers of [`LANES`] columns, aligned so that those of bfloat16 never cross a line of the cache.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C, align(32))]
+pub(super) struct Lane<N>([N; LANES]);
+
+impl Packed {
+    /// Packs the weight whose number for (output column, k) is `at(column, k)`.
+    pub fn new(columns: usize, k: usize, at: impl Fn(usize, usize) -> f32) -> Self {
+        Self { columns, k, panels: Panels::F32(pack(columns, k, at)) }
+    }
+
+    /// As [`Packed::new`], of bfloat16 given by their bits.
+    pub fn new_bf16(columns: usize, k: usize, at: impl Fn(usize, usize) -> u16) -> Self {
+        Self { columns, k, panels: Panels::Bf16(pack(columns, k, at)) }
+    }
+
+    /// A weight of integers.
+    pub fn quantised(weight: Quantised, k: usize) -> Self {
+        assert_eq!(weight.groups(), k.div_ceil(GROUP), "the weight has another input");
+        Self { columns: weight.columns(), k, panels: Panels::Integers(weight) }
+    }
+
+    /// Whether its products are of integers.
+    pub fn is_integer(&self) -> bool {
+        self.integers().is_some()
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(&self) -> usize {
+        self.panels.bytes()
+    }
+
+    /// The integers of the weight; `None` where it has none.
+    pub(super) fn integers(&self) -> Option<&Quantised> {
+        match &self.panels {
+            Panels::Integers(weight) => Some(weight),
+            Panels::F32(_) | Panels::Bf16(_) => None,
+        }
+    }
+}
+
+impl Panels {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::F32(numbers) => size_of_val(&numbers[..]),
+            Self::Bf16(numbers) => size_of_val(&numbers[..]),
+            Self::Integers(weight) => weight.bytes(),
+        }
+    }
+}
+
+fn pack<N: Copy + Default>(columns: usize, k: usize, at: impl Fn(usize, usize) -> N) -> Vec<Lane<N>> {
+    let size = columns.div_ceil(LANES).checked_mul(k);
+    let mut panels = vec![Lane::default(); size.expect("a weight's size is a number")];
+    for column in 0..columns {
+        let panel = &mut panels[column / LANES * k..][..k];
+        for (i, numbers) in panel.iter_mut().enumerate() {
+            numbers.0[column % LANES] = at(column, i);
+        }
+    }
+    panels
+}
+
+/// A number format of panels.
+pub(super) trait Number: Copy {
+    /// Sixteen of them, widened.
+    ///
+    /// # Safety
+    /// As [`Lanes::load`].
+    unsafe fn load<L: Lanes>(from: *const Lane<Self>) -> L;
+}
+
+impl Number for f32 {
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(from: *const Lane<Self>) -> L {
+        // SAFETY: the caller answers for what `Lanes::load` asks.
+        unsafe { L::load(from.cast()) }
+    }
+}
+
+impl Number for u16 {
+    #[inline(always)]
+    unsafe fn load<L: Lanes>(from: *const Lane<Self>) -> L {
+        // SAFETY: the caller answers for what `Lanes::load_bf16` asks.
+        unsafe { L::load_bf16(from.cast()) }
+    }
+}
