@@ -158,8 +158,8 @@ impl Core {
             let failure = Failure { kind: body.kind.clone(), code: body.code.clone(), message: body.message.clone() };
             self.finish_response(engine_id, FinishReason::Stop, &EngineUsage::default(), Some(failure));
         }
-        // Every further slice of a turn that is too long fails alike: reported once.
-        let repeated = matches!(error, SessionError::AudioTooLong { .. })
+        // Every further slice of a turn that is too long, or is not heard at all, fails alike: reported once.
+        let repeated = matches!(error, SessionError::AudioTooLong { .. } | SessionError::NoEars)
             && self.input.turn().is_some_and(|turn| std::mem::replace(&mut turn.refused, true));
         if !repeated {
             self.send_error(body);

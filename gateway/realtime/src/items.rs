@@ -148,6 +148,10 @@ impl Core {
         warnings: &mut Vec<String>,
     ) -> Result<Vec<EngineContent>, ErrorBody> {
         let (format, rate) = (self.config.audio.input.format, self.setup.model.input_rate);
+        if let Some(index) = sound(item).filter(|_| !self.setup.model.hears) {
+            let message = "this model takes no audio: send text";
+            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(format!("{at}.content[{index}].audio")));
+        }
         Ok(match item {
             Item::Message(message) => parts(message, format, rate, at, warnings)?,
             // A model without tools cannot read them.
@@ -268,6 +272,12 @@ impl Core {
             repartee,
         }));
     }
+}
+
+/// Which part of an item holds the first sound.
+fn sound(item: &Item) -> Option<usize> {
+    let Item::Message(message) = item else { return None };
+    message.content.iter().position(|part| matches!(part, Content::InputAudio { audio: Some(_), .. }))
 }
 
 /// A message's parts for the engine. Adjacent texts become one; empty ones none.
