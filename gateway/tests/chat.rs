@@ -222,6 +222,18 @@ async fn a_disconnect_frees_the_session() {
 }
 
 #[tokio::test]
+async fn a_request_lasts_no_longer_than_a_call() {
+    let gate = Some(Arc::new(Semaphore::new(1)));
+    let script = Script { gate, ..Script::default() };
+    let server = Running::start_with(script, |config| config.limits.call = Duration::from_millis(300)).await;
+    let reply = complete(&server, &spoken(Some("wav"))).await;
+    assert_eq!((reply.status, &*reply.code()), (408, "session_expired"), "{reply:?}");
+    server.sessions(0).await;
+    let (_, metrics) = server.get("/metrics").await;
+    assert!(metrics.contains("repartee_errors_total{code=\"session_expired\"} 1"), "{metrics}");
+}
+
+#[tokio::test]
 async fn a_stalled_reader_is_closed() {
     // More sound than any socket buffer holds.
     let script = Script { frames: 20_000, ..Script::default() };

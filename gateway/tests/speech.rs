@@ -399,8 +399,14 @@ async fn a_reading_family_speaks_in_its_voices() {
 #[tokio::test]
 async fn text_streams_in_over_the_websocket() {
     let server = Running::start(Script::default()).await;
+    for conversation in ["auto", "none"] {
+        read_over_the_websocket(&server, conversation).await;
+    }
+}
+
+async fn read_over_the_websocket(server: &Running, conversation: &str) {
     let mut client = server.connect().await;
-    let reads = json!({"repartee": {"reads": true}});
+    let reads = json!({"conversation": conversation, "repartee": {"reads": true}});
     client.send(json!({"type": "response.create", "response": reads})).await;
     client.send(json!({"type": "repartee.text.append", "text": "One two "})).await;
     // The first words are heard before the last are written.

@@ -6,7 +6,6 @@ use std::time::Instant;
 use repartee_protocol::session::TurnDetection;
 
 use super::Core;
-use super::create_response::Waiting;
 
 impl Core {
     /// Whether turns are answered slice by slice.
@@ -17,7 +16,7 @@ impl Core {
     /// Ends a slice of the open turn and answers it, if it is long enough and nothing is being answered.
     pub(super) fn end_slice(&mut self, now: Instant) {
         let answered = self.responses.iter().any(|response| response.in_conversation());
-        if answered || self.queued.iter().any(Waiting::in_conversation) {
+        if answered || self.has_queued_response() {
             return;
         }
         let Some(end_ms) = self.config.repartee.slice_ms.and_then(|ms| self.input.cut_ms(ms)) else { return };

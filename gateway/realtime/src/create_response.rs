@@ -120,7 +120,12 @@ impl Core {
 
     /// Whether the conversation has a response, or one that is about to begin: then no other may be created.
     pub(super) fn has_active_response(&self) -> bool {
-        self.active_response().is_some() || self.queued.iter().any(Waiting::in_conversation)
+        self.active_response().is_some() || self.has_queued_response()
+    }
+
+    /// Whether a response of the conversation waits for the one before.
+    pub(super) fn has_queued_response(&self) -> bool {
+        self.queued.iter().any(Waiting::in_conversation)
     }
 
     /// The request for a response to a turn, as the session is configured.

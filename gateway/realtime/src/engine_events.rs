@@ -158,8 +158,8 @@ impl Core {
             let failure = Failure { kind: body.kind.clone(), code: body.code.clone(), message: body.message.clone() };
             self.finish_response(engine_id, FinishReason::Stop, &EngineUsage::default(), Some(failure));
         }
-        // Every further slice of a turn that is too long fails alike: reported once.
-        let repeated = matches!(error, SessionError::AudioTooLong { .. })
+        // Every further slice of a turn that is too long, or is not heard at all, fails alike: reported once.
+        let repeated = matches!(error, SessionError::AudioTooLong { .. } | SessionError::NoEars)
             && self.input.turn().is_some_and(|turn| std::mem::replace(&mut turn.refused, true));
         if !repeated {
             self.send_error(body);
@@ -188,9 +188,13 @@ impl Core {
         self.finish_message(engine_id, ended);
         let response = self.responses.remove(index);
         let completed_after_stop = response.stopping.is_some() && reason != FinishReason::Cancelled;
-        // The engine's history may hold more than was sent: the calls after the one at which it was cut, or what came after the stop.
-        let holds_more = response.cut || (completed_after_stop && response.truncate_at.is_none());
-        if response.deleted {
+        // Of a response with a message, a function call alone may have been deleted.
+        let is_kept = response.message().is_some_and(|(_, message)| self.history.find(&message.id).is_some());
+        let is_gone = response.deleted && !is_kept;
+        // The engine's history may hold more than was sent: the calls after the one at which it was cut, one that was deleted, or what
+        // came after the stop.
+        let holds_more = response.cut || response.deleted || (completed_after_stop && response.truncate_at.is_none());
+        if is_gone {
             self.delete_in_engine(response.item);
         } else if holds_more && response.in_conversation() {
             self.truncate_in_engine(response.item, response.text().to_owned());
@@ -198,7 +202,7 @@ impl Core {
         let wire = response.to_wire(Some((details, usage(count))));
         self.send(ServerEvent::ResponseDone(State { response: wire, repartee: Extension::default() }));
         self.effects.push(Effect::CountResponse(status));
-        if let Some(heard_ms) = response.truncate_at.filter(|_| response.in_conversation() && !response.deleted) {
+        if let Some(heard_ms) = response.truncate_at.filter(|_| response.in_conversation() && !is_gone) {
             match response.message() {
                 Some((_, message)) => self.truncate_to_heard(&message.id, heard_ms, response.truncate_requested, false),
                 None if response.outputs.is_empty() => self.truncate_in_engine(response.item, String::new()),

@@ -170,6 +170,17 @@ impl History {
         (calls, place)
     }
 
+    /// The text of the message that is the engine's item `item`.
+    pub fn text_of(&self, item: ItemId) -> Option<String> {
+        let of = |entry: &&Entry| matches!(entry.item, Item::Message(_)) && entry.engine == [item];
+        let Item::Message(message) = &self.entries.iter().rev().find(of)?.item else { return None };
+        match message.content.first()? {
+            Content::OutputText { text } => Some(text.clone()),
+            Content::OutputAudio { transcript } => transcript.clone(),
+            Content::InputText { .. } | Content::InputAudio { .. } | Content::InputImage { .. } => None,
+        }
+    }
+
     /// The engine's id of the newest result of a function call.
     fn result(&self, call_id: &str) -> Option<ItemId> {
         let of = |entry: &&Entry| matches!(&entry.item, Item::FunctionCallOutput(output) if output.call_id == call_id);

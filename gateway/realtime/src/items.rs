@@ -45,8 +45,12 @@ impl Core {
 
     fn delete(&mut self, entry: Entry) {
         self.forget_transcript(&entry.id);
-        for item in entry.engine {
-            self.delete_in_engine(item);
+        if let Some(item) = entry.within {
+            self.delete_call_within(item);
+        } else {
+            for item in entry.engine {
+                self.delete_in_engine(item);
+            }
         }
         self.send(ServerEvent::ItemDeleted(ItemRef { item_id: entry.id }));
     }
@@ -55,6 +59,15 @@ impl Core {
     pub(super) fn delete_in_engine(&mut self, item: ItemId) {
         self.command(Command::Delete { item });
         self.keep_calls(item, None);
+    }
+
+    /// Deletes a function call that is in the history no longer from the engine's item of its response; the message and the other calls of
+    /// that response stay.
+    fn delete_call_within(&mut self, item: ItemId) {
+        match self.history.text_of(item).filter(|text| !text.is_empty()) {
+            Some(text) => self.truncate_in_engine(item, text),
+            None => self.delete_in_engine(item),
+        }
     }
 
     /// Replaces the text of an item of the engine; function calls of the same response stay.
@@ -135,6 +148,10 @@ impl Core {
         warnings: &mut Vec<String>,
     ) -> Result<Vec<EngineContent>, ErrorBody> {
         let (format, rate) = (self.config.audio.input.format, self.setup.model.input_rate);
+        if let Some(index) = sound(item).filter(|_| !self.setup.model.hears) {
+            let message = "this model takes no audio: send text";
+            return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(format!("{at}.content[{index}].audio")));
+        }
         Ok(match item {
             Item::Message(message) => parts(message, format, rate, at, warnings)?,
             // A model without tools cannot read them.
@@ -255,6 +272,12 @@ impl Core {
             repartee,
         }));
     }
+}
+
+/// Which part of an item holds the first sound.
+fn sound(item: &Item) -> Option<usize> {
+    let Item::Message(message) = item else { return None };
+    message.content.iter().position(|part| matches!(part, Content::InputAudio { audio: Some(_), .. }))
 }
 
 /// A message's parts for the engine. Adjacent texts become one; empty ones none.

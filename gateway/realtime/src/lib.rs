@@ -373,10 +373,20 @@ pub fn engine_error(error: &SessionError) -> ErrorBody {
         SessionError::TooManyResponses { .. } => ErrorBody::invalid(ErrorKind::ActiveResponse, message),
         SessionError::NoTools => ErrorBody::invalid(ErrorKind::InvalidValue, message).at("response.tools"),
         SessionError::NoEars => ErrorBody::invalid(ErrorKind::InvalidValue, message),
-        // Other values are of the server's choice.
+        // The engine's number says nothing to a client.
+        SessionError::UnknownItem(_) => {
+            let message = "the model does not hold an item that this refers to: it was refused, or has left the context. Send \
+                           its content again";
+            ErrorBody::invalid(ErrorKind::InvalidValue, message)
+        }
+        SessionError::OutOfMemory => ErrorBody::server(ErrorKind::SessionLimit, message),
         SessionError::BadValue { field: field @ "text", .. } => {
             ErrorBody::invalid(ErrorKind::InvalidValue, message).at(*field)
         }
+        SessionError::BadValue { field: "streamed", .. } => {
+            ErrorBody::invalid(ErrorKind::InvalidValue, message).at("response.repartee.reads")
+        }
+        // Other values are of the server's choice.
         _ => ErrorBody::server(ErrorKind::Internal, message),
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct Response {
     pub truncate_at: Option<u64>,
     /// The position that the client gave for that.
     pub truncate_requested: Option<u64>,
-    /// Its item was deleted: the engine's is to be deleted at the end.
+    /// One of its items was deleted: it goes from the engine's at the end.
     pub deleted: bool,
     /// The given text that it reads.
     pub reading: Option<Reading>,

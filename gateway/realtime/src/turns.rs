@@ -75,9 +75,9 @@ impl Core {
             self.add_response(response, now);
         } else if self.commit_turn(Some(audio_end_ms))
             && creates
-            && (self.answers_slices() || !self.has_active_response())
+            && !(if self.answers_slices() { self.has_queued_response() } else { self.has_active_response() })
         {
-            // None is queued behind an active one, but for a turn's last slice: the next response sees this turn, too.
+            // None is queued behind an active one, but for one of a turn's last slice: the next response sees this turn, too.
             let request = self.default_request(now);
             self.start_or_queue(request);
         }

@@ -9,6 +9,7 @@ use repartee_engine_api::{Command, Event, SessionError, SessionHandle, Stamps};
 use repartee_media::level::is_audible;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::engine_error;
+use tokio::time::sleep_until;
 
 use super::App;
 use super::api_error::ApiError;
@@ -23,6 +24,8 @@ pub(super) struct Generation {
     engine_session: EngineSession,
     /// Completes when every call has to end.
     stop: Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// When this one has to: a client that reads slowly must not hold its session for longer than a call may last.
+    expiry: Option<tokio::time::Instant>,
     trace: RequestTrace,
     metrics: Arc<Metrics>,
     _guard: CallGuard,
@@ -51,7 +54,9 @@ impl Generation {
             unanswered: true,
             end: ("hangup", None),
         };
-        Self { engine_session, stop: Box::pin(app.stopped()), trace, metrics: app.metrics.clone(), _guard: guard }
+        let (stop, metrics) = (Box::pin(app.stopped()), app.metrics.clone());
+        let expiry = app.call_limits().longest.and_then(|longest| tokio::time::Instant::now().checked_add(longest));
+        Self { engine_session, stop, expiry, trace, metrics, _guard: guard }
     }
 
     /// Submits more commands, after those before.
@@ -61,7 +66,20 @@ impl Generation {
 
     /// The next event, or the error that ends the response.
     pub async fn next(&mut self) -> Result<Event, ApiError> {
+        let expiry = self.expiry;
+        let expired = async move {
+            match expiry {
+                Some(expiry) => sleep_until(expiry).await,
+                None => std::future::pending().await,
+            }
+        };
         let event = tokio::select! {
+            // However fast the engine is, the time is up.
+            biased;
+            () = expired => {
+                let error = ErrorBody::invalid(ErrorKind::SessionExpired, "the request has lasted as long as a call may");
+                return Err(self.refuse(ApiError::new(StatusCode::REQUEST_TIMEOUT, error)));
+            }
             event = self.engine_session.next() => event,
             () = &mut self.stop => {
                 let error = ErrorBody::server(ErrorKind::ShuttingDown, "the server is shutting down");

@@ -51,7 +51,7 @@ where
             let message = tokio::select! {
                 Some(notice) = noticed.recv() => notice,
                 event = events.recv() => match event {
-                    Some(event) => Message::text(&*event),
+                    Some(event) => Message::text(event.text()),
                     None if commands.is_closed() => return Farewell::CallOver,
                     None => return Farewell::Slow,
                 },

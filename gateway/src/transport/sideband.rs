@@ -3,19 +3,20 @@
 //! A server that controls a browser's call attaches to it by the call's id. A client that attaches late first receives the
 //! newest `session.created` and `session.updated`. When a client leaves, the call goes on; the call's end ends all of them.
 //!
-//! Bounds: [`MAX_ATTACHED`] clients a call; one that leaves [`EVENTS`] events unread is detached; what a client sends waits
-//! while the call accepts no input, [`MAX_WAITING`] bytes of all clients together.
+//! Bounds: [`MAX_ATTACHED`] clients a call; one that leaves [`EVENTS`] events or [`MAX_UNREAD`] bytes of them unread is detached; what a
+//! client sends waits while the call accepts no input, [`MAX_WAITING`] bytes of all clients together.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
-use tokio::sync::mpsc::{self, error::TrySendError};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 /// Clients of one call at once.
 pub const MAX_ATTACHED: usize = 4;
 /// Events that may wait for one client.
 pub const EVENTS: usize = 256;
+/// Bytes of them. A larger event waits alone.
+pub const MAX_UNREAD: usize = 4 << 20;
 /// Client events that may wait for the call.
 const COMMANDS: usize = 16;
 /// The largest message of a client, in bytes.
@@ -45,11 +46,42 @@ pub struct Sidebands {
 
 #[derive(Debug, Default)]
 struct State {
-    attached: Vec<mpsc::Sender<Arc<str>>>,
+    attached: Vec<Client>,
     /// The newest `session.created` and `session.updated`.
     created: Option<Arc<str>>,
     updated: Option<Arc<str>>,
     ended: bool,
+}
+
+/// An event on its way to a client, with its share of the room for bytes.
+#[derive(Debug)]
+pub struct Unread {
+    text: Arc<str>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Unread {
+    /// The event as text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Where one client's events go.
+#[derive(Debug)]
+struct Client {
+    events: mpsc::Sender<Unread>,
+    /// Bytes that may wait.
+    room: Arc<Semaphore>,
+}
+
+impl Client {
+    /// Queues an event; false if there is no room.
+    fn send(&self, text: Arc<str>) -> bool {
+        let bytes = u32::try_from(text.len().min(MAX_UNREAD)).unwrap_or(u32::MAX);
+        let room = self.room.clone().try_acquire_many_owned(bytes);
+        room.is_ok_and(|room| self.events.try_send(Unread { text, _room: room }).is_ok())
+    }
 }
 
 /// The call's end: publishes events. Dropping it ends every sideband.
@@ -62,7 +94,7 @@ pub(super) struct Publisher {
 #[derive(Debug)]
 pub struct Sideband {
     /// The call's events. `None` once the call is over or this client was too slow.
-    pub events: mpsc::Receiver<Arc<str>>,
+    pub events: mpsc::Receiver<Unread>,
     /// Client events.
     pub commands: CommandSender,
 }
@@ -135,22 +167,23 @@ impl Sidebands {
         if state.ended {
             return Err(AttachError::Ended);
         }
-        state.attached.retain(|client| !client.is_closed());
+        state.attached.retain(|client| !client.events.is_closed());
         if state.attached.len() == MAX_ATTACHED {
             return Err(AttachError::Full);
         }
         let (sender, events) = mpsc::channel(EVENTS);
+        let client = Client { events: sender, room: Arc::new(Semaphore::new(MAX_UNREAD)) };
         for known in [&state.created, &state.updated].into_iter().flatten() {
-            // The queue is empty and has room for both.
-            let _ = sender.try_send(known.clone());
+            // The queue is empty and has room for both: a session's settings are bounded.
+            client.send(known.clone());
         }
-        state.attached.push(sender);
+        state.attached.push(client);
         Ok(Sideband { events, commands })
     }
 
     /// Number of attached clients.
     pub fn attached(&self) -> usize {
-        lock(&self.state).attached.iter().filter(|client| !client.is_closed()).count()
+        lock(&self.state).attached.iter().filter(|client| !client.events.is_closed()).count()
     }
 }
 
@@ -168,13 +201,12 @@ impl Publisher {
             "session.updated" => state.updated = Some(event.clone()),
             _ => {}
         }
-        state.attached.retain(|client| match client.try_send(event.clone()) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_)) => {
+        state.attached.retain(|client| {
+            let sent = client.send(event.clone());
+            if !sent && !client.events.is_closed() {
                 tracing::info!("detached a sideband client that reads too slowly");
-                false
             }
-            Err(TrySendError::Closed(_)) => false,
+            sent
         });
     }
 }
@@ -203,7 +235,7 @@ mod tests {
     const UPDATED: &str = r#"{"type":"session.updated","session":{}}"#;
 
     fn read(client: &mut Sideband) -> Option<String> {
-        client.events.try_recv().ok().map(|event| event.to_string())
+        client.events.try_recv().ok().map(|event| event.text().to_owned())
     }
 
     #[test]
@@ -254,7 +286,26 @@ mod tests {
         for _ in 0..EVENTS {
             slow.events.try_recv().unwrap();
         }
-        assert_eq!(slow.events.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+        assert_eq!(slow.events.try_recv().err(), Some(mpsc::error::TryRecvError::Disconnected));
+    }
+
+    #[test]
+    fn unread_bytes_are_bounded() {
+        let (sidebands, publisher, _commands) = sidebands();
+        let (slow, mut quick) = (sidebands.attach().unwrap(), sidebands.attach().unwrap());
+        let large = "x".repeat(MAX_UNREAD / 4);
+        for _ in 0..4 {
+            publisher.publish("session.updated", &large);
+            assert!(read(&mut quick).is_some());
+        }
+        assert_eq!(sidebands.attached(), 2);
+        publisher.publish("error", "x");
+        assert_eq!(sidebands.attached(), 1, "the slow one is detached long before it has {EVENTS} events");
+        drop(slow);
+        // An event of any size reaches a client that reads.
+        assert_eq!(read(&mut quick).as_deref(), Some("x"));
+        publisher.publish("conversation.item.retrieved", &large.repeat(5));
+        assert_eq!(read(&mut quick).map(|event| event.len()), Some(large.len() * 5));
     }
 
     #[tokio::test]
@@ -291,7 +342,7 @@ mod tests {
         let (sidebands, publisher, commands) = sidebands();
         let mut client = sidebands.attach().unwrap();
         drop((publisher, commands));
-        assert_eq!(client.events.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+        assert_eq!(client.events.try_recv().err(), Some(mpsc::error::TryRecvError::Disconnected));
         assert!(client.commands.is_closed());
         assert_eq!(sidebands.attach().unwrap_err(), AttachError::Ended);
     }

@@ -66,6 +66,30 @@ fn last_slice_is_answered_behind_the_one_before() {
 }
 
 #[test]
+fn one_last_slice_waits_for_the_answer_before() {
+    let mut harness = slicing(Delivery::Unpaced);
+    harness.input_audio(600);
+    let first = harness.last_respond().unwrap().response;
+    // Short turns while the first slice is being answered: none is cut, and each has a last slice.
+    for turn in 0..4 {
+        harness.input(Input::Turn(TurnEvent::SpeechStopped { audio_end_ms: 580 + turn * 200 }));
+        harness.input_audio(200);
+        harness.input(Input::Turn(TurnEvent::SpeechStarted { audio_start_ms: 600 + turn * 200 }));
+    }
+    let mut answers = 0;
+    let mut last = first;
+    loop {
+        harness.engine_finished(last, FinishReason::Stop);
+        let next = harness.last_respond().unwrap().response;
+        if next == last {
+            break;
+        }
+        (answers, last) = (answers + 1, next);
+    }
+    assert_eq!(answers, 1, "it sees all of them");
+}
+
+#[test]
 fn speaking_on_interrupts_no_answer() {
     let mut harness = slicing(Delivery::Paced);
     harness.input_audio(600);

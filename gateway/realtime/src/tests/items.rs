@@ -118,6 +118,18 @@ fn client_audio_item_becomes_history() {
 }
 
 #[test]
+fn deaf_models_are_given_no_sound() {
+    let deaf = repartee_engine_api::ModelInfo { hears: false, ..super::model() };
+    let mut harness = Harness::with_model(Delivery::Unpaced, deaf);
+    let item = json!({"type": "message", "role": "user", "content": [{"type": "input_audio", "audio": "AAAA"}]});
+    harness.client(json!({"type": "conversation.item.create", "item": item}));
+    assert_eq!(harness.event_types(), ["error"], "it is not in the conversation");
+    let error = &harness.events[0]["error"];
+    assert_eq!((&error["code"], &error["param"]), (&json!("invalid_value"), &json!("item.content[0].audio")));
+    assert_eq!(harness.commands, []);
+}
+
+#[test]
 fn oldest_items_are_deleted_when_memory_is_full() {
     let mut harness = Harness::new(Delivery::Unpaced);
     let long = "x".repeat(1 << 20);

@@ -138,6 +138,32 @@ fn failed_response_says_why() {
 }
 
 #[test]
+fn failures_that_a_client_can_mend_are_typed() {
+    for (error, kind, code, param) in [
+        (SessionError::OutOfMemory, "server_error", "session_limit_reached", json!(null)),
+        (SessionError::UnknownItem(9), "invalid_request_error", "invalid_value", json!(null)),
+        (SessionError::bad("text", "not encodable", "text"), "invalid_request_error", "invalid_value", json!("text")),
+        (
+            SessionError::bad("streamed", true, "false"),
+            "invalid_request_error",
+            "invalid_value",
+            json!("response.repartee.reads"),
+        ),
+        // The client has no part in these.
+        (SessionError::bad("response", 7, "another id"), "server_error", "internal_error", json!(null)),
+    ] {
+        let mut harness = Harness::new(Delivery::Unpaced);
+        let response = harness.create_response();
+        harness.input(Input::Engine(Event::Failed { response: Some(response), error }));
+        let failure = &harness.find("response.done")["response"]["status_details"]["error"];
+        assert_eq!((&failure["type"], &failure["code"]), (&json!(kind), &json!(code)));
+        let error = &harness.find("error")["error"];
+        assert_eq!((&error["code"], &error["param"]), (&json!(code), &param));
+        assert!(!harness.other_effects.contains(&Effect::Close));
+    }
+}
+
+#[test]
 fn engine_end_closes_the_session() {
     let mut harness = Harness::new(Delivery::Unpaced);
     harness.input(Input::EngineEnded);

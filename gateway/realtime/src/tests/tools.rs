@@ -371,6 +371,65 @@ fn truncated_or_deleted_messages_leave_their_calls() {
 }
 
 #[test]
+fn deleted_call_leaves_its_message_and_other_calls() {
+    let mut spoken = SpokenWithCalls::new(Delivery::Unpaced);
+    let delete =
+        |call: usize, output: &Value| json!({"type": "conversation.item.delete", "item_id": output[call]["id"]});
+    spoken.harness.client(delete(1, &spoken.output));
+    let item = spoken.item;
+    let [truncate, Command::Insert { item: time, place, content: Content::ToolCall { name, .. } }] =
+        &spoken.harness.commands[..]
+    else {
+        panic!("{:?}", spoken.harness.commands)
+    };
+    assert_eq!(*truncate, Command::Truncate { item, text: "One moment please.".into() });
+    assert_eq!((name.as_str(), *place), ("time", InsertAt::After(item)));
+    let time = *time;
+    spoken.harness.clear();
+    spoken.harness.client(delete(2, &spoken.output));
+    assert_eq!(spoken.harness.commands, [Command::Delete { item: time }]);
+    spoken.harness.clear();
+    spoken.harness.client(delete(0, &spoken.output));
+    assert_eq!(spoken.harness.commands, [Command::Delete { item }]);
+}
+
+#[test]
+fn call_without_a_message_is_deleted_alone() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let response = harness.create_response();
+    let item = harness.last_respond().unwrap().item;
+    function_call(&mut harness, response, 0, "weather", &["{}"]);
+    function_call(&mut harness, response, 1, "time", &["{}"]);
+    harness.engine_finished(response, FinishReason::Stop);
+    let id = harness.find("response.done")["response"]["output"][1]["id"].clone();
+    harness.clear();
+    harness.client(json!({"type": "conversation.item.delete", "item_id": id}));
+    assert_eq!(harness.commands[0], Command::Delete { item });
+    assert!(
+        matches!(&harness.commands[1..], [Command::Insert { content: Content::ToolCall { name, .. }, .. }] if name == "weather"),
+        "{:?}",
+        harness.commands
+    );
+}
+
+#[test]
+fn call_deleted_during_its_response_leaves_the_message() {
+    let mut harness = Harness::new(Delivery::Unpaced);
+    let response = harness.create_response();
+    let item = harness.last_respond().unwrap().item;
+    harness.engine_text(response, "One moment.");
+    function_call(&mut harness, response, 0, "weather", &["{}"]);
+    let id = harness.find("response.output_item.added")["item"]["id"].clone();
+    harness.clear();
+    harness.client(json!({"type": "conversation.item.delete", "item_id": id}));
+    harness.engine_finished(response, FinishReason::Cancelled);
+    assert_eq!(
+        harness.commands,
+        [Command::Cancel { response }, Command::Truncate { item, text: "One moment.".into() }]
+    );
+}
+
+#[test]
 fn interruption_drops_the_call_in_progress() {
     let mut harness = Harness::new(Delivery::Paced);
     let response = harness.create_response();

@@ -64,14 +64,19 @@ fn cleared_buffer_is_empty() {
 }
 
 #[test]
-fn too_long_turn_is_reported_once() {
-    let mut harness = Harness::new(Delivery::Unpaced);
-    harness.push_to_talk();
-    harness.input_audio(200);
-    for _ in 0..3 {
-        let error = SessionError::AudioTooLong { limit_s: 30 };
-        harness.input(Input::Engine(Event::Failed { response: None, error }));
+fn refused_turn_is_reported_once() {
+    for (error, code) in [
+        (SessionError::AudioTooLong { limit_s: 30 }, "input_audio_too_long"),
+        // Each slice is refused.
+        (SessionError::NoEars, "invalid_value"),
+    ] {
+        let mut harness = Harness::new(Delivery::Unpaced);
+        harness.push_to_talk();
+        harness.input_audio(200);
+        for _ in 0..3 {
+            harness.input(Input::Engine(Event::Failed { response: None, error: error.clone() }));
+        }
+        assert_eq!(harness.event_types(), ["error"]);
+        assert_eq!(harness.error_code(), code);
     }
-    assert_eq!(harness.event_types(), ["error"]);
-    assert_eq!(harness.error_code(), "input_audio_too_long");
 }

@@ -28,6 +28,8 @@ pub(super) struct CallState {
     gathered: Notify,
     /// The data channel is closed on both sides, or was never there.
     channel_closed: Notify,
+    /// Whether the peer has opened a channel for events.
+    claimed: AtomicBool,
     /// The open data channel. It holds the connection: taken out at the end to free both.
     channel: Mutex<Option<Arc<dyn DataChannel>>>,
     dropped_audio: AtomicU64,
@@ -50,6 +52,7 @@ impl CallState {
             phase: watch::Sender::new(Phase::Connecting),
             gathered: Notify::new(),
             channel_closed: Notify::new(),
+            claimed: AtomicBool::new(false),
             channel: Mutex::new(None),
             dropped_audio: AtomicU64::new(0),
             hung_up: AtomicBool::new(false),
@@ -91,6 +94,11 @@ impl CallState {
     /// Takes the open data channel out.
     pub fn take_channel(&self) -> Option<Arc<dyn DataChannel>> {
         self.lock_channel().take()
+    }
+
+    /// Whether a channel that the peer has opened is the call's: the first one is.
+    pub fn claim_channel(&self) -> bool {
+        !self.claimed.swap(true, Ordering::Relaxed)
     }
 
     /// The data channel is open.

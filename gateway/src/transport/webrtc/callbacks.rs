@@ -81,11 +81,22 @@ async fn read_track(track: Arc<dyn TrackRemote>, state: Arc<CallState>, socket: 
     }
 }
 
-/// Reads a channel that the peer has opened, if it is the one for events.
+/// Reads a channel that the peer has opened, if it is the one for events; others are closed.
 async fn read_remote_channel(channel: Arc<dyn DataChannel>, state: Arc<CallState>) {
-    if channel.label().await.is_ok_and(|label| label == DATA_CHANNEL_LABEL) {
+    if channel.label().await.is_ok_and(|label| label == DATA_CHANNEL_LABEL) && state.claim_channel() {
         read_channel(channel, state).await;
+    } else {
+        decline(channel).await;
     }
+}
+
+/// Closes a channel that the call has no use for. What comes until the peer has closed it too is dropped: the library would keep hundreds
+/// of messages of each channel that nobody reads.
+async fn decline(channel: Arc<dyn DataChannel>) {
+    if let Err(error) = channel.close().await {
+        tracing::debug!(%error, "closing a data channel");
+    }
+    while channel.poll().await.is_some_and(|event| !matches!(event, DataChannelEvent::OnClose)) {}
 }
 
 /// Reads messages of the peer, until the channel closes. While the owner does not read, nothing is taken from the channel, and

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use repartee_media::jitter::{Action, JitterBuffer};
 use repartee_media::opus::{FRAME, OpusDecoder, OpusEncoder};
 use repartee_testkit::signal::{dominant_frequency, level_db, sine};
+use webrtc::data_channel::DataChannelEvent;
 
 use super::*;
 
@@ -269,6 +270,34 @@ async fn an_offered_camera_is_declined() {
     let (sdp, _server) = answer(&with_video, &udp_mux, None).await.unwrap();
     assert!(sdp.contains("m=video 0 "), "{sdp}");
     drop(dialing);
+}
+
+#[tokio::test]
+async fn other_channels_are_closed() {
+    let udp_mux = bind_mux();
+    let (sdp, dialing) = offer(&WebRtcSettings::default()).await.unwrap();
+    let pc = Arc::clone(&dialing.connection.pc);
+    let (sdp, mut server) = answer(&sdp, &udp_mux, None).await.unwrap();
+    let mut caller = dialing.accept(&sdp).await.unwrap();
+    tokio::join!(until_open(&mut caller), until_open(&mut server));
+    // The second one has the right name: a call has one channel.
+    for label in ["another", DATA_CHANNEL_LABEL] {
+        let channel = pc.create_data_channel(label, None).await.unwrap();
+        let closed = async {
+            loop {
+                match channel.poll().await.expect("it is not gone yet") {
+                    DataChannelEvent::OnOpen => drop(channel.send_text("lost").await),
+                    DataChannelEvent::OnClose => break,
+                    _ => {}
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, closed).await.unwrap_or_else(|_| panic!("`{label}` stays open"));
+    }
+    caller.send_message("kept").await.unwrap();
+    assert_eq!(next(&mut server).await, PeerEvent::Message("kept".into()));
+    server.send_message("back").await.unwrap();
+    assert_eq!(next(&mut caller).await, PeerEvent::Message("back".into()));
 }
 
 #[tokio::test]

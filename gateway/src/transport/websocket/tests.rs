@@ -128,6 +128,54 @@ async fn a_silent_caller_is_pinged_then_closed() {
     assert_eq!(start.elapsed(), Duration::from_secs(75));
 }
 
+#[tokio::test(start_paused = true)]
+async fn large_events_wait_one_at_a_time() {
+    let engine = ScriptedEngine::new(Script::default());
+    let (client, incoming) = mpsc::channel(64);
+    let (mut transport, writer) =
+        WebSocketTransport::new(Incoming(incoming), Peer::new(0), 24_000, Timeouts::default());
+    drop(writer);
+    let (outbound, mut queue) = mpsc::channel(QUEUE);
+    transport.outbound = outbound;
+    let setup = setup(&engine);
+    let (session, metrics) = (engine.open().unwrap(), Arc::new(Metrics::new(engine.info().frame).unwrap()));
+    tokio::spawn(call::run(transport, session, setup, CallServices::of(metrics, None), pending(), pending()));
+    let text = "x".repeat(1 << 20);
+    let content = json!([{"type": "input_text", "text": text}]);
+    let item = json!({"type": "message", "role": "user", "id": "large", "content": content});
+    client.try_send(event(&json!({"type": "conversation.item.create", "item": item}))).unwrap();
+    for _ in 0..QUEUE {
+        client.try_send(event(&json!({"type": "conversation.item.retrieve", "item_id": "large"}))).unwrap();
+    }
+    // Nobody reads: the call stands still.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (mut kinds, mut waiting) = (Vec::new(), 0);
+    while let Ok(OutboundMessage::Event(kind, text)) = queue.try_recv() {
+        kinds.push(kind);
+        waiting += text.len();
+    }
+    assert!(waiting < 2 << 20, "{waiting} bytes wait: {kinds:?}");
+    // Whoever reads gets all of it in order.
+    while kinds.len() < 3 + QUEUE {
+        let Some(OutboundMessage::Event(kind, _)) = queue.recv().await else { panic!("{kinds:?}") };
+        kinds.push(kind);
+    }
+    assert_eq!(kinds[..3], ["session.created", "conversation.item.added", "conversation.item.done"]);
+    assert!(kinds[3..].iter().all(|kind| *kind == "conversation.item.retrieved"));
+}
+
+fn setup(engine: &ScriptedEngine) -> Setup {
+    Setup {
+        session_id: "sess_1".into(),
+        stem: "s".into(),
+        seed: 1,
+        model: engine.info().clone(),
+        delivery: Delivery::Unpaced,
+        expires_at: None,
+        configuration: None,
+    }
+}
+
 /// A call of a client behind `peer`.
 fn dial(
     engine: &ScriptedEngine,
@@ -138,16 +186,7 @@ fn dial(
     let (client, incoming) = mpsc::channel(8);
     let (transport, writer) = WebSocketTransport::new(Incoming(incoming), peer.clone(), 24_000, Timeouts::default());
     tokio::spawn(writer);
-    let setup = Setup {
-        session_id: "sess_1".into(),
-        stem: "s".into(),
-        seed: 1,
-        model: engine.info().clone(),
-        delivery: Delivery::Unpaced,
-        expires_at: None,
-        configuration: None,
-    };
-    let session = engine.open().unwrap();
+    let (setup, session) = (setup(engine), engine.open().unwrap());
     let services = CallServices { limits, ..CallServices::of(metrics.clone(), None) };
     let ended = call::run(transport, session, setup, services, pending(), pending());
     (client, tokio::spawn(ended))

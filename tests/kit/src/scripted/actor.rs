@@ -152,6 +152,10 @@ impl Actor {
     async fn respond_out_of_band(&mut self) -> Option<()> {
         while let Some(respond) = self.out_of_band.pop_front() {
             let response = respond.response;
+            if respond.streamed {
+                self.read_aloud(response).await?;
+                continue;
+            }
             let turn = respond.input.iter().flatten().find_map(|input| match input {
                 Input::Item(item) => self.turns.get(item).copied(),
                 Input::Content(_) => None,
