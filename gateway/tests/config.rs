@@ -108,6 +108,8 @@ fn bad_settings_name_path_and_source() {
         ("[limits]\ncalls = 3", vec!["limits", "calls"]),
         ("[limits]\ncalls_per_key = \"many\"", vec!["limits.calls_per_key", "many"]),
         ("[webrtc.turn]\nttl_s = -1", vec!["webrtc.turn.ttl_s", "-1"]),
+        ("[webrtc.turn]\nttl_s = 1e300", vec!["webrtc.turn.ttl_s", "a year"]),
+        ("[limits]\ncall_s = 31536001", vec!["limits.call_s", "a year"]),
         ("listen = \"somewhere\"", vec!["listen", "address"]),
         ("[proxy]\ntrusted = [\"10.0.0.1\"]", vec!["proxy.trusted[0]"]),
         ("drain_s = ", vec!["repartee.toml", "TOML", "line 1"]),

@@ -425,6 +425,9 @@ mod seconds {
 
     use serde::{Deserialize, Deserializer, Serializer, de};
 
+    /// A year: no setting needs more, and every clock can be moved on by as much.
+    const LONGEST: u64 = 365 * 24 * 3_600;
+
     pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
         if duration.subsec_nanos() == 0 {
             serializer.serialize_u64(duration.as_secs())
@@ -436,6 +439,8 @@ mod seconds {
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
         let seconds = f64::deserialize(deserializer)?;
         Duration::try_from_secs_f64(seconds)
-            .map_err(|_| de::Error::custom(format!("{seconds} is no number of seconds from 0 up")))
+            .ok()
+            .filter(|duration| *duration <= Duration::from_secs(LONGEST))
+            .ok_or_else(|| de::Error::custom(format!("{seconds} is no number of seconds from 0 to {LONGEST}, a year")))
     }
 }
