@@ -10,7 +10,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use common::driven::{Response, serve, submit};
-use common::{Expected, greedy_copy, root};
+use common::{Expected, brief_copy, greedy_copy, root};
 use repartee_engine::internals::{Checkpoint, load};
 use repartee_engine::quantise::quantise;
 use repartee_engine::{DeviceChoice, EngineConfig, Source, WeightPolicy};
@@ -120,25 +120,11 @@ fn short_answer(folder: &Path, weights: WeightPolicy) -> Response {
     engine.respond(&session, Respond { sampling, max_tokens: Some(3), ..Respond::new(1, 2) }).unwrap()
 }
 
-/// A copy of the demo that says no more than so many frames: the device is simulated.
-fn demo_of(frames: u32) -> tempfile::TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(root().join("models/demo")).unwrap().map(Result::unwrap) {
-        if entry.file_type().unwrap().is_file() {
-            std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
-        }
-    }
-    let path = copy.path().join("generation_config.json");
-    let mut generation: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    generation["talker_max_new_tokens"] = frames.into();
-    std::fs::write(&path, generation.to_string()).unwrap();
-    copy
-}
-
 /// In the format of compressed-tensors: their integers, of four bits and of eight, are those of a checkpoint that is quantised while it loads.
 #[test]
 fn stored_integers_answer_with_the_same_bits() {
-    let (checkpoint, stored) = (demo_of(6), tempfile::tempdir().unwrap());
+    // Brief: the device is simulated.
+    let (checkpoint, stored) = (brief_copy(&root().join("models/demo"), 6), tempfile::tempdir().unwrap());
     quantise(checkpoint.path(), stored.path(), WeightPolicy::Mixed, 1, |_| {}).unwrap();
     // The setting too: what the stored checkpoint keeps as numbers is quantised while it loads.
     let [expected, found] = [&checkpoint, &stored].map(|folder| short_answer(folder.path(), WeightPolicy::Mixed));

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use common::driven::{Driven, Response, drive, submit};
-use common::{CONVERSATIONS, Expected, folder};
+use common::{CONVERSATIONS, Expected, brief_copy, folder};
 use repartee_engine::internals::qwen3_omni_moe::load;
 use repartee_engine::internals::{Checkpoint, Device, Variant};
 use repartee_engine::{EngineConfig, Source};
@@ -36,19 +36,7 @@ const PACES: usize = 6;
 fn checkpoints() -> Vec<(&'static str, TempDir)> {
     let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo");
     let fixtures = CONVERSATIONS.iter().map(|name| (*name, folder(name).join("checkpoint")));
-    fixtures.chain([("demo", demo)]).map(|(name, from)| (name, brief_copy(&from))).collect()
-}
-
-fn brief_copy(from: &Path) -> TempDir {
-    let copy = tempfile::tempdir().unwrap();
-    for file in std::fs::read_dir(from).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
-        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
-    }
-    let path = copy.path().join("generation_config.json");
-    let mut config: serde_json::Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    config["talker_max_new_tokens"] = FRAMES.into();
-    std::fs::write(&path, config.to_string()).unwrap();
-    copy
+    fixtures.chain([("demo", demo)]).map(|(name, from)| (name, brief_copy(&from, FRAMES))).collect()
 }
 
 /// A model over `ops`, on one thread.

@@ -99,17 +99,28 @@ pub fn shrink_context(copy: &Path, context: usize) {
     std::fs::write(&path, config.to_string()).unwrap();
 }
 
-/// A copy of a fixture's checkpoint in which the talker is greedy, as the reference ran it.
-pub fn greedy_copy(name: &str, expected: &Expected) -> tempfile::TempDir {
+/// A copy of a checkpoint with other settings of generation.
+pub fn copy_with(from: &Path, change: impl FnOnce(&mut Value)) -> tempfile::TempDir {
     let copy = tempfile::tempdir().unwrap();
-    for entry in std::fs::read_dir(folder(name).join("checkpoint")).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), copy.path().join(entry.file_name())).unwrap();
+    for file in std::fs::read_dir(from).unwrap().map(Result::unwrap).filter(|file| file.path().is_file()) {
+        std::fs::copy(file.path(), copy.path().join(file.file_name())).unwrap();
     }
     let path = copy.path().join("generation_config.json");
     let mut config: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-    config["talker_do_sample"] = false.into();
-    config["talker_repetition_penalty"] = expected.facts["settings"]["talker_repetition_penalty"].clone();
+    change(&mut config);
     std::fs::write(&path, config.to_string()).unwrap();
     copy
+}
+
+/// A copy of a fixture's checkpoint in which the talker is greedy, as the reference ran it.
+pub fn greedy_copy(name: &str, expected: &Expected) -> tempfile::TempDir {
+    copy_with(&folder(name).join("checkpoint"), |config| {
+        config["talker_do_sample"] = false.into();
+        config["talker_repetition_penalty"] = expected.facts["settings"]["talker_repetition_penalty"].clone();
+    })
+}
+
+/// A copy of a checkpoint whose responses have at most so many codec frames.
+pub fn brief_copy(from: &Path, frames: u32) -> tempfile::TempDir {
+    copy_with(from, |config| config["talker_max_new_tokens"] = frames.into())
 }

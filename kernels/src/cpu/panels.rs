@@ -79,6 +79,7 @@ impl Panels {
 }
 
 fn pack<N: Copy + Default>(columns: usize, k: usize, at: impl Fn(usize, usize) -> N) -> Vec<Lane<N>> {
+    // Cannot fail: `at` gives numbers that are in memory already.
     let size = columns.div_ceil(LANES).checked_mul(k);
     let mut panels = vec![Lane::default(); size.expect("a weight's size is a number")];
     for column in 0..columns {
