@@ -17,7 +17,7 @@
 #   speech     espeak-ng, flite and Kokoro, which speak questions; recordings of people, unpacked out of Debian's
 #              pocketsphinx-testdata
 #   recipe     Python with models/demo/recipe/requirements.txt: all that makes the demo model, torch among it (several GB), and
-#              the synthesisers of `speech`, of which Kokoro also speaks the answers
+#              the synthesisers of `speech`, of which Kokoro also speaks the answers, and festival
 #
 # Debian packages go to the system, everything else under target/tools and the node_modules beside each package.json.
 
@@ -265,8 +265,17 @@ speech() {
     say "that failed: no recordings of people will be asked"
 }
 
+# Training hears a voice of it, the judge none.
+festival() {
+  local missing=()
+  type -P festival >/dev/null || missing+=(festival)
+  [ -d /usr/share/festival/voices/english/ked_diphone ] || missing+=(festvox-kdlpc16k)
+  [ ${#missing[@]} -eq 0 ] || need_packages "speaking the questions that training hears" "${missing[@]}"
+}
+
 recipe() {
   synthesisers
+  festival
   python_tools recipe models/demo/recipe/requirements.txt
   kokoro
 }

@@ -33,7 +33,7 @@ if [ ! -e "$root/ready" ]; then
 fi
 lib=$root/usr/lib/x86_64-linux-gnu
 export PYTHONPATH="$recipe:$root/python" PATH="$root/usr/bin:$PATH" LD_LIBRARY_PATH="$lib:${LD_LIBRARY_PATH:-}" ESPEAK_DATA_PATH=$lib/espeak-ng-data
-export KOKORO=$root/kokoro
+export KOKORO=$root/kokoro FESTIVAL=$root/usr/share/festival
 
 end=$((SECONDS + seconds))
 # step NAME...: runs steps unless they are done; 124 when the time is over.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from .scale import Scale
 
 SHARD = 50
 PLANNED_SHARD = 500
+SPELLED, SPELLED_MORE = re.compile(r" is spelled [A-Z](, [A-Z])+\.$"), 3
 MOST_OFTEN = 5  # how much more often an answer comes in training that conversations give all the time, than one sum of thousands
 
 
@@ -60,9 +62,10 @@ def often(said: list[str]) -> list[int]:
 
 
 def given(said: list[str]) -> list[int]:
-    """How many times as often as the rarest each of these answers is given in conversations."""
+    """How many times as often as the rarest each of these answers comes in the talker's training: as often as in conversations, and spelled
+    words more often still. No word of them tells which letter is next, only how many there were."""
     counts = Counter(turn.answer for talk in conversations(30_000, seed=23) for turn in talk.turns)
-    return [1 + counts[text] for text in said]
+    return [(1 + counts[text]) * (SPELLED_MORE if SPELLED.search(text) else 1) for text in said]
 
 
 def make(work: Path, scale: Scale) -> None:

@@ -1,7 +1,7 @@
 """Step `pack`: what a GPU machine without network needs beside this repository, in parts that are small enough to carry there.
 
 Such a machine has Python with torch, numpy, scipy, tokenizers and onnxruntime. What it lacks goes into one archive, cut into parts:
-the reference implementation at the pinned version, Kokoro with its voices, espeak-ng and flite. `on-gpu.sh` puts them together again.
+the reference implementation at the pinned version, Kokoro with its voices, espeak-ng, flite and festival. `on-gpu.sh` puts them together again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ KEPT = (
     "transformers/models/whisper/",
     "transformers/models/__init__",
 )
-DEBS = ("espeak-ng", "libespeak-ng1", "espeak-ng-data", "flite", "libflite1", "libpcaudio0", "libsonic0")
+DEBS = (
+    *("espeak-ng", "libespeak-ng1", "espeak-ng-data", "flite", "libflite1", "libpcaudio0", "libsonic0"),
+    *("festival", "libestools2.5", "festvox-kdlpc16k", "festlex-cmu", "festlex-poslex"),
+)
 
 
 def make(work: Path, part_mib: int) -> None:

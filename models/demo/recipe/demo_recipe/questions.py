@@ -5,7 +5,7 @@ A set (`train`, `natural`, `held_out`) is a folder of shards. A shard is two fil
 `N.npy`   all its sound, one turn after the other: int16 at 16 kHz, mono
 `N.json`  `{"turns": [...], "conversations": [[turn, ...], ...]}`; see `Spoken`
 
-Each turn is stored once; a conversation is a list of turns, spoken by one voice. `train` has espeak-ng's and flite's voices, which take
+Each turn is stored once; a conversation is a list of turns, spoken by one voice. `train` has espeak-ng's, flite's and festival's voices, which take
 milliseconds; `natural` has Kokoro's, which are learnt from people and take half a second. The held-out set has voices and phrasings
 that training never hears. A shard that exists is kept, so that a run that was stopped goes on.
 """
@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import random
 import subprocess
+import tempfile
 import wave
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -46,8 +48,12 @@ VARIANTS = (
     "edward edward2 f1 f2 f4 f5 grandma grandpa gustave iven iven3 iven4 john klatt klatt2 klatt3 klatt5 klatt6 m1 m2 m3 m4 m5 m7 m8 "
     "marcelo max michel miguel norbert pablo paul pedro quincy rob robert sandro shelby steph steph2 steph3 travis victor zac"
 ).split()
+# flite and festival have few voices: each speaks at any person's pitch. Festival's is put together of recorded diphones, as flite's `kal` is.
 FLITE = ("awb", "slt")
-FLITE_SHARE = 0.2
+FLITE_SHARE = 0.15
+FESTIVAL = ("ked_diphone",)
+FESTIVAL_SHARE = 0.05
+LOWEST, HIGHEST = 80, 220  # Hz, of their mean pitch
 # Kokoro's voices that speak English, but for those of the judge.
 KOKORO = (
     "af_alloy af_aoede af_bella af_heart af_jessica af_nicole af_nova af_river af_sarah af_sky "
@@ -72,15 +78,17 @@ class Voice:
 
     name: str
     speed: float  # 1 is the voice's own
-    pitch: int  # 0 to 99; not of flite
+    pitch: int  # 0 to 99; of flite's, those that training hears
 
     @staticmethod
     def random(r: random.Random, among: tuple[str, ...] = ()) -> Voice:
-        """Any of espeak-ng's and flite's that training hears, or one of some voices."""
+        """Any of espeak-ng's, flite's and festival's that training hears, or one of some voices."""
         if among:
             name = r.choice(among)
-        elif r.random() < FLITE_SHARE:
+        elif (share := r.random()) < FLITE_SHARE:
             name = "flite " + r.choice(FLITE)
+        elif share < FLITE_SHARE + FESTIVAL_SHARE:
+            name = "festival " + r.choice(FESTIVAL)
         else:
             name = f"espeak {r.choice(ACCENTS)}+{r.choice(VARIANTS)}"
         return Voice(name, r.uniform(0.75, 1.2), r.randint(20, 80))
@@ -103,11 +111,29 @@ class Voice:
             pitch = 0.9 + 0.2 * (self.pitch - 20) / 60
             spoken = np.clip(kokoro.speak(text, voice, self.speed / pitch) * 32767, -32768, 32767)
             return spoken.astype(np.int16), round(kokoro.RATE * pitch / 100) * 100
+        hertz = round(LOWEST + (HIGHEST - LOWEST) * (self.pitch - 20) / 60)
+        if family == "festival":
+            return festival(text, voice, self.speed, hertz)
         if family == "flite":
-            command = ["flite", "-voice", voice, "--setf", f"duration_stretch={1 / self.speed:.2f}", "-t", text, "-o", "/dev/stdout"]
+            pitch = ["--setf", f"int_f0_target_mean={hertz}"] if voice in FLITE else []
+            stretch = ["--setf", f"duration_stretch={1 / self.speed:.2f}"]
+            command = ["flite", "-voice", voice, *stretch, *pitch, "-t", text, "-o", "/dev/stdout"]
         else:
             command = ["espeak-ng", "-v", voice, "-s", str(round(175 * self.speed)), "-p", str(self.pitch), "--stdout", text]
         return read_wave(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+def festival(text: str, voice: str, speed: float, hertz: int) -> tuple[np.ndarray, int]:
+    """Samples and rate, of a voice of diphones."""
+    said = text.replace('"', "")  # which would end Scheme's string
+    melody = f"(target_f0_mean {hertz}) (target_f0_std {hertz * 0.15:.0f}) (model_f0_mean 170) (model_f0_std 34)"
+    settings = f"(voice_{voice}) (Parameter.set 'Duration_Stretch {1 / speed:.2f}) (set! int_lr_params '({melody}))"
+    home = os.environ.get("FESTIVAL")  # where it was not installed
+    with tempfile.TemporaryDirectory() as folder:
+        wave_path = Path(folder) / "said.wav"
+        speak = f'(begin {settings} (utt.save.wave (utt.synth (Utterance Text "{said}")) "{wave_path}" \'riff))'
+        subprocess.run(["festival", *(["--libdir", home] if home else []), "--batch", speak], capture_output=True, check=True)
+        return read_wave(wave_path.read_bytes())
 
 
 def read_wave(data: bytes) -> tuple[np.ndarray, int]:

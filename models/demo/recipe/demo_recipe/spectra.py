@@ -29,18 +29,19 @@ class Envelope(nn.Module):
     """Log-mel power `[batch, mels, frames]` of samples `[batch, n]` over some hundredths of a second: what is said, without the fine
     structure of pulses and noise, which is most of what `LogMel` differs by."""
 
-    FFT, HOP, MELS, AVERAGED = 512, 128, 40, 5
     FAINTEST = 1e-4
 
-    def __init__(self) -> None:
+    def __init__(self, fft: int, hop: int, mels: int, averaged: int) -> None:
+        """`averaged` is how many windows, an odd number."""
         super().__init__()
-        self.register_buffer("filters", torch.tensor(mel_filters(self.FFT, self.MELS), dtype=torch.float32))
-        self.register_buffer("window", torch.hann_window(self.FFT))
+        self.fft, self.hop, self.averaged = fft, hop, averaged
+        self.register_buffer("filters", torch.tensor(mel_filters(fft, mels), dtype=torch.float32))
+        self.register_buffer("window", torch.hann_window(fft))
 
     def forward(self, samples: Tensor) -> Tensor:
-        spectrum = torch.stft(samples, self.FFT, self.HOP, window=self.window, return_complex=True)
+        spectrum = torch.stft(samples, self.fft, self.hop, window=self.window, return_complex=True)
         power = self.filters @ torch.view_as_real(spectrum).square().sum(-1)
-        return torch.log(F.avg_pool1d(power, self.AVERAGED, self.AVERAGED // 2) + self.FAINTEST)
+        return torch.log(F.avg_pool1d(power, self.averaged, self.averaged // 2) + self.FAINTEST)
 
 
 class Distance(nn.Module):
@@ -51,13 +52,14 @@ class Distance(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.mels = nn.ModuleList([LogMel(2048, 512, 128), LogMel(1024, 256, 80), LogMel(512, 128, 40), LogMel(256, 64, 20)])
-        self.envelope = Envelope()
+        # Over 27 ms, in which no pulse shows, and over 11 ms, in which the burst of a stop is not lost among what is around it.
+        self.envelopes = nn.ModuleList([Envelope(512, 128, 40, 5), Envelope(256, 64, 24, 3)])
         for size in (256, 512, 1024):
             self.register_buffer(f"window{size}", torch.hann_window(size))
 
     def forward(self, made: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         mel = sum(F.l1_loss(m(made), m(wanted)) for m in self.mels)
-        envelope = F.l1_loss(self.envelope(made), self.envelope(wanted))
+        envelope = sum(F.l1_loss(e(made), e(wanted)) for e in self.envelopes) / len(self.envelopes)
         wave = made.new_zeros(())
         for size in (256, 512, 1024):
             window = getattr(self, f"window{size}")

@@ -30,8 +30,8 @@ JOINED_SHARE = 0.55  # of conversations that another one follows, and so on: a c
 LONGEST_SESSION = 14  # turns after which none follows
 # Topics that take longest to learn come more often: how often a conversation counts by the topic of its hardest turn.
 WEIGHTS = {"repeating": 1.6, "spelling": 1.8, "counting": 1.5, "small talk": 1.3, "days and months": 1.2, "colours": 1.3, "animals": 1.3}
-# flite has two voices that training hears: they come more often than they were drawn, or what is like them is heard worst.
-FLITE_WEIGHT = 2.0
+# flite has two voices that training hears, festival one: they come more often than they were drawn, or what is like them is heard worst.
+FEW_VOICES, FEW_VOICES_WEIGHT = ("flite", "festival"), 1.5
 TRANSCRIBED_SHARE = 0.12  # of conversations: a turn to write down instead of answering
 INSTEAD_SHARE = 0.2  # of those: asked for as a client might, instead of as the gateway does
 NATURAL_SHARE = 0.33  # of spoken conversations: by voices that are learnt from people
@@ -128,7 +128,7 @@ class Chest:
     def __init__(self, talks: list[list[Spoken]]) -> None:
         self._talks = [talk for talk in talks if sum(len(turn.sound) for turn in talk) < LONGEST * questions.RATE]
         weights = [
-            max(WEIGHTS.get(turn.turn.topic, 1.0) for turn in talk) * (FLITE_WEIGHT if talk[0].voice.startswith("flite") else 1.0)
+            max(WEIGHTS.get(turn.turn.topic, 1.0) for turn in talk) * (FEW_VOICES_WEIGHT if talk[0].voice.startswith(FEW_VOICES) else 1.0)
             for talk in self._talks
         ]
         self._upto = list(itertools.accumulate(weights))

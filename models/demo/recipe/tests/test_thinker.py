@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyworld
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeThinkerForConditionalGeneration
 
@@ -21,7 +22,7 @@ from demo_recipe.domain.unknown import ANSWER, overheard
 from demo_recipe.domain.words import TENS
 from demo_recipe.scale import SMOKE
 from demo_recipe.thinker_data import (
-    FLITE_WEIGHT,
+    FEW_VOICES_WEIGHT,
     NATURAL_SHARE,
     TRANSCRIBE,
     TRANSCRIBE_INSTEAD,
@@ -208,6 +209,21 @@ def as_it_is(sound: np.ndarray) -> np.ndarray:
 
 
 class Rules(unittest.TestCase):
+    def test_voices_that_training_hears_have_the_pitch_and_pace_of_their_callers(self) -> None:
+        def heard(name: str, pitch: int) -> float:
+            """Median pitch in Hz."""
+            sound = questions.Voice(name, 1.0, pitch).say("Tell me the name of the young animal.").astype(float)
+            hertz, _ = pyworld.dio(sound, questions.RATE)
+            return float(np.median(hertz[hertz > 0]))
+
+        for name in ("flite slt", "flite awb", "festival ked_diphone"):
+            self.assertGreater(heard(name, 80), 1.5 * heard(name, 35), name)
+        # The judge's voice stays as it is.
+        self.assertEqual(heard("flite rms", 80), heard("flite rms", 20))
+        for name in questions.FESTIVAL:
+            quick, slow = (len(questions.Voice(f"festival {name}", speed, 50).say('Repeat: the "cup" is (1) red.')) for speed in (1.2, 0.8))
+            self.assertGreater(slow, 1.2 * quick, name)
+
     def test_a_turn_is_written_down_as_the_gateway_asks(self) -> None:
         told = (GATEWAY / "transcription.rs").read_text()
         self.assertIn(f'const INSTRUCTION: &str = "{TRANSCRIBE}";', told)
@@ -234,13 +250,13 @@ class Rules(unittest.TestCase):
         natural = sum(part.question.startswith("natural") for part in parts) / len(parts)
         self.assertAlmostEqual(natural, NATURAL_SHARE, delta=0.06)
 
-    def test_flites_voices_come_more_often_than_they_were_drawn(self) -> None:
+    def test_synthesisers_of_few_voices_come_more_often_than_they_were_drawn(self) -> None:
         turn = Turn("colours", "What color is snow?", "Snow is white.", ("white",))
         voices = ["flite slt", "espeak en-us+m1", "espeak en-gb+f2"]
         chest = Chest([[questions.Spoken(np.zeros(8_000, np.int16), voice, turn)] for voice in voices])
         r = random.Random(4)
         flite = sum(chest.draw(r)[0].voice == "flite slt" for _ in range(2_000)) / 2_000
-        self.assertAlmostEqual(flite, FLITE_WEIGHT / (FLITE_WEIGHT + 2), delta=0.04)
+        self.assertAlmostEqual(flite, FEW_VOICES_WEIGHT / (FEW_VOICES_WEIGHT + 2), delta=0.04)
 
     def test_what_asks_for_nothing_is_met_with_not_knowing(self) -> None:
         r = random.Random(2)

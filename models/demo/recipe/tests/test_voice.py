@@ -139,10 +139,19 @@ class Rules(unittest.TestCase):
         for segment in phonemes.segments(said):
             self.assertLess(codes.code(phonemes.name("".join(said[at] for at in segment))), CODES)
 
-    def test_a_spelled_word_is_read_behind_a_pause(self) -> None:
-        self.assertEqual(voice.aloud("Sun is spelled S, U, N."), "Sun is spelled, S, U, N.")
+    def test_a_spelled_word_is_read_between_pauses(self) -> None:
+        self.assertEqual(voice.aloud("Sun is spelled S, U, N."), "Sun, is spelled, S, U, N.")
         for text in ("I can add numbers, name capitals, spell words.", "Anna, A is a letter.", "Your name is Anna."):
             self.assertEqual(voice.aloud(text), text)
+
+    def test_sounds_and_young_of_animals_are_said_slower(self) -> None:
+        made = voice.Voice(sound=False)
+        for text in ("A cow says moo.", "A baby horse is a foal."):
+            slow = len(made.plan(text).codes)
+            with unittest.mock.patch.object(voice, "SLOWER", 1.0):
+                self.assertGreater(slow, 1.05 * len(made.plan(text).codes), text)
+        for text in ("Yes, I can hear you.", "A week has seven days.", "A banana is yellow."):
+            self.assertEqual(voice.pace(text), 1.0)
 
     def test_accents_differ_as_the_teacher_learnt_them(self) -> None:
         self.assertEqual(phonemes.of("Four birds."), "fˈɔɹ bˈɜɹdz.")
@@ -172,6 +181,16 @@ class Rules(unittest.TestCase):
         # The pitch is off by a period or two.
         self.assertLessEqual((heard - right)[..., 3].abs().max(), 2)
         self.assertAlmostEqual((wrong.amax((1, 2)) == 0).float().mean().item(), codec_train.UNSPOILED, delta=0.1)
+
+    def test_the_talker_learns_what_is_said_most_and_spelled_words_most(self) -> None:
+        never, rare, common = "Nobody says this.", "Thirty one plus forty two is seventy three.", "Hello! How can I help you?"
+        spelled = "Nest is spelled N, E, S, T."
+        often = dict(zip([never, rare, common, spelled], answers.given([never, rare, common, spelled])))
+        self.assertEqual(often[never], 1)
+        self.assertGreater(often[common], 10 * often[rare])
+        talks = conversations(30_000, seed=23)
+        told = sum(turn.answer == spelled for talk in talks for turn in talk.turns)
+        self.assertEqual(often[spelled], 3 * (1 + told))
 
     def test_excerpts_come_as_often_as_their_sentences_are_said(self) -> None:
         lengths = torch.tensor([20, 15, 40, 13])
