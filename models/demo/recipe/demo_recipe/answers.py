@@ -26,6 +26,7 @@ from .scale import Scale
 SHARD = 50
 PLANNED_SHARD = 500
 SPELLED, SPELLED_MORE = re.compile(r" is spelled [A-Z](, [A-Z])+\.$"), 3
+BARE, BARE_MORE = re.compile(rf"{SPELLED.pattern}|^A \w+ says |^A baby "), 4
 MOST_OFTEN = 5  # how much more often an answer comes in training that conversations give all the time, than one sum of thousands
 
 
@@ -56,9 +57,10 @@ def texts(count: int) -> list[str]:
 
 
 def often(said: list[str]) -> list[int]:
-    """How many times as often as the rarest each of these answers comes in training."""
+    """How many times as often as the rarest each of these answers comes in the codec's training. Letters, and what animals say, have nothing
+    around them that helps to understand a sound that is a little wrong."""
     given = Counter(turn.answer for talk in conversations(3_000, seed=23) for turn in talk.turns)
-    return [1 + min(MOST_OFTEN, given[text]) for text in said]
+    return [(1 + min(MOST_OFTEN, given[text])) * (BARE_MORE if BARE.search(text) else 1) for text in said]
 
 
 def given(said: list[str]) -> list[int]:
