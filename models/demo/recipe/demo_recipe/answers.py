@@ -25,6 +25,7 @@ from .scale import Scale
 
 SHARD = 50
 PLANNED_SHARD = 500
+# How much more often spelled words come in the talker's training, and they and what is said of animals in the codec's.
 SPELLED, SPELLED_MORE = re.compile(r" is spelled [A-Z](, [A-Z])+\.$"), 3
 BARE, BARE_MORE = re.compile(rf"{SPELLED.pattern}|^A \w+ says |^A baby "), 4
 MOST_OFTEN = 5  # how much more often an answer comes in training that conversations give all the time, than one sum of thousands
