@@ -25,9 +25,10 @@ from .scale import Scale
 
 SHARD = 50
 PLANNED_SHARD = 500
-# How much more often spelled words come in the talker's training, and they and what is said of animals in the codec's.
-SPELLED, SPELLED_MORE = re.compile(r" is spelled [A-Z](, [A-Z])+\.$"), 3
-BARE, BARE_MORE = re.compile(rf"{SPELLED.pattern}|^A \w+ says |^A baby "), 4
+SPELLED = re.compile(r"^(\w+) is spelled (?=[A-Z](?:, [A-Z])+\.)")
+UNUSUAL = re.compile(r"^A (\w+ says|baby \w+ is) ")  # what a word follows that people hardly say
+# How much more often the former come in the talker's training, and both in the codec's.
+SPELLED_MORE, BARE_MORE = 3, 4
 MOST_OFTEN = 5  # how much more often an answer comes in training that conversations give all the time, than one sum of thousands
 
 
@@ -61,14 +62,14 @@ def often(said: list[str]) -> list[int]:
     """How many times as often as the rarest each of these answers comes in the codec's training. Letters, and what animals say, have nothing
     around them that helps to understand a sound that is a little wrong."""
     given = Counter(turn.answer for talk in conversations(3_000, seed=23) for turn in talk.turns)
-    return [(1 + min(MOST_OFTEN, given[text])) * (BARE_MORE if BARE.search(text) else 1) for text in said]
+    return [(1 + min(MOST_OFTEN, given[text])) * (BARE_MORE if SPELLED.match(text) or UNUSUAL.match(text) else 1) for text in said]
 
 
 def given(said: list[str]) -> list[int]:
     """How many times as often as the rarest each of these answers comes in the talker's training: as often as in conversations, and spelled
     words more often still. No word of them tells which letter is next, only how many there were."""
     counts = Counter(turn.answer for talk in conversations(30_000, seed=23) for turn in talk.turns)
-    return [(1 + counts[text]) * (SPELLED_MORE if SPELLED.search(text) else 1) for text in said]
+    return [(1 + counts[text]) * (SPELLED_MORE if SPELLED.match(text) else 1) for text in said]
 
 
 def make(work: Path, scale: Scale) -> None:

@@ -111,16 +111,19 @@ class Voice:
             pitch = 0.9 + 0.2 * (self.pitch - 20) / 60
             spoken = np.clip(kokoro.speak(text, voice, self.speed / pitch) * 32767, -32768, 32767)
             return spoken.astype(np.int16), round(kokoro.RATE * pitch / 100) * 100
-        hertz = round(LOWEST + (HIGHEST - LOWEST) * (self.pitch - 20) / 60)
         if family == "festival":
-            return festival(text, voice, self.speed, hertz)
+            return festival(text, voice, self.speed, self._hertz())
         if family == "flite":
-            pitch = ["--setf", f"int_f0_target_mean={hertz}"] if voice in FLITE else []
+            pitch = ["--setf", f"int_f0_target_mean={self._hertz()}"] if voice in FLITE else []
             stretch = ["--setf", f"duration_stretch={1 / self.speed:.2f}"]
             command = ["flite", "-voice", voice, *stretch, *pitch, "-t", text, "-o", "/dev/stdout"]
         else:
             command = ["espeak-ng", "-v", voice, "-s", str(round(175 * self.speed)), "-p", str(self.pitch), "--stdout", text]
         return read_wave(subprocess.run(command, capture_output=True, check=True).stdout)
+
+    def _hertz(self) -> int:
+        """The mean pitch of synthesisers that take one."""
+        return round(LOWEST + (HIGHEST - LOWEST) * (self.pitch - 20) / 60)
 
 
 def festival(text: str, voice: str, speed: float, hertz: int) -> tuple[np.ndarray, int]:

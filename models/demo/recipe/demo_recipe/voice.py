@@ -8,13 +8,13 @@ pronunciation, and an error in one frame does not shift the frames behind it.
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.signal import resample_poly
 
 from . import codes, kokoro, phonemes
+from .answers import SPELLED, UNUSUAL
 from .config import FRAME, SAMPLE_RATE
 from .kokoro import Melody, Teacher
 
@@ -24,8 +24,6 @@ UNITS = 3  # of duration in a codec frame
 PLAYED_AT = UNITS * kokoro.UNIT * SAMPLE_RATE // FRAME
 PER_FRAME = UNITS * kokoro.PER_UNIT  # values of pitch and loudness in a codec frame
 LONGEST_END = 4  # frames of silence behind a sentence
-SPELLED = re.compile(r"^(\w+) is spelled (?=[A-Z](?:, [A-Z])+\b)")
-UNUSUAL = re.compile(r"^A (\w+ says|baby \w+ is) ")  # what a word follows that people hardly say
 SLOWER = 1.2  # times the voice's own durations
 
 
