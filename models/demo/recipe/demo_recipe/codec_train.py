@@ -28,9 +28,9 @@ from .training import Run
 WINDOW = 12  # frames of a training excerpt
 SKIPPED = 2  # frames at the start of an excerpt from mid-sentence that the loss ignores: their past is missing
 CRITICS_AFTER = 1 / 3  # of the run
-# From here on, and from the start in a run that begins with a decoder of these codes, what is said counts most: envelopes by so much more
-# than the rest, complex spectra by so much less than before.
-REFINED_AFTER, ENVELOPE, PHASES = 2 / 3, 16, 0.2
+# From here on, and from the start in a run that begins with a decoder of these codes, what is said counts most: envelopes and their
+# variance by so much more than the rest, complex spectra by so much less than before.
+REFINED_AFTER, ENVELOPE, VARIANCE, PHASES = 2 / 3, 16, 12, 0.2
 REFINED_RATE = 0.5  # of the scale's, for a run that begins with a decoder of these codes
 HELD_OUT = 25  # one answer in so many is not trained, to listen to
 
@@ -125,10 +125,11 @@ def train(work: Path, scale: Scale, device: torch.device, warm_start: Path | Non
             distance(made[:opening], wanted[:opening, :length]),
             distance(made[opening:, SKIPPED * FRAME :], wanted[opening:, SKIPPED * FRAME : length]),
         ]
-        mel, envelope, wave = (sum(p) / 2 for p in zip(*parts))
+        mel, envelope, variance, wave = (sum(p) / 2 for p in zip(*parts))
         phases = 2 * scale.wave_weight * wave
-        loss = mel + (PHASES * phases + ENVELOPE * envelope if refines or run.done() > REFINED_AFTER else phases)
-        report = {"mel": mel, "envelope": envelope, "wave": wave}
+        refined = PHASES * phases + ENVELOPE * envelope + VARIANCE * variance
+        loss = mel + (refined if refines or run.done() > REFINED_AFTER else phases)
+        report = {"mel": mel, "envelope": envelope, "variance": variance, "wave": wave}
         if critics and run.done() > CRITICS_AFTER:
             cut = torch.randint(0, length - 8 * FRAME, ()).item()
             real, fake = wanted[:, cut : cut + 8 * FRAME], made[:, cut : cut + 8 * FRAME]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -44,8 +46,28 @@ class Envelope(nn.Module):
         return torch.log(F.avg_pool1d(power, self.averaged, self.averaged // 2) + self.FAINTEST)
 
 
+class Variance(nn.Module):
+    """How far the variance over time of each cepstral coefficient of log-mel power `[batch, mels, frames]` is from what it should be, in nats
+    of its root: the global variance of statistical speech synthesis. What the codes do not tell a regression averages out, so that formants
+    get flat; the distance of envelopes alone does not mind that."""
+
+    LEAST = 0.05  # nats squared, below which a variance does not count: silence has none
+
+    def __init__(self, mels: int) -> None:
+        super().__init__()
+        at = torch.arange(mels)
+        cosine = torch.cos(math.pi / mels * (at + 0.5) * at[:, None]) * (2 / mels) ** 0.5
+        cosine[0] *= 0.5**0.5
+        self.register_buffer("cosine", cosine)  # [coefficient, mel], orthonormal
+
+    def forward(self, made: Tensor, wanted: Tensor) -> Tensor:
+        got, want = (torch.log((self.cosine @ x).var(-1) + self.LEAST) for x in (made, wanted))
+        return F.l1_loss(got, want) / 2
+
+
 class Distance(nn.Module):
-    """Log-mel distance at four resolutions and, apart, the distances of spectral envelopes and of complex spectra at three resolutions."""
+    """Log-mel distance at four resolutions and, apart, the distances of spectral envelopes, of how much these vary, and of complex spectra at
+    three resolutions."""
 
     BANDS = ((0.0, 1 / 24), (1 / 24, 1 / 6), (1 / 6, 1 / 2))  # shares of the spectrum that weigh the same
 
@@ -54,12 +76,15 @@ class Distance(nn.Module):
         self.mels = nn.ModuleList([LogMel(2048, 512, 128), LogMel(1024, 256, 80), LogMel(512, 128, 40), LogMel(256, 64, 20)])
         # Over 27 ms, in which no pulse shows, and over 11 ms, in which the burst of a stop is not lost among what is around it.
         self.envelopes = nn.ModuleList([Envelope(512, 128, 40, 5), Envelope(256, 64, 24, 3)])
+        self.variance = Variance(40)
         for size in (256, 512, 1024):
             self.register_buffer(f"window{size}", torch.hann_window(size))
 
-    def forward(self, made: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, made: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         mel = sum(F.l1_loss(m(made), m(wanted)) for m in self.mels)
-        envelope = sum(F.l1_loss(e(made), e(wanted)) for e in self.envelopes) / len(self.envelopes)
+        envelopes = [(e(made), e(wanted)) for e in self.envelopes]
+        envelope = sum(F.l1_loss(got, want) for got, want in envelopes) / len(envelopes)
+        variance = self.variance(*envelopes[0])
         wave = made.new_zeros(())
         for size in (256, 512, 1024):
             window = getattr(self, f"window{size}")
@@ -67,4 +92,4 @@ class Distance(nn.Module):
             for low, high in self.BANDS:
                 a, b = int(low * size), max(int(low * size) + 1, int(high * size))
                 wave = wave + (got[:, a:b] - want[:, a:b]).abs().mean() / (want[:, a:b].abs().mean() + 1e-3)
-        return mel, envelope, wave / 9
+        return mel, envelope, variance, wave / 9

@@ -214,11 +214,22 @@ class Rules(unittest.TestCase):
         one, other = torch.randn(2, 1, 24_000)
         muffled = torch.nn.functional.avg_pool1d(one[None], 9, 1, 4)[0]
         distance = spectra.Distance()
-        mel, envelope, _ = distance(one, other)
+        mel, envelope, _, _ = distance(one, other)
         # Four distances of magnitudes, and one of power, of which each logarithm is twice as large.
         self.assertLess(envelope / 2, 0.7 * mel / 4)
         self.assertGreater(distance(one, muffled)[1], 2 * envelope)
         self.assertEqual(distance(one, one)[1], 0)
+
+    def test_flat_formants_differ_by_their_variance(self) -> None:
+        torch.manual_seed(2)
+        wanted = torch.randn(3, 40, 90)
+        variance = spectra.Variance(40)
+        torch.testing.assert_close(variance.cosine @ variance.cosine.T, torch.eye(40), atol=1e-5, rtol=0)
+        self.assertEqual(variance(wanted, wanted), 0)
+        # Half as much of everything is the logarithm of two away, more of it as far again, and silence is like silence.
+        torch.testing.assert_close(variance(wanted / 2, wanted), torch.tensor(2.0).log(), atol=0.08, rtol=0)
+        torch.testing.assert_close(variance(wanted, wanted / 2), variance(wanted / 2, wanted))
+        self.assertLess(variance(wanted * 0.01, torch.zeros_like(wanted)), 0.01)
 
     def test_pitch_at_analyses_is_the_teachers_own(self) -> None:
         pitch = np.array([5, 5, 200, 210, 220, 230, 240, 5, 5, 5, 5, 5], float)

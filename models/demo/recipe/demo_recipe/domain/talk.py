@@ -65,7 +65,9 @@ def follow_up(s: Speaker) -> list[Turn]:
     """A question and a second one that is understood only through it."""
     r = s.random
     lead = s.phrase(
-        "And {}?|And {}?|What about {}?|And now {}?|What is it for {}?|And for {}?|Then {}?", "How about {}?|And what about {}?"
+        "And {}?|And {}?|What about {}?|And now {}?|What is it for {}?|And for {}?|Then {}?|And how is it for {}?|The same for {}?|"
+        "Now {}?|Or {}?|How is it with {}?",
+        "How about {}?|And what about {}?",
     )
     kind = r.randrange(4)
     if kind == 0:

@@ -86,7 +86,8 @@ def capital(s: Speaker) -> Turn:
         "Which city is the capital of {}?|The capital of {}?|"
         "Name the capital of {}.|I want to know the capital of {}.|Can you tell me the capital of {}?|"
         "What city is the capital of {}?|"
-        "Which is the capital of {}?|Say the capital of {}.|Give me the capital of {}.",
+        "Which is the capital of {}?|Say the capital of {}.|Give me the capital of {}.|What capital does {} have?|"
+        "I need the capital city of {}.|Which capital has {}?",
         "What's the capital of {}?|Do you know the capital of {}?|What is the capital city of {}?",
     ).format(country)
     city = words.CAPITALS[country]
@@ -102,7 +103,8 @@ def neighbour(s: Speaker) -> Turn:
     question = s.phrase(
         "What {k} comes {s} {n}?|Which {k} comes {s} {n}?|What {k} is {s} {n}?|What comes {s} {n}?|"
         "Name the {k} {s} {n}.|The {k} {s} {n}?|"
-        "What is the {k} {s} {n}?|Can you tell me what {k} comes {s} {n}?|Do you know the {k} {s} {n}?|What is {s} {n}?",
+        "What is the {k} {s} {n}?|Can you tell me what {k} comes {s} {n}?|Do you know the {k} {s} {n}?|What is {s} {n}?|"
+        "Say which {k} comes {s} {n}.|Give me the {k} that comes {s} {n}.|I want to know the {k} {s} {n}.",
         "Tell me the {k} {s} {n}.|Which {k} is {s} {n}?",
     )
     return turn("days and months", question.format(k=kind, s=side, n=names[i]), f"{other} comes {side} {names[i]}.", other)
@@ -116,14 +118,16 @@ def counting(s: Speaker) -> Turn:
         numbers = list(range(b, a - 1, -1))
         question = s.phrase(
             "Count down from {} to {}.|Count backwards from {} to {}.|Now count down from {} to {}.|"
-            "Can you count down from {} to {}?|Go down from {} to {}.",
+            "Can you count down from {} to {}?|Go down from {} to {}.|Count down for me from {} to {}.|"
+            "Could you count down from {} to {}?|Count back from {} to {}.",
             "Please count down from {} to {}.",
         )
     else:
         numbers = list(range(a, b + 1))
         question = s.phrase(
             "Count from {} to {}.|Please count from {} to {}.|Count up from {} to {}.|"
-            "Could you count from {} to {}?|Start at {} and count to {}.|Count the numbers from {} to {}.",
+            "Could you count from {} to {}?|Start at {} and count to {}.|Count the numbers from {} to {}.|Count for me from {} to {}.|"
+            "I want you to count from {} to {}.",
             "Can you count from {} to {}?",
         )
     said = ", ".join(number(n) for n in numbers)
@@ -134,7 +138,8 @@ def colour(s: Speaker) -> Turn:
     thing = s.random.choice(list(words.THINGS))
     question = s.phrase(
         "What color is {}?|What color is {}?|Which color is {}?|What is the color of {}?|Name the color of {}.|"
-        "Do you know the color of {}?|Can you tell me what color {} is?|Say the color of {}.",
+        "Do you know the color of {}?|Can you tell me what color {} is?|Say the color of {}.|Which color has {}?|"
+        "Tell me what color {} is.|{} has which color?|What is {} colored?",
         "Tell me the color of {}.|What color does {} have?",
     )
     return turn("colours", question.format(thing), f"{thing} is {words.THINGS[thing]}.", words.THINGS[thing])
@@ -144,7 +149,8 @@ def sound(s: Speaker) -> Turn:
     animal = s.random.choice(list(words.SOUNDS))
     question = s.phrase(
         "What does a {} say?|What sound does a {} make?|How does a {} sound?|How does a {} go?|"
-        "Make the sound of a {}.|What is the sound of a {}?|Do you know what a {} says?",
+        "Make the sound of a {}.|What is the sound of a {}?|Do you know what a {} says?|What is the noise of a {}?|"
+        "Which noise is made by a {}?|Tell me how a {} sounds.|What does a {} sound like?|A {} makes what sound?|Say what a {} says.",
         "Which sound does a {} make?|What noise does a {} make?",
     )
     return turn("animals", question.format(animal), f"A {animal} says {words.SOUNDS[animal]}.", words.SOUNDS[animal])
@@ -154,7 +160,8 @@ def young(s: Speaker) -> Turn:
     animal = s.random.choice(list(words.YOUNG))
     question = s.phrase(
         "What is a baby {} called?|What do you call a baby {}?|How do you call a baby {}?|"
-        "What is the name of a baby {}?|Tell me what a baby {} is called.|What is the young of a {} called?",
+        "What is the name of a baby {}?|Tell me what a baby {} is called.|What is the young of a {} called?|"
+        "Name the baby of a {}.|A baby {} is called what?|Tell me the name of a young {}.|The young of a {}?",
         "What is a young {} called?|What's a baby {} called?",
     )
     return turn("young animals", question.format(animal), f"A baby {animal} is a {words.YOUNG[animal]}.", words.YOUNG[animal])
@@ -165,7 +172,8 @@ def spelling(s: Speaker) -> Turn:
     letters = ", ".join(word.upper())
     question = s.phrase(
         "Spell {}.|Spell the word {}.|How do you spell {}?|How is {} spelled?|Could you spell {}?|"
-        "Spell {} for me.|How do I spell the word {}?|What are the letters of {}?",
+        "Spell {} for me.|How do I spell the word {}?|What are the letters of {}?|Would you spell {}?|Now spell {}.|"
+        "The letters of {}?",
         "Please spell {}.|Can you spell {}?",
     ).format(word)
     return turn("spelling", question, f"{word} is spelled {letters}.", " ".join(word))
@@ -192,7 +200,8 @@ def repeating(s: Speaker) -> Turn:
     said = sentence(s.random)
     lead = s.phrase(
         "Say after me: {}|Repeat after me: {}|Please repeat: {}|Please say: {}|Repeat: {}|Say: {}|Now say: {}|"
-        "Repeat this sentence: {}|Please say after me: {}",
+        "Repeat this sentence: {}|Please say after me: {}|Could you repeat: {}|Would you say after me: {}|Repeat the sentence: {}|"
+        "Just say: {}",
         "Can you repeat this: {}|Say this: {}",
     )
     return turn("repeating", lead.format(said[0].lower() + said[1:]), said, said.lower().rstrip("."))
@@ -218,7 +227,7 @@ EXCHANGES = (
     (
         "What can you do?|What can you do for me?|What do you know?|Help.|How can you help me?|"
         "What can I ask you?|Can you help me?|Show me what you can do.|What do you do?|What are you good at?|What can I do here?|"
-        "How do you work?|What are you for?|I need help.",
+        "How do you work?|What are you for?|I need help.|Are you able to help me?|What things can you do?|What can you be asked?",
         "Tell me what you can do.|What are you able to do?",
         "I can add numbers, name capitals, spell words, count, and remember your name.",
         "add numbers",
@@ -309,7 +318,8 @@ def tell_name(s: Speaker) -> Turn:
     s.told["name"] = name
     question = s.phrase(
         "My name is {}.|Hello, my name is {}.|I am {}.|Hello, I am {}.|Please call me {}.|Call me {}.|"
-        "I am called {}.|Hi, my name is {}.|This is {}.|Hello, this is {} speaking.|You can call me {}.",
+        "I am called {}.|Hi, my name is {}.|This is {}.|Hello, this is {} speaking.|You can call me {}.|Good morning, I am {}.|"
+        "People call me {}.|Hi, this is {}.|Hi, I am {}.",
         "Hi, I'm {}.|They call me {}.",
     )
     return turn("names", question.format(name), f"Nice to meet you, {name}.", name)
@@ -318,7 +328,7 @@ def tell_name(s: Speaker) -> Turn:
 def ask_name(s: Speaker) -> Turn:
     question = s.phrase(
         "What is my name?|Do you know my name?|Who am I?|Do you remember my name?|Tell me my name.|Say my name.|"
-        "How am I called?|Do you know who I am?|So what is my name?",
+        "How am I called?|Do you know who I am?|So what is my name?|Could you say my name?|Which name did I tell you?|My name is what?",
         "What's my name?|Can you tell me my name?",
     )
     name = s.told.get("name")
@@ -333,7 +343,8 @@ def tell_favourite(s: Speaker) -> Turn:
     s.told[kind] = thing
     question = s.phrase(
         "My favorite {} is {}.|My favorite {} is {}.|Remember, my favorite {} is {}.|Well, my favorite {} is {}.|"
-        "By the way, my favorite {} is {}.|Remember that my favorite {} is {}.|For me, the favorite {} is {}.",
+        "By the way, my favorite {} is {}.|Remember that my favorite {} is {}.|For me, the favorite {} is {}.|"
+        "I have a favorite {}, it is {}.|I said that my favorite {} is {}.|I tell you, my favorite {} is {}.",
         "I think my favorite {} is {}.|You know, my favorite {} is {}.",
     )
     return turn("favourites", question.format(kind, thing), f"Your favorite {kind} is {thing}. I will remember.", thing)
@@ -343,7 +354,8 @@ def ask_favourite(s: Speaker, kind: str | None = None) -> Turn:
     kind = kind or s.random.choice(list(words.FAVOURITES))
     question = s.phrase(
         "What is my favorite {}?|Do you know my favorite {}?|Which is my favorite {}?|Tell me my favorite {}.|"
-        "Say what my favorite {} is.|Can you tell me my favorite {}?|Which {} is my favorite?",
+        "Say what my favorite {} is.|Can you tell me my favorite {}?|Which {} is my favorite?|Do you still know my favorite {}?|"
+        "Which favorite {} did I tell you?|My favorite {} is what?",
         "What's my favorite {}?|Do you remember my favorite {}?",
     )
     thing = s.told.get(kind)
