@@ -30,7 +30,7 @@ SKIPPED = 2  # frames at the start of an excerpt from mid-sentence that the loss
 CRITICS_AFTER = 1 / 3  # of the run
 # From here on, and from the start in a run that begins with a decoder of these codes, what is said counts most: envelopes and their
 # variance by so much more than the rest, complex spectra by so much less than before.
-REFINED_AFTER, ENVELOPE, VARIANCE, PHASES = 2 / 3, 16, 12, 0.2
+REFINED_AFTER, ENVELOPE, VARIANCE, PHASES = 0.4, 16, 12, 0.2
 REFINED_RATE = 0.5  # of the scale's, for a run that begins with a decoder of these codes
 HELD_OUT = 25  # one answer in so many is not trained, to listen to
 

@@ -1,13 +1,13 @@
 """Questions, spoken: the callers' turns of many conversations in many synthetic voices.
 
-A set (`train`, `natural`, `held_out`) is a folder of shards. A shard is two files:
+A set (`train`, `natural`, `dictated`, `held_out`) is a folder of shards. A shard is two files:
 
 `N.npy`   all its sound, one turn after the other: int16 at 16 kHz, mono
 `N.json`  `{"turns": [...], "conversations": [[turn, ...], ...]}`; see `Spoken`
 
 Each turn is stored once; a conversation is a list of turns, spoken by one voice. `train` has espeak-ng's, flite's and festival's voices, which take
-milliseconds; `natural` has Kokoro's, which are learnt from people and take half a second. The held-out set has voices and phrasings
-that training never hears. A shard that exists is kept, so that a run that was stopped goes on.
+milliseconds; `natural` has Kokoro's, which are learnt from people and take half a second. `dictated` is to be written down, by the voices
+of `train`. The held-out set has voices and phrasings that training never hears. A shard that exists is kept, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import random
 import subprocess
 import tempfile
 import wave
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from math import gcd
@@ -29,16 +30,17 @@ import numpy as np
 from scipy.signal import resample_poly
 
 from . import kokoro
-from .domain import Turn, conversation, practice
+from .domain import Conversation, Turn, conversation, dictation, practice
 from .progress import Progress
 from .scale import Scale
 
 RATE = 16_000  # samples a second, as the audio tower hears
 # Conversations of a shard, by its set: about as many as are spoken in a minute.
-SHARD = {"train": 250, "natural": 25, "held_out": 250}
+SHARD = {"train": 250, "natural": 25, "dictated": 250, "held_out": 250}
 HELD_OUT = 150  # conversations at most
-SEEDS = {"train": 1, "natural": 3, "held_out": 2}
+SEEDS = {"train": 1, "natural": 3, "dictated": 4, "held_out": 2}
 TURNS_PER_CONVERSATION = 1.45  # on average
+DICTATED_SHARE = 1 / 8  # so many turns are dictated beside `scale.questions`
 
 # espeak-ng: an accent and a variant of the voice. Effects and voices that a person hardly understands are left out.
 ACCENTS = ("en-us", "en-us", "en-gb", "en-gb-x-rp", "en-us-nyc", "en-029", "en-gb-x-gbcwmd", "en-gb-scotland", "en-gb-x-gbclan")
@@ -153,8 +155,15 @@ def trim(sound: np.ndarray, threshold: float = 200.0, margin: int = RATE // 20) 
     return sound[max(0, loud[0] - margin) : loud[-1] + margin] if len(loud) else sound
 
 
+# What is said in a set.
+MADE: dict[str, Callable[[random.Random], Conversation]] = {
+    "train": practice,
+    "natural": practice,
+    "dictated": lambda r: Conversation((dictation(r),)),
+    "held_out": lambda r: conversation(r, held_out=True),
+}
 # Whom a set's conversations are by; nobody named is anybody whom training hears.
-AMONG = {"train": (), "natural": tuple(f"kokoro {name}" for name in KOKORO), "held_out": HELD_OUT_VOICES + HELD_OUT_SINCE}
+AMONG = {"train": (), "dictated": (), "natural": tuple(f"kokoro {name}" for name in KOKORO), "held_out": HELD_OUT_VOICES + HELD_OUT_SINCE}
 
 
 def shard(path: Path, first: int, count: int) -> int:
@@ -162,7 +171,7 @@ def shard(path: Path, first: int, count: int) -> int:
     name = path.parent.name
     seed = SEEDS[name]
     r = random.Random(seed * 1_000_003 + first)
-    talks = [conversation(r, True) if name == "held_out" else practice(r) for _ in range(count)]
+    talks = [MADE[name](r) for _ in range(count)]
     voices = [Voice.random(random.Random(f"{seed} {first + index} voice"), AMONG[name]) for index in range(count)]
     return store(path, [(voice, talk.turns) for voice, talk in zip(voices, talks)])
 
@@ -188,8 +197,9 @@ def store(path: Path, talks: list[tuple[Voice, tuple[Turn, ...]]]) -> int:
 def make(work: Path, scale: Scale) -> None:
     """Speaks all sets into `work/questions/`: about `scale.questions` and `scale.natural` turns to learn from, and some to judge by."""
     wanted, natural = (max(1, round(turns / TURNS_PER_CONVERSATION)) for turns in (scale.questions, scale.natural))
-    jobs = []
-    for name, total in (("held_out", min(HELD_OUT, max(2, wanted // 20))), ("train", wanted), ("natural", natural)):
+    jobs, dictated = [], max(1, round(scale.questions * DICTATED_SHARE))
+    held_out = min(HELD_OUT, max(2, wanted // 20))
+    for name, total in (("held_out", held_out), ("train", wanted), ("natural", natural), ("dictated", dictated)):
         folder = work / "questions" / name
         folder.mkdir(parents=True, exist_ok=True)
         for first in range(0, total, SHARD[name]):

@@ -32,7 +32,9 @@ LONGEST_SESSION = 14  # turns after which none follows
 WEIGHTS = {"repeating": 1.6, "spelling": 1.8, "counting": 1.5, "small talk": 1.3, "days and months": 1.2, "colours": 1.3, "animals": 1.3}
 # flite has two voices that training hears, festival one: they come more often than they were drawn, or what is like them is heard worst.
 FEW_VOICES, FEW_VOICES_WEIGHT = ("flite", "festival"), 1.5
-TRANSCRIBED_SHARE = 0.12  # of conversations: a turn to write down instead of answering
+TRANSCRIBED_SHARE = 0.15  # of conversations: turns to write down instead of answering
+MOST_TRANSCRIBED = 3  # turns of one of these
+DICTATED_SHARE = 0.5  # of these turns: what means nothing, without which one trained question is written for another that is like it
 INSTEAD_SHARE = 0.2  # of those: asked for as a client might, instead of as the gateway does
 NATURAL_SHARE = 0.33  # of spoken conversations: by voices that are learnt from people
 BUCKETS = 16  # batches that are sorted by length together
@@ -144,8 +146,9 @@ class Chest:
 class Composer:
     """Makes conversations out of spoken turns and of nothing."""
 
-    def __init__(self, synthetic: Chest, natural: Chest, augment: Augment, seed: int) -> None:
-        self.synthetic, self.natural, self.augment, self.random = synthetic, natural, augment, random.Random(seed)
+    def __init__(self, synthetic: Chest, natural: Chest, dictated: Chest, augment: Augment, seed: int) -> None:
+        self.synthetic, self.natural, self.dictated, self.augment = synthetic, natural, dictated, augment
+        self.random = random.Random(seed)
 
     def next(self) -> Talk:
         """A conversation, or several in a row; or turns to write down."""
@@ -181,15 +184,20 @@ class Composer:
         return self.natural if self.random.random() < NATURAL_SHARE else self.synthetic
 
     def _transcribed(self) -> Talk:
-        """One turn, as the gateway has it written down: apart from its conversation. Or those of one caller, as a client may ask for it."""
+        """Turns as the gateway has them written down: apart from their conversations. It asks for one; several, that have nothing to do
+        with each other, are more to learn from. Or those of one caller, as a client may ask for it."""
         r = self.random
-        talk = self._chest().draw(r)
         if r.random() < INSTEAD_SHARE:
+            talk = self._chest().draw(r)
             parts = [Part(turn.turn.question, turn.turn.question, self.augment(turn.sound)) for turn in talk]
             return Talk(parts, r.choice(TRANSCRIBE_INSTEAD))
-        turn = r.choice(talk)
-        asked = TRANSCRIBE + (LANGUAGE if r.random() < 0.3 else "")
-        return Talk([Part(turn.turn.question, turn.turn.question, self.augment(turn.sound), asked)])
+        parts = []
+        for _ in range(r.randint(1, MOST_TRANSCRIBED)):
+            chest = self.dictated if r.random() < DICTATED_SHARE else self._chest()
+            turn = r.choice(chest.draw(r))
+            asked = TRANSCRIBE + (LANGUAGE if r.random() < 0.3 else "")
+            parts.append(Part(turn.turn.question, turn.turn.question, self.augment(turn.sound), asked))
+        return Talk(parts)
 
     def _typed(self, question: str) -> str:
         """As people type: some without capitals and marks."""
@@ -229,7 +237,7 @@ class Batches(IterableDataset):
         torch.set_num_threads(1)
         worker = get_worker_info()
         seed = self.seed * 1009 + (worker.id if worker else 0)
-        sets = [questions.load(self.work / "questions" / name) for name in ("train", "natural")]
+        sets = [questions.load(self.work / "questions" / name) for name in ("train", "natural", "dictated")]
         voices = [turn.sound for talks in sets for talk in talks[:: max(1, len(talks) // 150)] for turn in talk]
         composer = Composer(*map(Chest, sets), Augment(np.random.default_rng(seed), voices), seed)
         template = Template(tokenizer.load(self.work))

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import io
 import random
+import re
 import shutil
 import tempfile
 import unittest
@@ -17,11 +18,12 @@ import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeThinkerForConditionalGeneration
 
 from demo_recipe import config, features, held_out, questions, thinker, thinker_frozen, thinker_judge, tokenizer
-from demo_recipe.domain import Turn, practice
+from demo_recipe.domain import Turn, dictation, practice
 from demo_recipe.domain.unknown import ANSWER, overheard
 from demo_recipe.domain.words import TENS
 from demo_recipe.scale import SMOKE
 from demo_recipe.thinker_data import (
+    DICTATED_SHARE,
     FEW_VOICES_WEIGHT,
     NATURAL_SHARE,
     TRANSCRIBE,
@@ -55,14 +57,15 @@ class Steps(unittest.TestCase):
         cls.template = Template(cls.words)
 
     def test_questions_are_heard_and_held_out_voices_apart(self) -> None:
-        train, natural, held_out = (questions.load(self.work / "questions" / name) for name in ("train", "natural", "held_out"))
+        sets = ("train", "natural", "dictated", "held_out")
+        train, natural, dictated, held_out = (questions.load(self.work / "questions" / name) for name in sets)
         apart = {*questions.HELD_OUT_VOICES, *questions.HELD_OUT_SINCE}
         self.assertEqual({turn.voice.split()[0] for talk in natural for turn in talk}, {"kokoro"})
         self.assertNotIn("kokoro", {turn.voice.split()[0] for talk in train for turn in talk})
         self.assertTrue({turn.voice for talk in held_out for turn in talk} <= apart)
-        self.assertFalse({turn.voice for talk in train for turn in talk} & apart)
+        self.assertFalse({turn.voice for talk in train + dictated for turn in talk} & apart)
         self.assertFalse({turn.voice for talk in natural for turn in talk} & apart)
-        for talk in train + natural + held_out:
+        for talk in train + natural + dictated + held_out:
             self.assertEqual(len({turn.voice for turn in talk}), 1)
             for turn in talk:
                 self.assertGreater(len(turn.sound), questions.RATE // 5)
@@ -227,26 +230,38 @@ class Rules(unittest.TestCase):
     def test_a_turn_is_written_down_as_the_gateway_asks(self) -> None:
         told = (GATEWAY / "transcription.rs").read_text()
         self.assertIn(f'const INSTRUCTION: &str = "{TRANSCRIBE}";', told)
-        composer = Composer(spoken_by("synthetic"), spoken_by("natural"), as_it_is, 1)
+        composer = Composer(spoken_by("synthetic"), spoken_by("natural"), spoken_by("dictated"), as_it_is, 1)
         talks = [composer.next() for _ in range(600)]
         asked = [talk for talk in talks if any(part.behind for part in talk.parts)]
         self.assertGreater(len(asked), 20)
         for talk in asked:
-            (part,) = talk.parts
-            self.assertEqual((part.answer, talk.instructions), (part.question, ""))
-            self.assertIsNotNone(part.sound)
-            self.assertTrue(part.behind.startswith(TRANSCRIBE))
+            self.assertEqual(talk.instructions, "")
+            for part in talk.parts:
+                self.assertEqual(part.answer, part.question)
+                self.assertIsNotNone(part.sound)
+                self.assertTrue(part.behind.startswith(TRANSCRIBE))
+        written = [part.question for talk in asked for part in talk.parts]
+        self.assertAlmostEqual(written.count("dictated asks.") / len(written), DICTATED_SHARE, delta=0.1)
         instead = [talk for talk in talks if talk.instructions in TRANSCRIBE_INSTEAD]
         self.assertGreater(len(instead), 3)
         for talk in instead:
             self.assertTrue(all(part.answer == part.question and part.sound is not None for part in talk.parts))
         for talk in talks:
             if not any(talk is other for other in asked + instead):
-                self.assertTrue(all(part.answer != part.question for part in talk.parts))
+                self.assertTrue(all(part.answer != part.question and "dictated" not in part.question for part in talk.parts))
+
+    def test_what_is_dictated_are_pieces_of_what_callers_say(self) -> None:
+        r = random.Random(3)
+        said = [dictation(r).question for _ in range(2_000)]
+        self.assertEqual([text for text in said if not re.fullmatch(r"[A-Z'][\w' ]*\.", text)], [])
+        self.assertGreater(len(set(said)), 1_900)
+        known = {word for _ in range(20_000) for turn in practice(r).turns for word in re.findall(r"[\w']+", turn.question.lower())}
+        unheard = [word for text in said for word in re.findall(r"[\w']+", text.lower()) if word not in known]
+        self.assertLess(len(unheard), 5, unheard)
 
     def test_natural_voices_ask_as_often_as_they_should_however_few_they_are(self) -> None:
-        composer = Composer(spoken_by("synthetic", 50), spoken_by("natural", 2), as_it_is, 2)
-        parts = [part for _ in range(1_000) for part in composer.next().parts if part.sound is not None]
+        composer = Composer(spoken_by("synthetic", 50), spoken_by("natural", 2), spoken_by("dictated"), as_it_is, 2)
+        parts = [part for _ in range(1_000) for part in composer.next().parts if part.sound is not None and "dictated" not in part.question]
         natural = sum(part.question.startswith("natural") for part in parts) / len(parts)
         self.assertAlmostEqual(natural, NATURAL_SHARE, delta=0.06)
 

@@ -4,10 +4,12 @@
 `topics`     one function a topic: a random turn with its question, its answer and the words that decide it
 `unknown`    questions outside the domain, which are met with "I don't know"
 `talk`       whole conversations: single turns, follow-ups, things to remember
+`dictation`  what means nothing, to be written down
 
 An answer is a function of the conversation: no two answers are right for one question, so that greedy decoding can be judged.
 """
 
+from .dictation import dictation
 from .talk import Conversation, Turn, conversation, conversations, practice
 
-__all__ = ["Conversation", "Turn", "conversation", "conversations", "practice"]
+__all__ = ["Conversation", "Turn", "conversation", "conversations", "dictation", "practice"]

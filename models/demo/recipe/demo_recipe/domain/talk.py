@@ -49,15 +49,19 @@ AFTER = "please|now|then".split("|")
 BARE = ("repeating", "names", "favourites", "small talk")
 
 
+def inside(question: str) -> str:
+    """A question as it is written behind other words."""
+    proper = question.split()[0].rstrip(".,?!'") in ("I", *words.DAYS, *words.MONTHS)
+    return question if proper else question[0].lower() + question[1:]
+
+
 def dressed(t: Turn, r: random.Random) -> Turn:
     """Sometimes with a word before or after it, as people talk."""
     question, p = t.question, r.random()
     if t.topic in BARE or p > 0.3:
         return t
     if p < 0.2:
-        first = question.split()[0]
-        proper = first.rstrip(".,?!") in ("I", *words.DAYS, *words.MONTHS)
-        return replace(t, question=f"{r.choice(BEFORE)} {question if proper else question[0].lower() + question[1:]}")
+        return replace(t, question=f"{r.choice(BEFORE)} {inside(question)}")
     return replace(t, question=f"{question[:-1]}, {r.choice(AFTER)}{question[-1]}")
 
 
@@ -167,5 +171,4 @@ def hesitant(t: Turn, r: random.Random) -> Turn:
     if at:
         said = "..." + said.split(",")[0].lower() + "..."
         return replace(t, question=" ".join([*asked[:at], said, *asked[at:]]))
-    proper = asked[0].rstrip(".,?!'") in ("I", *words.DAYS, *words.MONTHS)
-    return replace(t, question=f"{said} {t.question if proper else t.question[0].lower() + t.question[1:]}")
+    return replace(t, question=f"{said} {inside(t.question)}")
