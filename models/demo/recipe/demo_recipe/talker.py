@@ -34,11 +34,13 @@ NOTHING = -1  # where a row has no text token or no code
 WRONG = (0.1, 0.8, 0.1, 0.5, 0.5, 0.5)
 MELODY = slice(3, CODEBOOKS)  # books of pitch and loudness
 FOREIGN = 0.6  # share of utterances that are heard with melody and loudness of other frames of the same phonemes
-BLUR = ((1.0, 1.0), (3.0, 2.0))  # in the others: deviation of pitch (periods) and loudness (steps), of the whole utterance and of each frame
+# In the others: deviation of pitch (periods) and loudness (steps), of the whole utterance and of each frame.
+BLUR = ((1.0, 1.0), (3.0, 2.0))
 RETIMED = 0.2  # share of phonemes that last a frame more or less than the teacher's
 MOST_BEFORE = 13  # turns of the session before the one that is answered
 RARELY = 8  # the higher the rarer: one batch in four has a turn before it, one in nine has five
-HEARD = (8, 64)  # rows of a spoken question: half a second to five seconds. Those that are never met in training garble what is said after them
+# Rows of a spoken question: half a second to five seconds. Those that are never met in training garble what is said after them.
+HEARD = (8, 64)
 
 
 @dataclass

@@ -19,7 +19,9 @@ from .words import Errors, errors
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m demo_recipe.evaluate.hear", description=__doc__)
     parser.add_argument("folder", type=Path, help="WORK/listen or WORK/voice")
-    parser.add_argument("--into", type=Path, help="add the rates in percent and the votes to this JSON file: models/demo/held-out/voice.json")
+    parser.add_argument(
+        "--into", type=Path, help="add the rates in percent and the votes to this JSON file: models/demo/held-out/voice.json"
+    )
     parser.add_argument("--wrong", action="store_true", help="also say what was heard wrong")
     options = parser.parse_args()
     texts = json.loads((options.folder / "texts.json").read_text())
@@ -41,7 +43,9 @@ def main() -> None:
                 if options.wrong and error.wrong:
                     print(f"    {text} -> {one}")
     if options.into:
-        options.into.write_text(json.dumps(json.loads(options.into.read_text()) | {"word_errors": rates, "opinion": votes}, indent=1) + "\n")
+        options.into.write_text(
+            json.dumps(json.loads(options.into.read_text()) | {"word_errors": rates, "opinion": votes}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":
