@@ -19,7 +19,7 @@ REPORT_EVERY = 10.0  # seconds
 
 
 def autocast(device: torch.device) -> AbstractContextManager:
-    """bf16 where the device multiplies it faster: on GPUs and on processors with AMX."""
+    """bf16 where the device multiplies it faster: on GPUs and on processors with AVX-512 BF16 or AMX."""
     return torch.autocast(device.type, torch.bfloat16)
 
 
