@@ -38,6 +38,14 @@ def _unit(sound: np.ndarray) -> np.ndarray:
     return (sound / np.sqrt(np.mean(np.square(sound)) + 1e-20)).astype(np.float32)
 
 
+def dull(sound: np.ndarray, hertz: float) -> np.ndarray:
+    """Without what is above `hertz`, as old synthesisers, microphones and cheap coders have it."""
+    length = scipy.fft.next_fast_len(len(sound), real=True)
+    place = np.linspace(0.0, RATE / 2, length // 2 + 1, dtype=np.float32)
+    kept = 1.0 / (1.0 + (place / np.float32(hertz)) ** 24)
+    return scipy.fft.irfft(scipy.fft.rfft(sound, length) * kept.astype(np.float32), length)[: len(sound)]
+
+
 def telephone(sound: np.ndarray) -> np.ndarray:
     """Through 300 to 3,400 Hz and 8-bit mu-law."""
     length = scipy.fft.next_fast_len(len(sound), real=True)
@@ -98,6 +106,8 @@ class Augment:
             sound = np.interp(np.linspace(0.0, len(sound) - 1.0, samples), np.arange(len(sound)), sound).astype(np.float32)
         if not plain and random.random() < 0.75:
             sound = self.colour_and_room(sound)
+        if not plain and random.random() < 0.2:
+            sound = dull(sound, random.uniform(3_400.0, 6_000.0))
         speech = power(sound)
         sound = np.pad(sound, (int(random.uniform(0.0, 0.5) * RATE), int(random.uniform(0.05, 0.8) * RATE)))
         if not plain and random.random() < 0.55:

@@ -33,8 +33,8 @@ def missing() -> str:
 
 @cache
 def style(voice: str) -> np.ndarray:
-    """A voice, f32 `[510, 1, 256]`: one row for each number of symbols."""
-    return np.fromfile(FOLDER / "voices" / f"{voice}.bin", np.float32).reshape(-1, 1, 256)
+    """A voice, f32 `[510, 1, 256]`: one row for each number of symbols. Several with `+` between them are a person between them."""
+    return np.mean([np.fromfile(FOLDER / "voices" / f"{name}.bin", np.float32).reshape(-1, 1, 256) for name in voice.split("+")], 0)
 
 
 def session(model: str | bytes):

@@ -22,6 +22,7 @@ import wave
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from itertools import combinations
 from math import gcd
 from multiprocessing import get_context
 from pathlib import Path
@@ -163,7 +164,13 @@ MADE: dict[str, Callable[[random.Random], Conversation]] = {
     "held_out": lambda r: conversation(r, held_out=True),
 }
 # Whom a set's conversations are by; nobody named is anybody whom training hears.
-AMONG = {"train": (), "dictated": (), "natural": tuple(f"kokoro {name}" for name in KOKORO), "held_out": HELD_OUT_VOICES + HELD_OUT_SINCE}
+AMONG = {
+    "train": (),
+    "dictated": (),
+    # Each by itself and between any two.
+    "natural": tuple(f"kokoro {'+'.join(names)}" for n in (1, 2) for names in combinations(KOKORO, n)),
+    "held_out": HELD_OUT_VOICES + HELD_OUT_SINCE,
+}
 
 
 def shard(path: Path, first: int, count: int) -> int:

@@ -20,7 +20,7 @@ from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import (
 
 from . import answers, config, tokenizer
 from .codes import FEWEST, LENGTHS, LEVELS, MOST, PHONEMES, PLACES, VOICED
-from .config import CODEBOOKS
+from .config import CODEBOOKS, CODES
 from .domain import conversations
 from .scale import Scale
 from .training import Run, autocast
@@ -39,6 +39,10 @@ BLUR = ((1.0, 1.0), (3.0, 2.0))
 RETIMED = 0.2  # share of phonemes that last a frame more or less than the teacher's
 MOST_BEFORE = 13  # turns of the session before the one that is answered
 RARELY = 8  # the higher the rarer: one batch in four has a turn before it, one in nine has five
+# Deviation of what counts as right around a pitch (periods) and a loudness (steps): a mistake by one is hardly heard, one by many is, so
+# that the likeliest value is to be near all that are likely.
+PITCH_BLUR, LEVEL_BLUR = 0.7, 1.0
+REFINED_RATE = 0.25  # of the scale's, for a run that begins with a talker of these codes: at four fifths it forgets how words are said
 # Rows of a spoken question: half a second to five seconds. Those that are never met in training garble what is said after them.
 HEARD = (8, 64)
 
@@ -81,21 +85,25 @@ class Data:
         near = self._by_length[max(0, int(torch.randint(-count, len(self._by_length), ()))) :][: 4 * count]
         return [self.answers[near[i]] for i in torch.randint(0, len(near), (count,)).tolist()]
 
-    def retimed(self, said: Spoken) -> Spoken:
-        """The answer with some phonemes a frame longer or shorter, but for the first, which is a frame of silence."""
+    def retimed(self, said: Spoken) -> tuple[Spoken, Tensor]:
+        """The answer with some phonemes a frame longer or shorter, but for the first, which is a frame of silence; and of each frame whether
+        the teacher would say that its phoneme lasts so long."""
         begins = (said.codes[1:, 2] // LENGTHS == 0).nonzero()[:, 0] + 1
         chosen: list[Tensor] = []
+        own: list[Tensor] = []
         for frames in torch.arange(len(said.codes)).tensor_split(begins):
-            if chosen and torch.rand(()) < RETIMED:
+            changed = bool(chosen) and bool(torch.rand(()) < RETIMED)
+            if changed:
                 longer = 1 if len(frames) == 1 or torch.rand(()) < 0.5 else 0
                 at = int(torch.randint(0, len(frames), ()))
                 frames = torch.cat([frames[: at + longer], frames[at + 1 - longer :]])
             chosen.append(frames)
+            own.append(torch.full((len(frames),), not changed))
         codes = said.codes[torch.cat(chosen)]
         place = torch.cat([torch.arange(len(frames)).clamp(max=PLACES - 1) for frames in chosen])
         length = torch.cat([torch.full((len(frames),), min(len(frames), LENGTHS) - 1) for frames in chosen])
         codes[:, 2] = place * LENGTHS + length
-        return Spoken(said.text, codes)
+        return Spoken(said.text, codes), torch.cat(own)
 
     def corrupted(self, said: Spoken) -> Tensor:
         """The codes as a talker in free run may hear them: in one utterance in five without wrong codes, in the others with up to `WRONG` of
@@ -188,8 +196,8 @@ class Talker(nn.Module):
         return rows
 
     def loss(self, batch: list[Spoken], data: Data) -> dict[str, Tensor]:
-        """Cross entropies of the first codebook, the others, the second where a phoneme begins, and the phonemes; and two shares that are
-        right: of the first codebook, and of the second where a phoneme begins."""
+        """Cross entropies of the first codebook, the others, the second and the third where a phoneme begins, and the phonemes; and two shares
+        that are right: of the first codebook, and of the second where a phoneme begins."""
         device = self.text.device
         # One past for the whole batch: rows that say nothing to the talker, but from which it must not be distracted.
         users: list[int] = []
@@ -197,7 +205,7 @@ class Talker(nn.Module):
             typed = data.questions[torch.randint(0, len(data.questions), ()).item()] if torch.rand(()) < 0.12 else None
             users += self.user(typed, int(torch.randint(*HEARD, ())))
         texts, spoken, firsts = [], [], []
-        batch = [data.retimed(said) for said in batch]
+        batch, own = zip(*(data.retimed(said) for said in batch))
         for said in batch:
             text, codes, first = self.sequence(said, data.corrupted(said), users)
             texts.append(text)
@@ -226,11 +234,15 @@ class Talker(nn.Module):
         pick = torch.cat([any_frame[: PREDICTED // 2], beginning[: PREDICTED // 2]])
         each, read = self.predicted(states[speaking][pick], codes[pick], data)
         begins = begins[pick]
+        # How long a phoneme lasts is said where it begins. A length that the teacher would not choose is to be heard, not to be said.
+        learnt = torch.ones_like(each, dtype=torch.bool)
+        learnt[:, 1] = torch.cat(own).to(device)[pick] | ~begins
         right = (self.model.codec_head(states).argmax(-1) == wanted).float().mean()
         return {
             "talker": talker,
-            "predictor": each.mean(),
+            "predictor": each[learnt].mean(),
             "next": each[begins, 0].mean(),
+            "lengths": each[begins & learnt[:, 1], 1].mean(),
             "phonemes": phonemes,
             "right": right,
             "next right": read[begins].float().mean(),
@@ -250,8 +262,19 @@ class Talker(nn.Module):
         )
         hidden = predictor.model(inputs_embeds=inputs, use_cache=False).last_hidden_state
         scores = [predictor.lm_head[k](hidden[:, k + 1]).float() for k in range(CODEBOOKS - 1)]
-        each = torch.stack([F.cross_entropy(score, codes[:, k + 1], reduction="none") for k, score in enumerate(scores)], 1)
+        each = torch.stack([F.cross_entropy(score, wanted(codes[:, k + 1], k + 1), reduction="none") for k, score in enumerate(scores)], 1)
         return each, scores[0].argmax(-1) == codes[:, 1]
+
+
+def wanted(codes: Tensor, book: int) -> Tensor:
+    """What a codebook's scores are compared with: codes `[n]`, or shares of all codes `[n, CODES]` where near ones are nearly right."""
+    if book < MELODY.start:
+        return codes
+    places, deviation = (1, PITCH_BLUR) if book == MELODY.start else (VOICED, LEVEL_BLUR)
+    every = torch.arange(CODES, device=codes.device)
+    away = (every // places - codes[:, None] // places) / deviation
+    alike = every % places == codes[:, None] % places
+    return torch.where(alike, -0.5 * away.square(), -torch.inf).softmax(-1)
 
 
 def token_of(words: Tokenizer, text: str) -> int:
@@ -283,10 +306,12 @@ def train(work: Path, scale: Scale, device: torch.device, warm_start: Path | Non
     if warm_start:
         talker.warm_start(warm_start, data.words)
     talker.to(device)
-    run = Run("talker", work / "talker.pt", talker, scale.talker_rate, scale.talker_steps, scale.threads)
+    refines = warm_start is not None and config.is_own(warm_start)
+    rate = scale.talker_rate * (REFINED_RATE if refines else 1)
+    run = Run("talker", work / "talker.pt", talker, rate, scale.talker_steps, scale.threads)
     print(f"talker: {len(data.answers)} answers, {len(data.codes)} frames", flush=True)
     for _ in run:
         with autocast(device):
             losses = talker.loss(data.batch(scale.talker_batch), data)
-        run.update("main", losses["talker"] + losses["predictor"] + losses["next"] + 0.3 * losses["phonemes"])
+        run.update("main", losses["talker"] + losses["predictor"] + losses["next"] + losses["lengths"] + 0.3 * losses["phonemes"])
         run.report(losses)

@@ -23,7 +23,7 @@ from .questions import Spoken
 from .thinker_model import IGNORED, Batch, rounded
 
 LONGEST = 12.0  # seconds of questions in one conversation, before its speed is changed
-WRITTEN_SHARE = 0.3  # of conversations: typed instead of spoken, made anew each time, so that no two sums are the same
+WRITTEN_SHARE = 0.2  # of conversations: typed instead of spoken, made anew each time, so that no two sums are the same
 MIXED_SHARE = 0.1  # of turns in spoken conversations that are typed
 INSTRUCTED_SHARE = 0.12  # of conversations: with a system message, which changes nothing; clients send one without asking
 JOINED_SHARE = 0.55  # of conversations that another one follows, and so on: a caller stays for many turns
@@ -31,12 +31,12 @@ LONGEST_SESSION = 14  # turns after which none follows
 # Topics that take longest to learn come more often: how often a conversation counts by the topic of its hardest turn.
 WEIGHTS = {"repeating": 1.6, "spelling": 1.8, "counting": 1.5, "small talk": 1.3, "days and months": 1.2, "colours": 1.3, "animals": 1.3}
 # flite has two voices that training hears, festival one: they come more often than they were drawn, or what is like them is heard worst.
-FEW_VOICES, FEW_VOICES_WEIGHT = ("flite", "festival"), 1.5
+FEW_VOICES, FEW_VOICES_WEIGHT = ("flite", "festival"), 3.0
 TRANSCRIBED_SHARE = 0.15  # of conversations: turns to write down instead of answering
 MOST_TRANSCRIBED = 3  # turns of one of these
 DICTATED_SHARE = 0.5  # of these turns: what means nothing, without which one trained question is written for another that is like it
 INSTEAD_SHARE = 0.2  # of those: asked for as a client might, instead of as the gateway does
-NATURAL_SHARE = 0.33  # of spoken conversations: by voices that are learnt from people
+NATURAL_SHARE = 0.3  # of spoken conversations: by voices that are learnt from people
 BUCKETS = 16  # batches that are sorted by length together
 
 

@@ -59,6 +59,12 @@ class Augment(unittest.TestCase):
             spectrum = np.abs(np.fft.rfft(augment.telephone(mixed))) / 8_000
             self.assertAlmostEqual(spectrum[hertz], kept, delta=0.05)
 
+    def test_a_dull_sound_has_nothing_above_its_limit(self) -> None:
+        noise = np.random.default_rng(4).standard_normal(16_000).astype(np.float32)
+        spectrum = np.abs(np.fft.rfft(augment.dull(noise, 4_000.0)))
+        self.assertLess(spectrum[4_800:].mean(), 0.02 * spectrum[:3_500].mean())
+        np.testing.assert_allclose(spectrum[:3_000], np.abs(np.fft.rfft(noise))[:3_000], rtol=0.05, atol=1.0)
+
     def test_what_comes_out_is_finite_and_within_range(self) -> None:
         random = np.random.default_rng(2)
         voices = [(random.standard_normal(8_000) * 3_000).astype(np.int16) for _ in range(4)]

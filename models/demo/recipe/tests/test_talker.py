@@ -140,11 +140,15 @@ class Steps(unittest.TestCase):
         said = self.data.answers[2]
         lengths = set()
         for _ in range(50):
-            codes = self.data.retimed(said).codes
+            changed, own = self.data.retimed(said)
+            codes = changed.codes
             self.assertTrue(torch.equal(codes[0], said.codes[0]))
-            runs = codes[:, 2].tensor_split((codes[1:, 2] // LENGTHS == 0).nonzero()[:, 0] + 1)
-            for run in runs:
+            ends = (codes[1:, 2] // LENGTHS == 0).nonzero()[:, 0] + 1
+            before = said.codes[:, 2].tensor_split((said.codes[1:, 2] // LENGTHS == 0).nonzero()[:, 0] + 1)
+            for run, was, kept in zip(codes[:, 2].tensor_split(ends), before, own.tensor_split(ends)):
                 self.assertEqual(run.tolist(), [place * LENGTHS + len(run) - 1 for place in range(len(run))])
+                # Whose length is not the teacher's is marked, nothing else.
+                self.assertEqual(kept.tolist(), [len(run) == len(was)] * len(run))
             self.assertEqual([int(p) for p in codes[:, 0].unique_consecutive()], [int(p) for p in said.phonemes.unique_consecutive()])
             lengths.add(len(codes))
         self.assertGreater(len(lengths), 2)
@@ -163,6 +167,19 @@ class Steps(unittest.TestCase):
             positions = torch.arange(len(rows)).expand(3, 1, -1)
             hidden = self.model.model.model(inputs_embeds=rows[None], position_ids=positions, use_cache=False).last_hidden_state[0, first:]
             self.assertEqual(self.model.model.codec_head(hidden)[: len(made), :CODES].argmax(-1).tolist(), made[:, 0].tolist())
+
+    def test_near_pitch_and_loudness_are_nearly_right_and_words_are_not(self) -> None:
+        codes = torch.tensor([20, 31])
+        for book in (1, 2):
+            self.assertIs(talker.wanted(codes, book), codes)
+        for book, step in ((3, 1), (4, VOICED), (5, VOICED)):
+            shares = talker.wanted(codes, book)
+            self.assertEqual(shares.argmax(-1).tolist(), codes.tolist())
+            torch.testing.assert_close(shares.sum(-1), torch.ones(2))
+            torch.testing.assert_close(shares[:, 20 + step], shares[:, 20 - step])
+            self.assertGreater(shares[0, 20 + step], 2 * shares[0, 20 + 2 * step])
+        # How much is voiced has no neighbours.
+        self.assertEqual(float(talker.wanted(codes, 4)[0, 21]), 0.0)
 
     def test_the_codes_fit_the_talkers_vocabulary(self) -> None:
         text = config.model(self.data.words).talker_config.text_config

@@ -17,7 +17,7 @@ import pyworld
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeThinkerForConditionalGeneration
 
-from demo_recipe import config, features, held_out, questions, thinker, thinker_frozen, thinker_judge, tokenizer
+from demo_recipe import config, features, held_out, kokoro, questions, thinker, thinker_frozen, thinker_judge, tokenizer
 from demo_recipe.domain import Turn, dictation, practice
 from demo_recipe.domain.unknown import ANSWER, overheard
 from demo_recipe.domain.words import TENS
@@ -64,7 +64,8 @@ class Steps(unittest.TestCase):
         self.assertNotIn("kokoro", {turn.voice.split()[0] for talk in train for turn in talk})
         self.assertTrue({turn.voice for talk in held_out for turn in talk} <= apart)
         self.assertFalse({turn.voice for talk in train + dictated for turn in talk} & apart)
-        self.assertFalse({turn.voice for talk in natural for turn in talk} & apart)
+        mixed = {f"kokoro {name}" for talk in natural for turn in talk for name in turn.voice.split()[1].split("+")}
+        self.assertFalse(mixed & apart)
         for talk in train + natural + dictated + held_out:
             self.assertEqual(len({turn.voice for turn in talk}), 1)
             for turn in talk:
@@ -226,6 +227,14 @@ class Rules(unittest.TestCase):
         for name in questions.FESTIVAL:
             quick, slow = (len(questions.Voice(f"festival {name}", speed, 50).say('Repeat: the "cup" is (1) red.')) for speed in (1.2, 0.8))
             self.assertGreater(slow, 1.2 * quick, name)
+
+    def test_a_mixed_voice_is_between_its_two(self) -> None:
+        two, mixed = ("af_heart", "am_adam"), "af_heart+am_adam"
+        styles = [kokoro.style(name) for name in two]
+        np.testing.assert_allclose(kokoro.style(mixed), (styles[0] + styles[1]) / 2, atol=1e-6)
+        names = [name.split()[1].split("+") for name in questions.AMONG["natural"]]
+        self.assertEqual({len(some) for some in names}, {1, 2})
+        self.assertEqual({one for some in names for one in some}, set(questions.KOKORO))
 
     def test_a_turn_is_written_down_as_the_gateway_asks(self) -> None:
         told = (GATEWAY / "transcription.rs").read_text()
