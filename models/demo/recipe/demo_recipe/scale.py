@@ -74,7 +74,7 @@ CPU = Scale(
     talker_steps=9_000,
     talker_batch=32,
     talker_rate=1e-3,
-    thinker_steps=20_000,
+    thinker_steps=16_000,
     thinker_batch=18,
     thinker_rate=6e-4,
 )
