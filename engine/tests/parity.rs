@@ -6,15 +6,18 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use common::device::{Device, device};
+use common::driven::serve;
 use common::eager::{self, batch, index};
-use common::{CONVERSATIONS, Expected, difference, folder};
+use common::{CONVERSATIONS, Expected, difference, folder, root};
+use repartee_engine::EngineConfig;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
 use repartee_engine::internals::qwen3_omni_moe::{Window, tokens};
 use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_engine::{Source, WeightPolicy};
+use repartee_engine_api::{Command, Respond};
 use repartee_kernels::cpu::sample;
 use repartee_kernels::cpu::simd::Level;
 use repartee_kernels::ops::NO_ID;
@@ -226,7 +229,15 @@ fn talker(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: us
 }
 
 fn waveform(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: usize, at_once: usize) -> Findings {
-    let (codes, shape) = expected.ids(&format!("turn{turn}.codes"));
+    let samples = decode(ops, model, expected, &format!("turn{turn}.codes"), at_once);
+    let name = format!("turn{turn}.waveform");
+    let reference = expected.tensor(&name).0;
+    vec![(name, difference(&samples, &reference))]
+}
+
+/// The samples of the reference's codes.
+fn decode(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, codes: &str, at_once: usize) -> Vec<f32> {
+    let (codes, shape) = expected.ids(codes);
     let frames = shape[1];
     let mut state = model.code2wav.state(ops, 1);
     let mut samples = Vec::new();
@@ -237,9 +248,7 @@ fn waveform(ops: &Device, model: &Qwen3Omni<Device>, expected: &Expected, turn: 
         let chunk = StreamRows { slot: 0, position: from, rows };
         samples.extend(eager::decode(ops, &model.code2wav, &part, &mut state, &[chunk]).concat());
     }
-    let name = format!("turn{turn}.waveform");
-    let reference = expected.tensor(&name).0;
-    vec![(name, difference(&samples, &reference))]
+    samples
 }
 
 #[test]
@@ -256,17 +265,91 @@ fn non_finite_values_are_not_close() {
     assert!(is_close(difference(&[0.0, 0.0], &[0.0, 0.0])));
 }
 
+/// Prints the differences and fails where one is too large.
+fn assert_close(name: &str, findings: &Findings) {
+    let width = findings.iter().map(|(name, _)| name.len()).max().unwrap();
+    for (what, off) in findings {
+        println!("{name:10} {what:width$} {off:.1e}");
+    }
+    let wrong: Vec<_> = findings.iter().filter(|(_, off)| !is_close(*off)).collect();
+    assert!(wrong.is_empty(), "{name}: {wrong:?}");
+}
+
 #[test]
 fn every_tensor_equals_the_reference() {
     for name in CONVERSATIONS {
-        let findings = compare(&open(&folder(name).join("checkpoint")), &Expected::load(name));
-        let width = findings.iter().map(|(name, _)| name.len()).max().unwrap();
-        for (what, off) in &findings {
-            println!("{name:10} {what:width$} {off:.1e}");
-        }
-        let wrong: Vec<_> = findings.iter().filter(|(_, off)| !is_close(*off)).collect();
-        assert!(wrong.is_empty(), "{name}: {wrong:?}");
+        assert_close(name, &compare(&open(&folder(name).join("checkpoint")), &Expected::load(name)));
     }
+}
+
+/// The shipped weights, and what the reference makes of them. Fails if they are others than those that the fixture was made with.
+fn demo() -> (PathBuf, Expected) {
+    let (model, expected) = (root().join("models/demo"), Expected::load("demo"));
+    let mut weights = std::fs::read(model.join("model.safetensors")).unwrap();
+    weights.resize(weights.len().next_multiple_of(8), 0);
+    let checksum = weights.as_chunks().0.iter().fold(0_u64, |sum, word| sum.wrapping_add(u64::from_le_bytes(*word)));
+    let made_with = expected.facts["weights"].as_str().unwrap();
+    assert_eq!(format!("{checksum:016x}"), made_with, "other weights: make the fixture anew (tests/parity/README.md)");
+    (model, expected)
+}
+
+#[test]
+#[cfg_attr(feature = "cuda", ignore = "a simulated device takes too long")]
+fn every_tensor_of_the_demo_equals_the_reference() {
+    let (model, expected) = demo();
+    assert_close("demo", &compare(&open(&model), &expected));
+}
+
+/// The samples of one of the end-to-end tests' questions: 16 bits, one channel, behind a header of 44 bytes.
+fn question(file: &str) -> Vec<f32> {
+    let bytes = std::fs::read(root().join("tests/questions").join(file)).unwrap();
+    assert_eq!(&bytes[36..40], b"data", "{file}");
+    bytes[44..].as_chunks().0.iter().map(|sample| f32::from(i16::from_le_bytes(*sample)) / 32768.0).collect()
+}
+
+/// Whole answers of a served engine: transcripts, and samples up to where the reference itself chose a code by so little that another
+/// order of sums might choose otherwise.
+#[test]
+#[cfg_attr(feature = "cuda", ignore = "the engine that is served here is that of the processor")]
+fn answers_of_the_demo_equal_the_reference() {
+    let (folder, expected) = demo();
+    let ops = device();
+    let model = Qwen3Omni::load(&ops, &open(&folder)).unwrap();
+    let mut engine = serve(&folder, &EngineConfig::default());
+    let answers = expected.facts["answers"].as_array().unwrap();
+    let (mut compared, mut of) = (0, 0);
+    for (i, answer) in answers.iter().enumerate() {
+        let number = |fact: &str| answer[fact].as_u64().unwrap() as usize;
+        let file = answer["file"].as_str().unwrap();
+        let session = engine.open();
+        engine.ticks(1);
+        for slice in question(file).chunks(1600) {
+            engine.send(&session, Command::Append(slice.to_vec()));
+        }
+        engine.send(&session, Command::Commit { item: 1 });
+        let response = engine.respond(&session, Respond::new(1, 2)).unwrap();
+        drop(session);
+        engine.settle();
+
+        assert_eq!(response.text, answer["text"].as_str().unwrap(), "{file}");
+        let prompt = response.usage.input_audio_tokens + response.usage.input_text_tokens;
+        assert_eq!(prompt as usize, number("prompt_tokens"), "{file}");
+        let reference = decode(&ops, &model, &expected, &format!("answer{i}.codes"), usize::MAX);
+        let (frames, decided) = (number("frames"), number("decided_frames"));
+        let sure = if decided > frames {
+            assert_eq!(response.samples.len(), reference.len(), "{file}");
+            reference.len()
+        } else {
+            // What a frame sounds like is known when the next one is.
+            reference.len() / frames * decided.saturating_sub(1)
+        };
+        let off = difference(&response.samples[..sure], &reference[..sure]);
+        println!("{file:30} {:50} {decided:2} of {frames} frames, {off:.1e}", response.text);
+        assert!(sure == 0 || is_close(off), "{file}: off by {off}");
+        compared += sure;
+        of += reference.len();
+    }
+    assert!(answers.len() > 40 && compared > of / 2, "{compared} of {of} samples are compared");
 }
 
 /// What integers lose in stages that are fed with the reference's own results throughout: far more than rounding, so the policy reaches
