@@ -70,7 +70,8 @@ def follow_up(s: Speaker) -> list[Turn]:
     r = s.random
     lead = s.phrase(
         "And {}?|And {}?|What about {}?|And now {}?|What is it for {}?|And for {}?|Then {}?|And how is it for {}?|The same for {}?|"
-        "Now {}?|Or {}?|How is it with {}?",
+        "Now {}?|Or {}?|How is it with {}?|And what of {}?|So how is it for {}?|And then {}?|And with {}?|How would it be for {}?|"
+        "Same question for {}.|What about {}, then?|How does it go for {}?|Next, {}.",
         "How about {}?|And what about {}?",
     )
     kind = r.randrange(4)

@@ -73,7 +73,8 @@ def _sum(s: Speaker, operation: str, a: int, b: int) -> Turn:
     asked = f"{number(a)} {operation} {number(b)}"
     question = s.phrase(
         "What is {}?|What is {}?|How much is {}?|{}?|Tell me {}.|Compute {}.|What does {} make?|"
-        "I want to know {}.|Do you know what {} is?|What do you get for {}?|Give me {}.|How many is {}?",
+        "I want to know {}.|Do you know what {} is?|What do you get for {}?|Give me {}.|How many is {}?|What's the result of {}?|"
+        "Calculate {}.|What would {} be?",
         "What's {}?|Can you work out {}?",
     ).format(asked)
     return turn("arithmetic", question, f"{asked} is {result}.", result)
@@ -87,7 +88,7 @@ def capital(s: Speaker) -> Turn:
         "Name the capital of {}.|I want to know the capital of {}.|Can you tell me the capital of {}?|"
         "What city is the capital of {}?|"
         "Which is the capital of {}?|Say the capital of {}.|Give me the capital of {}.|What capital does {} have?|"
-        "I need the capital city of {}.|Which capital has {}?",
+        "I need the capital city of {}.|Which capital has {}?|What's the name of the capital of {}?|What city is {}'s capital?",
         "What's the capital of {}?|Do you know the capital of {}?|What is the capital city of {}?",
     ).format(country)
     city = words.CAPITALS[country]
@@ -104,7 +105,8 @@ def neighbour(s: Speaker) -> Turn:
         "What {k} comes {s} {n}?|Which {k} comes {s} {n}?|What {k} is {s} {n}?|What comes {s} {n}?|"
         "Name the {k} {s} {n}.|The {k} {s} {n}?|"
         "What is the {k} {s} {n}?|Can you tell me what {k} comes {s} {n}?|Do you know the {k} {s} {n}?|What is {s} {n}?|"
-        "Say which {k} comes {s} {n}.|Give me the {k} that comes {s} {n}.|I want to know the {k} {s} {n}.",
+        "Say which {k} comes {s} {n}.|Give me the {k} that comes {s} {n}.|I want to know the {k} {s} {n}.|What's the {k} {s} {n}?|"
+        "What {k} do we have {s} {n}?",
         "Tell me the {k} {s} {n}.|Which {k} is {s} {n}?",
     )
     return turn("days and months", question.format(k=kind, s=side, n=names[i]), f"{other} comes {side} {names[i]}.", other)
@@ -119,7 +121,8 @@ def counting(s: Speaker) -> Turn:
         question = s.phrase(
             "Count down from {} to {}.|Count backwards from {} to {}.|Now count down from {} to {}.|"
             "Can you count down from {} to {}?|Go down from {} to {}.|Count down for me from {} to {}.|"
-            "Could you count down from {} to {}?|Count back from {} to {}.",
+            "Could you count down from {} to {}?|Count back from {} to {}.|Please count backwards from {} to {}.|"
+            "Please go down from {} to {}.|Count downwards from {} to {}.",
             "Please count down from {} to {}.",
         )
     else:
@@ -127,7 +130,7 @@ def counting(s: Speaker) -> Turn:
         question = s.phrase(
             "Count from {} to {}.|Please count from {} to {}.|Count up from {} to {}.|"
             "Could you count from {} to {}?|Start at {} and count to {}.|Count the numbers from {} to {}.|Count for me from {} to {}.|"
-            "I want you to count from {} to {}.",
+            "I want you to count from {} to {}.|Would you count from {} to {}?",
             "Can you count from {} to {}?",
         )
     said = ", ".join(number(n) for n in numbers)
@@ -139,7 +142,7 @@ def colour(s: Speaker) -> Turn:
     question = s.phrase(
         "What color is {}?|What color is {}?|Which color is {}?|What is the color of {}?|Name the color of {}.|"
         "Do you know the color of {}?|Can you tell me what color {} is?|Say the color of {}.|Which color has {}?|"
-        "Tell me what color {} is.|{} has which color?|What is {} colored?",
+        "Tell me what color {} is.|{} has which color?|What is {} colored?|What's the color of {}?|What color has {}?|Of what color is {}?",
         "Tell me the color of {}.|What color does {} have?",
     )
     return turn("colours", question.format(thing), f"{thing} is {words.THINGS[thing]}.", words.THINGS[thing])
@@ -150,7 +153,8 @@ def sound(s: Speaker) -> Turn:
     question = s.phrase(
         "What does a {} say?|What sound does a {} make?|How does a {} sound?|How does a {} go?|"
         "Make the sound of a {}.|What is the sound of a {}?|Do you know what a {} says?|What is the noise of a {}?|"
-        "Which noise is made by a {}?|Tell me how a {} sounds.|What does a {} sound like?|A {} makes what sound?|Say what a {} says.",
+        "Which noise is made by a {}?|Tell me how a {} sounds.|What does a {} sound like?|A {} makes what sound?|Say what a {} says.|"
+        "What noise comes from a {}?|Which noise do you hear from a {}?|What's the sound that a {} makes?",
         "Which sound does a {} make?|What noise does a {} make?",
     )
     return turn("animals", question.format(animal), f"A {animal} says {words.SOUNDS[animal]}.", words.SOUNDS[animal])
@@ -161,7 +165,8 @@ def young(s: Speaker) -> Turn:
     question = s.phrase(
         "What is a baby {} called?|What do you call a baby {}?|How do you call a baby {}?|"
         "What is the name of a baby {}?|Tell me what a baby {} is called.|What is the young of a {} called?|"
-        "Name the baby of a {}.|A baby {} is called what?|Tell me the name of a young {}.|The young of a {}?",
+        "Name the baby of a {}.|A baby {} is called what?|Tell me the name of a young {}.|The young of a {}?|"
+        "What's the young of a {} called?|What's the name for a baby {}?",
         "What is a young {} called?|What's a baby {} called?",
     )
     return turn("young animals", question.format(animal), f"A baby {animal} is a {words.YOUNG[animal]}.", words.YOUNG[animal])
@@ -201,7 +206,7 @@ def repeating(s: Speaker) -> Turn:
     lead = s.phrase(
         "Say after me: {}|Repeat after me: {}|Please repeat: {}|Please say: {}|Repeat: {}|Say: {}|Now say: {}|"
         "Repeat this sentence: {}|Please say after me: {}|Could you repeat: {}|Would you say after me: {}|Repeat the sentence: {}|"
-        "Just say: {}",
+        "Just say: {}|Say the following: {}|Say these words: {}|Repeat these words: {}|Can you say: {}",
         "Can you repeat this: {}|Say this: {}",
     )
     return turn("repeating", lead.format(said[0].lower() + said[1:]), said, said.lower().rstrip("."))
@@ -227,7 +232,8 @@ EXCHANGES = (
     (
         "What can you do?|What can you do for me?|What do you know?|Help.|How can you help me?|"
         "What can I ask you?|Can you help me?|Show me what you can do.|What do you do?|What are you good at?|What can I do here?|"
-        "How do you work?|What are you for?|I need help.|Are you able to help me?|What things can you do?|What can you be asked?",
+        "How do you work?|What are you for?|I need help.|Are you able to help me?|What things can you do?|What can you be asked?|"
+        "What could you do for me?|Are you able to do things for me?",
         "Tell me what you can do.|What are you able to do?",
         "I can add numbers, name capitals, spell words, count, and remember your name.",
         "add numbers",

@@ -7,7 +7,7 @@ from .topics import Speaker, Turn, sentence, turn
 
 ANSWER = "Sorry, I don't know that."
 
-# {p} a person, {o} an object, {w} a field, {c} a city: filled from the lists below.
+# {p} a person, {w} a field, {c} a city, and so on: filled from the lists below.
 TRAIN = (
     "Who wrote {b}?|When was {p} born?|How tall is {p}?|What is the weather in {c}?|Will it rain tomorrow?|"
     "What time is it?|What is the date?|"
@@ -26,7 +26,12 @@ TRAIN = (
     "Where is {c}?|What language do they speak in {n}?|What is the population of {n}?|Who discovered {w}?|"
     "Sing a song.|Read me the news.|"
     "How fast is a {g}?|What is inside a {g}?|Why do we need {w}?|Can you drive a car?|"
-    "Which team is the best?|What did I eat yesterday?"
+    "Which team is the best?|What did I eat yesterday?|"
+    "What is meant by {w}?|What's the meaning of {w}?|Define {w}.|Tell me something about {w}.|What do you mean by {w}?|"
+    "Does {w} mean anything?|"
+    "What does a {j} do?|What does a {j} need?|What does a {g} look like?|What does that word mean?|What does it mean to be free?|"
+    "What does {p} have to do with {w}?|How many {x} does a {a} have?|How many {x} are there on a {a}?|How many people work for a {j}?|"
+    "What is the deepest {k} on this planet?|Where is the highest {k}?|What's the coldest {k} in Europe?|Which {k} is the smallest?"
 ).split("|")
 HELD_OUT = (
     "What is the best movie of the year?|Where was {p} born?|Who is the king of {n}?|Recommend a good book.|"
@@ -48,11 +53,17 @@ FILL = {
     "g": "telephone|computer|engine|camera|rocket|battery|telescope|piano|airplane|fridge",
     "k": "river|mountain|lake|animal|city|island|country|desert",
 }
+# Of questions to train with alone.
+FILL_TRAIN = FILL | {
+    "j": "doctor|lawyer|pilot|baker|teacher|sailor|painter|farmer|dentist|king",
+    "x": "legs|teeth|eyes|ears|wings|strings|wheels|keys|windows|fingers",
+    "a": "spider|house|guitar|car|child|bicycle|hand|piano|truck|family|snake",
+}
 
 
 def unknown(s: Speaker) -> Turn:
     question = s.random.choice(HELD_OUT if s.held_out else TRAIN)
-    for letter, choices in FILL.items():
+    for letter, choices in (FILL if s.held_out else FILL_TRAIN).items():
         question = question.replace("{" + letter + "}", s.random.choice(choices.split("|")))
     return turn("unknown", question, ANSWER, "know")
 
