@@ -26,8 +26,8 @@ MODEL = ROOT / "models" / "demo"
 QUESTIONS = ROOT / "tests" / "questions"
 # Of this conversation every stage's tensors are kept; of the list of questions, each in a conversation of its own, tokens and codes.
 CONVERSATION = ("name-anna.wav", "what-is-my-name.wav")
-# Two scores, each off by as much as the engine's may be (1e-4 of the largest), change places within this share of the largest: what leads by less
-# may be chosen otherwise where sums are added up in another order. Nothing from there on is compared.
+# Two scores, each off by as much as the engine's may be (1e-4 of the largest), change places within this share of the largest:
+# what leads by less may be chosen otherwise where sums are added up in another order. Nothing from there on is compared.
 UNDECIDED = 2e-4
 
 

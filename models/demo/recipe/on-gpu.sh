@@ -61,7 +61,7 @@ step targets || over
 # The thinker needs questions, the codec answers: side by side, since neither fills the device.
 (step questions && step thinker) &
 listening=$!
-(step codec && step codes && step talker) &
+(step codec && step codes && step talker && step align && step tune) &
 speaking=$!
 failed=0
 wait $listening || failed=$?

@@ -32,6 +32,18 @@ def targets(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     teacher.make(work, scale)
 
 
+def align(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
+    from . import align
+
+    align.make(work, scale, device())
+
+
+def tune(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
+    from . import codec_train
+
+    codec_train.tune(work, scale, device(), arguments.warm_start)
+
+
 def questions(work: Path, scale: Scale, arguments: argparse.Namespace) -> None:
     from . import questions
 
@@ -104,6 +116,8 @@ STEPS: dict[str, tuple[Callable[[Path, Scale, argparse.Namespace], None], str]] 
     "codec": (codec, "code2wav, from the codes"),
     "codes": (codes, "many more answers, as codes alone"),
     "talker": (talker, "talker and code predictor"),
+    "align": (align, "the answers' codes with the talker's loudness"),
+    "tune": (tune, "code2wav again, from these codes"),
     "questions": (questions, "the domain's questions in many synthetic voices"),
     "thinker": (thinker, "audio tower and language model"),
     "export": (export, "the checkpoint folder"),
@@ -147,7 +161,8 @@ def main() -> None:
     if arguments.threads:
         scale = replace(scale, threads=arguments.threads)
     if arguments.last_step:
-        scale = replace(scale, codec_steps=arguments.last_step, talker_steps=arguments.last_step, thinker_steps=arguments.last_step)
+        steps = ("codec_steps", "tune_steps", "talker_steps", "thinker_steps")
+        scale = replace(scale, **dict.fromkeys(steps, arguments.last_step))
     report = []
     for name in chosen:
         start = time.monotonic()

@@ -129,3 +129,9 @@ def shard(path: Path) -> Iterator[Answer]:
         start, end = end, end + frames
         samples = kept["samples"][start * FRAME : end * FRAME] if "samples" in kept else None
         yield Answer(text, kept["codes"][start:end], samples)
+
+
+def aligned(work: Path, name: str) -> np.ndarray | None:
+    """The codes of a shard of `answers` as the step `align` made them, if it did."""
+    path = work / "aligned" / f"{name}.npy"
+    return np.load(path) if path.exists() else None

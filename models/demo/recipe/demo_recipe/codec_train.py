@@ -3,6 +3,8 @@
 Regression on spectra alone suffices for locked targets: on complex ones first, so that pulses come where they belong, then mostly on
 their envelopes, which is what is understood and what a small decoder gets wrong while it follows the fine structure. With `scale.adversarial` the discriminators join after a third of the
 run: natural targets need them. What a talker says is never quite what the decoder was taught, so part of the codes is spoiled.
+
+Step `tune`: goes on with codes whose loudness is the talker's own (`align.py`) in most excerpts, since it does not err by chance.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from .config import CODEBOOKS, FRAME
 from .discriminators import Discriminators
 from .scale import Scale
 from .spectra import Distance
-from .training import Run
+from .training import Run, read
 
 WINDOW = 12  # frames of a training excerpt
 SKIPPED = 2  # frames at the start of an excerpt from mid-sentence that the loss ignores: their past is missing
@@ -32,12 +34,14 @@ CRITICS_AFTER = 1 / 3  # of the run
 # variance by so much more than the rest, complex spectra by so much less than before.
 REFINED_AFTER, ENVELOPE, VARIANCE, PHASES = 0.4, 16, 12, 0.2
 REFINED_RATE = 0.5  # of the scale's, for a run that begins with a decoder of these codes
+TUNED_RATE = 0.1  # of the scale's, for `tune`: at half of it envelopes were half as far off again after 1,100 steps as before
 HELD_OUT = 25  # one answer in so many is not trained, to listen to
 
 # Of a frame of an excerpt that is spoiled, how often each book's code is another: about as often as a talker's that runs freely. Without
 # its pitch a frame cannot be made.
 SPOILED = (0.01, 0.03, 0.04, 0.02, 0.06, 0.06)
 UNSPOILED = 0.4  # share of the excerpts that are left as they are
+ALIGNED = 0.6  # share of the excerpts of `tune` whose loudness is the talker's
 
 
 @dataclass
@@ -46,19 +50,23 @@ class Targets:
 
     wave: Tensor  # f16 [frames * FRAME]
     codes: Tensor  # u8 [frames, CODEBOOKS]
+    aligned: Tensor | None  # the same as the talker says them, to `tune` with
     starts: Tensor  # first frame of each sentence
     often: Tensor  # f32, how often each sentence is said, relative to others
 
     @staticmethod
-    def load(work: Path) -> Targets:
-        waves, codes, starts, said, at = [], [], [], [], 0
-        for answer, wave in targets(work, held_out=False):
-            waves.append(torch.from_numpy(wave))
-            codes.append(torch.from_numpy(answer.codes))
-            said.append(answer.text)
-            starts.append(at)
-            at += len(answer.codes)
-        return Targets(torch.cat(waves), torch.cat(codes), torch.tensor(starts), torch.tensor(answers.often(said)).float())
+    def load(work: Path, tunes: bool = False) -> Targets:
+        said, wave, aligned = zip(*((answer, wave, own) for answer, wave, own in targets(work, held_out=False)))
+        if tunes and any(own is None for own in aligned):
+            raise SystemExit(f"some of {work}/answers are not in {work}/aligned: run the step `align` first")
+        lengths = torch.tensor([len(answer.codes) for answer in said])
+        return Targets(
+            torch.from_numpy(np.concatenate(wave)),
+            torch.from_numpy(np.concatenate([answer.codes for answer in said])),
+            torch.from_numpy(np.concatenate(aligned)) if tunes else None,
+            lengths.cumsum(0) - lengths,
+            torch.tensor(answers.often([answer.text for answer in said])).float(),
+        )
 
     def excerpts(self, count: int) -> tuple[Tensor, Tensor, int]:
         """Waves and codes of `count` excerpts; the first half are sentence starts, as many as the last number says. Sentences come as
@@ -72,17 +80,18 @@ class Targets:
         place[:opening] = 0
         at = (self.starts[chosen] + place.long()).clamp(max=last).tolist()
         wave = torch.stack([self.wave[k * FRAME : (k + WINDOW) * FRAME] for k in at]).float()
-        return wave, torch.stack([self.codes[k : k + WINDOW] for k in at]).long(), opening
+        of = [self.codes if self.aligned is None or torch.rand(()) >= ALIGNED else self.aligned for _ in at]
+        return wave, torch.stack([codes[k : k + WINDOW] for codes, k in zip(of, at)]).long(), opening
 
 
-def targets(work: Path, held_out: bool) -> Iterator[tuple[Answer, np.ndarray]]:
-    """Each answer that is trained, or each other one, with its target wave (f16), as far as both are made."""
+def targets(work: Path, held_out: bool) -> Iterator[tuple[Answer, np.ndarray, np.ndarray | None]]:
+    """Each answer that is trained, or each other one, with its target wave (f16) and its aligned codes, as far as they are made."""
     for path in sorted((work / "targets").glob("?????.npz")):
-        wave, end = np.load(path)["wave"], 0
+        wave, aligned, end = np.load(path)["wave"], answers.aligned(work, path.stem), 0
         for number, answer in enumerate(answers.shard(work / "answers" / path.name)):
-            start, end = end, end + len(answer.codes) * FRAME
+            start, end = end, end + len(answer.codes)
             if (number % HELD_OUT == HELD_OUT - 1) == held_out:
-                yield answer, wave[start:end]
+                yield answer, wave[start * FRAME : end * FRAME], None if aligned is None else aligned[start:end]
 
 
 def spoiled(right: Tensor) -> Tensor:
@@ -101,19 +110,33 @@ def spoiled(right: Tensor) -> Tensor:
 def train(work: Path, scale: Scale, device: torch.device, warm_start: Path | None = None) -> None:
     """Trains to the scale's last step; goes on where an earlier run stopped. `warm_start` is a checkpoint folder to begin from."""
     torch.manual_seed(scale.seed)
-    data = Targets.load(work)
     codec = Codec()
     if warm_start:
         codec.warm_start(warm_start)
     refines = warm_start is not None and config.is_own(warm_start)
-    codec.to(device)
+    rate = scale.codec_rate * (REFINED_RATE if refines else 1)
+    run = Run("codec", work / "codec.pt", codec.to(device), rate, scale.codec_steps, scale.threads)
+    _train(run, codec, Targets.load(work), refines, scale, device)
+
+
+def tune(work: Path, scale: Scale, device: torch.device, warm_start: Path | None = None) -> None:
+    """Trains the work folder's codec, or that of a checkpoint folder where it has none, with the talker's loudness. Writes `tuned.pt`."""
+    torch.manual_seed(scale.seed)
+    codec = Codec()
+    if warm_start and not (work / "codec.pt").exists():
+        codec.warm_start(warm_start)
+    else:
+        codec.load_state_dict(read(work, "codec.pt", "codec")["ema"])
+    run = Run("tuned", work / "tuned.pt", codec.to(device), scale.codec_rate * TUNED_RATE, scale.tune_steps, scale.threads)
+    _train(run, codec, Targets.load(work, tunes=True), True, scale, device)
+
+
+def _train(run: Run, codec: Codec, data: Targets, refines: bool, scale: Scale, device: torch.device) -> None:
     distance = Distance().to(device)
     critics = Discriminators().to(device) if scale.adversarial else None
-    rate = scale.codec_rate * (REFINED_RATE if refines else 1)
-    run = Run("codec", work / "codec.pt", codec, rate, scale.codec_steps, scale.threads)
     if critics:
         run.add("critics", critics, scale.codec_rate / 2)
-    print(f"codec: {len(data.codes) * 0.08 / 3600:.2f} h of speech, {len(data.starts)} answers", flush=True)
+    print(f"{run.name}: {len(data.codes) * 0.08 / 3600:.2f} h of speech, {len(data.starts)} answers", flush=True)
     wave_of = torch.compile(codec.wave, dynamic=False) if scale.compile else codec.wave
     for _ in run:
         wanted, codes, opening = data.excerpts(scale.codec_batch)
@@ -144,5 +167,11 @@ def train(work: Path, scale: Scale, device: torch.device, warm_start: Path | Non
 def load(work: Path, device: torch.device) -> Codec:
     """The averaged weights."""
     codec = Codec().to(device).eval()
-    codec.load_state_dict(torch.load(work / "codec.pt", map_location=device, weights_only=True)["ema"])
+    codec.load_state_dict(weights(work))
     return codec
+
+
+def weights(work: Path) -> dict[str, Tensor]:
+    """The averaged weights by name: of `tune`, where it was run."""
+    file = "tuned.pt" if (work / "tuned.pt").exists() else "codec.pt"
+    return read(work, file, "codec")["ema"]

@@ -26,6 +26,7 @@ PLACES, LENGTHS = 8, 8  # the last of each stands for all above
 FEWEST, MOST = 7, 40  # pitch periods of a frame: 88 to 500 Hz
 QUIETEST, STEP, LEVELS = -6.0, 0.25, 60  # of loudness
 VOICED = 4  # 0 to all of a half's three values
+LOUDNESS = slice(4, CODEBOOKS)  # the books of it
 SIZES = (len(PHONEMES), len(PHONEMES), PLACES * LENGTHS, MOST + 1, LEVELS * VOICED, LEVELS * VOICED)
 
 

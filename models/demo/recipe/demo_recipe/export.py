@@ -12,8 +12,9 @@ import torch
 from transformers import GenerationConfig, WhisperFeatureExtractor
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeForConditionalGeneration
 
-from . import config, tokenizer
+from . import codec_train, config, tokenizer
 from .config import CODEBOOKS
+from .training import read
 
 LONGEST_ANSWER = 48  # text tokens
 LONGEST_SPEECH = 160  # codec frames
@@ -25,7 +26,8 @@ def make(work: Path, out: Path, rest: Path | None = None) -> None:
     words = tokenizer.load(work)
     model = Qwen3OmniMoeForConditionalGeneration._from_config(config.model(words))
     parts = {"thinker": (thinker, ("visual.",)), "talker": (talker, ()), "codec": (code2wav, ())}
-    lacking = [name for name in parts if not (work / f"{name}.pt").exists()] if rest else []
+    made = {path.stem for path in work.glob("*.pt")} | ({"codec"} if (work / "tuned.pt").exists() else set())
+    lacking = [name for name in parts if name not in made] if rest else []
     finished = finished_parts(rest, work) if lacking else {}
     for name, (trained, untrained) in parts.items():
         load(modules(model)[name], finished[name] if name in lacking else trained(work), name, untrained)
@@ -78,13 +80,6 @@ def load(module: torch.nn.Module, weights: dict[str, torch.Tensor], name: str, u
         raise RuntimeError(f"{name}: not in the trained weights: {missing[:5]}; not in the model: {unknown[:5]}")
 
 
-def read(work: Path, file: str, step: str) -> dict:
-    path = work / file
-    if not path.exists():
-        raise SystemExit(f"there is no {path}: run the step `{step}` first")
-    return torch.load(path, map_location="cpu", weights_only=True)
-
-
 def thinker(work: Path) -> dict[str, torch.Tensor]:
     return read(work, "thinker.pt", "thinker")["model"]
 
@@ -96,6 +91,6 @@ def talker(work: Path) -> dict[str, torch.Tensor]:
 
 def code2wav(work: Path) -> dict[str, torch.Tensor]:
     """The codec's decoder with its codes' vectors. The reference takes their mean, the codec their sum."""
-    kept = read(work, "codec.pt", "codec")["ema"]
+    kept = codec_train.weights(work)
     weights = {key.removeprefix("decoder."): value for key, value in kept.items() if key.startswith("decoder.")}
     return weights | {"code_embedding.weight": kept["codes.weight"] * CODEBOOKS}

@@ -24,6 +24,7 @@ class Scale:
     codec_steps: int
     codec_batch: int
     codec_rate: float
+    tune_steps: int
     talker_steps: int
     talker_batch: int
     talker_rate: float
@@ -48,6 +49,7 @@ SMOKE = Scale(
     codec_steps=4,
     codec_batch=2,
     codec_rate=1e-3,
+    tune_steps=2,
     talker_steps=3,
     talker_batch=2,
     talker_rate=1e-3,
@@ -71,6 +73,7 @@ CPU = Scale(
     codec_steps=20_000,
     codec_batch=5,
     codec_rate=1e-3,
+    tune_steps=6_000,
     talker_steps=9_000,
     talker_batch=32,
     talker_rate=1e-3,
@@ -95,6 +98,7 @@ GPU = Scale(
     codec_steps=40_000,
     codec_batch=32,
     codec_rate=5e-4,
+    tune_steps=10_000,
     talker_steps=20_000,
     talker_batch=128,
     talker_rate=1e-3,

@@ -148,3 +148,11 @@ class Run:
         kept = {"step": self.step, "seconds": self.taken(), "ema": self.ema, "parts": parts, "random": torch.get_rng_state()}
         torch.save(kept, part_path)
         part_path.rename(self.path)
+
+
+def read(work: Path, file: str, step: str) -> dict:
+    """What a step has saved."""
+    path = work / file
+    if not path.exists():
+        raise SystemExit(f"there is no {path}: run the step `{step}` first")
+    return torch.load(path, map_location="cpu", weights_only=True)

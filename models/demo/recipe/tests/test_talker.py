@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from demo_recipe import config, listen, talker, tokenizer
+from demo_recipe import config, speaking, talker, tokenizer
 from demo_recipe.codes import FEWEST, LENGTHS, LEVELS, MOST, VOICED
 from demo_recipe.config import CODEBOOKS, CODES
 from demo_recipe.scale import SMOKE
@@ -157,16 +157,35 @@ class Steps(unittest.TestCase):
     def test_what_runs_freely_says_the_likeliest_codes(self) -> None:
         """Read at once, each frame that was said one by one is the likeliest after those before it."""
         self.model.words = self.data.words
-        with unittest.mock.patch.object(listen, "LONGEST_SPEECH", 5), torch.no_grad():
-            made = listen.say(self.model, TEXTS[0])
+        with unittest.mock.patch.object(speaking, "LONGEST_SPEECH", 5), torch.no_grad():
+            spoken = speaking.say(self.model, list(TEXTS))
+        for answer, made in zip(self.data.answers, spoken, strict=True):
             self.assertLessEqual(len(made), 5)
             self.assertTrue(((made >= 0) & (made < CODES)).all())
-            said = talker.Spoken(self.data.answers[0].text, made)
-            text, codes, first = self.model.sequence(said, made, self.model.user(None, 8))
-            rows = self.model.inputs(text, codes)
+            self.assertEqual(self.likeliest(answer.text, made)[: len(made)], made[:, 0].tolist())
+
+    def test_a_plan_fixes_words_and_lengths_and_nothing_of_the_melody(self) -> None:
+        self.model.words = self.data.words
+        plans = [answer.codes for answer in self.data.answers]
+        spoken = speaking.say(self.model, list(TEXTS), plans)
+        for plan, made in zip(plans, spoken, strict=True):
+            self.assertEqual(made.shape, plan.shape)
+            torch.testing.assert_close(made[:, : talker.MELODY.start], plan[:, : talker.MELODY.start])
+        # Whatever melody a plan has, the same is said.
+        other = [torch.cat([plan[:, : talker.MELODY.start], plan[:, talker.MELODY].flip(0)], 1) for plan in plans]
+        self.assertTrue(any((a != b).any() for a, b in zip(plans, other)))
+        for made, again in zip(spoken, speaking.say(self.model, list(TEXTS), other), strict=True):
+            torch.testing.assert_close(made, again)
+
+    def likeliest(self, text: torch.Tensor, made: torch.Tensor) -> list[int]:
+        """The first codebook's likeliest code after each frame before, all read at once."""
+        said = talker.Spoken(text, made)
+        tokens, codes, first = self.model.sequence(said, made, self.model.user(None, speaking.ASKED))
+        with torch.no_grad():
+            rows = self.model.inputs(tokens, codes)
             positions = torch.arange(len(rows)).expand(3, 1, -1)
             hidden = self.model.model.model(inputs_embeds=rows[None], position_ids=positions, use_cache=False).last_hidden_state[0, first:]
-            self.assertEqual(self.model.model.codec_head(hidden)[: len(made), :CODES].argmax(-1).tolist(), made[:, 0].tolist())
+            return self.model.model.codec_head(hidden)[:, :CODES].argmax(-1).tolist()
 
     def test_near_pitch_and_loudness_are_nearly_right_and_words_are_not(self) -> None:
         codes = torch.tensor([20, 31])

@@ -11,11 +11,12 @@ import numpy as np
 import torch
 from transformers.models.qwen3_omni_moe.modeling_qwen3_omni_moe import Qwen3OmniMoeCode2Wav, Qwen3OmniMoeSnakeBeta
 
-from demo_recipe import answers, codec_train, codes, config, phonemes, snake, spectra, teacher, training, voice
+from demo_recipe import align, answers, codec_train, codes, config, phonemes, snake, spectra, teacher, tokenizer, training, voice
 from demo_recipe.codec import Codec
 from demo_recipe.config import CODEBOOKS, CODES, FRAME
 from demo_recipe.domain import conversations
 from demo_recipe.scale import SMOKE
+from demo_recipe.talker import Talker
 
 CPU = torch.device("cpu")
 
@@ -69,7 +70,7 @@ class Steps(unittest.TestCase):
         self.assertLess(np.abs(wave).max(), 1)
 
     def test_every_answer_is_trained_or_held_out(self) -> None:
-        both = [answer.text for held_out in (False, True) for answer, _ in codec_train.targets(self.work, held_out)]
+        both = [answer.text for held_out in (False, True) for answer, _, _ in codec_train.targets(self.work, held_out)]
         self.assertCountEqual(both, [one.text for one in answers.load(self.work)])
 
     def test_a_stop_changes_nothing_of_the_codec(self) -> None:
@@ -95,6 +96,38 @@ class Steps(unittest.TestCase):
                 shutil.copytree(self.work / made, Path(folder) / made)
             codec_train.train(Path(folder), SMOKE, CPU)
             self.assertIn("critics", torch.load(Path(folder) / "codec.pt")["parts"])
+
+    def test_the_codec_is_tuned_with_the_loudness_that_a_talker_says(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            work = Path(folder)
+            for made in ("answers", "targets"):
+                shutil.copytree(self.work / made, work / made)
+            untuned = Codec()
+            torch.save({"ema": untuned.state_dict()}, work / "codec.pt")
+            with self.assertRaisesRegex(SystemExit, "align"):
+                codec_train.tune(work, SMOKE, CPU)
+            torch.save({"ema": Talker(tokenizer.load(work), tokenizer.embeddings(work)).state_dict()}, work / "talker.pt")
+            align.make(work, SMOKE, CPU)
+            taught = list(answers.load(work))
+            own = answers.aligned(work, "00000")
+            said = np.concatenate([one.codes for one in taught])
+            self.assertEqual((own.shape, own.dtype), (said.shape, said.dtype))
+            np.testing.assert_array_equal(own[:, : codes.LOUDNESS.start], said[:, : codes.LOUDNESS.start])
+            self.assertTrue((own[:, codes.LOUDNESS] != said[:, codes.LOUDNESS]).any())
+            # An answer that is trained has its own frames of both.
+            data = codec_train.Targets.load(work, tunes=True)
+            place = 0
+            for (one, _, aligned), start in zip(codec_train.targets(work, held_out=False), data.starts.tolist(), strict=True):
+                self.assertEqual(start, place)
+                for kept, its in ((data.codes, one.codes), (data.aligned, aligned)):
+                    np.testing.assert_array_equal(kept[start : start + len(its)].numpy(), its)
+                place += len(one.codes)
+            codec_train.tune(work, SMOKE, CPU)
+            self.assertEqual(torch.load(work / "tuned.pt")["step"], SMOKE.tune_steps)
+            # It went on from the codec, and is what goes out.
+            self.assertLess((codec_train.weights(work)["codes.weight"] - untuned.codes.weight).abs().max(), 0.1)
+            self.assertFalse(torch.equal(codec_train.weights(work)["codes.weight"], untuned.codes.weight))
+            self.assertTrue(torch.equal(torch.load(work / "codec.pt")["ema"]["codes.weight"], untuned.codes.weight))
 
 
 def stopping_at(step: int):
@@ -198,7 +231,7 @@ class Rules(unittest.TestCase):
         sentence = torch.repeat_interleave(torch.arange(4), lengths)
         # A frame's first code says whose it is, its second where it is.
         frames = torch.stack([sentence, torch.arange(len(sentence)) - starts[sentence]], 1)
-        data = codec_train.Targets(torch.zeros(len(frames) * FRAME), frames, starts, torch.tensor([1.0, 6.0, 1.0, 0.0]))
+        data = codec_train.Targets(torch.zeros(len(frames) * FRAME), frames, None, starts, torch.tensor([1.0, 6.0, 1.0, 0.0]))
         torch.manual_seed(2)
         wave, found, opening = data.excerpts(800)
         self.assertEqual((wave.shape, found.shape, opening), ((800, codec_train.WINDOW * FRAME), (800, codec_train.WINDOW, 2), 400))
@@ -208,6 +241,11 @@ class Rules(unittest.TestCase):
         # Of the others the first frames tell: 20, 6 * 15 and 40 of 150.
         shares = torch.bincount(found[opening:, 0, 0], minlength=4) / opening
         torch.testing.assert_close(shares, torch.tensor([20, 90, 40, 0.0]) / 150, atol=0.06, rtol=0)
+        # Whole excerpts are the talker's, where there is what it says.
+        _, found, _ = replace(data, aligned=frames + 100).excerpts(800)
+        own = found[:, :, 0] >= 100
+        self.assertTrue((own.all(1) | ~own.any(1)).all())
+        self.assertAlmostEqual(own[:, 0].float().mean().item(), codec_train.ALIGNED, delta=0.06)
 
     def test_an_envelope_is_of_what_is_said_not_of_its_fine_structure(self) -> None:
         torch.manual_seed(2)
