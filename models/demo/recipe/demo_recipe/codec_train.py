@@ -20,7 +20,7 @@ from torch import Tensor
 from . import answers, config
 from .answers import Answer
 from .codec import Codec
-from .codes import PHONEMES, SIZES, VOICED
+from .codes import PHONEMES, SIZES, VOICED, code
 from .config import CODEBOOKS, FRAME
 from .discriminators import Discriminators
 from .scale import Scale
@@ -34,7 +34,9 @@ CRITICS_AFTER = 1 / 3  # of the run
 # variance by so much more than the rest, complex spectra by so much less than before.
 REFINED_AFTER, ENVELOPE, VARIANCE, PHASES = 0.4, 16, 12, 0.2
 REFINED_RATE = 0.5  # of the scale's, for a run that begins with a decoder of these codes
-TUNED_RATE = 0.1  # of the scale's, for `tune`: at half of it envelopes were half as far off again after 1,100 steps as before
+TUNED_RATE = 0.15  # of the scale's, for `tune`: at half of it envelopes were half as far off again after 1,100 steps as before
+STOPS = "bdkptɡʧʤ"
+STOPPED = 3.0  # how much the envelopes of a stop's frame count beside another's: its burst is short and faint, and all that tells "cup" from "top"
 HELD_OUT = 25  # one answer in so many is not trained, to listen to
 
 # Of a frame of an excerpt that is spoiled, how often each book's code is another: about as often as a talker's that runs freely. Without
@@ -94,6 +96,12 @@ def targets(work: Path, held_out: bool) -> Iterator[tuple[Answer, np.ndarray, np
                 yield answer, wave[start * FRAME : end * FRAME], None if aligned is None else aligned[start:end]
 
 
+def importance(codes: Tensor) -> Tensor:
+    """How much each frame `[batch, frames]` of codes `[batch, frames, CODEBOOKS]` counts where envelopes are compared."""
+    stops = torch.tensor([code(stop) for stop in STOPS], device=codes.device)
+    return torch.where(torch.isin(codes[..., 0], stops), STOPPED, 1.0)
+
+
 def spoiled(right: Tensor) -> Tensor:
     """Codes `[batch, frames, CODEBOOKS]` as a talker that runs freely might say them: each book errs by itself, so that the decoder
     leans on no book alone. The phonemes become any other, the rest a neighbour's."""
@@ -143,10 +151,10 @@ def _train(run: Run, codec: Codec, data: Targets, refines: bool, scale: Scale, d
         wanted = wanted.to(device)
         # Not in bf16: its rounding in the decoder's backward pass keeps the complex spectra from being learned at all.
         made = wave_of(codec.contextual(spoiled(codes.to(device))))
-        length = made.shape[1]
+        length, counts = made.shape[1], importance(codes).to(device)
         parts = [
-            distance(made[:opening], wanted[:opening, :length]),
-            distance(made[opening:, SKIPPED * FRAME :], wanted[opening:, SKIPPED * FRAME : length]),
+            distance(made[:opening], wanted[:opening, :length], counts[:opening]),
+            distance(made[opening:, SKIPPED * FRAME :], wanted[opening:, SKIPPED * FRAME : length], counts[opening:, SKIPPED:]),
         ]
         mel, envelope, variance, wave = (sum(p) / 2 for p in zip(*parts))
         phases = 2 * scale.wave_weight * wave

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .config import FRAME
 from .teacher import mel_filters
 
 
@@ -65,6 +66,12 @@ class Variance(nn.Module):
         return F.l1_loss(got, want) / 2
 
 
+def weighted(distance: Tensor, weight: Tensor, hop: int) -> Tensor:
+    """The mean of `distance` `[batch, frames]`, a frame every `hop` samples, in which codec frames count by `weight` `[batch, codec frames]`."""
+    at = (torch.arange(distance.shape[1], device=distance.device) * hop // FRAME).clamp(max=weight.shape[1] - 1)
+    return (distance * weight[:, at]).sum() / weight[:, at].sum()
+
+
 class Distance(nn.Module):
     """Log-mel distance at four resolutions and, apart, the distances of spectral envelopes, of how much these vary, and of complex spectra at
     three resolutions."""
@@ -80,10 +87,12 @@ class Distance(nn.Module):
         for size in (256, 512, 1024):
             self.register_buffer(f"window{size}", torch.hann_window(size))
 
-    def forward(self, made: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def forward(self, made: Tensor, wanted: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Of samples `[batch, n]`, whose codec frames count in the envelopes' distance by `weight` `[batch, frames]`."""
         mel = sum(F.l1_loss(m(made), m(wanted)) for m in self.mels)
         envelopes = [(e(made), e(wanted)) for e in self.envelopes]
-        envelope = sum(F.l1_loss(got, want) for got, want in envelopes) / len(envelopes)
+        apart = [weighted((got - want).abs().mean(1), weight, e.hop) for (got, want), e in zip(envelopes, self.envelopes)]
+        envelope = sum(apart) / len(apart)
         variance = self.variance(*envelopes[0])
         wave = made.new_zeros(())
         for size in (256, 512, 1024):

@@ -8,6 +8,7 @@ pronunciation, and an error in one frame does not shift the frames behind it.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +26,10 @@ PLAYED_AT = UNITS * kokoro.UNIT * SAMPLE_RATE // FRAME
 PER_FRAME = UNITS * kokoro.PER_UNIT  # values of pitch and loudness in a codec frame
 LONGEST_END = 4  # frames of silence behind a sentence
 SLOWER = 1.2  # times the voice's own durations
+# What espeak-ng reads wrong of the answers' words.
+MISREAD = {"wˈuf": "wˈʊf", "ɹˈAkʤəvˌɪk": "ɹˈAkjəvˌɪk"}
+# It hardly says an "I" that begins a sentence: a frame without stress, which is not heard where nothing comes before it.
+FAINT = re.compile(r"(^|[.!?] )I( |əm)")
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,7 @@ class Voice:
 
     def plan(self, text: str) -> Plan:
         """What would be said, in a tenth of a second. The same each time."""
-        symbols = phonemes.of(aloud(text))
+        symbols = clear(phonemes.of(aloud(text)))
         durations, places = lock(symbols, self._teacher.durations(symbols) * pace(text))
         melody = self._teacher.melody(symbols, durations)
         # A caller does not wait for silence. Its last frame holds the first sound's onset.
@@ -68,6 +73,13 @@ def aloud(text: str) -> str:
     """A text as the teacher reads it. It stops behind a word that is spelled and before its letters, as people do: without that "Bread is
     spelled S" is heard as "bredispelled" and "spell das"."""
     return SPELLED.sub(r"\1, is spelled, ", text)
+
+
+def clear(symbols: str) -> str:
+    """The symbols of a text as they should be said."""
+    for wrong, right in MISREAD.items():
+        symbols = symbols.replace(wrong, right)
+    return FAINT.sub(lambda found: f"{found[1]}ˈI " + ("æm" if found[2] == "əm" else ""), symbols)
 
 
 def pace(text: str) -> float:

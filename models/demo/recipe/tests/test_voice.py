@@ -177,6 +177,19 @@ class Rules(unittest.TestCase):
         for text in ("I can add numbers, name capitals, spell words.", "Anna, A is a letter.", "Your name is Anna."):
             self.assertEqual(voice.aloud(text), text)
 
+    def test_a_sentence_begins_with_an_i_that_is_heard(self) -> None:
+        for text, said in (
+            ("I am fine.", "ˈI æm fˈIn."),
+            ("Yes, I can.", "jˈɛs, I kˈæn."),
+            ("It is cake. I will remember.", "ɪɾ ɪz kˈAk. ˈI wɪl ɹᵻmˈɛmbəɹ."),
+            ("Iceland is cold.", "ˈIslənd ɪz kˈOld."),
+        ):
+            self.assertEqual(voice.clear(phonemes.of(text)), said)
+
+    def test_words_that_are_read_wrong_are_mended(self) -> None:
+        self.assertIn("ɹˈAkjəvˌɪk", voice.clear(phonemes.of("The capital of Iceland is Reykjavik.")))
+        self.assertTrue(voice.clear(phonemes.of("A dog says woof.")).endswith("wˈʊf."))
+
     def test_sounds_and_young_of_animals_are_said_slower(self) -> None:
         made = voice.Voice(sound=False)
         for text in ("A cow says moo.", "A baby horse is a foal."):
@@ -251,12 +264,24 @@ class Rules(unittest.TestCase):
         torch.manual_seed(2)
         one, other = torch.randn(2, 1, 24_000)
         muffled = torch.nn.functional.avg_pool1d(one[None], 9, 1, 4)[0]
-        distance = spectra.Distance()
-        mel, envelope, _, _ = distance(one, other)
+        distance, alike = spectra.Distance(), torch.ones(1, 13)
+        mel, envelope, _, _ = distance(one, other, alike)
         # Four distances of magnitudes, and one of power, of which each logarithm is twice as large.
         self.assertLess(envelope / 2, 0.7 * mel / 4)
-        self.assertGreater(distance(one, muffled)[1], 2 * envelope)
-        self.assertEqual(distance(one, one)[1], 0)
+        self.assertGreater(distance(one, muffled, alike)[1], 2 * envelope)
+        self.assertEqual(distance(one, one, alike)[1], 0)
+
+    def test_stops_count_more_than_what_is_around_them(self) -> None:
+        said = torch.zeros(1, 4, CODEBOOKS, dtype=torch.long)
+        said[0, :, 0] = torch.tensor([codes.code(phoneme) for phoneme in ("", "k", "ˈA", "ʧ")])
+        counts = codec_train.importance(said)
+        self.assertEqual(counts.tolist(), [[1, codec_train.STOPPED, 1, codec_train.STOPPED]])
+        # A quarter of a frame is off, in the second frame or in the third.
+        off = torch.zeros(2, 17)
+        off[0, 5], off[1, 9] = 1, 1
+        stop, vowel = (spectra.weighted(each[None], counts, FRAME // 4) for each in off)
+        torch.testing.assert_close(stop, codec_train.STOPPED * vowel)
+        torch.testing.assert_close(spectra.weighted(torch.ones(1, 17), counts, FRAME // 4), torch.tensor(1.0))
 
     def test_flat_formants_differ_by_their_variance(self) -> None:
         torch.manual_seed(2)
