@@ -34,7 +34,7 @@ CRITICS_AFTER = 1 / 3  # of the run
 # variance by so much more than the rest, complex spectra by so much less than before.
 REFINED_AFTER, ENVELOPE, VARIANCE, PHASES = 0.4, 16, 12, 0.2
 REFINED_RATE = 0.5  # of the scale's, for a run that begins with a decoder of these codes
-TUNED_RATE = 0.15  # of the scale's, for `tune`: at half of it envelopes were half as far off again after 1,100 steps as before
+TUNED_RATE = 0.15  # of the scale's, for `tune`: at 0.5 envelopes were half as far off again after 1,100 steps as before
 STOPS = "bdkptɡʧʤ"
 STOPPED = 3.0  # how much the envelopes of a stop's frame count beside another's: its burst is short and faint, and all that tells "cup" from "top"
 HELD_OUT = 25  # one answer in so many is not trained, to listen to
