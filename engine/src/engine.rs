@@ -168,7 +168,7 @@ impl SpeechEngine for Engine {
     }
 
     fn forget_voice(&self, name: &str) -> bool {
-        self.voices.forget(name)
+        self.voices.remove_voice(name)
     }
 
     fn occupancy(&self) -> (usize, usize) {

@@ -8,14 +8,14 @@ pub use crate::deadline::{Budget, Limits, Order, Planner, Share, Urgency, Want};
 pub use crate::device::Device;
 pub use crate::elements::{AudioRows, Element, Message, MessageKind, Part, Value};
 pub use crate::model::{
-    CallMarks, Codec, Ears, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, Script, Slots, ToolTemplate, Voices,
+    ToolCallTokens, Codec, AudioFrontEnd, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, PromptTemplate, Slots, ToolTemplate, Voices,
     WindowInput,
 };
 pub use crate::models::parts::{autoregressive, code_predictor, decoder, slot_rows, weights};
 pub use crate::models::{SlotBytes, Variant, load, pool, slots};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
-pub use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
+pub use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, ContextBudget, RowKind, Stage, Work};
 pub use crate::text::Tokenizer;
 
 /// The parts of the Qwen2.5-Omni family.
@@ -23,7 +23,7 @@ pub mod qwen2_5_omni {
     pub use crate::models::parts::ode::{Rk4, Solve};
     pub use crate::models::parts::rows::Rows;
     pub use crate::models::parts::speaker_encoder::SpeakerEncoder;
-    pub use crate::models::parts::thinker_stage::Thinks;
+    pub use crate::models::parts::thinker_stage::ThinkerModel;
     pub use crate::models::qwen2_5_omni::audio_tower::tokens;
     pub use crate::models::qwen2_5_omni::config::Config;
     pub use crate::models::qwen2_5_omni::talker::ends;
@@ -59,7 +59,7 @@ pub mod qwen3_tts {
     pub use crate::models::qwen3_tts::config::Config;
     pub use crate::models::qwen3_tts::generation::GenerationConfig;
     pub use crate::models::qwen3_tts::talker::{LEAST_FRAMES, Talker};
-    pub use crate::models::qwen3_tts::utterance::{Marks, Row, Utterance};
+    pub use crate::models::qwen3_tts::utterance::{UtteranceTokens, Row, Utterance};
     pub use crate::models::qwen3_tts::voices::{Cloned, Speaker, Voice, VoiceList};
     pub use crate::models::qwen3_tts::{Qwen3Tts, load};
 }

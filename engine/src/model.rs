@@ -57,7 +57,7 @@ pub trait Encoder: Send {
 }
 
 /// How a model hears.
-pub struct Ears {
+pub struct AudioFrontEnd {
     /// Samples to windows.
     pub front_end: Box<dyn FrontEnd>,
     /// Windows to rows.
@@ -73,12 +73,12 @@ pub trait ToolTemplate {
     /// The text of a tool result.
     fn result(&self, output: &str) -> String;
     /// What stands around a call in generated text.
-    fn marks(&self) -> &CallMarks;
+    fn marks(&self) -> &ToolCallTokens;
 }
 
 /// The tokens around a tool call in generated text, as id and spelling.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CallMarks {
+pub struct ToolCallTokens {
     /// Opens a call.
     pub open: (u32, String),
     /// Closes it.
@@ -86,7 +86,7 @@ pub struct CallMarks {
 }
 
 /// How a model's prompt is written.
-pub trait Script: Send {
+pub trait PromptTemplate: Send {
     /// The history as prompt positions. With `open`, the windows of an uncommitted audio item follow; otherwise, with
     /// `respond`, the header of the model's turn.
     fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element>;
@@ -129,7 +129,7 @@ pub trait Voices: Send {
     }
 
     /// Forgets a voice that was made; whether there was one.
-    fn forget(&mut self, _name: &str) -> bool {
+    fn remove_voice(&mut self, _name: &str) -> bool {
         false
     }
 }
@@ -187,9 +187,9 @@ pub struct Model {
     /// Tokenizer of the checkpoint.
     pub tokenizer: Tokenizer,
     /// How it hears; `None` for a model that only reads.
-    pub ears: Option<Ears>,
+    pub ears: Option<AudioFrontEnd>,
     /// How its prompts are written.
-    pub script: Box<dyn Script>,
+    pub script: Box<dyn PromptTemplate>,
     /// From the stage that reads the prompt to the stage that makes samples.
     pub stages: Vec<Box<dyn Stage>>,
     /// Geometry of the output.

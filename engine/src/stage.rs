@@ -177,7 +177,7 @@ impl Need {
 
 /// Positions of a stage for one prompt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Room {
+pub struct ContextBudget {
     /// Positions that the prompt takes.
     pub used: usize,
     /// Positions that a prompt may take.
@@ -284,7 +284,7 @@ pub trait Stage: Send {
 
     /// Positions that a prompt takes, and those that it may take if room is left for a response of `max_tokens` text tokens;
     /// `None` for a stage that reads no prompt.
-    fn room(&self, _prompt: &[Element], _max_tokens: usize) -> Option<Room> {
+    fn room(&self, _prompt: &[Element], _max_tokens: usize) -> Option<ContextBudget> {
         None
     }
 }

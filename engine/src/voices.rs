@@ -36,9 +36,9 @@ impl VoiceBook {
     }
 
     /// Forgets a voice that was made; whether there was one.
-    pub fn forget(&self, name: &str) -> bool {
+    pub fn remove_voice(&self, name: &str) -> bool {
         let mut voices = self.lock();
-        let known = voices.forget(name);
+        let known = voices.remove_voice(name);
         self.publish(voices.as_ref());
         known
     }

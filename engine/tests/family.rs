@@ -16,7 +16,7 @@ use repartee_engine::EngineConfig;
 use repartee_engine::Timeouts;
 use repartee_engine::internals::{
     AudioRows, Codec, EdgeKind, Element, End, Gauges, Item, Message, Model, Need, Outbox, Part, RowKind, Scheduler,
-    Script, Slots, Stage, Tokenizer, Value, Work,
+    PromptTemplate, Slots, Stage, Tokenizer, Value, Work,
 };
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, Wake, link};
 
@@ -174,7 +174,7 @@ impl Stage for Beeping {
 /// A template that renders only the last message.
 struct LastMessage;
 
-impl Script for LastMessage {
+impl PromptTemplate for LastMessage {
     fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
         match history.last().map(|message| &message.parts[..]) {
             Some([Part::Text(ids)]) => ids.iter().map(|&id| Element::token(Role::User, id)).collect(),

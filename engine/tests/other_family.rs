@@ -14,7 +14,7 @@ use common::generic::subjects::Other;
 use common::generic::{Bed, Subject, assert_same, config, respond};
 use common::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, ear, model, refiner};
 use repartee_engine::internals::{
-    AudioRows, Ears, EdgeKind, Encoder, Item, Model, Need, Outbox, RowKind, Stage, WindowInput, Work,
+    AudioRows, AudioFrontEnd, EdgeKind, Encoder, Item, Model, Need, Outbox, RowKind, Stage, WindowInput, Work,
 };
 use repartee_engine::{EngineConfig, StageConfig, Timeouts};
 use repartee_engine_api::{Command, EnrolError, Event, Recording, Respond, Role, SessionError, SessionHandle};
@@ -277,7 +277,7 @@ fn a_recorded_voice_is_usable_at_once() {
     assert_eq!(recorded.text, own.text, "a voice changes the sound alone");
     assert_ne!(recorded.samples, own.samples);
     assert_same(&say("mine"), &recorded, "the same voice");
-    assert!(voices.forget("mine") && !voices.forget("mine"));
+    assert!(voices.remove_voice("mine") && !voices.remove_voice("mine"));
     unknown(&mut bed);
     bed.close(session);
 }
@@ -316,7 +316,7 @@ fn audio_faster_than_time_is_encoded_last() {
     let mut subject = model(Form::Hearing, &config());
     let ears = subject.ears.take().unwrap();
     let encoder = Box::new(Noting { encoder: ears.encoder, batches: batches.clone() });
-    subject.ears = Some(Ears { encoder, ..ears });
+    subject.ears = Some(AudioFrontEnd { encoder, ..ears });
     let mut engine = drive(subject, &config());
     let (hasty, live) = (engine.open(), engine.open());
     let audio = |level: i32| Command::Append(vec![level as f32 / 100.0; ear::RATE as usize]);

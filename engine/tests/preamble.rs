@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine::internals::{
-    AudioRows, CallMarks, Checkpoint, Codec, EdgeKind, Element, End, Item, Message, Model, Need, Outbox, Part,
-    ResponseParams, RowKind, Script, Slots, Stage, Tokenizer, ToolTemplate, Value, Work, load,
+    AudioRows, ToolCallTokens, Checkpoint, Codec, EdgeKind, Element, End, Item, Message, Model, Need, Outbox, Part,
+    ResponseParams, RowKind, PromptTemplate, Slots, Stage, Tokenizer, ToolTemplate, Value, Work, load,
 };
 use repartee_engine::{EngineConfig, Source, StageConfig};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionHandle, Tool};
@@ -213,7 +213,7 @@ impl Stage for Saying {
 }
 
 /// Renders the last text; `[` and `]` stand around calls.
-struct Brackets(CallMarks);
+struct Brackets(ToolCallTokens);
 
 impl ToolTemplate for Brackets {
     fn system(&self, instructions: &str, _: &[Tool]) -> String {
@@ -225,12 +225,12 @@ impl ToolTemplate for Brackets {
     fn result(&self, output: &str) -> String {
         output.to_owned()
     }
-    fn marks(&self) -> &CallMarks {
+    fn marks(&self) -> &ToolCallTokens {
         &self.0
     }
 }
 
-impl Script for Brackets {
+impl PromptTemplate for Brackets {
     fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
         let last = history.iter().rev().find_map(|message| match &message.parts[..] {
             [Part::Text(ids)] if !ids.is_empty() => Some(ids),
@@ -248,7 +248,7 @@ fn engine(slots: usize, config: &EngineConfig) -> Driven {
     let bytes = std::fs::read(folder("dense").join("checkpoint/tokenizer.json")).unwrap();
     let tokenizer = Tokenizer::from_bytes(&bytes).unwrap();
     let mark = |text: &str| (tokenizer.encode(text).unwrap()[0], text.to_owned());
-    let marks = CallMarks { open: mark("["), close: mark("]") };
+    let marks = ToolCallTokens { open: mark("["), close: mark("]") };
     let model = Model {
         tokenizer,
         ears: None,

@@ -19,7 +19,7 @@ use common::eager::{batch, index};
 use common::speech::{copy, difference_of_ids, zero};
 use common::{Expected, difference, folder};
 use repartee_engine::Source;
-use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, Thinks, Token2WavConfig, ends, speakers, tokens};
+use repartee_engine::internals::qwen2_5_omni::{Qwen25Omni, ThinkerModel, Token2WavConfig, ends, speakers, tokens};
 use repartee_engine::internals::{Checkpoint, LogMel, LogMelConfig};
 use repartee_kernels::cpu::{Cpu, Tensor};
 use repartee_kernels::ops::NO_ID;

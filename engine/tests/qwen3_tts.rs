@@ -21,7 +21,7 @@ use common::speech::{self, FIXTURES, difference_of_ids, is_cloned, voice, zero};
 use common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::qwen3_tts::{
-    Cloned, MAX_FRAMES, Marks, Qwen3Tts, Row, Rows, Speaker, Utterance, Voice, VoiceList, mel,
+    Cloned, MAX_FRAMES, UtteranceTokens, Qwen3Tts, Row, Rows, Speaker, Utterance, Voice, VoiceList, mel,
 };
 use repartee_engine::internals::{Checkpoint, Tokenizer};
 use repartee_kernels::cpu::{Cpu, Tensor};
@@ -123,7 +123,7 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
     let whole = facts["whole"].as_bool().unwrap();
     let voice = speaker(model, expected, run);
     let utterance = Utterance { voice: &voice, text: &text, ended: true, whole };
-    let marks = Marks::new(config, header(model, tokenizer, "assistant"));
+    let marks = UtteranceTokens::new(config, header(model, tokenizer, "assistant"));
     let mut prompt = Vec::new();
     if !instruct.is_empty() {
         let newline = tokenizer.encode("\n").unwrap()[0];

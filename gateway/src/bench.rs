@@ -1,6 +1,6 @@
 //! `repartee bench size`: what one turn takes on this machine, as a table and as `target/report/size.json`.
 
-mod crowd;
+mod concurrent;
 mod report;
 
 use std::fs;
@@ -69,7 +69,7 @@ impl Size {
 pub fn size(options: &Size, source: &Source, engine: &EngineConfig) -> anyhow::Result<()> {
     let turn = options.turn()?;
     if !options.sessions.is_empty() || engine.device != DeviceChoice::Cpu {
-        return write(options, crowd::rows(options, source, engine, turn)?);
+        return write(options, concurrent::rows(options, source, engine, turn)?);
     }
     let engine = EngineConfig { sessions: 1, out_of_band: 0, ..engine.clone() };
     let mut rows = Vec::new();

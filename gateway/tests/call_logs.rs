@@ -18,9 +18,9 @@ use common::{PATIENCE, Running};
 
 /// Keeps what is logged.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<u8>>>);
+struct CapturedLogs(Arc<Mutex<Vec<u8>>>);
 
-impl Write for Kept {
+impl Write for CapturedLogs {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.lock().unwrap().write(bytes)
     }
@@ -30,7 +30,7 @@ impl Write for Kept {
     }
 }
 
-impl<'a> MakeWriter<'a> for Kept {
+impl<'a> MakeWriter<'a> for CapturedLogs {
     type Writer = Self;
 
     fn make_writer(&'a self) -> Self {
@@ -38,7 +38,7 @@ impl<'a> MakeWriter<'a> for Kept {
     }
 }
 
-impl Kept {
+impl CapturedLogs {
     fn lines(&self) -> Vec<Value> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))).collect()
@@ -53,7 +53,7 @@ fn call_of(line: &Value) -> Option<&str> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn lines_of_a_call_have_its_id() {
-    let kept = Kept::default();
+    let kept = CapturedLogs::default();
     // A span is there whatever the filter lets through of its lines.
     let filter = EnvFilter::new("warn,repartee::call=trace,repartee::transport=trace");
     log::init(LogFormat::Json, filter, kept.clone(), false).unwrap();

@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::{Map, Value, json};
 use tokio::time::sleep_until;
 
-use crate::line::Line;
+use crate::transport::Transport;
 use crate::measure::log::{CallLog, ScenarioLog, TurnLog};
 use crate::questions::Question;
 use crate::random::Random;
-use crate::scenario::{EndOfTurn, Scenario, Transport};
+use crate::scenario::{EndOfTurn, Scenario, TransportKind};
 use crate::speech::{FRAME, Frame, Utterance};
 use crate::target::Target;
 use crate::turn::{Progress, Turn};
@@ -87,7 +87,7 @@ async fn call(plan: &Plan, caller: usize, asked: usize, random: &mut Random) {
         Some(after) => tokio::time::timeout(after, this.converse(random)).await.unwrap_or(Ok(())),
         None => this.converse(random).await,
     };
-    let rtp = this.line.as_ref().and_then(Line::report);
+    let rtp = this.line.as_ref().and_then(Transport::report);
     if let Some(line) = &mut this.line {
         line.close().await;
     }
@@ -107,7 +107,7 @@ struct Caller<'a> {
     /// Questions of earlier calls.
     asked: usize,
     setup: Option<Duration>,
-    line: Option<Line>,
+    line: Option<Transport>,
     /// When the next frame of the microphone is due.
     tick: Instant,
 }
@@ -117,7 +117,7 @@ impl Caller<'_> {
         let (plan, number) = (self.plan, self.number);
         let begun = Instant::now();
         let patience = begun + plan.scenario.patience();
-        let line = Line::call(&plan.target, number, &plan.scenario, plan.seed ^ number as u64, patience).await?;
+        let line = Transport::call(&plan.target, number, &plan.scenario, plan.seed ^ number as u64, patience).await?;
         self.line = Some(line);
         self.setup = Some(begun.elapsed());
         self.configure(patience).await?;
@@ -138,7 +138,7 @@ impl Caller<'_> {
         Ok(())
     }
 
-    fn line(&mut self) -> Result<&mut Line> {
+    fn line(&mut self) -> Result<&mut Transport> {
         self.line.as_mut().context("there is no line")
     }
 
@@ -173,7 +173,7 @@ impl Caller<'_> {
     /// Whether the microphone is open between turns.
     fn always_sends(&self) -> bool {
         let scenario = &self.plan.scenario;
-        scenario.transport == Transport::Webrtc || scenario.end_of_turn == EndOfTurn::Server
+        scenario.transport == TransportKind::Webrtc || scenario.end_of_turn == EndOfTurn::Server
     }
 
     /// Sends one frame that is due now, and says when it left.

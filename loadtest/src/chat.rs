@@ -14,7 +14,7 @@ use crate::questions::{self, Question};
 use crate::report::Row;
 use crate::run::Bench;
 use crate::scenario::arrivals::Arrivals;
-use crate::scenario::{EndOfTurn, Scenario, Transport};
+use crate::scenario::{EndOfTurn, Scenario, TransportKind};
 use crate::speech::{RATE, pcm16};
 use crate::target::text;
 
@@ -66,7 +66,7 @@ fn speech(bench: &Bench, seconds: u32) -> Result<Question> {
 async fn realtime(bench: &Bench, question: Question) -> Result<Times> {
     let mut scenario = Scenario::of_command("soak")?;
     scenario.name = "realtime".to_owned();
-    scenario.transport = Transport::Websocket;
+    scenario.transport = TransportKind::Websocket;
     scenario.end_of_turn = EndOfTurn::Client;
     scenario.session.clear();
     scenario.arrivals = Arrivals::Poisson { per_s: 0.0 };

@@ -21,7 +21,7 @@ pub mod chat;
 pub mod command;
 pub mod compare;
 pub mod knee;
-pub mod line;
+pub mod transport;
 pub mod live;
 pub mod measure;
 pub mod peer;

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::measure::playback::{Answer, Playback};
-use crate::scenario::Transport;
+use crate::scenario::TransportKind;
 use crate::speech::{FRAME, Utterance};
 use crate::wire::{Event, Incoming};
 
@@ -55,7 +55,7 @@ pub struct TurnTimes {
 /// A turn in progress.
 #[derive(Debug)]
 pub struct Turn {
-    transport: Transport,
+    transport: TransportKind,
     /// After the first sound of the answer, until the caller has barged in.
     interrupt_after: Option<Duration>,
     /// Whether it is answered slice by slice, while the caller speaks.
@@ -85,7 +85,7 @@ pub struct Turn {
 
 impl Turn {
     /// A turn that begins now.
-    pub fn new(transport: Transport, interrupt_after: Option<Duration>) -> Self {
+    pub fn new(transport: TransportKind, interrupt_after: Option<Duration>) -> Self {
         Self {
             transport,
             interrupt_after,
@@ -109,7 +109,7 @@ impl Turn {
     }
 
     /// A turn that begins now and is answered slice by slice.
-    pub fn in_slices(transport: Transport) -> Self {
+    pub fn in_slices(transport: TransportKind) -> Self {
         Self { slices: true, ..Self::new(transport, None) }
     }
 
@@ -174,8 +174,8 @@ impl Turn {
             self.failed = Some("the server did not notice the barge-in");
         }
         let silent = match self.transport {
-            Transport::Webrtc => self.silent,
-            Transport::Websocket => self.noticed,
+            TransportKind::Webrtc => self.silent,
+            TransportKind::Websocket => self.noticed,
         };
         self.barge_in = silent.zip(self.voiced).and_then(|(silent, voiced)| silent.checked_duration_since(voiced));
         (self.phase, self.done, self.stopped, self.transcript) = (Phase::Asking, None, false, None);
@@ -213,8 +213,8 @@ impl Turn {
         let played = playback.played_until().is_none_or(|until| now >= until);
         let silent = playback.played_until().is_none_or(|until| now >= until + SILENT_END) && now >= done + SILENT_END;
         let over = match self.transport {
-            Transport::Websocket => played,
-            Transport::Webrtc => (self.stopped && played) || silent,
+            TransportKind::Websocket => played,
+            TransportKind::Webrtc => (self.stopped && played) || silent,
         };
         if over { Progress::Over } else { Progress::Wait }
     }
@@ -289,7 +289,7 @@ mod tests {
     fn times_begin_at_true_end_of_speech() {
         let start = Instant::now();
         let mut playback = Playback::new(Duration::ZERO);
-        let mut turn = Turn::new(Transport::Webrtc, None);
+        let mut turn = Turn::new(TransportKind::Webrtc, None);
         speak(&mut turn, start, &mut playback);
         // The first frame was spoken in the 20 ms before it left.
         let speech_end = start + 380 * MS;
@@ -309,12 +309,12 @@ mod tests {
     fn turns_that_measure_nothing_are_errors() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
         let turn = || {
-            let mut turn = Turn::new(Transport::Webrtc, None);
+            let mut turn = Turn::new(TransportKind::Webrtc, None);
             speak(&mut turn, start, &mut Playback::new(Duration::ZERO));
             turn
         };
         assert!(
-            Turn::new(Transport::Webrtc, None).finish(&Answer::default()).unwrap_err().contains("before the question")
+            Turn::new(TransportKind::Webrtc, None).finish(&Answer::default()).unwrap_err().contains("before the question")
         );
         assert!(turn().finish(&Answer::default()).unwrap_err().contains("never committed"));
         let mut silent = turn();
@@ -324,7 +324,7 @@ mod tests {
         early.committed(start + 900 * MS);
         sound(&mut playback, 0, start + 300 * MS);
         assert!(early.finish(playback.answer()).unwrap_err().contains("before the end"));
-        let mut cut = Turn::new(Transport::Webrtc, None);
+        let mut cut = Turn::new(TransportKind::Webrtc, None);
         cut.committed(start);
         speak(&mut cut, start, &mut playback);
         cut.committed(start + 550 * MS);
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn late_commit_event_leaves_ttfp_unknown() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
-        let mut turn = Turn::new(Transport::Webrtc, None);
+        let mut turn = Turn::new(TransportKind::Webrtc, None);
         speak(&mut turn, start, &mut playback);
         sound(&mut playback, 0, start + 900 * MS);
         turn.committed(start + 1_900 * MS);
@@ -345,7 +345,7 @@ mod tests {
     #[test]
     fn barge_in_is_timed_from_its_voice() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
-        let mut turn = Turn::new(Transport::Webrtc, Some(200 * MS));
+        let mut turn = Turn::new(TransportKind::Webrtc, Some(200 * MS));
         speak(&mut turn, start, &mut playback);
         turn.event(at(Event::Committed, start + 900 * MS));
         let answered = start + 1_000 * MS;
@@ -376,7 +376,7 @@ mod tests {
     fn slices_are_timed_from_the_first_commit() {
         let start = Instant::now();
         let mut playback = Playback::new(Duration::ZERO);
-        let mut turn = Turn::in_slices(Transport::Webrtc);
+        let mut turn = Turn::in_slices(TransportKind::Webrtc);
         let question = question();
         turn.spoke(&question, 0, start, &mut playback);
         turn.event(at(Event::Committed, start + 100 * MS));
@@ -406,7 +406,7 @@ mod tests {
     #[test]
     fn unnoticed_barge_in_fails_the_turn() {
         let (start, mut playback) = (Instant::now(), Playback::new(Duration::ZERO));
-        let mut turn = Turn::new(Transport::Webrtc, Some(Duration::ZERO));
+        let mut turn = Turn::new(TransportKind::Webrtc, Some(Duration::ZERO));
         speak(&mut turn, start, &mut playback);
         turn.event(at(Event::Committed, start + 900 * MS));
         sound(&mut playback, 0, start + 1_000 * MS);
@@ -421,7 +421,7 @@ mod tests {
     fn silent_server_fails_the_turn() {
         let start = Instant::now();
         let mut playback = Playback::new(Duration::ZERO);
-        let mut turn = Turn::new(Transport::Webrtc, None);
+        let mut turn = Turn::new(TransportKind::Webrtc, None);
         speak(&mut turn, start, &mut playback);
         assert_eq!(turn.progress(start + 5_000 * MS, &playback, PATIENCE), Progress::Wait);
         let late = turn.progress(start + 11_000 * MS, &playback, PATIENCE);

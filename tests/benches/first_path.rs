@@ -24,7 +24,7 @@ use repartee_load::questions::Question;
 use repartee_load::report::{Row, percentile};
 use repartee_load::run::Bench;
 use repartee_load::scenario::arrivals::Arrivals;
-use repartee_load::scenario::{EndOfTurn, Scenario, Transport};
+use repartee_load::scenario::{EndOfTurn, Scenario, TransportKind};
 use repartee_load::speech::Utterance;
 use repartee_media::wav;
 use repartee_tests::{demo, questions, side_by_side, tools};
@@ -281,7 +281,7 @@ async fn first_packets(question: &Path) -> Result<Vec<Row>> {
     let scenario = Scenario {
         name: "first packets".to_owned(),
         duration_s: 1_000.0,
-        transport: Transport::Websocket,
+        transport: TransportKind::Websocket,
         end_of_turn: EndOfTurn::Client,
         arrivals: Arrivals::Poisson { per_s: 0.0 },
         turns: TURNS,

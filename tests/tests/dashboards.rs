@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use repartee_load::run::Bench;
 use repartee_load::scenario::arrivals::Arrivals;
-use repartee_load::scenario::{Scenario, Transport};
+use repartee_load::scenario::{Scenario, TransportKind};
 use repartee_tests::{demo, tools};
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -133,7 +133,7 @@ async fn has_data(prometheus: SocketAddr, query: &str) -> Result<()> {
 }
 
 /// Callers who ask short questions, and are all answered.
-async fn call(url: &str, transport: Transport, callers: usize) -> Result<()> {
+async fn call(url: &str, transport: TransportKind, callers: usize) -> Result<()> {
     let scenario = Scenario {
         duration_s: 15.0,
         transport,
@@ -183,7 +183,7 @@ async fn every_query_returns_data() -> Result<()> {
         .spawn()?;
     has_data(prometheus, "up{job=\"repartee\"} == 1").await?;
     let url = server.page().trim_end_matches('/').to_owned();
-    tokio::try_join!(call(&url, Transport::Webrtc, 3), call(&url, Transport::Websocket, 2))?;
+    tokio::try_join!(call(&url, TransportKind::Webrtc, 3), call(&url, TransportKind::Websocket, 2))?;
     for (title, query) in dashboard()? {
         let query = query.replace("$__rate_interval", "2m").replace("$instance", ".*");
         has_data(prometheus, &query).await.with_context(|| title)?;

@@ -9,7 +9,7 @@ use repartee_kernels::cpu::{Cpu, Work as Products};
 use super::Makes;
 use crate::elements::{AudioRows, Element};
 use crate::model::{Encoder, Model, WindowInput};
-use crate::stage::{CacheUse, EdgeKind, Item, Need, Outbox, Room, RowKind, Stage, Work};
+use crate::stage::{CacheUse, EdgeKind, Item, Need, Outbox, ContextBudget, RowKind, Stage, Work};
 
 /// The encoder's name beside the stages'.
 const ENCODER: &str = "encoder";
@@ -214,7 +214,7 @@ impl Stage for MeteredStage {
         self.inner.retire(slot);
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> Option<Room> {
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> Option<ContextBudget> {
         self.inner.room(prompt, max_tokens)
     }
 }

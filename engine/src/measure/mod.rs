@@ -6,7 +6,7 @@
 //! - `metered`: stages that note what their steps take
 //! - `crowd`: turns of several sessions at once, on any device
 
-mod crowd;
+mod concurrent;
 mod metered;
 
 use std::fs;
@@ -27,7 +27,7 @@ use crate::model::Model;
 use crate::models::{self, LoadError};
 use crate::scheduler::{Gauges, Scheduler, Tick};
 use crate::stage::RowKind;
-pub use crowd::{Crowd, Crowds, measure_crowds};
+pub use concurrent::{ConcurrentRun, ConcurrentRuns, measure_crowds};
 use metered::{Meter, Tallies, Tally};
 
 /// Sound that is sent at once.

@@ -12,7 +12,7 @@ use super::{EncoderTimes, ModelContext, Session};
 use crate::config::Timeouts;
 use crate::deadline::Urgency;
 use crate::elements::{Element, Message};
-use crate::model::{Codec, Script};
+use crate::model::{Codec, PromptTemplate};
 use crate::stage::ResponseParams;
 use crate::text::TextStream;
 
@@ -262,7 +262,7 @@ impl Session {
     }
 
     /// Takes a codec frame of the response in `slot`. It becomes part of the response's item if the model keeps its speech.
-    pub fn frame(&mut self, slot: usize, codes: &[u32], script: &dyn Script, now: Instant) {
+    pub fn frame(&mut self, slot: usize, codes: &[u32], script: &dyn PromptTemplate, now: Instant) {
         let Some(active) = self.active_on(slot) else { return };
         active.first_frame.get_or_insert(now);
         let frame = active.usage.output_audio_frames as usize;

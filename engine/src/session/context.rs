@@ -6,7 +6,7 @@ use repartee_engine_api::SessionError;
 
 use super::MAX_AUDIO_S;
 use super::messages::text_error;
-use crate::model::{FrontEnd, Script};
+use crate::model::{FrontEnd, PromptTemplate};
 use crate::stage::Stage;
 use crate::text::Tokenizer;
 
@@ -19,7 +19,7 @@ pub struct ModelContext<'a> {
     /// Voices, the default one first.
     pub voices: &'a [String],
     /// How the model's prompts are written.
-    pub script: &'a dyn Script,
+    pub script: &'a dyn PromptTemplate,
     /// The model's stages.
     pub stages: &'a [Box<dyn Stage>],
     /// Free slots for out-of-band responses.

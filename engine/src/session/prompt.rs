@@ -9,7 +9,7 @@ use super::pending_response::Part;
 use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
 use crate::elements::{AudioRows, Element, Message, MessageKind};
-use crate::stage::{ResponseParams, Room};
+use crate::stage::{ResponseParams, ContextBudget};
 
 /// When items are evicted, one in so many positions of what a prompt may take is freed.
 const FREED_SHARE: usize = 4;
@@ -91,7 +91,7 @@ impl Session {
     ) -> Option<Vec<Element>> {
         let fits = |elements: &[Element], freed: bool| {
             let mut rooms = model.stages.iter().filter_map(|stage| stage.room(elements, max_tokens as usize));
-            rooms.all(|Room { used, limit }| used <= limit - if freed { limit / FREED_SHARE } else { 0 })
+            rooms.all(|ContextBudget { used, limit }| used <= limit - if freed { limit / FREED_SHARE } else { 0 })
         };
         let (mut end, mut elements) = render(self)?;
         if !fits(&elements, false) {

@@ -5,7 +5,7 @@
 use repartee_engine_api::{Event, ResponseId};
 use serde::Deserialize;
 
-use crate::model::CallMarks;
+use crate::model::ToolCallTokens;
 
 /// What a token belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum TokenKind {
 #[derive(Debug)]
 pub struct ToolCallReader {
     /// The marks of a call, if the model has them.
-    marks: Option<CallMarks>,
+    marks: Option<ToolCallTokens>,
     within: bool,
     /// Text of the call that was not reported yet.
     text: String,
@@ -52,13 +52,13 @@ struct Call {
 
 impl ToolCallReader {
     /// A parser for a model with these marks.
-    pub fn new(marks: Option<&CallMarks>) -> Self {
+    pub fn new(marks: Option<&ToolCallTokens>) -> Self {
         Self { marks: marks.cloned(), within: false, text: String::new(), state: State::Head, calls: 0 }
     }
 
     /// Takes the next token.
     pub fn token(&mut self, id: u32) -> TokenKind {
-        let Some(CallMarks { open: (open, _), close: (close, _) }) = self.marks else { return TokenKind::Spoken };
+        let Some(ToolCallTokens { open: (open, _), close: (close, _) }) = self.marks else { return TokenKind::Spoken };
         if id == open {
             self.within = true;
             return TokenKind::ToolCall;
@@ -86,7 +86,7 @@ impl ToolCallReader {
         // The marks have text where the tokenizer does not list them as special.
         let piece = piece.unwrap_or_default();
         let text = match &self.marks {
-            Some(CallMarks { open: (_, open), close: (_, close) }) => {
+            Some(ToolCallTokens { open: (_, open), close: (_, close) }) => {
                 piece.trim_start_matches(&open[..]).trim_end_matches(&close[..])
             }
             None => &piece,
@@ -172,8 +172,8 @@ fn head(text: &str) -> Option<(String, String)> {
 mod tests {
     use super::*;
 
-    fn marks() -> CallMarks {
-        CallMarks { open: (1, "<call>".to_owned()), close: (2, "</call>".to_owned()) }
+    fn marks() -> ToolCallTokens {
+        ToolCallTokens { open: (1, "<call>".to_owned()), close: (2, "</call>".to_owned()) }
     }
 
     /// Reads a call whose text comes in the given pieces.

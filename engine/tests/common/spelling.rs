@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::{
-    AudioRows, CallMarks, Codec, Ears, EdgeKind, Element, Encoder, End, Gauges, Item, LogMel, LogMelConfig, Message,
-    MessageKind, Model, Need, Outbox, ResponseParams, RowKind, Script, Slots, Stage, Tokenizer, ToolTemplate, Value,
+    AudioRows, ToolCallTokens, Codec, AudioFrontEnd, EdgeKind, Element, Encoder, End, Gauges, Item, LogMel, LogMelConfig, Message,
+    MessageKind, Model, Need, Outbox, ResponseParams, RowKind, PromptTemplate, Slots, Stage, Tokenizer, ToolTemplate, Value,
     WindowInput, Work,
 };
 use repartee_engine_api::{Command, Respond, Role, SessionHandle, Tool};
@@ -115,9 +115,9 @@ impl Encoder for Deaf {
 }
 
 /// Renders the last text, but panics over the poisoned one and over tool calls.
-struct LastText(u32, CallMarks);
+struct LastText(u32, ToolCallTokens);
 
-impl Script for LastText {
+impl PromptTemplate for LastText {
     fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
         let text = |message: &&Message| message.kind == MessageKind::User && message.token_ids().next().is_some();
         let ids = history.iter().rev().find(text).into_iter().flat_map(Message::token_ids);
@@ -139,7 +139,7 @@ impl ToolTemplate for LastText {
     fn result(&self, _: &str) -> String {
         panic!("broken");
     }
-    fn marks(&self) -> &CallMarks {
+    fn marks(&self) -> &ToolCallTokens {
         &self.1
     }
 }
@@ -152,10 +152,10 @@ pub fn engine(slots: usize, config: &EngineConfig) -> (Driven, Arc<Broken>, Arc<
     let (broken, gauges) = (Arc::new(Broken::default()), Arc::new(Gauges::default()));
     let left = (0..slots).map(|_| None).collect();
     let stage = Spelling { left, broken: Arc::clone(&broken), gauges: Arc::clone(&gauges) };
-    let marks = CallMarks { open: (u32::MAX, String::new()), close: (u32::MAX, String::new()) };
+    let marks = ToolCallTokens { open: (u32::MAX, String::new()), close: (u32::MAX, String::new()) };
     let model = Model {
         tokenizer,
-        ears: Some(Ears {
+        ears: Some(AudioFrontEnd {
             front_end: Box::new(LogMel::new(&LogMelConfig::default(), 100).unwrap()),
             encoder: Box::new(Deaf),
         }),

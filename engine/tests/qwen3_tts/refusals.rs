@@ -43,7 +43,7 @@ fn odd_recordings_are_refused() {
     for (number, voice) in (0..).zip(["default", "mine", "mine/english"]) {
         assert!(!say(number, voice).unwrap().samples.is_empty(), "{voice}");
     }
-    assert!(voices.forget("mine") && !voices.forget("mine"));
+    assert!(voices.remove_voice("mine") && !voices.remove_voice("mine"));
     assert!(matches!(say(9, "mine"), Err(SessionError::UnknownVoice { .. })));
     let fixed = serve(greedy_copy("tts_custom").path(), &config()).scheduler.voices();
     let refused = fixed.enrol("mine", &recording(&samples, ""));

@@ -48,7 +48,7 @@ pub(crate) fn is_audible(level: f32, echo: EchoLevel) -> bool {
 
 /// What a frame holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum InputKind {
     /// A voice.
     Voice,
     /// No voice.
@@ -143,27 +143,27 @@ impl BargeIn {
     }
 
     /// Takes a frame of `length` samples that ends at `position`. A verdict closes it.
-    pub fn frame(&mut self, heard: Heard, level: f32, position: u64, length: u64) -> Verdict {
+    pub fn frame(&mut self, heard: InputKind, level: f32, position: u64, length: u64) -> Verdict {
         let (decided, latest) = (self.samples(DECIDED), self.samples(LATEST));
         let (ended, breath, least) = (self.samples(ENDED), self.samples(BREATH), self.samples(LEAST));
         let (enough, again) = (self.samples(ENOUGH), self.samples(AGAIN));
         let Some(candidate) = &mut self.open else { return Verdict::Open };
         match heard {
-            Heard::Voice if level >= candidate.peak * RELEASE => {
+            InputKind::Voice if level >= candidate.peak * RELEASE => {
                 candidate.voiced += length;
                 candidate.after += length;
                 (candidate.quiet, candidate.silent) = (0, 0);
                 candidate.peak = candidate.peak.max(level);
             }
-            Heard::Voice => {
+            InputKind::Voice => {
                 candidate.quiet += length;
                 candidate.silent = 0;
             }
-            Heard::Silence => {
+            InputKind::Silence => {
                 candidate.quiet += length;
                 candidate.silent += length;
             }
-            Heard::Echo => candidate.hidden += length,
+            InputKind::Echo => candidate.hidden += length,
         }
         let Candidate { since, paused_at, voiced, after, hidden, earlier, quiet, silent, .. } = *candidate;
         let time = position - paused_at;
@@ -206,13 +206,13 @@ mod tests {
     const FRAME: u64 = 256;
 
     /// What becomes of frames that are `heard` after a pause, and after how many ms.
-    fn verdict(heard: impl IntoIterator<Item = (Heard, f32)>) -> (Verdict, u64) {
+    fn verdict(heard: impl IntoIterator<Item = (InputKind, f32)>) -> (Verdict, u64) {
         let mut barge_in = BargeIn::new(RATE);
         barge_in.begin(0, FRAME, FRAME, 0.1);
         judge(&mut barge_in, FRAME, heard)
     }
 
-    fn judge(barge_in: &mut BargeIn, from: u64, heard: impl IntoIterator<Item = (Heard, f32)>) -> (Verdict, u64) {
+    fn judge(barge_in: &mut BargeIn, from: u64, heard: impl IntoIterator<Item = (InputKind, f32)>) -> (Verdict, u64) {
         let mut position = from;
         for (heard, level) in heard {
             position += FRAME;
@@ -224,16 +224,16 @@ mod tests {
         (Verdict::Open, (position - from) / 16)
     }
 
-    fn frames(ms: usize, heard: Heard, level: f32) -> impl Iterator<Item = (Heard, f32)> {
+    fn frames(ms: usize, heard: InputKind, level: f32) -> impl Iterator<Item = (InputKind, f32)> {
         std::iter::repeat_n((heard, level), ms / 16)
     }
 
-    fn voice(ms: usize) -> impl Iterator<Item = (Heard, f32)> {
-        frames(ms, Heard::Voice, 0.1)
+    fn voice(ms: usize) -> impl Iterator<Item = (InputKind, f32)> {
+        frames(ms, InputKind::Voice, 0.1)
     }
 
-    fn silence(ms: usize) -> impl Iterator<Item = (Heard, f32)> {
-        frames(ms, Heard::Silence, 0.001)
+    fn silence(ms: usize) -> impl Iterator<Item = (InputKind, f32)> {
+        frames(ms, InputKind::Silence, 0.001)
     }
 
     #[test]
@@ -252,26 +252,26 @@ mod tests {
 
     #[test]
     fn reverberation_is_no_voice() {
-        let ringing = frames(1_000, Heard::Voice, 0.015);
+        let ringing = frames(1_000, InputKind::Voice, 0.015);
         assert_eq!(verdict(voice(288).chain(ringing)), (Verdict::Nothing, 464));
     }
 
     #[test]
     fn hidden_voices_have_less_to_prove() {
-        let hidden = || frames(240, Heard::Echo, 0.05);
+        let hidden = || frames(240, InputKind::Echo, 0.05);
         assert_eq!(verdict(hidden().chain(voice(1_000))), (Verdict::Interruption, 400));
         assert_eq!(verdict(hidden().chain(silence(1_000))), (Verdict::Nothing, 384), "an echo that dies away");
-        assert_eq!(verdict(frames(1_000, Heard::Echo, 0.05)), (Verdict::Nothing, 400), "an echo that does not");
+        assert_eq!(verdict(frames(1_000, InputKind::Echo, 0.05)), (Verdict::Nothing, 400), "an echo that does not");
     }
 
     #[test]
     fn voice_of_soft_frames_has_longer() {
         let softly = |loud, soft| {
-            let soft_frames = move || frames(soft, Heard::Silence, 0.001);
+            let soft_frames = move || frames(soft, InputKind::Silence, 0.001);
             (0..20).flat_map(move |_| voice(loud).chain(soft_frames()))
         };
         assert_eq!(verdict(softly(32, 32)), (Verdict::Interruption, 464));
-        let louder_first_word = voice(160).chain(frames(208, Heard::Voice, 0.015)).chain(voice(1_000));
+        let louder_first_word = voice(160).chain(frames(208, InputKind::Voice, 0.015)).chain(voice(1_000));
         assert_eq!(verdict(louder_first_word), (Verdict::Interruption, 464));
         assert_eq!(verdict(softly(16, 48)), (Verdict::Nothing, 464), "noise that comes and goes");
         let ends = softly(32, 32).take(384 / 16).chain(silence(1_000));

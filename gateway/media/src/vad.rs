@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use earshot::Detector;
 
-use super::barge_in::{self, BargeIn, Heard, Verdict};
+use super::barge_in::{self, BargeIn, InputKind, Verdict};
 use super::echo_guard::EchoLevel;
 use super::endpointing::{CONTEXT_MS, Eagerness, Judgement, NEXT_QUESTION_MS, Question};
 use super::level::rms;
@@ -323,9 +323,9 @@ impl<D: VoiceDetector> TurnDetector<D> {
         match &mut self.state {
             State::Quiet { .. } if self.pausable && self.barge_in.is_open() => {
                 let heard = match probability >= threshold {
-                    true => Heard::Voice,
-                    false if is_echo && !is_noise => Heard::Echo,
-                    false => Heard::Silence,
+                    true => InputKind::Voice,
+                    false if is_echo && !is_noise => InputKind::Echo,
+                    false => InputKind::Silence,
                 };
                 self.judge_barge_in(heard, level, length)
             }
@@ -385,7 +385,7 @@ impl<D: VoiceDetector> TurnDetector<D> {
     }
 
     /// A frame of a voice that may interrupt.
-    fn judge_barge_in(&mut self, heard: Heard, level: f32, length: u64) -> Option<TurnEvent> {
+    fn judge_barge_in(&mut self, heard: InputKind, level: f32, length: u64) -> Option<TurnEvent> {
         let since = self.barge_in.since()?;
         match self.barge_in.frame(heard, level, self.position, length) {
             Verdict::Open => None,

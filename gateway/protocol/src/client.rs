@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::error::{ErrorBody, ErrorKind, abbreviate};
-use super::{input_audio, item, literal, reading, response, session};
+use super::{input_audio, item, literal, speech_synthesis, response, session};
 
 /// A client event with its optional `event_id`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,10 +58,10 @@ pub enum ClientEvent {
     ResponseCancel(response::Cancel),
     /// More of the text that a response reads aloud.
     #[serde(rename = "repartee.text.append")]
-    TextAppend(reading::Append),
+    TextAppend(speech_synthesis::Append),
     /// Its end.
     #[serde(rename = "repartee.text.done")]
-    TextDone(reading::Done),
+    TextDone(speech_synthesis::Done),
 }
 
 /// `input_audio_buffer.append` as clients write it: the one event that is frequent and large. Read in one pass; a wrong one, or

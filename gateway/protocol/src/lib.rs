@@ -48,7 +48,7 @@ pub mod item;
 pub mod merge;
 pub mod output_audio;
 pub mod rate_limits;
-pub mod reading;
+pub mod speech_synthesis;
 pub mod response;
 pub mod session;
 pub mod transcription;

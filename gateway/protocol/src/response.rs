@@ -7,7 +7,7 @@ use super::ErrorBody;
 use super::extension::Extension;
 use super::item::{FunctionCall, FunctionCallOutput, Item, Message};
 use super::literal;
-use super::reading::ReadingRequest;
+use super::speech_synthesis::ReadingRequest;
 use super::session::{AudioFormat, MaxTokens, Modality};
 
 literal!(

@@ -14,7 +14,7 @@ use repartee_protocol::{ErrorBody, ErrorKind, ServerEvent};
 use serde_json::{Map, Value, json};
 
 use super::config::MAX_INSTRUCTIONS;
-use super::reading::Reading;
+use super::speech_synthesis::Reading;
 use super::response::{Response, usage};
 use super::{Core, Delivery, Effect, tools};
 

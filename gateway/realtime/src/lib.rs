@@ -36,7 +36,7 @@ mod input_buffer;
 mod interface;
 mod items;
 mod playback;
-mod reading;
+mod speech_synthesis;
 mod request_input;
 mod response;
 mod speculation;

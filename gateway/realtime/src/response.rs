@@ -9,7 +9,7 @@ use repartee_protocol::response::{
 use repartee_protocol::session::{MaxTokens, Modality};
 use serde_json::{Map, Value};
 
-use super::reading::Reading;
+use super::speech_synthesis::Reading;
 
 /// An active response.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use repartee_engine_api::{Command, Event, ItemId, ResponseId};
 use repartee_protocol::session::TurnDetection;
 
 use super::response::Response;
-use super::{Core, Effect, reading};
+use super::{Core, Effect, speech_synthesis};
 
 /// Events held back, about 6 s of speech. Beyond that the engine's events are not read, so the engine waits.
 const MAX_HELD_EVENTS: usize = 96;
@@ -112,7 +112,7 @@ impl Core {
     /// When [`super::Input::Time`] is due; `None` for never.
     pub fn deadline(&self) -> Option<Instant> {
         let speculation = self.speculation.as_ref().map(|speculation| speculation.deadline);
-        let texts = self.responses.iter().filter_map(reading::deadline);
+        let texts = self.responses.iter().filter_map(speech_synthesis::deadline);
         speculation.into_iter().chain(self.transcriber.deadline()).chain(texts).min()
     }
 

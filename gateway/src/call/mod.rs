@@ -92,7 +92,7 @@ pub async fn run<T: Transport>(
         let accept_input = open && !input_pending && delivered;
         call.timing.reading(call.outbound.len() < BACKLOG && transport.has_room());
         let room = open && call.outbound.len() < BACKLOG && transport.has_room();
-        let places = call.outbound.front().map_or(1, |outgoing| outgoing.places(outbound.max_capacity()));
+        let places = call.outbound.front().map_or(1, |outgoing| outgoing.queue_permits(outbound.max_capacity()));
         tokio::select! {
             permits = outbound.reserve_many(places), if !call.outbound.is_empty() => match permits {
                 Ok(mut permits) => if let (Some(permit), Some(outgoing)) = (permits.next(), call.outbound.pop_front()) {

@@ -267,7 +267,7 @@ async fn card(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let Dropped { strangers, unread, unsent, unknown_ssrcs, refused, unproven } = app.udp_mux.dropped();
+    let Dropped { unmatched: strangers, unread, unsent, unknown_ssrcs, refused, unproven } = app.udp_mux.dropped();
     for (reason, total) in [
         ("stranger", strangers),
         ("unread", unread),

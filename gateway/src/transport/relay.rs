@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     /// A client's end: what it sends, and what it gets.
-    fn client() -> (mpsc::Sender<Message>, mpsc::Receiver<Message>, impl Future<Output = ()> + Send, Kept) {
+    fn client() -> (mpsc::Sender<Message>, mpsc::Receiver<Message>, impl Future<Output = ()> + Send, SidebandEnds) {
         let (to_server, incoming) = mpsc::channel::<Message>(8);
         let (sink, from_server) = mpsc::channel::<Message>(8);
         let (sidebands, publisher, commands) = sidebands();
@@ -154,10 +154,10 @@ mod tests {
         let running = async move {
             relay(Box::pin(incoming), Box::pin(sink), sideband, Timeouts::default()).await;
         };
-        (to_server, from_server, running, Kept { _publisher: publisher, commands })
+        (to_server, from_server, running, SidebandEnds { _publisher: publisher, commands })
     }
 
-    struct Kept {
+    struct SidebandEnds {
         _publisher: super::super::sideband::Publisher,
         commands: super::super::sideband::Commands,
     }

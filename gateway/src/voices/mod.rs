@@ -107,12 +107,12 @@ pub struct VoiceStore {
     ids: Ids,
     folder: Option<Folder>,
     most: usize,
-    kept: Mutex<Kept>,
+    kept: Mutex<StoredVoices>,
 }
 
 /// By id.
 #[derive(Default)]
-struct Kept {
+struct StoredVoices {
     consents: BTreeMap<String, Consent>,
     voices: BTreeMap<String, Voice>,
     /// Voices that are being made.
@@ -131,7 +131,7 @@ impl VoiceStore {
     ) -> Result<Self, FolderError> {
         let refuse = |error| FolderError { path: settings.folder.clone().unwrap_or_default(), error };
         let folder = settings.folder.as_deref().map(Folder::open).transpose().map_err(refuse)?;
-        let mut kept = Kept::default();
+        let mut kept = StoredVoices::default();
         if let Some(folder) = &folder {
             let consents = folder.all(Kind::Consent, |consent: &Consent| &consent.id).map_err(refuse)?;
             kept.consents = consents.into_iter().map(|consent| (consent.id.clone(), consent)).collect();
@@ -254,7 +254,7 @@ impl VoiceStore {
         self.remove_voice(&mut kept, id)
     }
 
-    fn remove_voice(&self, kept: &mut Kept, id: &str) -> Result<(), VoiceError> {
+    fn remove_voice(&self, kept: &mut StoredVoices, id: &str) -> Result<(), VoiceError> {
         self.engine.forget_voice(id);
         kept.voices.remove(id);
         if let Some(folder) = &self.folder {
@@ -276,7 +276,7 @@ impl VoiceStore {
         Ok(Pending(self))
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, StoredVoices> {
         // Whole entries alone come and go.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }

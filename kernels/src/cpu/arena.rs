@@ -145,48 +145,48 @@ impl PartialEq for Buffer {
 }
 
 /// Things that are used one after the other and keep what they allocated; clones share them.
-pub struct Spares<S>(Arc<Mutex<Vec<S>>>);
+pub struct BufferPool<S>(Arc<Mutex<Vec<S>>>);
 
 /// One of them, until it is dropped.
-pub struct Spare<S: Default> {
+pub struct PooledBuffer<S: Default> {
     value: S,
-    home: Spares<S>,
+    home: BufferPool<S>,
 }
 
-impl<S: Default> Spares<S> {
+impl<S: Default> BufferPool<S> {
     /// One that is not in use.
-    pub fn take(&self) -> Spare<S> {
+    pub fn take(&self) -> PooledBuffer<S> {
         let value = self.0.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        Spare { value: value.unwrap_or_default(), home: self.clone() }
+        PooledBuffer { value: value.unwrap_or_default(), home: self.clone() }
     }
 }
 
-impl<S> Default for Spares<S> {
+impl<S> Default for BufferPool<S> {
     fn default() -> Self {
         Self(Arc::default())
     }
 }
 
-impl<S> Clone for Spares<S> {
+impl<S> Clone for BufferPool<S> {
     fn clone(&self) -> Self {
         Self(Arc::clone(&self.0))
     }
 }
 
-impl<S> fmt::Debug for Spares<S> {
+impl<S> fmt::Debug for BufferPool<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Spares")
     }
 }
 
-impl<S: Default> Drop for Spare<S> {
+impl<S: Default> Drop for PooledBuffer<S> {
     fn drop(&mut self) {
         let value = std::mem::take(&mut self.value);
         self.home.0.lock().unwrap_or_else(PoisonError::into_inner).push(value);
     }
 }
 
-impl<S: Default> Deref for Spare<S> {
+impl<S: Default> Deref for PooledBuffer<S> {
     type Target = S;
 
     fn deref(&self) -> &S {
@@ -194,7 +194,7 @@ impl<S: Default> Deref for Spare<S> {
     }
 }
 
-impl<S: Default> DerefMut for Spare<S> {
+impl<S: Default> DerefMut for PooledBuffer<S> {
     fn deref_mut(&mut self) -> &mut S {
         &mut self.value
     }

@@ -8,9 +8,9 @@ mod segments;
 
 use std::ops::Range;
 
-use super::cut::{LEAST_PART, PARTS_PER_THREAD};
+use super::work_split::{LEAST_PART, PARTS_PER_THREAD};
 use super::gemm::Out;
-use super::kv_cache::{Both, Cache, Kept, LANES, Numbers};
+use super::kv_cache::{Both, Cache, KvNumber, LANES, Numbers};
 use super::math::{exp, sum_by};
 use super::pool::Pool;
 use super::simd::{Level, dispatch, multiply_add};
@@ -92,7 +92,7 @@ fn split(
 /// `out` is writable for as many numbers as `q` has, and nobody else reads or writes the queries' results meanwhile.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-unsafe fn attend<const FUSED: bool, N: Kept>(
+unsafe fn attend<const FUSED: bool, N: KvNumber>(
     q: &[f32],
     dim: usize,
     queries: &[Query],
@@ -160,7 +160,7 @@ unsafe fn attend<const FUSED: bool, N: Kept>(
 
 /// The scores of the first `Q` queries with sixteen keys, one row of `n` for each. Returns `Q`.
 #[inline(always)]
-fn qk_scores<const FUSED: bool, const Q: usize, N: Kept>(
+fn qk_scores<const FUSED: bool, const Q: usize, N: KvNumber>(
     q: &[f32],
     dim: usize,
     queries: &[Query],
@@ -183,7 +183,7 @@ fn qk_scores<const FUSED: bool, const Q: usize, N: Kept>(
 
 /// The products of some queries with sixteen keys. Its sums are copied out at the end: without that they stay in memory.
 #[inline(always)]
-fn qk_dot<const FUSED: bool, const Q: usize, N: Kept>(q: [&[f32]; Q], keys: &[N], sums: &mut [[f32; LANES]; Q]) {
+fn qk_dot<const FUSED: bool, const Q: usize, N: KvNumber>(q: [&[f32]; Q], keys: &[N], sums: &mut [[f32; LANES]; Q]) {
     let mut in_registers = [[0.0f32; LANES]; Q];
     for (d, keys) in keys.as_chunks::<LANES>().0.iter().enumerate() {
         let keys = keys.map(N::widen);
@@ -199,7 +199,7 @@ fn qk_dot<const FUSED: bool, const Q: usize, N: Kept>(q: [&[f32]; Q], keys: &[N]
 
 /// The first [`WIDTH`] numbers of the values, weighted by each query's scores.
 #[inline(always)]
-fn weighted_sum<const FUSED: bool, N: Kept>(
+fn weighted_sum<const FUSED: bool, N: KvNumber>(
     tile: &[Query],
     n: usize,
     scores: &[f32],
@@ -240,14 +240,14 @@ fn weighted_sum<const FUSED: bool, N: Kept>(
 
 /// The first [`WIDTH`] numbers of the value at `at`, of known length so that they go into registers.
 #[inline(always)]
-fn first_numbers<N: Kept>(values: &[N], at: usize) -> [f32; WIDTH] {
+fn first_numbers<N: KvNumber>(values: &[N], at: usize) -> [f32; WIDTH] {
     let first = values[at..].first_chunk().expect("a value has at least as many numbers: the caller checked the width");
     first.map(N::widen)
 }
 
 /// The same of one query and some of its positions.
 #[inline(always)]
-fn weighted_sum_one<const FUSED: bool, N: Kept>(
+fn weighted_sum_one<const FUSED: bool, N: KvNumber>(
     scores: &[f32],
     range: Range<usize>,
     values: &[N],
@@ -323,7 +323,7 @@ unsafe fn cached_loop<const FUSED: bool>(
 /// As [`cached_loop`].
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
-unsafe fn cached_with<const FUSED: bool, N: Kept>(
+unsafe fn cached_with<const FUSED: bool, N: KvNumber>(
     q: &[f32],
     cache: &Cache,
     both: &Both<N>,

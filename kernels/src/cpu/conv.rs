@@ -4,7 +4,7 @@
 //! computed once and any split of a stream gives the same rows.
 
 use super::arena::Buffer;
-use super::cut::LEAST_PART;
+use super::work_split::LEAST_PART;
 use super::gemm::{self, Packed, Rows};
 use super::simd::{dispatch, multiply_add};
 use super::{Cpu, Tensor, Weight};

@@ -11,7 +11,7 @@
 
 use std::iter;
 
-use super::cut::Part;
+use super::work_split::Part;
 use super::groups::{self, Group};
 pub use super::panels::{LANES, Packed};
 use super::panels::{Lane, Number, Panels};

@@ -9,7 +9,7 @@
 //! in single precision, with each operation rounded by itself and none fused: so all levels of instructions give equal bits, and as in
 //! [`gemm`](super::gemm) neither the rows beside it nor the thread matter.
 
-use super::cut::Part;
+use super::work_split::Part;
 use super::gemm::{LANES, Out, ROW_BLOCK};
 use super::groups::Group;
 use super::quantised::{Bits, Quantised, STEPS};

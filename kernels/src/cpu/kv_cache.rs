@@ -28,14 +28,14 @@ impl KvFormat {
 }
 
 /// A number as a cache keeps it.
-pub(super) trait Kept: Copy + Default + Sync {
+pub(super) trait KvNumber: Copy + Default + Sync {
     /// The nearest number that is kept.
     fn of(number: f32) -> Self;
     /// In single precision, which is exact.
     fn widen(self) -> f32;
 }
 
-impl Kept for f32 {
+impl KvNumber for f32 {
     #[inline(always)]
     fn of(number: f32) -> Self {
         number
@@ -48,7 +48,7 @@ impl Kept for f32 {
 }
 
 /// The bits of a bfloat16.
-impl Kept for u16 {
+impl KvNumber for u16 {
     #[inline(always)]
     fn of(number: f32) -> Self {
         half::bf16::from_f32(number).to_bits()
@@ -144,7 +144,7 @@ impl Cache {
     }
 }
 
-impl<N: Kept> Both<N> {
+impl<N: KvNumber> Both<N> {
     /// Stores one position's keys and values where they lie.
     fn store(&mut self, (keys_at, keys): (usize, &[f32]), (values_at, values): (usize, &[f32])) {
         let lanes = self.keys[keys_at..].iter_mut().step_by(LANES);

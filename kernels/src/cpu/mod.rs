@@ -16,7 +16,7 @@
 mod arena;
 pub mod attention;
 pub mod conv;
-mod cut;
+mod work_split;
 pub mod experts;
 pub mod gemm;
 pub mod groups;
@@ -52,7 +52,7 @@ use crate::ops::{
 };
 use crate::part::Part;
 use crate::step_ops::{Outputs, ReadBack};
-use arena::{Arena, Spares, Words};
+use arena::{Arena, BufferPool, Words};
 use gemm::Rows;
 use groups::Group;
 use pool::Pool;
@@ -70,12 +70,12 @@ pub struct Cpu {
     pool: Option<Arc<Pool>>,
     kv: KvFormat,
     arena: Arena,
-    batches: Spares<rotary::Parts>,
+    batches: BufferPool<rotary::Parts>,
     words: Words,
-    scratch: Spares<Scratch>,
-    groups: Spares<Vec<Group>>,
-    outputs: Spares<Outputs<Self>>,
-    read_back: Spares<ReadBack>,
+    scratch: BufferPool<Scratch>,
+    groups: BufferPool<Vec<Group>>,
+    outputs: BufferPool<Outputs<Self>>,
+    read_back: BufferPool<ReadBack>,
     /// `None` where products are not counted: threads that count together slow each other down.
     counters: Option<Arc<Counters>>,
 }
@@ -89,9 +89,9 @@ impl Default for Cpu {
 impl Cpu {
     /// With the vector instructions of `level`; the default has the best of the machine.
     pub fn with_level(level: Level) -> Self {
-        let (arena, batches) = (Arena::default(), Spares::default());
-        let (words, scratch, groups) = (Words::default(), Spares::default(), Spares::default());
-        let (outputs, read_back) = (Spares::default(), Spares::default());
+        let (arena, batches) = (Arena::default(), BufferPool::default());
+        let (words, scratch, groups) = (Words::default(), BufferPool::default(), BufferPool::default());
+        let (outputs, read_back) = (BufferPool::default(), BufferPool::default());
         Self {
             level,
             pool: None,

@@ -2,7 +2,7 @@
 //!
 //! Each product is cut into parts as if it were alone, so its numbers do not depend on those beside it.
 
-use super::cut::{Cut, LEAST_PART};
+use super::work_split::{WorkSplit, LEAST_PART};
 use super::gemm::{self, LANES, Packed, Rows};
 use super::groups::{GROUP, Group};
 use super::integer;
@@ -13,13 +13,13 @@ use super::simd::Level;
 /// A product that is ready to be computed: `out[r, c] = bias[c] + sum over k of x[r, k] * weight[c, k]`.
 pub struct Product<'a> {
     level: Level,
-    what: What<'a>,
-    cut: Cut,
+    what: ProductKind<'a>,
+    cut: WorkSplit,
     /// Multiply-adds.
     multiplies: usize,
 }
 
-enum What<'a> {
+enum ProductKind<'a> {
     Float(gemm::Task<'a>),
     Integer(integer::Task<'a>),
 }
@@ -37,7 +37,7 @@ impl<'a> Product<'a> {
         let task = gemm::Task::new(x, weight, bias, out);
         let tile = gemm::tile_size(level, x.count, task.is_streamed());
         let (panels, k) = (weight.columns.div_ceil(LANES), weight.k);
-        Self::new(pool, level, What::Float(task), (x.count, panels, k), tile)
+        Self::new(pool, level, ProductKind::Float(task), (x.count, panels, k), tile)
     }
 
     /// Of quantised rows and a weight of integers; `out` is `[rows, weight.columns]`.
@@ -51,17 +51,17 @@ impl<'a> Product<'a> {
     ) -> Self {
         let task = integer::Task::new((x, rows), weight, bias, out);
         let (panels, k) = (weight.columns().div_ceil(LANES), weight.groups() * GROUP);
-        Self::new(pool, level, What::Integer(task), (rows, panels, k), integer::tile_size(level, rows))
+        Self::new(pool, level, ProductKind::Integer(task), (rows, panels, k), integer::tile_size(level, rows))
     }
 
     fn new(
         pool: Option<&Pool>,
         level: Level,
-        what: What<'a>,
+        what: ProductKind<'a>,
         (rows, panels, k): (usize, usize, usize),
         tile: (usize, usize),
     ) -> Self {
-        let cut = Cut::new(pool.map_or(1, Pool::threads), rows, panels, k, tile);
+        let cut = WorkSplit::new(pool.map_or(1, Pool::threads), rows, panels, k, tile);
         Self { level, what, cut, multiplies: rows.saturating_mul(panels).saturating_mul(k).saturating_mul(LANES) }
     }
 
@@ -75,8 +75,8 @@ impl<'a> Product<'a> {
         // alone.
         unsafe {
             match &self.what {
-                What::Float(task) => task.compute(self.level, part),
-                What::Integer(task) => task.compute(self.level, part),
+                ProductKind::Float(task) => task.compute(self.level, part),
+                ProductKind::Integer(task) => task.compute(self.level, part),
             }
         }
     }

@@ -3,23 +3,23 @@
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::arena::{Spare, Spares};
+use super::arena::{PooledBuffer, BufferPool};
 use super::simd::{Level, dispatch};
 use crate::ops::AttentionBatch;
 
 /// The rows of an attention step, and the angles of its rotary embeddings once a layer has asked for them.
-pub struct Batch(Spare<Parts>);
+pub struct Batch(PooledBuffer<Parts>);
 
 /// What a batch consists of, kept for the next one.
 #[derive(Default)]
 pub(super) struct Parts {
     pub(super) rows: AttentionBatch,
-    angles: Mutex<Known>,
+    angles: Mutex<CachedAngles>,
 }
 
 /// One entry for each pair of head width and base: a model's layers share them.
 #[derive(Default)]
-struct Known {
+struct CachedAngles {
     angles: Vec<Angles>,
     /// How many are of this batch.
     valid: usize,
@@ -27,7 +27,7 @@ struct Known {
 
 impl Batch {
     /// A batch whose rows `fill` writes.
-    pub(super) fn new(spares: &Spares<Parts>, fill: impl FnOnce(&mut AttentionBatch)) -> Self {
+    pub(super) fn new(spares: &BufferPool<Parts>, fill: impl FnOnce(&mut AttentionBatch)) -> Self {
         let mut parts = spares.take();
         fill(&mut parts.rows);
         parts.angles.get_mut().unwrap_or_else(PoisonError::into_inner).valid = 0;
@@ -38,14 +38,14 @@ impl Batch {
         &self.0.rows
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, CachedAngles> {
         self.0.angles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Rotates each head of each row by its position. Angles are computed at the first call with these sizes.
     pub(super) fn rotate(&self, level: Level, x: &mut [f32], head_dim: usize, theta: f32) {
         let mut known = self.known();
-        let Known { angles, valid } = &mut *known;
+        let CachedAngles { angles, valid } = &mut *known;
         let fits = |angles: &Angles| angles.head_dim == head_dim && angles.theta == theta;
         let at = angles[..*valid].iter().position(fits).unwrap_or_else(|| {
             let at = *valid;

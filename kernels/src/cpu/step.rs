@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::arena::Spare;
+use super::arena::PooledBuffer;
 use super::conv::{self, Span};
 use super::{Cpu, State, Tensor, Weight, attention, rotary, sample, segment_snake};
 use crate::ops::NO_ID;
@@ -58,7 +58,7 @@ fn spread_rows(to: &mut [f32], from: &[f32], columns: usize, at: &Index) {
 impl StepOps for Cpu {
     type Spec = Arc<Vec<u32>>;
     type Index = Index;
-    type Ticket = Spare<ReadBack>;
+    type Ticket = PooledBuffer<ReadBack>;
 
     fn bucket(&self, rows: usize) -> usize {
         // Nothing is recorded here, and padding would be computed.
@@ -186,7 +186,7 @@ impl StepOps for Cpu {
         Index { range: 0..words.len(), words }
     }
 
-    fn launch(&self, _: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> Spare<ReadBack> {
+    fn launch(&self, _: StepKey, spec: &RowSpec, step: Step<'_, Self>) -> PooledBuffer<ReadBack> {
         let (mut outputs, mut back) = (self.outputs.take(), self.read_back.take());
         // A step that panicked may have left some.
         outputs.ids.clear();
@@ -198,7 +198,7 @@ impl StepOps for Cpu {
         back
     }
 
-    fn collect(&self, ticket: Spare<ReadBack>, back: &mut ReadBack) {
+    fn collect(&self, ticket: PooledBuffer<ReadBack>, back: &mut ReadBack) {
         back.clear();
         back.ids.extend_from_slice(&ticket.ids);
         back.numbers.extend_from_slice(&ticket.numbers);

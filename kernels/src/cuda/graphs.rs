@@ -15,7 +15,7 @@ use cudarc::driver::CudaGraph;
 
 use super::Cuda;
 use super::memory::{Arena, Pinned};
-use super::step::{Home, Ticket};
+use super::step::{PinnedOwner, Ticket};
 use crate::row_spec::RowSpec;
 use crate::step_ops::{Step, StepKey};
 
@@ -26,11 +26,11 @@ const MOST: usize = 128;
 #[derive(Clone)]
 pub struct Graphs {
     arena: Arena,
-    known: Arc<Mutex<Known>>,
+    known: Arc<Mutex<CapturedGraphs>>,
 }
 
 #[derive(Default)]
-struct Known {
+struct CapturedGraphs {
     graphs: HashMap<StepKey, Captured>,
     /// Launches that no graph served.
     eager: u64,
@@ -59,7 +59,7 @@ impl Graphs {
     }
 
     /// A step that panicked leaves graphs as they were.
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, CapturedGraphs> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -85,7 +85,7 @@ impl Graphs {
         {
             up.words_mut()[..words].copy_from_slice(spec.words());
             ops.queue.replay(graph);
-            let mut ticket = ops.ticket(Home::Graph(self.clone(), key), (up, Some(down)), (*ids, *numbers));
+            let mut ticket = ops.ticket(PinnedOwner::Graph(self.clone(), key), (up, Some(down)), (*ids, *numbers));
             ticket.ends_here();
             return ticket;
         }

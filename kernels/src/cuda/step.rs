@@ -20,7 +20,7 @@ pub struct Ticket {
     events: EventPool,
     /// Recorded behind its read-back; `None` while it is put together, and once it was waited for.
     done: Option<CudaEvent>,
-    home: Home,
+    home: PinnedOwner,
     /// What is uploaded and what is read back; `None` once they are given back.
     pinned: Option<(Pinned, Option<Pinned>)>,
     ids: usize,
@@ -28,14 +28,14 @@ pub struct Ticket {
 }
 
 /// Whose page-locked memory a launch uses.
-pub(super) enum Home {
+pub(super) enum PinnedOwner {
     /// That of all steps.
     Pool(HostPool),
     /// A graph's own.
     Graph(Graphs, StepKey),
 }
 
-impl Home {
+impl PinnedOwner {
     fn give(&self, up: Pinned, down: Option<Pinned>) {
         match (self, down) {
             (Self::Pool(pool), down) => {
@@ -245,7 +245,7 @@ impl StepOps for Cuda {
 impl Cuda {
     pub(super) fn ticket(
         &self,
-        home: Home,
+        home: PinnedOwner,
         pinned: (Pinned, Option<Pinned>),
         (ids, numbers): (usize, usize),
     ) -> Ticket {
@@ -258,7 +258,7 @@ impl Cuda {
         let (device, words) = (self.queue.device(), spec.words().len());
         let mut up = self.host.take(device, words);
         up.words_mut()[..words].copy_from_slice(spec.words());
-        let mut ticket = self.ticket(Home::Pool(self.host.clone()), (up, None), (0, 0));
+        let mut ticket = self.ticket(PinnedOwner::Pool(self.host.clone()), (up, None), (0, 0));
         if let Some((up, place)) = &mut ticket.pinned {
             let (sizes, all) = self.operations(up, words, step);
             (ticket.ids, ticket.numbers) = sizes;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::line::webrtc::RtpReport;
+use crate::transport::webrtc::RtpReport;
 use crate::measure::lateness::Lateness;
 use crate::measure::playback::Answer;
 

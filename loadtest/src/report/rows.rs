@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{Row, percentile};
-use crate::line::rtp_receiver::Counts;
+use crate::transport::rtp_receiver::Counts;
 use crate::measure::log::{ScenarioLog, TurnLog};
 use crate::measure::playback::Cause;
 use crate::scenario::Scenario;

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use crate::line::network::Impairment;
+use crate::transport::network::Impairment;
 use arrivals::Arrivals;
 
 /// The scenarios that `make loadtest` runs.
@@ -22,7 +22,7 @@ const LONGEST_S: f64 = 24.0 * 3_600.0;
 /// How callers reach the server.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Transport {
+pub enum TransportKind {
     /// Sound over UDP, events over the data channel
     #[default]
     Webrtc,
@@ -54,7 +54,7 @@ pub struct Scenario {
     pub duration_s: f64,
     /// How callers reach the server.
     #[serde(default)]
-    pub transport: Transport,
+    pub transport: TransportKind,
     /// When calls begin.
     pub arrivals: Arrivals,
     /// Turns of a call; callers who stay go on to the end.
@@ -147,7 +147,7 @@ impl Scenario {
         bounded("patience_s", self.patience_s, 600.0)?;
         ensure!((1..=1_000).contains(&self.turns), "turns: 1 to 1000");
         ensure!((1..=100).contains(&self.questions_per_turn), "questions_per_turn: 1 to 100");
-        let websocket = self.transport == Transport::Websocket;
+        let websocket = self.transport == TransportKind::Websocket;
         ensure!(websocket || self.read_delay_ms == 0.0, "read_delay_ms: over WebRTC nothing waits for a reader");
         ensure!(!websocket || self.network == Impairment::default(), "network: TCP hides it; use webrtc");
         let client_ends = self.end_of_turn == EndOfTurn::Client;

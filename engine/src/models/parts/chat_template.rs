@@ -9,12 +9,12 @@ use repartee_engine_api::{Role, Tool};
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::elements::{AudioRows, Element, Message, MessageKind, Part, Value};
-use crate::model::{CallMarks, Script, ToolTemplate};
+use crate::model::{ToolCallTokens, PromptTemplate, ToolTemplate};
 use crate::text::Tokenizer;
 
 /// The ids of a checkpoint that the template is written with.
 #[derive(Debug, Clone, Copy)]
-pub struct Marks {
+pub struct SpecialTokens {
     /// `<|im_start|>`
     pub im_start: u32,
     /// `<|im_end|>`
@@ -34,7 +34,7 @@ pub struct Marks {
 /// The chat template with the ids of one checkpoint.
 #[derive(Debug, Clone)]
 pub struct ChatTemplate {
-    marks: Marks,
+    marks: SpecialTokens,
     newline: u32,
     /// What stands in the place of a system message at the beginning.
     instructions: Option<Vec<u32>>,
@@ -45,19 +45,19 @@ pub struct ChatTemplate {
 /// The published template's texts of tools.
 #[derive(Debug, Clone)]
 struct Tools {
-    marks: CallMarks,
+    marks: ToolCallTokens,
 }
 
 impl Tools {
     fn new(tokenizer: &Tokenizer) -> Option<Self> {
         let mark = |text: &str| Some((tokenizer.token_id(text)?, text.to_owned()));
-        Some(Self { marks: CallMarks { open: mark("<tool_call>")?, close: mark("</tool_call>")? } })
+        Some(Self { marks: ToolCallTokens { open: mark("<tool_call>")?, close: mark("</tool_call>")? } })
     }
 }
 
 impl ChatTemplate {
     /// The template without tools.
-    pub fn new(checkpoint: &Checkpoint, marks: Marks, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
+    pub fn new(checkpoint: &Checkpoint, marks: SpecialTokens, tokenizer: &Tokenizer) -> Result<Self, CheckpointError> {
         let newline = match tokenizer.encode("\n").as_deref() {
             Ok(&[id]) => id,
             _ => {
@@ -115,7 +115,7 @@ impl Writer {
     }
 }
 
-impl Script for ChatTemplate {
+impl PromptTemplate for ChatTemplate {
     fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element> {
         let mut writer = Writer { elements: Vec::new(), role: Role::System };
         let marks = &self.marks;
@@ -208,7 +208,7 @@ impl ToolTemplate for Tools {
         format!("<tool_response>\n{output}\n</tool_response>")
     }
 
-    fn marks(&self) -> &CallMarks {
+    fn marks(&self) -> &ToolCallTokens {
         &self.marks
     }
 }
@@ -280,7 +280,7 @@ mod tests {
     }
 
     fn template(tokenizer: &Tokenizer) -> ChatTemplate {
-        let marks = Marks {
+        let marks = SpecialTokens {
             im_start: 1000,
             im_end: 1001,
             system: 1002,

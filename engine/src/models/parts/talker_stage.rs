@@ -15,13 +15,13 @@ use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
 
 use super::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
 use super::codec_lm::CodecLm;
-use super::speaking::{Next, Speaking, Utterance};
+use super::speech_state::{Next, SpeechState, Utterance};
 use crate::elements::Element;
 use crate::sequence::BlockPool;
-use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, Room};
+use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, ContextBudget};
 
 /// A model that turns text into codes: what its rows are, and how they are computed.
-pub trait Talks<O: StepOps>: Send {
+pub trait TalkerModel<O: StepOps>: Send {
     /// What a position is computed from.
     type Row: Send;
     /// What it knows of a text token.
@@ -118,7 +118,7 @@ pub struct TalkerLm<T> {
 pub struct TalkerSlot<V, T> {
     /// For each row of the prompt, cached or queued, its position in the prompt.
     origins: Vec<usize>,
-    speaking: Option<Speaking<V, T>>,
+    speaking: Option<SpeechState<V, T>>,
 }
 
 impl<V, T> Default for TalkerSlot<V, T> {
@@ -138,7 +138,7 @@ impl<T> TalkerLm<T> {
     /// Queues what the text that is known allows: the rows before the first codes, or the one after the last codes.
     fn advance<O: StepOps>(&self, state: &mut State<O, T>)
     where
-        T: Talks<O>,
+        T: TalkerModel<O>,
     {
         let count = state.decoding().map_or(0, |decoding| decoding.steps);
         let Some(speaking) = state.own.speaking.as_mut().filter(|speaking| !speaking.is_over()) else { return };
@@ -167,7 +167,7 @@ where
     state.truncate(pool, state.own.origins.len());
 }
 
-impl<O: StepOps, T: Talks<O>> CausalLm<O> for TalkerLm<T> {
+impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
     type Row = T::Row;
     type Slot = TalkerSlot<T::Voice, T::Token>;
     type Piece = Vec<u32>;
@@ -227,7 +227,7 @@ impl<O: StepOps, T: Talks<O>> CausalLm<O> for TalkerLm<T> {
                 if params.audio {
                     let voice = self.talker.voice(&params);
                     out.extend(self.talker.lead(&voice).iter().map(|frame| (slot, Item::Lead(frame.clone()))));
-                    state.own.speaking = Some(Speaking::new(params, voice));
+                    state.own.speaking = Some(SpeechState::new(params, voice));
                 }
             }
             Item::TextPause => {
@@ -352,8 +352,8 @@ impl<O: StepOps, T: Talks<O>> CausalLm<O> for TalkerLm<T> {
     }
 
     /// Codes are reserved, not text tokens: speech takes several times as many positions as its text.
-    fn room(&self, prompt: &[Element], _: usize) -> Room {
+    fn room(&self, prompt: &[Element], _: usize) -> ContextBudget {
         let reserved = self.sizes.max_codes.min(self.positions / 2);
-        Room { used: self.talker.used(prompt), limit: self.positions - reserved }
+        ContextBudget { used: self.talker.used(prompt), limit: self.positions - reserved }
     }
 }

@@ -9,18 +9,18 @@ use repartee_kernels::row_spec::{SampleSection, Section};
 use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
 
 use super::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
-use super::dictation::Dictation;
+use super::given_text::GivenText;
 use super::slot_rows::SlotRows;
 use crate::device::Device;
 use crate::elements::{Element, Value};
 use crate::sequence::BlockPool;
-use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, Room};
+use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, ContextBudget};
 
 /// One in so many positions of the context is left for a response, if its limit does not ask for fewer.
 const RESERVED_SHARE: usize = 4;
 
 /// A language model over audio rows and text.
-pub trait Thinks<O: StepOps>: Send + Sync {
+pub trait ThinkerModel<O: StepOps>: Send + Sync {
     /// Keys and values of every layer.
     fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State>;
     /// Rows of embeddings: tokens by `ids`; `audio` are rows that are replaced, and the audio rows that they become.
@@ -71,9 +71,9 @@ pub struct ThinkerPlaces {
     params: SampleSection,
 }
 
-impl<O: Device, M: Thinks<O>> CausalLm<O> for ThinkerLm<O, M> {
+impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
     type Row = Element;
-    type Slot = Dictation;
+    type Slot = GivenText;
     type Piece = u32;
     type Places = ThinkerPlaces;
 
@@ -115,7 +115,7 @@ impl<O: Device, M: Thinks<O>> CausalLm<O> for ThinkerLm<O, M> {
             Item::Abort => {
                 state.end();
                 state.drop_queue();
-                state.own = Dictation::default();
+                state.own = GivenText::default();
                 out.push((slot, Item::Abort));
             }
             _ => {}
@@ -200,12 +200,12 @@ impl<O: Device, M: Thinks<O>> CausalLm<O> for ThinkerLm<O, M> {
     }
 
     fn ended(&mut self, slot: usize, end: End, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
-        state.own = Dictation::default();
+        state.own = GivenText::default();
         out.push((slot, Item::End(end)));
     }
 
     fn failed(&mut self, state: &mut SlotState<O, Self>, _: &mut BlockPool) {
-        state.own = Dictation::default();
+        state.own = GivenText::default();
         state.drop_queue();
     }
 
@@ -214,8 +214,8 @@ impl<O: Device, M: Thinks<O>> CausalLm<O> for ThinkerLm<O, M> {
         2
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> Room {
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {
         let reserved = max_tokens.min(self.context / RESERVED_SHARE);
-        Room { used: prompt.len(), limit: self.context - reserved }
+        ContextBudget { used: prompt.len(), limit: self.context - reserved }
     }
 }

@@ -27,7 +27,7 @@ use self::thinker::Thinker;
 use self::token2wav::Token2Wav;
 use self::token2wav::config::Token2WavConfig;
 use super::parts::autoregressive::Autoregressive;
-use super::parts::chat_template::{ChatTemplate, Marks};
+use super::parts::chat_template::{ChatTemplate, SpecialTokens};
 use super::parts::front_end::load_log_mel;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::slot_rows::SlotRows;
@@ -38,7 +38,7 @@ use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::{Ears, Model};
+use crate::model::{AudioFrontEnd, Model};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
@@ -103,7 +103,7 @@ fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> 
         Ok(&[id]) => Ok(id),
         _ => Err(wrong("model", format!("`{text}` must be one token"))),
     };
-    let marks = Marks {
+    let marks = SpecialTokens {
         im_start: mark("<|im_start|>")?,
         im_end: mark("<|im_end|>")?,
         system: word("system")?,
@@ -184,7 +184,7 @@ pub fn load<O: Device>(
             Box::new(bigvgan),
         ],
         codec: geometry,
-        ears: Some(Ears { front_end: Box::new(log_mel), encoder: Box::new(AudioEncoder::new(device(), audio_tower)) }),
+        ears: Some(AudioFrontEnd { front_end: Box::new(log_mel), encoder: Box::new(AudioEncoder::new(device(), audio_tower)) }),
         script: Box::new(template),
         tokenizer,
         voices: Box::new(names),

@@ -20,8 +20,8 @@ use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
 use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::generation::Generation;
 use crate::models::parts::slot_rows::SlotRows;
-use crate::models::parts::speaking::Utterance;
-use crate::models::parts::talker_stage::Talks;
+use crate::models::parts::speech_state::Utterance;
+use crate::models::parts::talker_stage::TalkerModel;
 use crate::stage::{EdgeKind, End, Item, ResponseParams};
 
 /// Rows between the prompt and the first code.
@@ -82,7 +82,7 @@ impl<O: StepOps> CodeTalker<O> {
     }
 }
 
-impl<O: Device> Talks<O> for CodeTalker<O> {
+impl<O: Device> TalkerModel<O> for CodeTalker<O> {
     type Row = Row;
     /// Its position.
     type Token = usize;

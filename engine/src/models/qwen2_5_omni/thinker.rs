@@ -7,7 +7,7 @@ use super::config::{TextConfig, ThinkerConfig};
 use crate::device::Device;
 use crate::models::LoadError;
 use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
-use crate::models::parts::thinker_stage::Thinks;
+use crate::models::parts::thinker_stage::ThinkerModel;
 use crate::models::parts::weights::Weights;
 
 /// The thinker without its audio tower.
@@ -44,7 +44,7 @@ impl<O: StepOps> Thinker<O> {
     }
 }
 
-impl<O: Device> Thinks<O> for Thinker<O> {
+impl<O: Device> ThinkerModel<O> for Thinker<O> {
     fn cache(&self, ops: &O, blocks: usize, block_len: usize) -> Vec<O::State> {
         self.model.cache(ops, blocks, block_len)
     }

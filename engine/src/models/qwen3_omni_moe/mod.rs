@@ -26,7 +26,7 @@ use self::talker::Talker;
 use self::talker_stage::{FrameTalker, HEADER_ROWS};
 use self::thinker::Thinker;
 use super::parts::autoregressive::Autoregressive;
-use super::parts::chat_template::{ChatTemplate, Marks};
+use super::parts::chat_template::{ChatTemplate, SpecialTokens};
 use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
 use super::parts::front_end::load_log_mel;
@@ -38,7 +38,7 @@ use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
-use crate::model::{Ears, Model};
+use crate::model::{AudioFrontEnd, Model};
 use crate::text::Tokenizer;
 use crate::weight_policy::WeightPolicy;
 
@@ -102,7 +102,7 @@ fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> 
         field: "added_tokens".to_owned(),
         message: "`<|audio_end|>` is missing".to_owned(),
     })?;
-    let marks = Marks {
+    let marks = SpecialTokens {
         im_start: config.im_start_token_id,
         im_end: config.im_end_token_id,
         system: config.system_token_id,
@@ -181,7 +181,7 @@ pub fn load<O: Device>(
             Box::new(decoder),
         ],
         codec: geometry,
-        ears: Some(Ears {
+        ears: Some(AudioFrontEnd {
             front_end: Box::new(log_mel),
             encoder: Box::new(AudioEncoder::new(device(), audio_tower, bins)),
         }),

@@ -20,8 +20,8 @@ use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
 use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::frames::{FramePlaces, Frames, MAX_SLOTS};
 use crate::models::parts::slot_rows::SlotRows;
-use crate::models::parts::speaking::Utterance;
-use crate::models::parts::talker_stage::Talks;
+use crate::models::parts::speech_state::Utterance;
+use crate::models::parts::talker_stage::TalkerModel;
 use crate::stage::{EdgeKind, Item, ResponseParams};
 
 /// Rows between the user rows and the first frame: the response's header and its first text token.
@@ -117,7 +117,7 @@ impl<O: StepOps> FrameTalker<O> {
     }
 }
 
-impl<O: Device> Talks<O> for FrameTalker<O> {
+impl<O: Device> TalkerModel<O> for FrameTalker<O> {
     type Row = Row;
     type Token = u32;
     /// The speaker's codec id.

@@ -25,12 +25,12 @@ use self::generation::GenerationConfig;
 use self::prompt::Template;
 use self::talker::Talker;
 use self::talker_stage::{FrameTalker, Sizes};
-use self::utterance::{HEADER_ROWS, Marks};
+use self::utterance::{HEADER_ROWS, UtteranceTokens};
 use self::voices::VoiceList;
 use super::parts::autoregressive::Autoregressive;
 use super::parts::code2wav::{Code2Wav, MAX_FRAMES};
 use super::parts::code2wav_stage::Code2WavStage;
-use super::parts::reader::Reader;
+use super::parts::given_text_stage::GivenTextStage;
 use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::weights::Weights;
 use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
@@ -127,7 +127,7 @@ pub fn load<O: Device>(
     let total = slots.total();
     // Stages run beside each other.
     let device = || ops.with_own_buffers();
-    let marks = Marks::new(&config, template.response_header());
+    let marks = UtteranceTokens::new(&config, template.response_header());
     let frame_sizes = Sizes { slots: total, width, groups: config.code2wav.num_quantizers };
     let names: Box<dyn Voices> = match (encoders, &config.cloning) {
         (Some(encoders), Some(cloning)) => {
@@ -140,7 +140,7 @@ pub fn load<O: Device>(
     let speaker = TalkerLm::new(talker, sizes, slots.context);
     Ok(Model {
         stages: vec![
-            Box::new(Reader::new(total)),
+            Box::new(GivenTextStage::new(total)),
             Box::new(Autoregressive::new(device(), speaker, total, sizes.positions(slots.context))),
             Box::new(Code2WavStage::new(device(), code2wav, total, sizes.frame, None)),
         ],

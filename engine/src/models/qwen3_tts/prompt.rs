@@ -11,7 +11,7 @@ use repartee_engine_api::Role;
 use super::config::Config;
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::elements::{AudioRows, Element, Message, MessageKind};
-use crate::model::Script;
+use crate::model::PromptTemplate;
 use crate::text::Tokenizer;
 
 /// The template with the ids of one checkpoint.
@@ -56,7 +56,7 @@ fn elements(role: Role, ids: impl IntoIterator<Item = u32>) -> impl Iterator<Ite
     ids.into_iter().map(move |id| Element::token(role, id))
 }
 
-impl Script for Template {
+impl PromptTemplate for Template {
     fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
         let of = |kind| history.iter().filter(move |message| message.kind == kind);
         let mut prompt = Vec::new();

@@ -10,15 +10,15 @@ use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
 
 use super::generation::GenerationConfig;
 use super::talker::{LEAST_FRAMES, Talker};
-use super::utterance::{Marks, Row, Utterance};
+use super::utterance::{UtteranceTokens, Row, Utterance};
 use super::voices::{Cloned, Voice, VoiceList};
 use crate::device::Device;
 use crate::elements::{Element, Value};
 use crate::models::parts::autoregressive::{Sampler, StepContext, StepInput, StepShape};
 use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::frames::{FramePlaces, Frames, MAX_SLOTS};
-use crate::models::parts::speaking::Utterance as Said;
-use crate::models::parts::talker_stage::Talks;
+use crate::models::parts::speech_state::Utterance as Said;
+use crate::models::parts::talker_stage::TalkerModel;
 use crate::stage::{EdgeKind, Item, ResponseParams};
 
 /// The talker with its code predictor, its marks and voices.
@@ -26,7 +26,7 @@ pub struct FrameTalker<O: StepOps> {
     talker: Talker<O>,
     frames: Frames<O>,
     sizes: Sizes,
-    marks: Marks,
+    marks: UtteranceTokens,
     voices: VoiceList,
     /// Whether a text that does not stream in stands before the first frame.
     whole: bool,
@@ -44,7 +44,7 @@ pub struct Sizes {
 }
 
 /// How a response is spoken.
-pub struct Manner {
+pub struct SpeakingStyle {
     voice: Voice,
     /// Whether all text stands before the first frame, as in the reference unless text streams in or a voice is cloned.
     whole: bool,
@@ -69,7 +69,7 @@ impl<O: StepOps> FrameTalker<O> {
         ops: &O,
         talker: Talker<O>,
         sizes: Sizes,
-        (marks, voices, whole): (Marks, VoiceList, bool),
+        (marks, voices, whole): (UtteranceTokens, VoiceList, bool),
         generation: &GenerationConfig,
     ) -> Self {
         let sampling = (generation.talker, generation.code_predictor);
@@ -78,14 +78,14 @@ impl<O: StepOps> FrameTalker<O> {
     }
 }
 
-fn utterance<'a>(Manner { voice, whole }: &'a Manner, said: &'a Said<u32>) -> Utterance<'a> {
+fn utterance<'a>(SpeakingStyle { voice, whole }: &'a SpeakingStyle, said: &'a Said<u32>) -> Utterance<'a> {
     Utterance { voice, text: &said.tokens, ended: said.ended.is_some(), whole: *whole }
 }
 
-impl<O: Device> Talks<O> for FrameTalker<O> {
+impl<O: Device> TalkerModel<O> for FrameTalker<O> {
     type Row = Row;
     type Token = u32;
-    type Voice = Manner;
+    type Voice = SpeakingStyle;
     type Places = TalkerPlaces;
 
     fn takes(&self) -> EdgeKind {
@@ -111,11 +111,11 @@ impl<O: Device> Talks<O> for FrameTalker<O> {
         }
     }
 
-    fn voice(&self, params: &ResponseParams) -> Manner {
-        Manner { voice: self.voices.get(&params.voice), whole: self.whole && !params.streamed }
+    fn voice(&self, params: &ResponseParams) -> SpeakingStyle {
+        SpeakingStyle { voice: self.voices.get(&params.voice), whole: self.whole && !params.streamed }
     }
 
-    fn lead<'a>(&self, manner: &'a Manner) -> &'a [Vec<u32>] {
+    fn lead<'a>(&self, manner: &'a SpeakingStyle) -> &'a [Vec<u32>] {
         manner.voice.recording().map_or(&[], |recording| &recording.frames)
     }
 
@@ -126,11 +126,11 @@ impl<O: Device> Talks<O> for FrameTalker<O> {
         }
     }
 
-    fn first_rows(&self, manner: &Manner, said: &Said<u32>) -> Option<Vec<Row>> {
+    fn first_rows(&self, manner: &SpeakingStyle, said: &Said<u32>) -> Option<Vec<Row>> {
         self.marks.begin(&utterance(manner, said))
     }
 
-    fn next_row(&self, manner: &Manner, said: &Said<u32>, frame: usize, _: &[u32]) -> Option<Row> {
+    fn next_row(&self, manner: &SpeakingStyle, said: &Said<u32>, frame: usize, _: &[u32]) -> Option<Row> {
         self.marks.beside(&utterance(manner, said), frame).map(|id| Row::Frame { id })
     }
 

@@ -37,7 +37,7 @@ pub enum Row {
 
 /// Ids that stand in every utterance.
 #[derive(Debug, Clone)]
-pub struct Marks {
+pub struct UtteranceTokens {
     /// `<|im_start|>assistant\n`
     header: [u32; 3],
     tts_bos: u32,
@@ -84,7 +84,7 @@ impl Utterance<'_> {
     }
 }
 
-impl Marks {
+impl UtteranceTokens {
     /// Those of a configuration; `header` is `<|im_start|>assistant\n`.
     pub fn new(config: &Config, header: [u32; 3]) -> Self {
         let talker = &config.talker;

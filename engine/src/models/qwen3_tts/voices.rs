@@ -130,7 +130,7 @@ impl VoiceList {
     }
 
     /// Forgets one; whether there was one.
-    pub fn forget(&self, name: &str) -> bool {
+    pub fn remove_voice(&self, name: &str) -> bool {
         self.clones().remove(name).is_some()
     }
 }

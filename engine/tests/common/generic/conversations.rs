@@ -7,12 +7,12 @@ use proptest::test_runner::TestRunner;
 use repartee_engine::{EngineConfig, HandOff, StageConfig};
 use repartee_engine_api::{Command, Respond, Sampling, SessionHandle};
 
-use super::{Bed, Cut, INSTRUCTIONS, Subject, assert_same, config, respond, submit_all, whole};
+use super::{Bed, Splitter, INSTRUCTIONS, Subject, assert_same, config, respond, submit_all, whole};
 use crate::common::driven::{Response, submit};
 use crate::common::property;
 
 /// Three turns; the first response is truncated before the third turn.
-fn converse<S: Subject>(subject: &S, config: &EngineConfig, cut: Cut<'_>) -> Vec<Response> {
+fn converse<S: Subject>(subject: &S, config: &EngineConfig, cut: Splitter<'_>) -> Vec<Response> {
     let mut bed = Bed::new(subject, config);
     let session = bed.engine.open();
     submit(&session, Command::SetInstructions(INSTRUCTIONS.to_owned()));

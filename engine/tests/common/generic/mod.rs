@@ -20,7 +20,7 @@ use repartee_engine_api::{Command, Respond, SessionHandle, Usage};
 use super::driven::{Driven, Response, drive, submit};
 
 /// Sizes of the next pieces of an input.
-pub type Cut<'a> = &'a mut dyn FnMut() -> usize;
+pub type Splitter<'a> = &'a mut dyn FnMut() -> usize;
 
 /// A family under test.
 pub trait Subject: Sync {
@@ -31,9 +31,9 @@ pub trait Subject: Sync {
     /// The samples of one of three turns; `None` without ears.
     fn audio(&self, turn: usize) -> Option<Vec<f32>>;
     /// Commands that make a turn the user item `item`.
-    fn input(&self, turn: usize, item: u64, cut: Cut<'_>) -> Vec<Command>;
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command>;
     /// Commands that request a response.
-    fn request(&self, respond: Respond, _cut: Cut<'_>) -> Vec<Command> {
+    fn request(&self, respond: Respond, _cut: Splitter<'_>) -> Vec<Command> {
         vec![Command::Respond(respond)]
     }
     /// Whether it writes its text itself; otherwise it reads aloud what it is given.

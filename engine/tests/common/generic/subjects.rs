@@ -9,7 +9,7 @@ use repartee_engine_api::{Command, Recording, Respond, Role, Usage};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::replay::ReplayOps;
 
-use super::{Cut, Subject};
+use super::{Splitter, Subject};
 use crate::common::other_family::{self, Form, PIECE_FRAMES};
 use crate::common::{Expected, folder, greedy_copy};
 
@@ -70,7 +70,7 @@ impl Subject for Omni {
         Some(turns[turn].clone())
     }
 
-    fn input(&self, turn: usize, item: u64, cut: Cut<'_>) -> Vec<Command> {
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
         spoken(&self.audio(turn).unwrap(), item, cut)
     }
 }
@@ -128,7 +128,7 @@ impl Subject for Omni25 {
         Some(turns[turn].clone())
     }
 
-    fn input(&self, turn: usize, item: u64, cut: Cut<'_>) -> Vec<Command> {
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
         spoken(&self.audio(turn).unwrap(), item, cut)
     }
 }
@@ -149,14 +149,14 @@ impl Subject for Other {
         (self.0 == Form::Hearing).then(|| other_audio(turn))
     }
 
-    fn input(&self, turn: usize, item: u64, cut: Cut<'_>) -> Vec<Command> {
+    fn input(&self, turn: usize, item: u64, cut: Splitter<'_>) -> Vec<Command> {
         match self.0 {
             Form::Hearing => spoken(&other_audio(turn), item, cut),
             Form::Reading => vec![Command::text(item, Role::User, TEXTS[turn])],
         }
     }
 
-    fn request(&self, respond: Respond, cut: Cut<'_>) -> Vec<Command> {
+    fn request(&self, respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
         if self.0 == Form::Hearing { vec![Command::Respond(respond)] } else { streamed(respond, cut) }
     }
 
@@ -170,7 +170,7 @@ impl Subject for Other {
 const TEXTS: [&str; 3] = ["read this like a friend", "now a little louder", "and slowly"];
 
 /// A request whose text streams in.
-fn streamed(respond: Respond, cut: Cut<'_>) -> Vec<Command> {
+fn streamed(respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
     let response = respond.response;
     let text = "once upon a time there was a small house by the sea";
     let mut commands = vec![Command::Respond(Respond { streamed: true, ..respond })];
@@ -225,11 +225,11 @@ impl Subject for Tts {
         None
     }
 
-    fn input(&self, turn: usize, item: u64, _: Cut<'_>) -> Vec<Command> {
+    fn input(&self, turn: usize, item: u64, _: Splitter<'_>) -> Vec<Command> {
         vec![Command::text(item, Role::User, TEXTS[turn])]
     }
 
-    fn request(&self, respond: Respond, cut: Cut<'_>) -> Vec<Command> {
+    fn request(&self, respond: Respond, cut: Splitter<'_>) -> Vec<Command> {
         let voice = self.cloned.then(|| Self::CLONED.to_owned());
         let respond = Respond { voice, ..respond };
         if self.streamed { streamed(respond, cut) } else { vec![Command::Respond(respond)] }
@@ -250,12 +250,12 @@ fn other_audio(turn: usize) -> Vec<f32> {
     (0..9000 + 3517 * turn).map(sample).collect()
 }
 
-fn spoken(samples: &[f32], item: u64, cut: Cut<'_>) -> Vec<Command> {
+fn spoken(samples: &[f32], item: u64, cut: Splitter<'_>) -> Vec<Command> {
     let pieces = pieces(samples, cut).map(|piece| Command::Append(piece.to_vec()));
     pieces.chain([Command::Commit { item }]).collect()
 }
 
-fn pieces<'a, T>(mut rest: &'a [T], cut: Cut<'_>) -> impl Iterator<Item = &'a [T]> {
+fn pieces<'a, T>(mut rest: &'a [T], cut: Splitter<'_>) -> impl Iterator<Item = &'a [T]> {
     std::iter::from_fn(move || {
         let (piece, after) = rest.split_at(cut().clamp(1, rest.len().max(1)).min(rest.len()));
         rest = after;

@@ -22,7 +22,7 @@ use repartee_engine::internals::autoregressive::Autoregressive;
 use repartee_engine::internals::decoder::{Decoder, FeedForward, Shape};
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{Codec, Ears, Model, SlotBytes, Tokenizer, pool, slots};
+use repartee_engine::internals::{Codec, AudioFrontEnd, Model, SlotBytes, Tokenizer, pool, slots};
 use repartee_kernels::Attention;
 use repartee_kernels::cpu::Cpu;
 
@@ -104,7 +104,7 @@ pub fn model(form: Form, config: &EngineConfig) -> Model {
     let speaker = speaker::SpeakerLm::load(&weights, recorded.clone(), context, hidden);
     let ears = ear::Encoding::load(&ops, &weights);
     let model = Model {
-        ears: (form == Form::Hearing).then(|| Ears { front_end: Box::new(ear::Ear), encoder: Box::new(ears) }),
+        ears: (form == Form::Hearing).then(|| AudioFrontEnd { front_end: Box::new(ear::Ear), encoder: Box::new(ears) }),
         script: Box::new(script::Interleaved { streams: form == Form::Reading }),
         stages: vec![
             Box::new(Autoregressive::new(ops.clone(), writer, total, context)),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use repartee_engine::internals::{AudioRows, Element, Message, MessageKind, Part, Script, Value};
+use repartee_engine::internals::{AudioRows, Element, Message, MessageKind, Part, PromptTemplate, Value};
 use repartee_engine_api::Role;
 
 use super::{PIECE_FRAMES, TEXT_IDS};
@@ -33,7 +33,7 @@ fn audio(windows: &[Arc<AudioRows>]) -> impl Iterator<Item = Element> {
         .flat_map(move |window| (0..window.count).map(move |at| Element { role: Role::User, value: row(window, at) }))
 }
 
-impl Script for Interleaved {
+impl PromptTemplate for Interleaved {
     fn render(&self, history: &[Message], open: Option<&[Arc<AudioRows>]>, respond: bool) -> Vec<Element> {
         let mut prompt = Vec::new();
         for message in history {

@@ -9,7 +9,7 @@ use repartee_engine::internals::autoregressive::{
 use repartee_engine::internals::decoder::Decoder;
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{BlockPool, EdgeKind, Element, End, Item, Outbox, ResponseParams, Room};
+use repartee_engine::internals::{BlockPool, EdgeKind, Element, End, Item, Outbox, ResponseParams, ContextBudget};
 use repartee_engine_api::Sampling;
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::ops::NO_ID;
@@ -46,13 +46,13 @@ pub struct Places {
 
 /// What it keeps of a slot.
 #[derive(Default)]
-pub struct Heard {
+pub struct SpeakerSlot {
     /// Prompt positions read, cached or queued.
     positions: usize,
-    speaking: Option<Speaking>,
+    speaking: Option<SpeakerSpeech>,
 }
 
-struct Speaking {
+struct SpeakerSpeech {
     params: ResponseParams,
     /// Rows that wait for the codes before them.
     rows: VecDeque<Row>,
@@ -129,7 +129,7 @@ fn both(text: End, speech: End) -> End {
 
 impl CausalLm<Cpu> for SpeakerLm {
     type Row = Row;
-    type Slot = Heard;
+    type Slot = SpeakerSlot;
     type Piece = [u32; PIECE_CODES];
     type Places = Places;
 
@@ -173,7 +173,7 @@ impl CausalLm<Cpu> for SpeakerLm {
             }
             Item::Begin(params) => {
                 if params.audio {
-                    state.own.speaking = Some(Speaking {
+                    state.own.speaking = Some(SpeakerSpeech {
                         params: params.clone(),
                         rows: VecDeque::new(),
                         begun: false,
@@ -302,7 +302,7 @@ impl CausalLm<Cpu> for SpeakerLm {
         Duration::from_secs(1) * (PIECE_FRAMES * rows) as u32 / FRAMES
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> Room {
-        Room { used: prompt.len(), limit: self.positions - max_tokens.min(self.positions / 2) }
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {
+        ContextBudget { used: prompt.len(), limit: self.positions - max_tokens.min(self.positions / 2) }
     }
 }

@@ -57,7 +57,7 @@ impl Voices for Recorded {
         Ok(())
     }
 
-    fn forget(&mut self, name: &str) -> bool {
+    fn remove_voice(&mut self, name: &str) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name).is_some()
     }
 }

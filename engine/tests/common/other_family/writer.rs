@@ -11,7 +11,7 @@ use repartee_engine::internals::decoder::Decoder;
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{
-    BlockPool, EdgeKind, Element, End, Item, Outbox, ResponseParams, Room, Tokenizer, Value,
+    BlockPool, EdgeKind, Element, End, Item, Outbox, ResponseParams, ContextBudget, Tokenizer, Value,
 };
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::cpu::{Cpu, Weight};
@@ -285,7 +285,7 @@ impl CausalLm<Cpu> for WriterLm {
         state.own = Text::default();
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> Room {
-        Room { used: prompt.len(), limit: self.context - max_tokens.min(self.context / RESERVED_SHARE) }
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {
+        ContextBudget { used: prompt.len(), limit: self.context - max_tokens.min(self.context / RESERVED_SHARE) }
     }
 }

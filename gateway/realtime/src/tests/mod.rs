@@ -6,7 +6,7 @@ mod items;
 mod out_of_band;
 mod playback;
 mod random;
-mod reading;
+mod speech_synthesis;
 mod responses;
 mod settings;
 mod speculation;

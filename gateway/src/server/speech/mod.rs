@@ -9,7 +9,7 @@
 //! - `audio`: the bytes of the body
 
 mod audio;
-mod reading;
+mod synthesis;
 mod request;
 mod sentences;
 mod text_body;
@@ -38,7 +38,7 @@ use super::form::media_type;
 use super::generation::Generation;
 use super::timed_body::SlowBody;
 use audio::{AudioWriter, WriteError};
-use reading::Speech;
+use synthesis::Speech;
 use request::Plan;
 use text_body::TextBody;
 

@@ -7,7 +7,7 @@ use repartee_protocol::{ErrorBody, ErrorKind};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::reading::nothing_to_read;
+use super::synthesis::nothing_to_read;
 use crate::ids;
 
 /// The longest text, in characters, as published.

@@ -9,7 +9,7 @@ const LONG_PIECE: usize = 200;
 
 /// What becomes of a text, in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Cut {
+pub(super) enum SentenceEnd {
     /// More of the piece, or its beginning; not empty.
     Text(String),
     /// The piece has ended.
@@ -32,7 +32,7 @@ pub(super) struct Sentences {
 
 impl Sentences {
     /// Takes more of the text.
-    pub fn push(&mut self, text: &str) -> Vec<Cut> {
+    pub fn push(&mut self, text: &str) -> Vec<SentenceEnd> {
         let mut cuts = Vec::new();
         for character in text.chars() {
             self.take(character, &mut cuts);
@@ -42,13 +42,13 @@ impl Sentences {
     }
 
     /// The text has ended.
-    pub fn finish(&mut self) -> Vec<Cut> {
+    pub fn finish(&mut self) -> Vec<SentenceEnd> {
         let mut cuts = Vec::new();
         self.end(self.piece.len(), &mut cuts);
         cuts
     }
 
-    fn take(&mut self, character: char, cuts: &mut Vec<Cut>) {
+    fn take(&mut self, character: char, cuts: &mut Vec<SentenceEnd>) {
         if character.is_whitespace() {
             if breaks_line(character) || self.piece.len() >= LONG_PIECE {
                 self.end(self.piece.len(), cuts);
@@ -87,22 +87,22 @@ impl Sentences {
     }
 
     /// Ends the piece at byte `at`; what follows begins the next one.
-    fn end(&mut self, at: usize, cuts: &mut Vec<Cut>) {
+    fn end(&mut self, at: usize, cuts: &mut Vec<SentenceEnd>) {
         let rest = self.piece[at..].trim_start().to_owned();
         self.hand_over(at, cuts);
         if self.sent > 0 {
-            cuts.push(Cut::End);
+            cuts.push(SentenceEnd::End);
         }
         *self = Self { piece: rest, ..Self::default() };
     }
 
     /// Hands over what was not, up to byte `to`.
-    fn hand_over(&mut self, to: usize, cuts: &mut Vec<Cut>) {
+    fn hand_over(&mut self, to: usize, cuts: &mut Vec<SentenceEnd>) {
         let ready = self.piece[..to].trim_end();
         // Marks alone say nothing.
         let says = self.sent > 0 || ready.chars().any(char::is_alphanumeric);
         if says && ready.len() > self.sent {
-            cuts.push(Cut::Text(ready[self.sent..].to_owned()));
+            cuts.push(SentenceEnd::Text(ready[self.sent..].to_owned()));
             self.sent = ready.len();
         }
     }
@@ -127,16 +127,16 @@ mod tests {
     /// The pieces of a text that comes in these parts.
     fn pieces<'a>(parts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
         let mut sentences = Sentences::default();
-        let mut cuts: Vec<Cut> = parts.into_iter().flat_map(|part| sentences.push(part)).collect();
+        let mut cuts: Vec<SentenceEnd> = parts.into_iter().flat_map(|part| sentences.push(part)).collect();
         cuts.extend(sentences.finish());
         let (mut pieces, mut piece) = (Vec::new(), String::new());
         for cut in cuts {
             match cut {
-                Cut::Text(text) => {
+                SentenceEnd::Text(text) => {
                     assert!(!text.is_empty());
                     piece.push_str(&text);
                 }
-                Cut::End => pieces.push(std::mem::take(&mut piece)),
+                SentenceEnd::End => pieces.push(std::mem::take(&mut piece)),
             }
         }
         assert_eq!(piece, "", "every piece ends");
@@ -172,14 +172,14 @@ mod tests {
     #[test]
     fn words_are_handed_over_as_they_come() {
         let mut sentences = Sentences::default();
-        let text = |text: &str| Cut::Text(text.to_owned());
+        let text = |text: &str| SentenceEnd::Text(text.to_owned());
         assert_eq!(sentences.push("“"), []);
         assert_eq!(sentences.push("One tw"), [text("“One tw")]);
         assert_eq!(sentences.push("o. "), [text("o.")]);
         assert_eq!(sentences.push("3"), [], "of the next sentence, or not");
-        assert_eq!(sentences.push(" Th"), [Cut::End, text("3 Th")]);
+        assert_eq!(sentences.push(" Th"), [SentenceEnd::End, text("3 Th")]);
         assert_eq!(sentences.push("ree"), [text("ree")]);
-        assert_eq!(sentences.finish(), [Cut::End]);
+        assert_eq!(sentences.finish(), [SentenceEnd::End]);
     }
 
     proptest! {

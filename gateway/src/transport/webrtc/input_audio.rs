@@ -20,12 +20,12 @@ const CLOCK_ERROR: u32 = 1_000;
 
 /// The sound that a caller's packets have claimed.
 #[derive(Debug, Default)]
-struct Claim {
+struct RtpTimeLimit {
     begun: Option<Instant>,
     claimed: Duration,
 }
 
-impl Claim {
+impl RtpTimeLimit {
     /// Whether `duration` more is believable at `now`.
     fn admit(&mut self, duration: Duration, now: Instant) -> bool {
         if duration.is_zero() {
@@ -63,7 +63,7 @@ pub(super) struct InputAudio {
     rate: u32,
     /// When the jitter buffer has output without a further packet.
     due: Option<Instant>,
-    claim: Claim,
+    claim: RtpTimeLimit,
     /// Packets that claimed too much.
     early: u64,
     metrics: Arc<Metrics>,
@@ -76,7 +76,7 @@ impl InputAudio {
     pub fn new(rate: u32, metrics: Arc<Metrics>) -> Result<Self, OpusError> {
         let decoder = OpusDecoder::new(rate)?;
         let (jitter, counted) = (JitterBuffer::new(), JitterStats::default());
-        let claim = Claim::default();
+        let claim = RtpTimeLimit::default();
         Ok(Self { heard: None, jitter, decoder, rate, due: None, claim, early: 0, metrics, counted })
     }
 

@@ -48,7 +48,7 @@ pub struct UdpMux {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// Datagrams that belong to no call.
-    pub strangers: u64,
+    pub unmatched: u64,
     /// Datagrams of calls that did not read them in time.
     pub unread: u64,
     /// Datagrams that the socket did not take.
@@ -69,7 +69,7 @@ pub(super) struct Shared {
     address: SocketAddr,
     crypto: Arc<dyn RTCCryptoProvider>,
     demux: Mutex<DemuxTable>,
-    strangers: AtomicU64,
+    unmatched: AtomicU64,
     unread: AtomicU64,
     unsent: AtomicU64,
     unknown_ssrcs: AtomicU64,
@@ -101,7 +101,7 @@ impl UdpMux {
             address,
             crypto,
             demux: Mutex::default(),
-            strangers: AtomicU64::new(0),
+            unmatched: AtomicU64::new(0),
             unread: AtomicU64::new(0),
             unsent: AtomicU64::new(0),
             unknown_ssrcs: AtomicU64::new(0),
@@ -144,7 +144,7 @@ impl UdpMux {
     pub fn dropped(&self) -> Dropped {
         let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Dropped {
-            strangers: count(&self.shared.strangers),
+            unmatched: count(&self.shared.unmatched),
             unread: count(&self.shared.unread),
             unsent: count(&self.shared.unsent),
             unknown_ssrcs: count(&self.shared.unknown_ssrcs),
@@ -207,7 +207,7 @@ impl Shared {
     fn receive(&self, route: Route, datagram: &[u8], now: Instant) {
         let packet = Packet::of(datagram);
         let Some(entry) = self.demux().owner(route, datagram, packet.rtp()) else {
-            self.strangers.fetch_add(1, Ordering::Relaxed);
+            self.unmatched.fetch_add(1, Ordering::Relaxed);
             return;
         };
         let outputs = if stun::is_stun(datagram) {

@@ -81,12 +81,12 @@ async fn unknown_datagrams_are_counted_and_dropped() {
     caller.send_message("still here").await.unwrap();
     assert_eq!(next(&mut server).await, PeerEvent::Message("still here".into()));
     let counted = async {
-        while udp_mux.dropped().strangers < sent {
+        while udp_mux.dropped().unmatched < sent {
             tokio::task::yield_now().await;
         }
     };
     tokio::time::timeout(PATIENCE, counted).await.expect("all are counted");
-    assert_eq!(udp_mux.dropped(), Dropped { strangers: sent, ..Dropped::default() });
+    assert_eq!(udp_mux.dropped(), Dropped { unmatched: sent, ..Dropped::default() });
 }
 
 /// A NAT between a caller and the mux that may change its mapping: then the caller's packets leave from another port of the

@@ -20,7 +20,7 @@ use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
 #[cfg(doc)]
 use crate::stage::Stage;
-use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, Room};
+use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, ContextBudget};
 
 /// Positions in a block of a key-value cache.
 pub const BLOCK: usize = 16;
@@ -289,5 +289,5 @@ pub trait CausalLm<O: StepOps>: Send + Sized {
         Duration::ZERO
     }
     /// See [`Stage::room`].
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> Room;
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget;
 }

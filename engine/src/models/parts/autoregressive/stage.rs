@@ -13,7 +13,7 @@ use super::{BLOCK, CausalLm, Sampled, SlotState};
 use crate::device::Device;
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
-use crate::stage::{CacheUse, EdgeKind, End, Item, Need, Outbox, ResponseParams, Room, RowKind, Stage, Work};
+use crate::stage::{CacheUse, EdgeKind, End, Item, Need, Outbox, ResponseParams, ContextBudget, RowKind, Stage, Work};
 
 /// Rows of one slot in one step.
 const MAX_ROWS: usize = 256;
@@ -333,7 +333,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         self.lm.reads(element)
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> Option<Room> {
+    fn room(&self, prompt: &[Element], max_tokens: usize) -> Option<ContextBudget> {
         Some(self.lm.room(prompt, max_tokens))
     }
 }

@@ -120,7 +120,7 @@ where
         Ok(())
     }
 
-    fn forget(&mut self, name: &str) -> bool {
-        self.voices.forget(name)
+    fn remove_voice(&mut self, name: &str) -> bool {
+        self.voices.remove_voice(name)
     }
 }

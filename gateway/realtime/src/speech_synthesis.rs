@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::Command;
-use repartee_protocol::reading::{Append, Done};
+use repartee_protocol::speech_synthesis::{Append, Done};
 use repartee_protocol::{ErrorBody, ErrorKind};
 
 use super::Core;

@@ -7,7 +7,7 @@ use crate::elements::{Element, Value};
 
 /// The given text of one response.
 #[derive(Debug, Default)]
-pub struct Dictation {
+pub struct GivenText {
     /// Tokens that the next stage has not got.
     ids: VecDeque<u32>,
     /// Whether no more come.
@@ -16,7 +16,7 @@ pub struct Dictation {
     waits: bool,
 }
 
-impl Dictation {
+impl GivenText {
     /// Takes more of the text.
     pub fn push<'a>(&mut self, elements: impl IntoIterator<Item = &'a Element>) {
         self.ids.extend(elements.into_iter().filter_map(|element| match element.value {

@@ -12,7 +12,7 @@ use super::super::generation::Generation;
 use super::audio::AudioWriter;
 use super::internal;
 use super::request::Plan;
-use super::sentences::{Cut, MAX_PIECE, Sentences};
+use super::sentences::{SentenceEnd, MAX_PIECE, Sentences};
 use super::text_body::TextBody;
 
 /// Pieces that are requested before the one that is spoken has ended, so that between them nobody waits.
@@ -98,19 +98,19 @@ impl Speech {
     }
 
     /// Sends text to the pieces that it belongs to, and requests those that it is time for.
-    fn take(&mut self, cuts: Vec<Cut>) {
+    fn take(&mut self, cuts: Vec<SentenceEnd>) {
         for cut in cuts {
             match (cut, self.growing) {
-                (Cut::Text(text), Some(response)) => self.generation.submit([Command::StreamText { response, text }]),
-                (Cut::End, Some(response)) => {
+                (SentenceEnd::Text(text), Some(response)) => self.generation.submit([Command::StreamText { response, text }]),
+                (SentenceEnd::End, Some(response)) => {
                     self.generation.submit([Command::EndText { response }]);
                     self.growing = None;
                 }
-                (Cut::Text(text), None) => match self.pieces.back_mut() {
+                (SentenceEnd::Text(text), None) => match self.pieces.back_mut() {
                     Some((piece, false)) => piece.push_str(&text),
                     _ => self.pieces.push_back((text, false)),
                 },
-                (Cut::End, None) => {
+                (SentenceEnd::End, None) => {
                     if let Some((_, ended)) = self.pieces.back_mut() {
                         *ended = true;
                     }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::stage::{End, ResponseParams};
 
 /// What a talker keeps of a spoken response: `V` is how it is spoken, `T` what it knows of a token.
-pub struct Speaking<V, T> {
+pub struct SpeechState<V, T> {
     /// Its parameters.
     pub params: ResponseParams,
     /// How it is spoken.
@@ -32,7 +32,7 @@ pub struct Utterance<T> {
     pub ended: Option<End>,
 }
 
-impl<V, T> Speaking<V, T> {
+impl<V, T> SpeechState<V, T> {
     /// Nothing is said yet.
     pub fn new(params: ResponseParams, voice: V) -> Self {
         let utterances = VecDeque::new();
@@ -124,11 +124,11 @@ pub enum Next {
 mod tests {
     use super::*;
 
-    fn speaking(tokens: &[u32]) -> Speaking<(), u32> {
+    fn speaking(tokens: &[u32]) -> SpeechState<(), u32> {
         let (voice, max_tokens) = (String::new(), 9);
         let params =
             ResponseParams { response: 0, seed: 0, voice, audio: true, streamed: false, max_tokens, sampling: None };
-        let mut speaking = Speaking::new(params, ());
+        let mut speaking = SpeechState::new(params, ());
         tokens.iter().for_each(|&token| speaking.token(token));
         speaking
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use repartee_engine::measure::{Crowd, Phase, Turn, measure_crowds};
+use repartee_engine::measure::{ConcurrentRun, Phase, Turn, measure_crowds};
 use repartee_engine::{EngineConfig, Source};
 
 use super::report::Row;
@@ -35,7 +35,7 @@ fn quantile<T: Copy>(ascending: &[T], share: f64) -> Option<T> {
     ascending.get(at.saturating_sub(1)).copied()
 }
 
-fn figures(crowd: &Crowd, suffix: &str, size: &str) -> Vec<Row> {
+fn figures(crowd: &ConcurrentRun, suffix: &str, size: &str) -> Vec<Row> {
     let sessions = crowd.sessions;
     let name = |measure: &str| format!("{measure}_{sessions}{suffix}");
     let milliseconds = |time: Duration| 1e3 * time.as_secs_f64();
@@ -63,7 +63,7 @@ fn figures(crowd: &Crowd, suffix: &str, size: &str) -> Vec<Row> {
     rows
 }
 
-fn print(crowd: &Crowd, engine: &EngineConfig) {
+fn print(crowd: &ConcurrentRun, engine: &EngineConfig) {
     let heard = crowd.listening.as_secs_f64();
     println!(
         "\n{} sessions on {}, weights = {}: {heard:.2} s of computing while they were heard",

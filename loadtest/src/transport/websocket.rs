@@ -20,7 +20,7 @@ use crate::wire::{Event, Incoming};
 const BUFFER: Duration = Duration::from_millis(20);
 
 /// A call.
-pub struct WebSocketLine {
+pub struct WebSocketTransport {
     socket: WebSocketStream<Box<dyn Stream>>,
     playback: Playback,
     /// Samples received.
@@ -30,13 +30,13 @@ pub struct WebSocketLine {
     next_read: Instant,
 }
 
-impl std::fmt::Debug for WebSocketLine {
+impl std::fmt::Debug for WebSocketTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WebSocketLine").field("position", &self.position).finish_non_exhaustive()
     }
 }
 
-impl WebSocketLine {
+impl WebSocketTransport {
     /// Opens a websocket, by `patience`.
     pub async fn call(target: &Target, caller: usize, read_delay: Duration, patience: Instant) -> Result<Self> {
         let opened = async {

@@ -6,7 +6,7 @@
 use repartee_engine_api::Role;
 
 use super::autoregressive::Sampled;
-use super::dictation::Dictation;
+use super::given_text::GivenText;
 use crate::elements::Element;
 use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, RowKind, Stage, Work};
 
@@ -14,7 +14,7 @@ use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, RowKind, S
 const MAX_ROWS: usize = 4;
 
 /// The stage, with what it knows of each slot.
-pub struct Reader {
+pub struct GivenTextStage {
     slots: Vec<Slot>,
 }
 
@@ -27,12 +27,12 @@ struct Slot {
 
 /// A response that is read aloud.
 struct Reading {
-    text: Dictation,
+    text: GivenText,
     /// Tokens that may still be given.
     left: u32,
 }
 
-impl Reader {
+impl GivenTextStage {
     /// A stage for `slots` slots.
     pub fn new(slots: usize) -> Self {
         Self { slots: (0..slots).map(|_| Slot::default()).collect() }
@@ -48,7 +48,7 @@ impl Reader {
             out.push((slot, Item::Context { from: common, elements: elements[common..].to_vec() }));
         }
         state.reading = response.as_ref().map(|params| {
-            let mut text = Dictation::default();
+            let mut text = GivenText::default();
             if !params.streamed {
                 text.push(elements.iter().filter(|element| element.role == Role::User));
                 text.end();
@@ -89,7 +89,7 @@ impl Reading {
     }
 }
 
-impl Stage for Reader {
+impl Stage for GivenTextStage {
     fn name(&self) -> &'static str {
         "reader"
     }

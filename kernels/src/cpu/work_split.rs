@@ -20,7 +20,7 @@ pub struct Part {
 
 /// How a product is cut into parts: along one axis, into ranges of equal length but for the last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub struct WorkSplit {
     rows: usize,
     panels: usize,
     by_rows: bool,
@@ -30,7 +30,7 @@ pub struct Cut {
     pub parts: usize,
 }
 
-impl Cut {
+impl WorkSplit {
     /// For a product of `rows` rows by `panels` panels of `k` inputs, computed in tiles of (rows, panels).
     pub fn new(threads: usize, rows: usize, panels: usize, k: usize, tile: (usize, usize)) -> Self {
         let multiplies = rows.saturating_mul(panels).saturating_mul(k).saturating_mul(LANES);
@@ -76,7 +76,7 @@ mod tests {
                 (7, 63, 37, 500),
                 (64, 5, 99, 999),
             ] {
-                let cut = Cut::new(threads, rows, panels, k, tile);
+                let cut = WorkSplit::new(threads, rows, panels, k, tile);
                 assert!(cut.parts <= threads * PARTS_PER_THREAD, "{cut:?}");
                 let several = rows > tile.0 || panels > tile.1;
                 assert!(cut.parts > 1 || !several, "{cut:?}");
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn small_products_stay_whole() {
-        let parts = |threads, rows, panels, k| Cut::new(threads, rows, panels, k, (1, 4)).parts;
+        let parts = |threads, rows, panels, k| WorkSplit::new(threads, rows, panels, k, (1, 4)).parts;
         // A step of one row of the demo's talker; the same of a large model; one thread.
         assert_eq!([parts(2, 1, 16, 256), parts(1, 1000, 100, 1000)], [1, 1]);
         assert!(parts(2, 1, 128, 2048) > 1);

@@ -49,7 +49,7 @@ pub struct RtpReport {
 }
 
 /// A call.
-pub struct WebRtcLine {
+pub struct WebRtcTransport {
     rtc: Rtc,
     socket: StampedSocket,
     local: SocketAddr,
@@ -72,13 +72,13 @@ pub struct WebRtcLine {
     report: RtpReport,
 }
 
-impl std::fmt::Debug for WebRtcLine {
+impl std::fmt::Debug for WebRtcTransport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WebRtcLine").field("local", &self.local).finish_non_exhaustive()
     }
 }
 
-impl WebRtcLine {
+impl WebRtcTransport {
     /// Calls; returns when the data channel is open, or fails by `patience`.
     pub async fn call(
         target: &Target,

@@ -14,7 +14,7 @@ use crate::scheduler::Tick;
 
 /// Sessions that were measured together.
 #[derive(Debug, Clone)]
-pub struct Crowd {
+pub struct ConcurrentRun {
     /// How many.
     pub sessions: usize,
     /// Computing while the callers spoke.
@@ -33,13 +33,13 @@ pub struct Crowd {
 
 /// What was measured.
 #[derive(Debug, Clone)]
-pub struct Crowds {
+pub struct ConcurrentRuns {
     /// Drawing or reading the weights, arranging them, and everything else before the first turn.
     pub loading: Duration,
     /// Bytes of this process in memory after the turns.
     pub resident: u64,
     /// One entry for each number of sessions.
-    pub crowds: Vec<Crowd>,
+    pub crowds: Vec<ConcurrentRun>,
 }
 
 /// Loads a checkpoint on the configured device and measures a turn of it with each of these numbers of sessions.
@@ -48,7 +48,7 @@ pub fn measure_crowds(
     config: &EngineConfig,
     turn: Turn,
     counts: &[usize],
-) -> Result<Crowds, MeasureError> {
+) -> Result<ConcurrentRuns, MeasureError> {
     let most = counts.iter().copied().max().unwrap_or(1);
     let config = EngineConfig { sessions: most, out_of_band: 0, ..config.clone() };
     config.check()?;
@@ -64,7 +64,7 @@ pub fn measure_crowds(
     let mut bed = Bed::new(model, &config, rates);
     bed.run(WARM_UP, &meter)?;
     let crowds = counts.iter().map(|&sessions| bed.crowd(turn, sessions, &meter)).collect::<Result<_, _>>()?;
-    Ok(Crowds { loading, resident: resident(), crowds })
+    Ok(ConcurrentRuns { loading, resident: resident(), crowds })
 }
 
 /// A session that answers.
@@ -78,7 +78,7 @@ struct Answering {
 
 impl Bed {
     /// One turn of each of so many new sessions, at the same time.
-    fn crowd(&mut self, turn: Turn, sessions: usize, meter: &Meter) -> Result<Crowd, MeasureError> {
+    fn crowd(&mut self, turn: Turn, sessions: usize, meter: &Meter) -> Result<ConcurrentRun, MeasureError> {
         let mut all = Vec::with_capacity(sessions);
         for _ in 0..sessions {
             let (session, peer) = link(self.wake.clone());
@@ -149,6 +149,6 @@ impl Bed {
         let mut rtf: Vec<f64> = all.iter().map(|one| one.done.as_secs_f64() / seconds(one.samples)).collect();
         rtf.sort_unstable_by(f64::total_cmp);
         let sound = Duration::from_secs_f64(all.iter().map(|one| seconds(one.samples)).sum());
-        Ok(Crowd { sessions, listening, first_sound, rtf, sound, whole, stages })
+        Ok(ConcurrentRun { sessions, listening, first_sound, rtf, sound, whole, stages })
     }
 }

@@ -21,26 +21,26 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::measure::playback::Playback;
-use crate::scenario::{Scenario, Transport};
+use crate::scenario::{Scenario, TransportKind};
 use crate::speech::Frame;
 use crate::target::Target;
 use crate::wire::Incoming;
-use webrtc::{RtpReport, WebRtcLine};
-use websocket::WebSocketLine;
+use webrtc::{RtpReport, WebRtcTransport};
+use websocket::WebSocketTransport;
 
 /// A server that takes nothing for so long is given up.
 const SENDING: Duration = Duration::from_secs(10);
 
 /// A call in progress.
 #[derive(Debug)]
-pub enum Line {
+pub enum Transport {
     /// Over WebRTC.
-    WebRtc(Box<WebRtcLine>),
+    WebRtc(Box<WebRtcTransport>),
     /// Over a websocket.
-    WebSocket(Box<WebSocketLine>),
+    WebSocket(Box<WebSocketTransport>),
 }
 
-impl Line {
+impl Transport {
     /// Calls as caller `caller` of `scenario`, by `patience`.
     pub async fn call(
         target: &Target,
@@ -50,13 +50,13 @@ impl Line {
         patience: Instant,
     ) -> Result<Self> {
         match scenario.transport {
-            Transport::Webrtc => {
-                let line = WebRtcLine::call(target, caller, &scenario.network, seed, patience).await?;
+            TransportKind::Webrtc => {
+                let line = WebRtcTransport::call(target, caller, &scenario.network, seed, patience).await?;
                 Ok(Self::WebRtc(Box::new(line)))
             }
-            Transport::Websocket => {
+            TransportKind::Websocket => {
                 let delay = Duration::from_secs_f64(scenario.read_delay_ms / 1e3);
-                let line = WebSocketLine::call(target, caller, delay, patience).await?;
+                let line = WebSocketTransport::call(target, caller, delay, patience).await?;
                 Ok(Self::WebSocket(Box::new(line)))
             }
         }
