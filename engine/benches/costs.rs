@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use repartee_engine::internals::{Checkpoint, Element, Item, Model, Outbox, ResponseParams, Work, load};
+use repartee_engine::internals::{Checkpoint, Element, StageItem, Model, Outbox, ResponseParams, BatchEntry, load_model};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Role, Sampling};
 
@@ -27,7 +27,7 @@ const CODE2WAV: usize = 2;
 fn main() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../models/demo");
     let config = EngineConfig { sessions: 96, session_tokens: 512, ..EngineConfig::default() };
-    let mut model = load(&Checkpoint::open(Source::Folder(folder)).unwrap(), &config).unwrap();
+    let mut model = load_model(&Checkpoint::open(Source::Folder(folder)).unwrap(), &config).unwrap();
     print("thinker, prefill", ROWS.map(|rows| (rows, fastest(&mut model, THINKER, |model| prefill(model, rows)))));
     print("thinker, decode", SLOTS.map(|slots| (slots, fastest(&mut model, THINKER, |model| decode(model, slots)))));
     print("talker, prefill", ROWS.map(|rows| (rows, fastest(&mut model, TALKER, |model| talker_prefill(model, rows)))));
@@ -42,7 +42,7 @@ fn print<const N: usize>(what: &str, points: [(usize, Duration); N]) {
 }
 
 /// Prepares a step of `stage` several times and times it.
-fn fastest(model: &mut Model, stage: usize, prepare: impl Fn(&mut Model) -> Vec<Work>) -> Duration {
+fn fastest(model: &mut Model, stage: usize, prepare: impl Fn(&mut Model) -> Vec<BatchEntry>) -> Duration {
     let time = |_| {
         let work = prepare(model);
         let begun = Instant::now();
@@ -56,7 +56,7 @@ fn fastest(model: &mut Model, stage: usize, prepare: impl Fn(&mut Model) -> Vec<
     (0..REPEATS).map(time).min().unwrap()
 }
 
-fn step(model: &mut Model, stage: usize, work: &[Work]) -> Outbox {
+fn step(model: &mut Model, stage: usize, work: &[BatchEntry]) -> Outbox {
     let mut out = Vec::new();
     model.stages[stage].step(work, &mut out);
     out
@@ -83,21 +83,21 @@ fn params(slot: usize) -> ResponseParams {
     }
 }
 
-fn prompt(rows: usize, slot: usize, respond: bool) -> Item {
+fn prompt(rows: usize, slot: usize, respond: bool) -> StageItem {
     // The first ids differ, so that no slot forks another's prefix.
     let elements = (0..rows).map(|i| Element::token(Role::User, ((i + 7 * slot) % 200) as u32)).collect();
-    Item::Prompt { elements, read: Vec::new(), response: respond.then(|| params(slot)) }
+    StageItem::Prompt { elements, read: Vec::new(), response: respond.then(|| params(slot)) }
 }
 
-fn prefill(model: &mut Model, rows: usize) -> Vec<Work> {
+fn prefill(model: &mut Model, rows: usize) -> Vec<BatchEntry> {
     deliver(model, THINKER, vec![(0, prompt(rows, 0, false))]);
-    vec![Work { slot: 0, rows }]
+    vec![BatchEntry { slot: 0, rows }]
 }
 
 /// Slots of which `stage` has one row ready, `slots` of them.
-fn ready(model: &Model, stage: usize, slots: usize) -> Vec<Work> {
-    let ready = (0..model.slots.total()).filter(|&slot| model.stages[stage].need(slot).rows == 1);
-    let work: Vec<Work> = ready.map(|slot| Work { slot, rows: 1 }).take(slots).collect();
+fn ready(model: &Model, stage: usize, slots: usize) -> Vec<BatchEntry> {
+    let ready = (0..model.slots.total()).filter(|&slot| model.stages[stage].runnable_rows(slot).rows == 1);
+    let work: Vec<BatchEntry> = ready.map(|slot| BatchEntry { slot, rows: 1 }).take(slots).collect();
     assert_eq!(work.len(), slots, "too many responses ended at their first step");
     work
 }
@@ -107,50 +107,50 @@ fn primed(model: &Model, slots: usize) -> usize {
     (slots + slots / 4 + 8).min(model.slots.total())
 }
 
-fn decode(model: &mut Model, slots: usize) -> Vec<Work> {
+fn decode(model: &mut Model, slots: usize) -> Vec<BatchEntry> {
     for slot in 0..primed(model, slots) {
         deliver(model, THINKER, vec![(slot, prompt(PROMPT, slot, true))]);
-        step(model, THINKER, &[Work { slot, rows: PROMPT }]);
+        step(model, THINKER, &[BatchEntry { slot, rows: PROMPT }]);
     }
     ready(model, THINKER, slots)
 }
 
-fn talker_prefill(model: &mut Model, rows: usize) -> Vec<Work> {
+fn talker_prefill(model: &mut Model, rows: usize) -> Vec<BatchEntry> {
     let work = prefill(model, rows);
     let out = step(model, THINKER, &work);
     deliver(model, TALKER, out);
-    vec![Work { slot: 0, rows }]
+    vec![BatchEntry { slot: 0, rows }]
 }
 
-fn speak(model: &mut Model, slots: usize) -> Vec<Work> {
+fn speak(model: &mut Model, slots: usize) -> Vec<BatchEntry> {
     for slot in 0..primed(model, slots) {
         deliver(model, THINKER, vec![(slot, prompt(PROMPT, slot, false))]);
-        let mut items = step(model, THINKER, &[Work { slot, rows: PROMPT }]);
-        items.push((slot, Item::Begin(params(slot))));
-        items.extend((20..30).map(|id| (slot, Item::Token(id))));
+        let mut items = step(model, THINKER, &[BatchEntry { slot, rows: PROMPT }]);
+        items.push((slot, StageItem::Begin(params(slot))));
+        items.extend((20..30).map(|id| (slot, StageItem::Token(id))));
         deliver(model, TALKER, items);
-        let rows = model.stages[TALKER].need(slot).rows;
-        step(model, TALKER, &[Work { slot, rows }]);
+        let rows = model.stages[TALKER].runnable_rows(slot).rows;
+        step(model, TALKER, &[BatchEntry { slot, rows }]);
     }
     ready(model, TALKER, slots)
 }
 
-fn frames(model: &mut Model, slots: usize, each: usize) -> Vec<Work> {
+fn frames(model: &mut Model, slots: usize, each: usize) -> Vec<BatchEntry> {
     // One frame before the timed ones, as in the middle of a response. Its codes are the talker's, for their number.
     speak(model, 1);
     let mut made = Vec::new();
     while made.is_empty() {
         let work = ready(model, TALKER, 1);
         made.extend(step(model, TALKER, &work).into_iter().filter_map(|(_, item)| match item {
-            Item::Codes(codes) => Some(codes),
+            StageItem::Codes(codes) => Some(codes),
             _ => None,
         }));
     }
     let codes = made.swap_remove(0);
     for slot in 0..slots {
-        deliver(model, CODE2WAV, vec![(slot, Item::Begin(params(slot))), (slot, Item::Codes(codes.clone()))]);
-        step(model, CODE2WAV, &[Work { slot, rows: 1 }]);
-        deliver(model, CODE2WAV, (0..each).map(|_| (slot, Item::Codes(codes.clone()))).collect());
+        deliver(model, CODE2WAV, vec![(slot, StageItem::Begin(params(slot))), (slot, StageItem::Codes(codes.clone()))]);
+        step(model, CODE2WAV, &[BatchEntry { slot, rows: 1 }]);
+        deliver(model, CODE2WAV, (0..each).map(|_| (slot, StageItem::Codes(codes.clone()))).collect());
     }
-    (0..slots).map(|slot| Work { slot, rows: each }).collect()
+    (0..slots).map(|slot| BatchEntry { slot, rows: each }).collect()
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::deadline::Order;
+use crate::deadline::SchedulingOrder;
 use crate::device::DeviceChoice;
-use crate::hand_off::{Chunks, HandOff};
+use crate::hand_off::{ChunkSizes, HandOff};
 use crate::weight_policy::{KvCacheFormat, WeightPolicy};
 
 /// Settings that were renamed, as (old, new) paths. A path that begins with an old one is read with the new one in its
@@ -220,8 +220,8 @@ impl EngineConfig {
     }
 
     /// The order in which sessions run.
-    pub fn order(&self) -> Order {
-        if self.deadlines { Order::Deadline } else { Order::Arrival }
+    pub fn order(&self) -> SchedulingOrder {
+        if self.deadlines { SchedulingOrder::Deadline } else { SchedulingOrder::Arrival }
     }
 }
 
@@ -232,8 +232,8 @@ impl StageConfig {
     }
 
     /// Chunk sizes of the edge before the stage.
-    pub fn chunks(&self) -> Chunks {
-        Chunks { initial: self.initial_chunk.unwrap_or(1), steady: self.steady_chunk.unwrap_or(1) }
+    pub fn chunks(&self) -> ChunkSizes {
+        ChunkSizes { initial: self.initial_chunk.unwrap_or(1), steady: self.steady_chunk.unwrap_or(1) }
     }
 }
 

@@ -12,7 +12,7 @@ pub mod cost;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use self::cost::{Cost, StepRows};
+use self::cost::{StageCost, StepRows};
 use crate::stage::RowKind;
 
 /// How soon the output of a stage is needed.
@@ -47,7 +47,7 @@ pub enum Urgency {
 
 /// Rows of one slot that a stage could advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
+pub struct ReadyRows {
     /// The slot.
     pub slot: usize,
     /// Ready rows; at least 1.
@@ -62,7 +62,7 @@ pub struct Want {
 
 /// Rows of one slot that a stage advances in a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Share {
+pub struct ScheduledRows {
     /// The slot.
     pub slot: usize,
     /// What its rows are.
@@ -73,7 +73,7 @@ pub struct Share {
 
 /// The order in which slots are served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Order {
+pub enum SchedulingOrder {
     /// By deadline.
     #[default]
     Deadline,
@@ -83,7 +83,7 @@ pub enum Order {
 
 /// Upper bounds of a stage's rows in one tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct StepLimits {
     /// Rows of all slots together.
     pub batch: usize,
     /// Rows of one slot.
@@ -99,17 +99,17 @@ const SHORTEST_TICK: Duration = Duration::from_millis(5);
 const SPARE: Duration = Duration::from_millis(40);
 /// While something is about to underrun, a prompt that waits gets a chunk without time for it so often, so that it does not
 /// starve.
-const LEAST_OFTEN: Duration = Duration::from_millis(100);
+const FORCED_CHUNK_INTERVAL: Duration = Duration::from_millis(100);
 /// The next piece of a text is due this long after the last one: about as fast as one reads.
 const TEXT: Duration = Duration::from_millis(200);
 /// Silent prefill is due this long after its rows became ready.
 const SILENT: Duration = Duration::from_secs(1);
 /// While something presses, the rest may add so much of the cost of the rows that press.
-const RIDE: f64 = 0.25;
+const PIGGYBACK_SHARE: f64 = 0.25;
 
 /// Time left of a tick.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Budget {
+pub struct TickBudget {
     /// Seconds; infinite while nothing is due.
     left: f64,
     /// Whether a session is about to underrun.
@@ -121,39 +121,39 @@ pub struct Budget {
 /// Plans ticks for a chain of stages.
 #[derive(Debug, Clone)]
 pub struct Planner {
-    order: Order,
-    limits: Vec<Limits>,
-    costs: Vec<Cost>,
+    order: SchedulingOrder,
+    limits: Vec<StepLimits>,
+    costs: Vec<StageCost>,
     /// When each stage last gave a chunk for which there was no time.
     forced: Vec<Option<Instant>>,
 }
 
 impl Planner {
     /// A planner for stages with these limits.
-    pub fn new(order: Order, limits: Vec<Limits>) -> Self {
-        Self { order, costs: vec![Cost::default(); limits.len()], forced: vec![None; limits.len()], limits }
+    pub fn new(order: SchedulingOrder, limits: Vec<StepLimits>) -> Self {
+        Self { order, costs: vec![StageCost::default(); limits.len()], forced: vec![None; limits.len()], limits }
     }
 
     /// Adds the measurement of a stage's step.
     pub fn measured(&mut self, stage: usize, rows: StepRows, took: Duration) {
-        self.costs[stage].measured(rows, took.as_secs_f64());
+        self.costs[stage].record(rows, took.as_secs_f64());
     }
 
     /// The time of a tick that begins at `now`; `wants` holds the wants of every stage.
-    pub fn budget(&self, now: Instant, wants: &[Vec<Want>]) -> Budget {
+    pub fn budget(&self, now: Instant, wants: &[Vec<ReadyRows>]) -> TickBudget {
         let all = || wants.iter().flatten();
         let due = all().filter_map(|want| match want.urgency {
             Urgency::Playing { runs_out } => Some(runs_out.saturating_duration_since(now)),
             _ => None,
         });
         let left = match (self.order, due.min()) {
-            (Order::Arrival, _) | (_, None) => f64::INFINITY,
-            (Order::Deadline, Some(slack)) => {
+            (SchedulingOrder::Arrival, _) | (_, None) => f64::INFINITY,
+            (SchedulingOrder::Deadline, Some(slack)) => {
                 slack.saturating_sub(SPARE.max(slack / 4)).max(SHORTEST_TICK).as_secs_f64()
             }
         };
         let most_urgent = all().map(|want| class(want, now)).min();
-        Budget { left, due: most_urgent == Some(0), pressing: most_urgent.is_some_and(|class| class < 2) }
+        TickBudget { left, due: most_urgent == Some(0), pressing: most_urgent.is_some_and(|class| class < 2) }
     }
 
     /// The shares of `stage` in this tick, from its own wants and those of the stages after it.
@@ -161,26 +161,26 @@ impl Planner {
         &mut self,
         stage: usize,
         now: Instant,
-        wants: &[Want],
-        later: &[Vec<Want>],
-        budget: &mut Budget,
-    ) -> Vec<Share> {
-        let Limits { batch, chunk } = self.limits[stage];
+        wants: &[ReadyRows],
+        later: &[Vec<ReadyRows>],
+        budget: &mut TickBudget,
+    ) -> Vec<ScheduledRows> {
+        let StepLimits { batch, chunk } = self.limits[stage];
         let mut wants = wants.to_vec();
-        if self.order == Order::Arrival {
+        if self.order == SchedulingOrder::Arrival {
             wants.sort_by_key(|want| (want.arrived, want.slot));
             let mut left = batch;
-            let share = |want: Want| {
+            let share = |want: ReadyRows| {
                 let rows = want.rows.min(chunk).min(left);
                 left -= rows;
-                Share { slot: want.slot, kind: want.kind, rows }
+                ScheduledRows { slot: want.slot, kind: want.kind, rows }
             };
             return wants.into_iter().map(share).filter(|share| share.rows > 0).collect();
         }
         wants.sort_by_key(|want| (class(want, now), deadline(want), want.slot));
 
         // What is due passes through the later stages in this tick, so its rows there must still fit.
-        let is_due = |want: &&Want| class(want, now) == 0;
+        let is_due = |want: &&ReadyRows| class(want, now) == 0;
         let mut due: BTreeSet<usize> = wants.iter().filter(is_due).map(|want| want.slot).collect();
         let mut urgent_later = 0.0;
         for (cost, wants) in self.costs[stage + 1..].iter().zip(later) {
@@ -194,9 +194,9 @@ impl Planner {
         // What the rows that press cost, and the rest beside them.
         let (mut planned, mut pressing) = (StepRows::default(), StepRows::default());
         let mut rows_left = batch;
-        let mut shares: Vec<Share> = Vec::new();
+        let mut shares: Vec<ScheduledRows> = Vec::new();
         let may_force = match self.forced[stage] {
-            Some(at) if budget.due => now >= at + LEAST_OFTEN,
+            Some(at) if budget.due => now >= at + FORCED_CHUNK_INTERVAL,
             _ => true,
         };
         let mut longest = true;
@@ -219,7 +219,7 @@ impl Planner {
                     }
                     if force { least } else { most }
                 }
-                _ if budget.pressing => affordable(available.min(cost.known_seconds(pressing) * (1.0 + RIDE))),
+                _ if budget.pressing => affordable(available.min(cost.known_seconds(pressing) * (1.0 + PIGGYBACK_SHARE))),
                 _ => affordable(available).max(if shares.is_empty() { least } else { 0 }),
             };
             let rows = whole.min(most);
@@ -232,7 +232,7 @@ impl Planner {
             if class < 2 {
                 pressing = planned;
             }
-            shares.push(Share { slot: want.slot, kind: want.kind, rows });
+            shares.push(ScheduledRows { slot: want.slot, kind: want.kind, rows });
         }
         budget.left -= cost.known_seconds(planned);
         shares
@@ -240,7 +240,7 @@ impl Planner {
 }
 
 /// Priority: 0 about to underrun, 1 waits for its first packet, 2 the rest, 3 what nobody waits for.
-fn class(want: &Want, now: Instant) -> u8 {
+fn class(want: &ReadyRows, now: Instant) -> u8 {
     match want.urgency {
         Urgency::Playing { runs_out } if runs_out.saturating_duration_since(now) < MARGIN => 0,
         Urgency::First { .. } => 1,
@@ -252,7 +252,7 @@ fn class(want: &Want, now: Instant) -> u8 {
     }
 }
 
-fn deadline(want: &Want) -> Instant {
+fn deadline(want: &ReadyRows) -> Instant {
     match want.urgency {
         Urgency::Playing { runs_out } => runs_out,
         Urgency::First { since } | Urgency::Background { since } => since,

@@ -30,12 +30,12 @@ pub struct Element {
     /// Whose message it belongs to.
     pub role: Role,
     /// Its content.
-    pub value: Value,
+    pub value: ElementValue,
 }
 
 /// Content of one position.
 #[derive(Clone)]
-pub enum Value {
+pub enum ElementValue {
     /// A token of the first stage's vocabulary.
     Token(u32),
     /// Codes of the model's own speech, as many as its family reads at one position.
@@ -52,24 +52,24 @@ pub enum Value {
 impl Element {
     /// A token.
     pub fn token(role: Role, id: u32) -> Self {
-        Self { role, value: Value::Token(id) }
+        Self { role, value: ElementValue::Token(id) }
     }
 
     /// Codes of the model's own speech.
     pub fn codes(codes: Arc<[u32]>) -> Self {
-        Self { role: Role::Assistant, value: Value::Codes(codes) }
+        Self { role: Role::Assistant, value: ElementValue::Codes(codes) }
     }
 
     /// Whether it is a row of audio.
     pub fn is_audio(&self) -> bool {
-        matches!(self.value, Value::Audio { .. })
+        matches!(self.value, ElementValue::Audio { .. })
     }
 
     /// The numbers of a row of audio.
     pub fn audio(&self) -> Option<&[f32]> {
         match &self.value {
-            Value::Audio { window, row } => Some(window.row(*row)),
-            Value::Token(_) | Value::Codes(_) => None,
+            ElementValue::Audio { window, row } => Some(window.row(*row)),
+            ElementValue::Token(_) | ElementValue::Codes(_) => None,
         }
     }
 }
@@ -77,14 +77,14 @@ impl Element {
 impl fmt::Debug for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.value {
-            Value::Token(id) => write!(f, "{:?} token {id}", self.role),
-            Value::Codes(codes) => write!(f, "{:?} codes {codes:?}", self.role),
-            Value::Audio { row, .. } => write!(f, "{:?} audio row {row}", self.role),
+            ElementValue::Token(id) => write!(f, "{:?} token {id}", self.role),
+            ElementValue::Codes(codes) => write!(f, "{:?} codes {codes:?}", self.role),
+            ElementValue::Audio { row, .. } => write!(f, "{:?} audio row {row}", self.role),
         }
     }
 }
 
-impl PartialEq for Value {
+impl PartialEq for ElementValue {
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Token(a), Self::Token(b)) => a == b,
@@ -112,7 +112,7 @@ pub enum MessageKind {
 
 /// A run of content of one sort.
 #[derive(Debug, Clone)]
-pub enum Part {
+pub enum MessagePart {
     /// Text.
     Text(Vec<u32>),
     /// Windows of encoded audio.
@@ -121,7 +121,7 @@ pub enum Part {
     Speech(Vec<Arc<[u32]>>),
 }
 
-impl Part {
+impl MessagePart {
     fn is_empty(&self) -> bool {
         match self {
             Self::Text(ids) => ids.is_empty(),
@@ -137,23 +137,23 @@ pub struct Message {
     /// What it is.
     pub kind: MessageKind,
     /// Its content, in order. A model that interleaves text and speech has many parts.
-    pub parts: Vec<Part>,
+    pub parts: Vec<MessagePart>,
 }
 
 impl Message {
     /// A message of text.
     pub fn text(kind: MessageKind, ids: Vec<u32>) -> Self {
-        Self { kind, parts: vec![Part::Text(ids)] }
+        Self { kind, parts: vec![MessagePart::Text(ids)] }
     }
 
     /// Audio of the caller.
     pub fn audio(windows: Vec<Arc<AudioRows>>) -> Self {
-        Self { kind: MessageKind::User, parts: vec![Part::Audio(windows)] }
+        Self { kind: MessageKind::User, parts: vec![MessagePart::Audio(windows)] }
     }
 
     /// Whether it has no content.
     pub fn is_empty(&self) -> bool {
-        self.parts.iter().all(Part::is_empty)
+        self.parts.iter().all(MessagePart::is_empty)
     }
 
     /// Drops all content.
@@ -164,8 +164,8 @@ impl Message {
     /// Appends a token.
     pub fn push_token(&mut self, id: u32) {
         match self.parts.last_mut() {
-            Some(Part::Text(ids)) => ids.push(id),
-            _ => self.parts.push(Part::Text(vec![id])),
+            Some(MessagePart::Text(ids)) => ids.push(id),
+            _ => self.parts.push(MessagePart::Text(vec![id])),
         }
     }
 
@@ -174,8 +174,8 @@ impl Message {
     pub fn push_codes(&mut self, position: Arc<[u32]>, tokens: Option<usize>) {
         let at = tokens.map_or(self.parts.len(), |tokens| self.split_text(tokens));
         match at.checked_sub(1).and_then(|before| self.parts.get_mut(before)) {
-            Some(Part::Speech(codes)) => codes.push(position),
-            _ => self.parts.insert(at, Part::Speech(vec![position])),
+            Some(MessagePart::Speech(codes)) => codes.push(position),
+            _ => self.parts.insert(at, MessagePart::Speech(vec![position])),
         }
     }
 
@@ -184,25 +184,25 @@ impl Message {
     fn split_text(&mut self, tokens: usize) -> usize {
         let mut left = tokens;
         let cut = self.parts.iter_mut().enumerate().find_map(|(at, part)| match part {
-            Part::Text(ids) if ids.len() > left => Some((at, ids.split_off(left))),
-            Part::Text(ids) => {
+            MessagePart::Text(ids) if ids.len() > left => Some((at, ids.split_off(left))),
+            MessagePart::Text(ids) => {
                 left -= ids.len();
                 None
             }
             _ => None,
         });
         let Some((at, rest)) = cut else { return self.parts.len() };
-        if matches!(&self.parts[at], Part::Text(ids) if ids.is_empty()) {
-            self.parts[at] = Part::Text(rest);
+        if matches!(&self.parts[at], MessagePart::Text(ids) if ids.is_empty()) {
+            self.parts[at] = MessagePart::Text(rest);
             return at;
         }
-        self.parts.insert(at + 1, Part::Text(rest));
+        self.parts.insert(at + 1, MessagePart::Text(rest));
         at + 1
     }
 
     /// Appends an encoded window; false if the message is not audio.
     pub fn push_window(&mut self, window: Arc<AudioRows>) -> bool {
-        let Some(Part::Audio(windows)) = self.parts.last_mut() else { return false };
+        let Some(MessagePart::Audio(windows)) = self.parts.last_mut() else { return false };
         windows.push(window);
         true
     }
@@ -212,7 +212,7 @@ impl Message {
         self.parts
             .iter()
             .flat_map(|part| match part {
-                Part::Text(ids) => &ids[..],
+                MessagePart::Text(ids) => &ids[..],
                 _ => &[],
             })
             .copied()
@@ -225,11 +225,11 @@ impl Message {
         let mut kept = Vec::new();
         for part in self.parts.drain(..) {
             match part {
-                Part::Text(mut ids) => {
+                MessagePart::Text(mut ids) => {
                     let cut = ids.len() > left;
                     ids.truncate(left);
                     left -= ids.len();
-                    kept.push(Part::Text(ids));
+                    kept.push(MessagePart::Text(ids));
                     if cut {
                         break;
                     }
@@ -265,9 +265,9 @@ mod tests {
             .parts
             .iter()
             .map(|part| match part {
-                Part::Text(ids) => ids.clone(),
-                Part::Speech(codes) => codes.iter().flat_map(|codes| codes.iter().copied()).collect(),
-                Part::Audio(_) => Vec::new(),
+                MessagePart::Text(ids) => ids.clone(),
+                MessagePart::Speech(codes) => codes.iter().flat_map(|codes| codes.iter().copied()).collect(),
+                MessagePart::Audio(_) => Vec::new(),
             })
             .collect()
     }
@@ -311,7 +311,7 @@ mod tests {
         let (a, b) = (window(2), window(2));
         let row = |window: &Arc<AudioRows>, row| Element {
             role: Role::User,
-            value: Value::Audio { window: Arc::clone(window), row },
+            value: ElementValue::Audio { window: Arc::clone(window), row },
         };
         assert!(row(&a, 1) == row(&a, 1));
         assert!(row(&a, 1) != row(&a, 0) && row(&a, 1) != row(&b, 1));

@@ -5,8 +5,8 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use repartee_engine_api::{
-    Command, EngineLoad, EnrolError, Event, ModelInfo, OpenError, Peer, Recording, Respond, Role, SessionHandle,
-    SpeechEngine, StageWork, Wake, link,
+    Command, EngineLoad, EnrolError, Event, ModelInfo, OpenError, SessionPeer, Recording, Respond, Role, SessionHandle,
+    SpeechEngine, StageWork, WakeSignal, link,
 };
 use thiserror::Error;
 
@@ -15,7 +15,7 @@ use crate::config::{ConfigError, EngineConfig};
 use crate::models::{self, LoadError};
 use crate::progress::{StartProgress, StartStage};
 use crate::scheduler::{Gauges, Scheduler};
-use crate::voices::VoiceBook;
+use crate::voices::VoiceRegistry;
 
 /// [`ModelInfo::input_rate`] of a model without ears, in Hz.
 const NOMINAL_RATE: u32 = 16_000;
@@ -48,11 +48,11 @@ impl From<CheckpointError> for StartError {
 pub struct Engine {
     info: ModelInfo,
     slots: usize,
-    voices: Arc<VoiceBook>,
+    voices: Arc<VoiceRegistry>,
     gauges: Arc<Gauges>,
     /// `None` only while dropping.
-    arrivals: Option<flume::Sender<Peer>>,
-    wake: Wake,
+    arrivals: Option<flume::Sender<SessionPeer>>,
+    wake: WakeSignal,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -74,7 +74,7 @@ impl Engine {
         let told = progress.clone();
         let read = move |fraction| told(StartProgress { stage: StartStage::Weights, fraction });
         let checkpoint = Checkpoint::open(source)?.on_read(read);
-        let model = models::load(&checkpoint, config)?;
+        let model = models::load_model(&checkpoint, config)?;
         progress(StartProgress { stage: StartStage::WarmUp, fraction: 1.0 });
         let slots = model.slots.sessions;
         let voices = model.voices.names();
@@ -82,19 +82,19 @@ impl Engine {
             name: checkpoint.name().to_owned(),
             default_voice: voices.first().cloned().unwrap_or_default(),
             voices,
-            input_rate: model.ears.as_ref().map_or(NOMINAL_RATE, |ears| ears.front_end.rate()),
+            input_rate: model.audio.as_ref().map_or(NOMINAL_RATE, |ears| ears.front_end.rate()),
             output_rate: model.codec.sample_rate,
             frame: model.codec.frame(),
             context_tokens: model.slots.context as u32,
-            hears: model.ears.is_some(),
-            tools: model.script.tools().is_some(),
-            transcribes: config.transcribes && model.ears.is_some(),
-            reads_aloud: model.script.streamed(&[]).is_some(),
+            audio_input: model.audio.is_some(),
+            tools: model.template.tools().is_some(),
+            transcribes: config.transcribes && model.audio.is_some(),
+            given_text: model.template.streamed(&[]).is_some(),
             recording_rate: model.voices.recording_rate(),
         };
         let gauges = Arc::new(Gauges::default());
         let (arrivals, arriving) = flume::bounded(slots);
-        let (wake, woken) = Wake::new();
+        let (wake, woken) = WakeSignal::new();
         let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
         let voices = scheduler.voices();
         let thread = std::thread::Builder::new().name("engine".to_owned()).spawn(move || scheduler.run(&woken))?;
@@ -114,7 +114,7 @@ impl Engine {
         let failed = |error: &dyn std::fmt::Display| StartError::WarmUp(error.to_string());
         let session = self.open().map_err(|error| failed(&error))?;
         let respond = Command::Respond(Respond { max_tokens: Some(4), ..Respond::new(0, 1) });
-        let input = if self.info.hears {
+        let input = if self.info.audio_input {
             let second = self.info.input_rate as usize;
             let noise = (0..second).map(|i| (i * 7919 % 1000) as f32 * 2e-5).collect();
             vec![Command::Append(noise), Command::Commit { item: 0 }]
@@ -167,7 +167,7 @@ impl SpeechEngine for Engine {
         self.voices.enrol(name, recording)
     }
 
-    fn forget_voice(&self, name: &str) -> bool {
+    fn remove_voice(&self, name: &str) -> bool {
         self.voices.remove_voice(name)
     }
 

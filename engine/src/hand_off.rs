@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stage::Item;
+use crate::stage::StageItem;
 
 /// Hand-off mode between stages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -20,7 +20,7 @@ pub enum HandOff {
 
 /// Chunk sizes in pieces: tokens, codec frames, or runs of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Chunks {
+pub struct ChunkSizes {
     /// The first chunk of a response.
     pub initial: usize,
     /// Every later one.
@@ -31,28 +31,28 @@ pub struct Chunks {
 #[derive(Debug)]
 pub struct Edge {
     mode: HandOff,
-    chunks: Chunks,
+    chunks: ChunkSizes,
     slots: Vec<Slot>,
 }
 
 #[derive(Debug, Default)]
 struct Slot {
-    held: Vec<Item>,
+    held: Vec<StageItem>,
     /// Whether the response's first chunk was passed.
     begun: bool,
 }
 
 impl Edge {
     /// An edge for `slots` slots.
-    pub fn new(mode: HandOff, chunks: Chunks, slots: usize) -> Self {
+    pub fn new(mode: HandOff, chunks: ChunkSizes, slots: usize) -> Self {
         Self { mode, chunks, slots: (0..slots).map(|_| Slot::default()).collect() }
     }
 
     /// Takes an item; returns what passes now, in order.
-    pub fn pass(&mut self, slot: usize, item: Item) -> Vec<Item> {
+    pub fn pass(&mut self, slot: usize, item: StageItem) -> Vec<StageItem> {
         let slot = &mut self.slots[slot];
         match item {
-            Item::Token(_) | Item::Row { .. } | Item::Codes(_) | Item::Latents { .. } => {
+            StageItem::Token(_) | StageItem::Row { .. } | StageItem::Codes(_) | StageItem::Latents { .. } => {
                 slot.held.push(item);
                 let chunk = if slot.begun { self.chunks.steady } else { self.chunks.initial };
                 if self.mode == HandOff::FullPayload || slot.held.len() < chunk {
@@ -62,26 +62,26 @@ impl Edge {
                 std::mem::take(&mut slot.held)
             }
             // Nothing may follow for long, so what is held back passes now.
-            Item::TextPause => {
+            StageItem::TextPause => {
                 slot.held.push(item);
                 if self.mode == HandOff::FullPayload { Vec::new() } else { std::mem::take(&mut slot.held) }
             }
-            Item::End(_) => {
+            StageItem::End(_) => {
                 let mut all = std::mem::take(slot).held;
                 all.push(item);
                 all
             }
-            Item::Begin(_) | Item::Abort | Item::Fail(_) => {
+            StageItem::Begin(_) | StageItem::Abort | StageItem::Fail(_) => {
                 *slot = Slot::default();
                 vec![item]
             }
-            Item::Prompt { .. }
-            | Item::Streamed(_)
-            | Item::StreamedEnd
-            | Item::Rewind { .. }
-            | Item::Context { .. }
-            | Item::Lead(_)
-            | Item::Samples(_) => vec![item],
+            StageItem::Prompt { .. }
+            | StageItem::Streamed(_)
+            | StageItem::StreamedEnd
+            | StageItem::Rewind { .. }
+            | StageItem::Context { .. }
+            | StageItem::Lead(_)
+            | StageItem::Samples(_) => vec![item],
         }
     }
 
@@ -99,20 +99,20 @@ impl Edge {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stage::End;
+    use crate::stage::StageEnd;
 
     /// Sizes of the chunks for `pieces` pieces and an end; the last entry is the chunk with the end.
-    fn sizes(mode: HandOff, chunks: Chunks, pieces: u32) -> Vec<usize> {
+    fn sizes(mode: HandOff, chunks: ChunkSizes, pieces: u32) -> Vec<usize> {
         let mut edge: Edge = Edge::new(mode, chunks, 1);
         let mut sizes = Vec::new();
         for id in 0..pieces {
-            let out = edge.pass(0, Item::Token(id));
+            let out = edge.pass(0, StageItem::Token(id));
             if !out.is_empty() {
                 sizes.push(out.len());
             }
         }
-        let out = edge.pass(0, Item::End(End::Stop));
-        assert!(matches!(out.last(), Some(Item::End(End::Stop))));
+        let out = edge.pass(0, StageItem::End(StageEnd::Stop));
+        assert!(matches!(out.last(), Some(StageItem::End(StageEnd::Stop))));
         assert_eq!(edge.held(0), 0);
         sizes.push(out.len() - 1);
         sizes
@@ -120,41 +120,41 @@ mod tests {
 
     #[test]
     fn an_end_on_a_chunk_boundary_has_no_pieces() {
-        let chunks = Chunks { initial: 4, steady: 25 };
+        let chunks = ChunkSizes { initial: 4, steady: 25 };
         for k in 0..3 {
             let handed = sizes(HandOff::AsyncChunk, chunks, 4 + 25 * k);
             assert_eq!(handed.last(), Some(&0), "at initial + {k} chunks");
             assert_eq!(handed.iter().sum::<usize>(), 4 + 25 * k as usize);
         }
         assert_eq!(sizes(HandOff::AsyncChunk, chunks, 30), [4, 25, 1]);
-        assert_eq!(sizes(HandOff::AsyncChunk, Chunks { initial: 1, steady: 1 }, 3), [1, 1, 1, 0]);
+        assert_eq!(sizes(HandOff::AsyncChunk, ChunkSizes { initial: 1, steady: 1 }, 3), [1, 1, 1, 0]);
     }
 
     #[test]
     fn a_pause_passes_what_is_held_back() {
         for (mode, passed) in [(HandOff::AsyncChunk, 2), (HandOff::FullPayload, 0)] {
-            let mut edge: Edge = Edge::new(mode, Chunks { initial: 9, steady: 9 }, 1);
-            assert!(edge.pass(0, Item::Token(1)).is_empty());
-            let out = edge.pass(0, Item::TextPause);
+            let mut edge: Edge = Edge::new(mode, ChunkSizes { initial: 9, steady: 9 }, 1);
+            assert!(edge.pass(0, StageItem::Token(1)).is_empty());
+            let out = edge.pass(0, StageItem::TextPause);
             assert_eq!(out.len(), passed, "{mode:?}");
-            let rest = edge.pass(0, Item::End(End::Stop));
-            let all: Vec<Item> = out.into_iter().chain(rest).collect();
-            assert!(matches!(all[..], [Item::Token(1), Item::TextPause, Item::End(_)]), "{all:?}");
+            let rest = edge.pass(0, StageItem::End(StageEnd::Stop));
+            let all: Vec<StageItem> = out.into_iter().chain(rest).collect();
+            assert!(matches!(all[..], [StageItem::Token(1), StageItem::TextPause, StageItem::End(_)]), "{all:?}");
         }
     }
 
     #[test]
     fn full_payload_passes_once() {
-        assert_eq!(sizes(HandOff::FullPayload, Chunks { initial: 1, steady: 1 }, 30), [30]);
-        assert_eq!(sizes(HandOff::FullPayload, Chunks { initial: 1, steady: 1 }, 0), [0]);
+        assert_eq!(sizes(HandOff::FullPayload, ChunkSizes { initial: 1, steady: 1 }, 30), [30]);
+        assert_eq!(sizes(HandOff::FullPayload, ChunkSizes { initial: 1, steady: 1 }, 0), [0]);
     }
 
     #[test]
     fn an_aborted_response_leaves_nothing_behind() {
-        let mut edge: Edge = Edge::new(HandOff::FullPayload, Chunks { initial: 1, steady: 1 }, 1);
-        assert!(edge.pass(0, Item::Token(1)).is_empty());
-        assert!(matches!(edge.pass(0, Item::Abort)[..], [Item::Abort]));
-        assert!(edge.pass(0, Item::Token(2)).is_empty());
-        assert!(matches!(edge.pass(0, Item::End(End::Stop))[..], [Item::Token(2), Item::End(_)]));
+        let mut edge: Edge = Edge::new(HandOff::FullPayload, ChunkSizes { initial: 1, steady: 1 }, 1);
+        assert!(edge.pass(0, StageItem::Token(1)).is_empty());
+        assert!(matches!(edge.pass(0, StageItem::Abort)[..], [StageItem::Abort]));
+        assert!(edge.pass(0, StageItem::Token(2)).is_empty());
+        assert!(matches!(edge.pass(0, StageItem::End(StageEnd::Stop))[..], [StageItem::Token(2), StageItem::End(_)]));
     }
 }

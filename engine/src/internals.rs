@@ -2,26 +2,26 @@
 #![doc(hidden)]
 
 pub use crate::audio::log_mel::{LogMel, LogMelConfig};
-pub use crate::checkpoint::{Checkpoint, DType, Numbers};
+pub use crate::checkpoint::{Checkpoint, DType, TensorData};
 pub use crate::deadline::cost::StepRows;
-pub use crate::deadline::{Budget, Limits, Order, Planner, Share, Urgency, Want};
+pub use crate::deadline::{TickBudget, StepLimits, SchedulingOrder, Planner, ScheduledRows, Urgency, ReadyRows};
 pub use crate::device::Device;
-pub use crate::elements::{AudioRows, Element, Message, MessageKind, Part, Value};
+pub use crate::elements::{AudioRows, Element, Message, MessageKind, MessagePart, ElementValue};
 pub use crate::model::{
-    ToolCallTokens, Codec, AudioFrontEnd, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, PromptTemplate, Slots, ToolTemplate, Voices,
+    ToolCallTokens, Codec, AudioFrontEnd, Encoder, FrontEnd, FrontEndStream, InputWindow, Model, PromptTemplate, SlotCounts, ToolTemplate, Voices,
     WindowInput,
 };
 pub use crate::models::parts::{autoregressive, code_predictor, decoder, slot_rows, weights};
-pub use crate::models::{SlotBytes, Variant, load, pool, slots};
+pub use crate::models::{SlotBytes, FamilyVariant, load_model, worker_pool, fit_slots};
 pub use crate::scheduler::{Gauges, Scheduler, Tick, Times};
 pub use crate::sequence::BlockPool;
-pub use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, ContextBudget, RowKind, Stage, Work};
+pub use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, ResponseParams, ContextBudget, RowKind, Stage, BatchEntry};
 pub use crate::text::Tokenizer;
 
 /// The parts of the Qwen2.5-Omni family.
 pub mod qwen2_5_omni {
-    pub use crate::models::parts::ode::{Rk4, Solve};
-    pub use crate::models::parts::rows::Rows;
+    pub use crate::models::parts::ode::{Rk4, OdeState};
+    pub use crate::models::parts::rows::HostRows;
     pub use crate::models::parts::speaker_encoder::SpeakerEncoder;
     pub use crate::models::parts::thinker_stage::ThinkerModel;
     pub use crate::models::qwen2_5_omni::audio_tower::tokens;
@@ -37,7 +37,7 @@ pub mod qwen2_5_omni {
     pub use crate::models::qwen2_5_omni::token2wav::solver::{Window, guide, solver};
     pub use crate::models::qwen2_5_omni::token2wav::voice::Voice;
     pub use crate::models::qwen2_5_omni::token2wav::{SAMPLE_RATE, Token2Wav};
-    pub use crate::models::qwen2_5_omni::voices::load as speakers;
+    pub use crate::models::qwen2_5_omni::voices::load_speakers as speakers;
     pub use crate::models::qwen2_5_omni::{Qwen25Omni, load};
 }
 
@@ -54,12 +54,12 @@ pub mod qwen3_omni_moe {
 /// The parts of the Qwen3-TTS family.
 pub mod qwen3_tts {
     pub use crate::models::parts::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
-    pub use crate::models::parts::rows::Rows;
+    pub use crate::models::parts::rows::HostRows;
     pub use crate::models::qwen3_tts::cloning::{Encoders, mel};
     pub use crate::models::qwen3_tts::config::Config;
     pub use crate::models::qwen3_tts::generation::GenerationConfig;
     pub use crate::models::qwen3_tts::talker::{LEAST_FRAMES, Talker};
-    pub use crate::models::qwen3_tts::utterance::{UtteranceTokens, Row, Utterance};
+    pub use crate::models::qwen3_tts::utterance::{UtteranceTokens, UtteranceRow, Utterance};
     pub use crate::models::qwen3_tts::voices::{Cloned, Speaker, Voice, VoiceList};
     pub use crate::models::qwen3_tts::{Qwen3Tts, load};
 }

@@ -143,7 +143,7 @@ impl Voices for Vec<String> {
 
 /// Slots that the memory suffices for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Slots {
+pub struct SlotCounts {
     /// Slots of sessions.
     pub sessions: usize,
     /// Slots of out-of-band responses.
@@ -152,7 +152,7 @@ pub struct Slots {
     pub context: usize,
 }
 
-impl Slots {
+impl SlotCounts {
     /// All slots; every stage has so many.
     pub fn total(&self) -> usize {
         self.sessions + self.out_of_band
@@ -187,9 +187,9 @@ pub struct Model {
     /// Tokenizer of the checkpoint.
     pub tokenizer: Tokenizer,
     /// How it hears; `None` for a model that only reads.
-    pub ears: Option<AudioFrontEnd>,
+    pub audio: Option<AudioFrontEnd>,
     /// How its prompts are written.
-    pub script: Box<dyn PromptTemplate>,
+    pub template: Box<dyn PromptTemplate>,
     /// From the stage that reads the prompt to the stage that makes samples.
     pub stages: Vec<Box<dyn Stage>>,
     /// Geometry of the output.
@@ -197,7 +197,7 @@ pub struct Model {
     /// Its voices.
     pub voices: Box<dyn Voices>,
     /// Slots that the stages were made for.
-    pub slots: Slots,
+    pub slots: SlotCounts,
     /// Upper bound of text tokens of a response whose request names none.
     pub max_tokens: u32,
     /// The threads that its operations are split over; the stages run side by side on the same ones. `None` for one thread, or for a
@@ -241,7 +241,7 @@ pub enum TopologyError {
 impl Model {
     /// Events that one tick can send for one response.
     pub fn events_per_tick(&self) -> usize {
-        let events = self.stages.iter().map(|stage| match stage.gives() {
+        let events = self.stages.iter().map(|stage| match stage.output_kind() {
             // A token can give text, or the name and the arguments of a tool call.
             EdgeKind::Text | EdgeKind::Rows => 2 * stage.max_items(),
             EdgeKind::Samples => stage.max_items(),
@@ -255,10 +255,10 @@ impl Model {
     pub fn check(&self) -> Result<(), TopologyError> {
         let mut gets = EdgeKind::Prompt;
         for stage in &self.stages {
-            if stage.takes() != gets {
-                return Err(TopologyError::Mismatch { stage: stage.name(), takes: stage.takes(), gets });
+            if stage.input_kind() != gets {
+                return Err(TopologyError::Mismatch { stage: stage.name(), takes: stage.input_kind(), gets });
             }
-            gets = stage.gives();
+            gets = stage.output_kind();
         }
         match gets {
             EdgeKind::Prompt => Err(TopologyError::Empty),

@@ -30,7 +30,7 @@ pub struct ResponseParams {
 
 /// Why a stage's part of a response ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum StageEnd {
     /// The model's stop token.
     Stop,
     /// A limit.
@@ -56,7 +56,7 @@ pub enum EdgeKind {
 
 /// An item on the edge between two stages.
 #[derive(Debug)]
-pub enum Item {
+pub enum StageItem {
     /// To the first stage: the whole prompt, and the response to begin once it is prefilled.
     Prompt {
         /// Every position.
@@ -111,7 +111,7 @@ pub enum Item {
     /// Samples.
     Samples(Vec<f32>),
     /// The response is complete on this edge.
-    End(End),
+    End(StageEnd),
     /// The response is aborted.
     Abort,
     /// The response failed.
@@ -119,11 +119,11 @@ pub enum Item {
 }
 
 /// Output of the stages, in order: (slot, item).
-pub type Outbox = Vec<(usize, Item)>;
+pub type Outbox = Vec<(usize, StageItem)>;
 
 /// One slot's part of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Work {
+pub struct BatchEntry {
     /// The slot.
     pub slot: usize,
     /// Rows to advance; at most [`Need::rows`].
@@ -158,14 +158,14 @@ impl RowKind {
 
 /// What a stage could do for a slot now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Need {
+pub struct RunnableRows {
     /// Rows by which the slot can advance; 0 while it waits for input.
     pub rows: usize,
     /// What they are.
     pub kind: RowKind,
 }
 
-impl Need {
+impl RunnableRows {
     /// Nothing: the slot waits for input.
     pub const NONE: Self = Self { rows: 0, kind: RowKind::Decode };
 
@@ -201,19 +201,19 @@ pub trait Stage: Send {
     fn name(&self) -> &'static str;
 
     /// What it takes from the stage before.
-    fn takes(&self) -> EdgeKind;
+    fn input_kind(&self) -> EdgeKind;
 
     /// What it gives to the next stage.
-    fn gives(&self) -> EdgeKind;
+    fn output_kind(&self) -> EdgeKind;
 
     /// Takes an item of the stage before. Items that need no computing are passed on at once.
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox);
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox);
 
     /// What it could do for the slot now.
-    fn need(&self, slot: usize) -> Need;
+    fn runnable_rows(&self, slot: usize) -> RunnableRows;
 
     /// Sound that the input which it holds for the slot will become. Its own due time is later by what later stages hold.
-    fn ahead(&self, _slot: usize) -> Duration {
+    fn buffered_audio(&self, _slot: usize) -> Duration {
         Duration::ZERO
     }
 
@@ -225,14 +225,14 @@ pub trait Stage: Send {
 
     /// Begins to advance several slots as one batch. Until [`Stage::collect`] nothing else is launched, but items may come and slots
     /// may be freed. A stage that computes at once gives its items here.
-    fn launch(&mut self, work: &[Work], out: &mut Outbox);
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox);
 
     /// Waits for what was launched and gives what it made. Nothing is sampled for a slot that was freed, or whose prompt or response is
     /// another one since; prompt positions that stay are passed on.
     fn collect(&mut self, _out: &mut Outbox) {}
 
     /// Advances several slots as one batch.
-    fn step(&mut self, work: &[Work], out: &mut Outbox) {
+    fn step(&mut self, work: &[BatchEntry], out: &mut Outbox) {
         self.launch(work, out);
         self.collect(out);
     }
@@ -269,22 +269,22 @@ pub trait Stage: Send {
     }
 
     /// Leading positions of a prompt for which `donor` holds all that this stage needs.
-    fn shares(&self, _donor: usize, prompt: &[Element]) -> usize {
+    fn shareable_prefix(&self, _donor: usize, prompt: &[Element]) -> usize {
         prompt.len()
     }
 
     /// Takes over `donor`'s state for a whole prompt, which [`Stage::shares`] allows; false if there is no memory for it.
-    fn share(&mut self, _slot: usize, _donor: usize, _prompt: &[Element]) -> bool {
+    fn share_prefix(&mut self, _slot: usize, _donor: usize, _prompt: &[Element]) -> bool {
         true
     }
 
     /// Keeps what later sessions may share of a slot that is about to be freed: its cached leading positions that no later
     /// stage reads.
-    fn retire(&mut self, _slot: usize) {}
+    fn keep_prefix(&mut self, _slot: usize) {}
 
     /// Positions that a prompt takes, and those that it may take if room is left for a response of `max_tokens` text tokens;
     /// `None` for a stage that reads no prompt.
-    fn room(&self, _prompt: &[Element], _max_tokens: usize) -> Option<ContextBudget> {
+    fn context_budget(&self, _prompt: &[Element], _max_tokens: usize) -> Option<ContextBudget> {
         None
     }
 }

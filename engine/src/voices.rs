@@ -8,12 +8,12 @@ use crate::model::Voices;
 
 /// Names for the engine's thread, and one voice after the other made by whoever asks for it. Making one takes as long as the model
 /// needs; nobody waits for it but those who make another.
-pub struct VoiceBook {
+pub struct VoiceRegistry {
     voices: Mutex<Box<dyn Voices>>,
     names: RwLock<Arc<[String]>>,
 }
 
-impl VoiceBook {
+impl VoiceRegistry {
     /// The voices of a model.
     pub fn new(voices: Box<dyn Voices>) -> Self {
         Self { names: RwLock::new(voices.names().into()), voices: Mutex::new(voices) }
@@ -53,7 +53,7 @@ impl VoiceBook {
     }
 }
 
-impl std::fmt::Debug for VoiceBook {
+impl std::fmt::Debug for VoiceRegistry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("VoiceBook").field("names", &self.names()).finish_non_exhaustive()
     }

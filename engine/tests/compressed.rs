@@ -10,7 +10,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use common::driven::{Driven, serve, submit};
-use repartee_engine::internals::{Checkpoint, Numbers};
+use repartee_engine::internals::{Checkpoint, TensorData};
 use repartee_engine::quantise::{QuantiseError, quantise};
 use repartee_engine::{CheckpointError, EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Event, Respond, Role, Sampling};
@@ -59,7 +59,7 @@ fn fixtures_stand_for_the_packages_numbers() {
         let numbers: Vec<f32> = expected.data().as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
         let (_folder, opened) = checkpoint(described(weights()), &file);
         let opened = opened.unwrap();
-        let Numbers::Packed(matrix) = opened.numbers("m.weight", expected.shape()).unwrap() else {
+        let TensorData::Packed(matrix) = opened.numbers("m.weight", expected.shape()).unwrap() else {
             panic!("{case} is not stored as integers");
         };
         matrix.check().unwrap();

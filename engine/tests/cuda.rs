@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use common::driven::{Response, serve, submit};
 use common::{Expected, brief_copy, greedy_copy, root};
-use repartee_engine::internals::{Checkpoint, load};
+use repartee_engine::internals::{Checkpoint, load_model};
 use repartee_engine::quantise::quantise;
 use repartee_engine::{DeviceChoice, EngineConfig, Source, WeightPolicy};
 use repartee_engine_api::{Command, Respond, Role, Sampling};
@@ -104,7 +104,7 @@ fn solved_sound_is_the_processors() {
 fn integer_weights_are_loaded() {
     let checkpoint = Checkpoint::open(Source::Folder(root().join("models/demo"))).unwrap();
     for weights in [WeightPolicy::Mixed, WeightPolicy::Int8] {
-        let model = load(&checkpoint, &EngineConfig { weights, sessions: 1, ..config(DeviceChoice::Cuda(0)) }).unwrap();
+        let model = load_model(&checkpoint, &EngineConfig { weights, sessions: 1, ..config(DeviceChoice::Cuda(0)) }).unwrap();
         // One slot: a step of one row for each stage.
         let eager: Vec<_> = model.stages.iter().map(|stage| stage.eager_steps()).collect();
         assert_eq!(eager, [Some(1); 3], "{weights:?}");
@@ -136,7 +136,7 @@ fn stored_integers_answer_with_the_same_bits() {
 #[test]
 fn what_a_device_lacks_is_refused_at_start() {
     let checkpoint = Checkpoint::open(Source::Folder(root().join("models/demo"))).unwrap();
-    let refused = |config: &EngineConfig| load(&checkpoint, config).map(|_| ()).unwrap_err().to_string();
+    let refused = |config: &EngineConfig| load_model(&checkpoint, config).map(|_| ()).unwrap_err().to_string();
     let said = refused(&config(DeviceChoice::Cuda(3)));
     assert!(said.contains("engine.device is cuda:3") && said.contains("`cpu`"), "{said}");
     let said = refused(&EngineConfig { cache_mib: 1 << 23, ..config(DeviceChoice::Cuda(0)) });

@@ -8,9 +8,9 @@ mod step_costs;
 
 use std::time::{Duration, Instant};
 
-use repartee_engine::internals::{Limits, Order, Planner, RowKind, StepRows, Urgency, Want};
+use repartee_engine::internals::{StepLimits, SchedulingOrder, Planner, RowKind, StepRows, Urgency, ReadyRows};
 
-use simulation::{Load, Outcome, simulate};
+use simulation::{Load, SimulationResult, simulate};
 
 /// Callers a second at which the machine computes half of the time, four fifths of it, and all of it without keeping up.
 const HALF_LOADED: f64 = 2.7;
@@ -21,7 +21,7 @@ fn load(rate: f64) -> Load {
     Load { callers: 2000, rate, long_every: 9, long: 2000 }
 }
 
-fn print(name: &str, outcome: &Outcome) {
+fn print(name: &str, outcome: &SimulationResult) {
     println!(
         "{name:<43} {:>4.0} % {:>8.1} {:>8.1} {:>8.1} {:>8.1} {:>9} {:>9} {:>9.2}",
         outcome.busy * 100.0,
@@ -36,8 +36,8 @@ fn print(name: &str, outcome: &Outcome) {
 }
 
 /// Runs and prints both orders.
-fn compare(name: &str, rate: f64) -> (Outcome, Outcome) {
-    let (deadline, arrival) = (simulate(Order::Deadline, load(rate)), simulate(Order::Arrival, load(rate)));
+fn compare(name: &str, rate: f64) -> (SimulationResult, SimulationResult) {
+    let (deadline, arrival) = (simulate(SchedulingOrder::Deadline, load(rate)), simulate(SchedulingOrder::Arrival, load(rate)));
     println!(
         "{:<43} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9}",
         "", "busy", "p50 ms", "p95 ms", "p99 ms", "max ms", "underruns", "prefill's", "silence s"
@@ -75,7 +75,7 @@ fn overload_delays_new_callers_alone() {
 #[test]
 fn prefill_delays_no_due_frame() {
     for rate in [HALF_LOADED, NEARLY_FULL] {
-        let (deadline, arrival) = (simulate(Order::Deadline, load(rate)), simulate(Order::Arrival, load(rate)));
+        let (deadline, arrival) = (simulate(SchedulingOrder::Deadline, load(rate)), simulate(SchedulingOrder::Arrival, load(rate)));
         assert_eq!(deadline.delayed, 0, "{rate} callers a second");
         assert!(arrival.delayed > 0, "nothing could be delayed at {rate} callers a second");
     }
@@ -83,13 +83,13 @@ fn prefill_delays_no_due_frame() {
 
 #[test]
 fn equal_arrivals_give_equal_plans() {
-    let run = || simulate(Order::Deadline, Load { callers: 300, ..load(NEARLY_FULL) });
+    let run = || simulate(SchedulingOrder::Deadline, Load { callers: 300, ..load(NEARLY_FULL) });
     assert_eq!(run(), run());
 }
 
 /// A planner whose single stage costs a millisecond for a step and so much for each row of these kinds.
 fn measured(kinds: &[(RowKind, Duration)]) -> Planner {
-    let mut planner = Planner::new(Order::Deadline, vec![Limits { batch: 512, chunk: 256 }]);
+    let mut planner = Planner::new(SchedulingOrder::Deadline, vec![StepLimits { batch: 512, chunk: 256 }]);
     for &(kind, row) in kinds {
         for rows in [1, 5, 20, 100, 3, 50, 256] {
             planner.measured(0, StepRows::of(kind, rows), Duration::from_millis(1) + row * rows as u32);
@@ -103,12 +103,12 @@ fn measured_alike(row: Duration) -> Planner {
     measured(&[(RowKind::Prefill, row), (RowKind::Decode, row)])
 }
 
-fn want(slot: usize, rows: usize, urgency: Urgency, now: Instant) -> Want {
+fn want(slot: usize, rows: usize, urgency: Urgency, now: Instant) -> ReadyRows {
     let kind = if rows > 1 { RowKind::Prefill } else { RowKind::Decode };
-    Want { slot, rows, kind, urgency, arrived: now }
+    ReadyRows { slot, rows, kind, urgency, arrived: now }
 }
 
-fn plan(planner: &mut Planner, now: Instant, wants: &[Want]) -> Vec<(usize, usize)> {
+fn plan(planner: &mut Planner, now: Instant, wants: &[ReadyRows]) -> Vec<(usize, usize)> {
     let mut budget = planner.budget(now, &[wants.to_vec()]);
     planner.plan(0, now, wants, &[], &mut budget).into_iter().map(|share| (share.slot, share.rows)).collect()
 }
@@ -164,7 +164,7 @@ fn decode_costs_do_not_throttle_prefill() {
     let prompt = want(0, 2000, Urgency::First { since: now }, now);
     assert_eq!(plan(&mut planner, now, &[prompt, want(1, 1, playing, now)]), [(1, 1), (0, 256)]);
     // Nor does cheap prefill make frames look cheap.
-    let callers: Vec<Want> = (1..60).map(|slot| want(slot, 1, Urgency::First { since: now }, now)).collect();
+    let callers: Vec<ReadyRows> = (1..60).map(|slot| want(slot, 1, Urgency::First { since: now }, now)).collect();
     let mut wants = vec![want(0, 1, playing, now)];
     wants.extend(callers);
     let frames = plan(&mut planner, now, &wants).len();
@@ -174,7 +174,7 @@ fn decode_costs_do_not_throttle_prefill() {
 #[test]
 fn falling_costs_make_nothing_free() {
     // Large steps that happened to be fast: a line through them falls.
-    let mut planner = Planner::new(Order::Deadline, vec![Limits { batch: 512, chunk: 256 }]);
+    let mut planner = Planner::new(SchedulingOrder::Deadline, vec![StepLimits { batch: 512, chunk: 256 }]);
     for (rows, ms) in [(1, 40), (2, 39), (4, 38), (40, 30)] {
         for kind in [RowKind::Prefill, RowKind::Decode] {
             planner.measured(0, StepRows::of(kind, rows), Duration::from_millis(ms));
@@ -198,7 +198,7 @@ fn unmeasured_prompts_get_a_least_chunk() {
 #[test]
 fn few_windows_are_no_short_chunk() {
     let (mut planner, now) = (measured(&[(RowKind::Window, Duration::from_millis(20))]), Instant::now());
-    let window = |slot, rows, urgency| Want { kind: RowKind::Window, ..want(slot, rows, urgency, now) };
+    let window = |slot, rows, urgency| ReadyRows { kind: RowKind::Window, ..want(slot, rows, urgency, now) };
     let due = window(0, 1, Urgency::Playing { runs_out: now + Duration::from_millis(180) });
     let waiting = window(1, 20, Urgency::First { since: now });
     let shares = plan(&mut planner, now, &[due, waiting]);
@@ -244,8 +244,8 @@ fn a_prompt_without_time_gets_rare_chunks() {
 #[test]
 fn small_batches_starve_no_prompt() {
     for batch in 1..16 {
-        for order in [Order::Deadline, Order::Arrival] {
-            let mut planner = Planner::new(order, vec![Limits { batch, chunk: 256 }]);
+        for order in [SchedulingOrder::Deadline, SchedulingOrder::Arrival] {
+            let mut planner = Planner::new(order, vec![StepLimits { batch, chunk: 256 }]);
             let start = Instant::now();
             let mut left = 40;
             for tick in 0..40 * 16 {

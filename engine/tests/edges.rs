@@ -12,7 +12,7 @@ use repartee_engine::EngineConfig;
 use repartee_engine::HandOff;
 use repartee_engine::internals::qwen3_omni_moe::Code2WavStage;
 use repartee_engine::internals::qwen3_omni_moe::Qwen3Omni;
-use repartee_engine::internals::{Checkpoint, Item, Stage};
+use repartee_engine::internals::{Checkpoint, StageItem, Stage};
 use repartee_engine::{StageConfig, Timeouts};
 use repartee_engine_api::{
     COMMAND_QUEUE, Command, EVENT_QUEUE, Event, FinishReason, Respond, SessionError, SessionHandle,
@@ -150,14 +150,14 @@ fn out_of_range_codes_never_reach_the_codec() {
     ];
     for frame in wrong {
         let mut out = Vec::new();
-        stage.accept(0, Item::Codes(frame), &mut out);
-        assert!(matches!(out[..], [(0, Item::Fail(SessionError::Internal { stage: "talker", .. }))]), "{out:?}");
-        assert_eq!(stage.need(0).rows, 0);
+        stage.accept(0, StageItem::Codes(frame), &mut out);
+        assert!(matches!(out[..], [(0, StageItem::Fail(SessionError::Internal { stage: "talker", .. }))]), "{out:?}");
+        assert_eq!(stage.runnable_rows(0).rows, 0);
     }
     let mut out = Vec::new();
-    stage.accept(0, Item::Codes(highest), &mut out);
+    stage.accept(0, StageItem::Codes(highest), &mut out);
     assert!(out.is_empty());
-    assert_eq!(stage.need(0).rows, 1);
+    assert_eq!(stage.runnable_rows(0).rows, 1);
 }
 
 #[test]
@@ -251,17 +251,17 @@ fn bad_settings_are_refused_by_name() {
 
 #[test]
 fn memory_limits_the_number_of_slots() {
-    use repartee_engine::internals::{SlotBytes, slots};
+    use repartee_engine::internals::{SlotBytes, fit_slots};
     let config =
         EngineConfig { sessions: 64, out_of_band: 8, cache_mib: 10, session_tokens: 1000, ..EngineConfig::default() };
     // 1000 positions of 1 KiB: a little less than 1 MiB each, so ten slots, a third of them out-of-band.
-    let slots_of = |context, position| slots(&config, context, SlotBytes { position, fixed: 0 });
+    let slots_of = |context, position| fit_slots(&config, context, SlotBytes { position, fixed: 0 });
     let some = slots_of(5000, 1024).unwrap();
     assert_eq!((some.sessions, some.out_of_band, some.context), (7, 3, 1000));
     assert_eq!(slots_of(500, 16).unwrap().sessions, 64);
     assert_eq!(slots_of(500, 16).unwrap().context, 500);
     let error = slots_of(5000, 1 << 20).unwrap_err().to_string();
-    let fixed = slots(&config, 1000, SlotBytes { position: 1024, fixed: 4 << 20 }).unwrap();
+    let fixed = fit_slots(&config, 1000, SlotBytes { position: 1024, fixed: 4 << 20 }).unwrap();
     assert_eq!((fixed.sessions, fixed.out_of_band), (2, 0), "what a slot takes whatever its context counts too");
     assert!(error.starts_with("engine.cache_mib is 10: one session of 1000 tokens takes 1000 MiB"), "{error}");
 }

@@ -15,10 +15,10 @@ use std::time::Duration;
 use repartee_engine::EngineConfig;
 use repartee_engine::Timeouts;
 use repartee_engine::internals::{
-    AudioRows, Codec, EdgeKind, Element, End, Gauges, Item, Message, Model, Need, Outbox, Part, RowKind, Scheduler,
-    PromptTemplate, Slots, Stage, Tokenizer, Value, Work,
+    AudioRows, Codec, EdgeKind, Element, StageEnd, Gauges, StageItem, Message, Model, RunnableRows, Outbox, MessagePart, RowKind, Scheduler,
+    PromptTemplate, SlotCounts, Stage, Tokenizer, ElementValue, BatchEntry,
 };
-use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, Wake, link};
+use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionError, SessionHandle, WakeSignal, link};
 
 use common::driven::{drive, drive_with};
 use common::folder;
@@ -54,51 +54,51 @@ impl Stage for Spelling {
     fn name(&self) -> &'static str {
         "spelling"
     }
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         match item {
-            Item::Prompt { elements, response, .. } => {
+            StageItem::Prompt { elements, response, .. } => {
                 let id = |element: &Element| match element.value {
-                    Value::Token(id) => Some(id),
+                    ElementValue::Token(id) => Some(id),
                     _ => None,
                 };
                 self.prompts[slot] = elements.iter().filter_map(id).collect();
                 if let Some(params) = response {
                     self.left[slot] = Some(self.prompts[slot].clone());
-                    out.push((slot, Item::Begin(params)));
+                    out.push((slot, StageItem::Begin(params)));
                 }
             }
-            Item::Abort => {
+            StageItem::Abort => {
                 self.left[slot] = None;
-                out.push((slot, Item::Abort));
+                out.push((slot, StageItem::Abort));
             }
             _ => {}
         }
     }
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Prompt
     }
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Text
     }
     fn max_items(&self) -> usize {
         1
     }
-    fn need(&self, slot: usize) -> Need {
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
         let stuck = |left: &Vec<u32>| self.at == Poison::Silent && left.last() == Some(&self.poison);
         let rows = usize::from(self.left[slot].as_ref().is_some_and(|left| !stuck(left)));
-        Need::rows(rows, RowKind::Decode)
+        RunnableRows::rows(rows, RowKind::Decode)
     }
     fn max_rows(&self) -> usize {
         1
     }
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
-        for &Work { slot, .. } in work {
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
+        for &BatchEntry { slot, .. } in work {
             match self.left[slot].as_mut().and_then(Vec::pop) {
                 Some(id) if id == self.poison && self.at == Poison::Step => panic!("poison"),
-                Some(id) => out.push((slot, Item::Token(id))),
+                Some(id) => out.push((slot, StageItem::Token(id))),
                 None => {
                     self.left[slot] = None;
-                    out.push((slot, Item::End(End::Stop)));
+                    out.push((slot, StageItem::End(StageEnd::Stop)));
                 }
             }
         }
@@ -115,7 +115,7 @@ impl Stage for Spelling {
 #[derive(Default)]
 struct Beeping {
     queues: Vec<VecDeque<u32>>,
-    ends: Vec<Option<End>>,
+    ends: Vec<Option<StageEnd>>,
     poison: u32,
     at: Poison,
 }
@@ -124,44 +124,44 @@ impl Stage for Beeping {
     fn name(&self) -> &'static str {
         "beeping"
     }
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         match item {
-            Item::Token(id) if id == self.poison && self.at == Poison::Accept => panic!("poison"),
-            Item::Token(id) => self.queues[slot].push_back(id),
-            Item::End(end) if self.queues[slot].is_empty() => out.push((slot, Item::End(end))),
-            Item::End(end) => self.ends[slot] = Some(end),
-            Item::Begin(_) | Item::Abort => {
+            StageItem::Token(id) if id == self.poison && self.at == Poison::Accept => panic!("poison"),
+            StageItem::Token(id) => self.queues[slot].push_back(id),
+            StageItem::End(end) if self.queues[slot].is_empty() => out.push((slot, StageItem::End(end))),
+            StageItem::End(end) => self.ends[slot] = Some(end),
+            StageItem::Begin(_) | StageItem::Abort => {
                 self.free(slot);
                 out.push((slot, item));
             }
             _ => {}
         }
     }
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Text
     }
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Samples
     }
     fn max_items(&self) -> usize {
         2
     }
-    fn need(&self, slot: usize) -> Need {
-        Need::rows(self.queues[slot].len(), RowKind::Window)
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
+        RunnableRows::rows(self.queues[slot].len(), RowKind::Window)
     }
     fn max_rows(&self) -> usize {
         2
     }
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
-        for &Work { slot, rows } in work {
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
+        for &BatchEntry { slot, rows } in work {
             for id in self.queues[slot].drain(..rows) {
                 assert!(id != self.poison || self.at != Poison::Later, "poison");
-                out.push((slot, Item::Samples(vec![id as f32; BEEP])));
+                out.push((slot, StageItem::Samples(vec![id as f32; BEEP])));
             }
             if self.queues[slot].is_empty()
                 && let Some(end) = self.ends[slot].take()
             {
-                out.push((slot, Item::End(end)));
+                out.push((slot, StageItem::End(end)));
             }
         }
     }
@@ -177,7 +177,7 @@ struct LastMessage;
 impl PromptTemplate for LastMessage {
     fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
         match history.last().map(|message| &message.parts[..]) {
-            Some([Part::Text(ids)]) => ids.iter().map(|&id| Element::token(Role::User, id)).collect(),
+            Some([MessagePart::Text(ids)]) => ids.iter().map(|&id| Element::token(Role::User, id)).collect(),
             _ => Vec::new(),
         }
     }
@@ -190,15 +190,15 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model) {
     let poison = tokenizer.encode(POISON).unwrap()[0];
     let model = Model {
         tokenizer: tokenizer.clone(),
-        ears: None,
-        script: Box::new(LastMessage),
+        audio: None,
+        template: Box::new(LastMessage),
         stages: vec![
             Box::new(Spelling { prompts: vec![Vec::new(); slots], left: vec![None; slots], poison, at }),
             Box::new(Beeping { queues: vec![VecDeque::new(); slots], ends: vec![None; slots], poison, at }),
         ],
         codec: Codec { sample_rate: 8000, frame_samples: (56, 1) },
         voices: Box::new(vec!["only".to_owned()]),
-        slots: Slots { sessions: slots, out_of_band: 0, context: 1000 },
+        slots: SlotCounts { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
         pool: None,
     };
@@ -209,7 +209,7 @@ fn model(slots: usize, at: Poison) -> (Tokenizer, Model) {
 fn serve(slots: usize) -> (Tokenizer, Vec<SessionHandle>, std::thread::JoinHandle<()>) {
     let (tokenizer, model) = model(slots, Poison::default());
     let (arrivals, arriving) = flume::bounded(slots);
-    let (wake, woken) = Wake::new();
+    let (wake, woken) = WakeSignal::new();
     let gauges = Arc::new(Gauges::default());
     gauges.open.store(slots, Ordering::Relaxed);
     let sessions = (0..slots)

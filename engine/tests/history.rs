@@ -7,7 +7,7 @@ mod common;
 
 use repartee_engine::EngineConfig;
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, Input, InsertAt, Respond, Role, SessionError, SessionHandle, SlicePolicy,
+    Command, Content, Event, FinishReason, ResponseInput, InsertAt, Respond, Role, SessionError, SessionHandle, SlicePolicy,
 };
 
 use common::driven::{Driven, Response, serve, submit};
@@ -164,9 +164,9 @@ fn own_input_equals_fresh_history() {
     for out_of_band in [true, false] {
         let session = bed.after_a_turn();
         let input = vec![
-            Input::Content(Content::Text { role: Role::User, text: "so".to_owned() }),
-            Input::Item(0),
-            Input::Content(Content::Audio(bed.audio(1))),
+            ResponseInput::Content(Content::Text { role: Role::User, text: "so".to_owned() }),
+            ResponseInput::Item(0),
+            ResponseInput::Content(Content::Audio(bed.audio(1))),
         ];
         let request = Respond { out_of_band, input: Some(input), ..respond(5) };
         let own = bed.engine.respond(&session, request).unwrap();

@@ -5,7 +5,7 @@
 mod common;
 
 use common::folder;
-use repartee_engine::internals::{Checkpoint, Element, Item, Model, Outbox, ResponseParams, Work, load};
+use repartee_engine::internals::{Checkpoint, Element, StageItem, Model, Outbox, ResponseParams, BatchEntry, load_model};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::Role;
 
@@ -14,7 +14,7 @@ const TALKER: usize = 1;
 const CODE2WAV: usize = 2;
 
 fn model() -> Model {
-    load(&Checkpoint::open(Source::Folder(folder("dense").join("checkpoint"))).unwrap(), &EngineConfig::default())
+    load_model(&Checkpoint::open(Source::Folder(folder("dense").join("checkpoint"))).unwrap(), &EngineConfig::default())
         .unwrap()
 }
 
@@ -30,26 +30,26 @@ fn params() -> ResponseParams {
     }
 }
 
-fn prompt(ids: std::ops::Range<u32>, respond: bool) -> Item {
+fn prompt(ids: std::ops::Range<u32>, respond: bool) -> StageItem {
     let elements: Vec<Element> = ids.map(|id| Element::token(Role::User, id)).collect();
-    Item::Prompt { read: vec![true; elements.len()], elements, response: respond.then(params) }
+    StageItem::Prompt { read: vec![true; elements.len()], elements, response: respond.then(params) }
 }
 
 /// Prompt positions that were passed on: the first, and how many.
 fn contexts(out: &Outbox) -> Vec<(usize, usize)> {
-    let context = |item: &Item| match item {
-        Item::Context { from, elements } => Some((*from, elements.len())),
+    let context = |item: &StageItem| match item {
+        StageItem::Context { from, elements } => Some((*from, elements.len())),
         _ => None,
     };
     out.iter().filter_map(|(_, item)| context(item)).collect()
 }
 
 /// Launches `rows` rows of slot 0, gives the stage items (or frees the slot without any), and collects.
-fn meanwhile(model: &mut Model, stage: usize, rows: usize, items: impl IntoIterator<Item = Item>) -> Outbox {
+fn meanwhile(model: &mut Model, stage: usize, rows: usize, items: impl IntoIterator<Item = StageItem>) -> Outbox {
     let stage = &mut model.stages[stage];
-    assert!(stage.need(0).rows >= rows, "{:?}", stage.need(0));
+    assert!(stage.runnable_rows(0).rows >= rows, "{:?}", stage.runnable_rows(0));
     let mut out = Vec::new();
-    stage.launch(&[Work { slot: 0, rows }], &mut out);
+    stage.launch(&[BatchEntry { slot: 0, rows }], &mut out);
     assert!(out.is_empty(), "{out:?}");
     let mut items = items.into_iter().peekable();
     if items.peek().is_none() {
@@ -61,13 +61,13 @@ fn meanwhile(model: &mut Model, stage: usize, rows: usize, items: impl IntoItera
     out
 }
 
-fn accept(model: &mut Model, stage: usize, item: Item) {
+fn accept(model: &mut Model, stage: usize, item: StageItem) {
     model.stages[stage].accept(0, item, &mut Vec::new());
 }
 
 /// What makes the talker have a frame to make.
-fn spoken() -> [Item; 3] {
-    [Item::Begin(params()), Item::Token(20), Item::Token(21)]
+fn spoken() -> [StageItem; 3] {
+    [StageItem::Begin(params()), StageItem::Token(20), StageItem::Token(21)]
 }
 
 /// A talker that has a frame to make.
@@ -79,18 +79,18 @@ fn speaking() -> Model {
 
 /// The frame that it makes.
 fn frame(model: &mut Model) -> Vec<u32> {
-    let rows = model.stages[TALKER].need(0).rows;
+    let rows = model.stages[TALKER].runnable_rows(0).rows;
     let mut out = Vec::new();
-    model.stages[TALKER].step(&[Work { slot: 0, rows }], &mut out);
-    let Some((0, Item::Codes(codes))) = out.pop() else { panic!("{out:?}") };
+    model.stages[TALKER].step(&[BatchEntry { slot: 0, rows }], &mut out);
+    let Some((0, StageItem::Codes(codes))) = out.pop() else { panic!("{out:?}") };
     codes
 }
 
 /// The samples of the frame that code2wav holds.
 fn samples(model: &mut Model) -> Vec<f32> {
     let mut out = Vec::new();
-    model.stages[CODE2WAV].step(&[Work { slot: 0, rows: 1 }], &mut out);
-    let Some((0, Item::Samples(samples))) = out.pop() else { panic!("{out:?}") };
+    model.stages[CODE2WAV].step(&[BatchEntry { slot: 0, rows: 1 }], &mut out);
+    let Some((0, StageItem::Samples(samples))) = out.pop() else { panic!("{out:?}") };
     samples
 }
 
@@ -101,7 +101,7 @@ fn a_longer_prompt_keeps_what_is_launched() {
     let out = meanwhile(&mut model, THINKER, 10, [prompt(0..14, false)]);
     assert_eq!(contexts(&out), [(0, 10)]);
     let mut out = Vec::new();
-    model.stages[THINKER].step(&[Work { slot: 0, rows: 4 }], &mut out);
+    model.stages[THINKER].step(&[BatchEntry { slot: 0, rows: 4 }], &mut out);
     assert_eq!(contexts(&out), [(10, 4)]);
 }
 
@@ -112,17 +112,17 @@ fn a_changed_prompt_passes_on_what_stays() {
     meanwhile(&mut model, THINKER, 4, [prompt(0..8, false)]);
     let elements: Vec<u32> = (0..6).chain(100..103).collect();
     let elements: Vec<Element> = elements.into_iter().map(|id| Element::token(Role::User, id)).collect();
-    let changed = Item::Prompt { read: vec![true; elements.len()], elements, response: None };
+    let changed = StageItem::Prompt { read: vec![true; elements.len()], elements, response: None };
     let out = meanwhile(&mut model, THINKER, 4, [changed]);
     assert_eq!(contexts(&out), [(4, 2)], "positions 6 and 7 are others now");
-    assert_eq!((model.stages[THINKER].held(0), model.stages[THINKER].need(0).rows), (6, 3));
+    assert_eq!((model.stages[THINKER].held(0), model.stages[THINKER].runnable_rows(0).rows), (6, 3));
 }
 
 #[test]
 fn an_aborted_response_samples_nothing() {
     let mut model = model();
     accept(&mut model, THINKER, prompt(0..10, true));
-    let out = meanwhile(&mut model, THINKER, 10, [Item::Abort]);
+    let out = meanwhile(&mut model, THINKER, 10, [StageItem::Abort]);
     assert_eq!(contexts(&out), [(0, 10)], "the prompt is cached all the same");
     assert_eq!(out.len(), 1, "{out:?}");
 }
@@ -133,17 +133,17 @@ fn a_response_begun_meanwhile_samples_nothing_yet() {
     accept(&mut model, THINKER, prompt(0..10, true));
     let out = meanwhile(&mut model, THINKER, 10, [prompt(0..12, true)]);
     assert_eq!((contexts(&out), out.len()), (vec![(0, 10)], 1), "{out:?}");
-    assert_eq!(model.stages[THINKER].need(0).rows, 2);
+    assert_eq!(model.stages[THINKER].runnable_rows(0).rows, 2);
 }
 
 #[test]
 fn another_response_gets_no_frame_of_the_last() {
-    let again = || [Item::Abort].into_iter().chain(spoken());
+    let again = || [StageItem::Abort].into_iter().chain(spoken());
     let expected = frame(&mut speaking());
     // It begins before what was launched is collected, or after that.
     for before in [again().count(), 1] {
         let mut model = speaking();
-        let rows = model.stages[TALKER].need(0).rows;
+        let rows = model.stages[TALKER].runnable_rows(0).rows;
         let out = meanwhile(&mut model, TALKER, rows, again().take(before));
         assert!(out.is_empty(), "{out:?}");
         again().skip(before).for_each(|item| accept(&mut model, TALKER, item));
@@ -157,10 +157,10 @@ fn a_freed_slot_gives_nothing() {
     accept(&mut model, THINKER, prompt(0..10, true));
     assert!(meanwhile(&mut model, THINKER, 10, []).is_empty());
     let mut model = speaking();
-    let rows = model.stages[TALKER].need(0).rows;
+    let rows = model.stages[TALKER].runnable_rows(0).rows;
     assert!(meanwhile(&mut model, TALKER, rows, []).is_empty());
-    let codes = Item::Codes(frame(&mut speaking()));
-    [Item::Begin(params()), codes].into_iter().for_each(|item| accept(&mut model, CODE2WAV, item));
+    let codes = StageItem::Codes(frame(&mut speaking()));
+    [StageItem::Begin(params()), codes].into_iter().for_each(|item| accept(&mut model, CODE2WAV, item));
     assert!(meanwhile(&mut model, CODE2WAV, 1, []).is_empty());
 }
 
@@ -168,10 +168,10 @@ fn a_freed_slot_gives_nothing() {
 fn another_response_gets_no_samples_of_the_last() {
     let mut model = model();
     let codes = frame(&mut speaking());
-    let begin = || [Item::Begin(params()), Item::Codes(codes.clone())];
+    let begin = || [StageItem::Begin(params()), StageItem::Codes(codes.clone())];
     begin().into_iter().for_each(|item| accept(&mut model, CODE2WAV, item));
     let first = samples(&mut model);
-    let again = || [Item::Abort].into_iter().chain(begin());
+    let again = || [StageItem::Abort].into_iter().chain(begin());
     for before in [again().count(), 1] {
         begin().into_iter().for_each(|item| accept(&mut model, CODE2WAV, item));
         let out = meanwhile(&mut model, CODE2WAV, 1, again().take(before));

@@ -14,7 +14,7 @@ use common::generic::subjects::Other;
 use common::generic::{Bed, Subject, assert_same, config, respond};
 use common::other_family::{FRAMES, Form, PIECE_FRAMES, RATE, SAMPLES, ear, model, refiner};
 use repartee_engine::internals::{
-    AudioRows, AudioFrontEnd, EdgeKind, Encoder, Item, Model, Need, Outbox, RowKind, Stage, WindowInput, Work,
+    AudioRows, AudioFrontEnd, EdgeKind, Encoder, StageItem, Model, RunnableRows, Outbox, RowKind, Stage, WindowInput, BatchEntry,
 };
 use repartee_engine::{EngineConfig, StageConfig, Timeouts};
 use repartee_engine_api::{Command, EnrolError, Event, Recording, Respond, Role, SessionError, SessionHandle};
@@ -62,7 +62,7 @@ fn audio_is_refused_without_ears() {
     let mut bed = Bed::new(&READING, &config());
     let session = bed.engine.open();
     bed.engine.send(&session, Command::Append(vec![0.0; 100]));
-    assert_eq!(events(&session), [Event::Failed { response: None, error: SessionError::NoEars }]);
+    assert_eq!(events(&session), [Event::Failed { response: None, error: SessionError::NoAudioInput }]);
     bed.close(session);
 }
 
@@ -105,17 +105,17 @@ impl Stage for Panicking {
     fn name(&self) -> &'static str {
         self.0.name()
     }
-    fn takes(&self) -> EdgeKind {
-        self.0.takes()
+    fn input_kind(&self) -> EdgeKind {
+        self.0.input_kind()
     }
-    fn gives(&self) -> EdgeKind {
-        self.0.gives()
+    fn output_kind(&self) -> EdgeKind {
+        self.0.output_kind()
     }
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         self.0.accept(slot, item, out);
     }
-    fn need(&self, slot: usize) -> Need {
-        self.0.need(slot)
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
+        self.0.runnable_rows(slot)
     }
     fn max_rows(&self) -> usize {
         self.0.max_rows()
@@ -123,7 +123,7 @@ impl Stage for Panicking {
     fn max_items(&self) -> usize {
         self.0.max_items()
     }
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
         self.1 -= u32::from(work.len() > 1 && self.1 > 0);
         assert!(self.1 != 1 || work.len() == 1, "planted");
         self.0.step(work, out);
@@ -176,21 +176,21 @@ fn a_replay_reads_the_text_again() {
 fn a_window_waits_for_the_frames_after_it() {
     let mut model = HEARING.model(&config());
     let mut stage = model.stages.remove(2);
-    let frame = |n: u32| Item::Codes(vec![n % 32, (7 * n) % 32]);
+    let frame = |n: u32| StageItem::Codes(vec![n % 32, (7 * n) % 32]);
     let mut out = Vec::new();
     for n in 0..(refiner::WINDOW + refiner::AFTER) as u32 {
-        assert_eq!(stage.need(0).rows, 0, "{n} frames");
+        assert_eq!(stage.runnable_rows(0).rows, 0, "{n} frames");
         stage.accept(0, frame(n), &mut out);
     }
-    let need = Need::rows(refiner::EVALUATIONS, RowKind::SolverStep);
-    assert_eq!(stage.need(0), need);
+    let need = RunnableRows::rows(refiner::EVALUATIONS, RowKind::SolverStep);
+    assert_eq!(stage.runnable_rows(0), need);
     // The planner may stop between two evaluations: nothing is given before the last one.
     for left in (0..refiner::EVALUATIONS).rev() {
         assert!(out.is_empty(), "{out:?}");
-        stage.step(&[Work { slot: 0, rows: 1 }], &mut out);
-        assert_eq!(stage.need(0).rows, left);
+        stage.step(&[BatchEntry { slot: 0, rows: 1 }], &mut out);
+        assert_eq!(stage.runnable_rows(0).rows, left);
     }
-    assert!(matches!(&out[..], [(0, Item::Latents { count: refiner::WINDOW, .. })]), "{out:?}");
+    assert!(matches!(&out[..], [(0, StageItem::Latents { count: refiner::WINDOW, .. })]), "{out:?}");
 }
 
 #[test]
@@ -314,9 +314,9 @@ fn audio_faster_than_time_is_encoded_last() {
     const LIVE: i32 = 10;
     let batches = Arc::<Mutex<Vec<Vec<i32>>>>::default();
     let mut subject = model(Form::Hearing, &config());
-    let ears = subject.ears.take().unwrap();
+    let ears = subject.audio.take().unwrap();
     let encoder = Box::new(Noting { encoder: ears.encoder, batches: batches.clone() });
-    subject.ears = Some(AudioFrontEnd { encoder, ..ears });
+    subject.audio = Some(AudioFrontEnd { encoder, ..ears });
     let mut engine = drive(subject, &config());
     let (hasty, live) = (engine.open(), engine.open());
     let audio = |level: i32| Command::Append(vec![level as f32 / 100.0; ear::RATE as usize]);

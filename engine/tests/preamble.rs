@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use repartee_engine::internals::{
-    AudioRows, ToolCallTokens, Checkpoint, Codec, EdgeKind, Element, End, Item, Message, Model, Need, Outbox, Part,
-    ResponseParams, RowKind, PromptTemplate, Slots, Stage, Tokenizer, ToolTemplate, Value, Work, load,
+    AudioRows, ToolCallTokens, Checkpoint, Codec, EdgeKind, Element, StageEnd, StageItem, Message, Model, RunnableRows, Outbox, MessagePart,
+    ResponseParams, RowKind, PromptTemplate, SlotCounts, Stage, Tokenizer, ToolTemplate, ElementValue, BatchEntry, load_model,
 };
 use repartee_engine::{EngineConfig, Source, StageConfig};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, Role, SessionHandle, Tool};
@@ -24,32 +24,32 @@ const TALKER: usize = 1;
 const STEPS: usize = 400;
 
 fn model() -> Model {
-    load(&Checkpoint::open(Source::Folder(folder("dense").join("checkpoint"))).unwrap(), &EngineConfig::default())
+    load_model(&Checkpoint::open(Source::Folder(folder("dense").join("checkpoint"))).unwrap(), &EngineConfig::default())
         .unwrap()
 }
 
 /// Gives items to the talker, which makes up to `steps` steps after each; the codes, and how it ended.
-fn speak(model: &mut Model, items: Vec<Item>, steps: usize) -> (Vec<Vec<u32>>, Option<End>) {
+fn speak(model: &mut Model, items: Vec<StageItem>, steps: usize) -> (Vec<Vec<u32>>, Option<StageEnd>) {
     let talker = &mut model.stages[TALKER];
     let (mut codes, mut ended) = (Vec::new(), None);
     let params = ResponseParams { voice: model.voices.names()[0].clone(), ..params() };
     let last = items.len();
-    for (i, item) in std::iter::once(Item::Begin(params)).chain(items).enumerate() {
+    for (i, item) in std::iter::once(StageItem::Begin(params)).chain(items).enumerate() {
         let mut out = Vec::new();
         talker.accept(0, item, &mut out);
         for _ in 0..if i == last { STEPS } else { steps } {
-            let rows = talker.need(0).rows.min(talker.max_rows());
+            let rows = talker.runnable_rows(0).rows.min(talker.max_rows());
             if rows > 0 {
-                talker.step(&[Work { slot: 0, rows }], &mut out);
+                talker.step(&[BatchEntry { slot: 0, rows }], &mut out);
             }
         }
         for (_, item) in out {
             match item {
-                Item::Codes(frame) => {
+                StageItem::Codes(frame) => {
                     assert!(ended.is_none(), "a frame after the end");
                     codes.push(frame);
                 }
-                Item::End(end) => ended = Some(end),
+                StageItem::End(end) => ended = Some(end),
                 _ => {}
             }
         }
@@ -70,23 +70,23 @@ fn params() -> ResponseParams {
     }
 }
 
-fn tokens(ids: &[u32]) -> Vec<Item> {
-    ids.iter().map(|&id| Item::Token(id)).collect()
+fn tokens(ids: &[u32]) -> Vec<StageItem> {
+    ids.iter().map(|&id| StageItem::Token(id)).collect()
 }
 
-fn all(parts: Vec<Vec<Item>>) -> Vec<Item> {
+fn all(parts: Vec<Vec<StageItem>>) -> Vec<StageItem> {
     parts.into_iter().flatten().collect()
 }
 
 const BEFORE: [u32; 3] = [20, 21, 22];
 const AFTER: [u32; 2] = [30, 31];
 
-fn end() -> Vec<Item> {
-    vec![Item::End(End::Stop)]
+fn end() -> Vec<StageItem> {
+    vec![StageItem::End(StageEnd::Stop)]
 }
 
-fn pause() -> Vec<Item> {
-    vec![Item::TextPause]
+fn pause() -> Vec<StageItem> {
+    vec![StageItem::TextPause]
 }
 
 #[test]
@@ -121,7 +121,7 @@ fn text_after_a_pause_is_its_own_utterance() {
 #[test]
 fn a_pause_without_text_says_nothing() {
     let mut model = model();
-    assert_eq!(speak(&mut model, all(vec![pause(), end()]), 1), (Vec::new(), Some(End::Stop)));
+    assert_eq!(speak(&mut model, all(vec![pause(), end()]), 1), (Vec::new(), Some(StageEnd::Stop)));
     let after = speak(&mut model, all(vec![tokens(&AFTER), end()]), 1);
     assert_eq!(speak(&mut model, all(vec![pause(), tokens(&AFTER), end()]), 1), after);
 }
@@ -133,24 +133,24 @@ impl Stage for Writing {
     fn name(&self) -> &'static str {
         "writing"
     }
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Prompt
     }
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Text
     }
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
-        if let Item::Prompt { elements, response: Some(params), .. } = item {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
+        if let StageItem::Prompt { elements, response: Some(params), .. } = item {
             let id = |element: &Element| match element.value {
-                Value::Token(id) => Some(id),
+                ElementValue::Token(id) => Some(id),
                 _ => None,
             };
             self.0[slot] = Some(elements.iter().filter_map(id).collect());
-            out.push((slot, Item::Begin(params)));
+            out.push((slot, StageItem::Begin(params)));
         }
     }
-    fn need(&self, slot: usize) -> Need {
-        Need::rows(usize::from(self.0[slot].is_some()), RowKind::Decode)
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
+        RunnableRows::rows(usize::from(self.0[slot].is_some()), RowKind::Decode)
     }
     fn max_rows(&self) -> usize {
         1
@@ -158,10 +158,10 @@ impl Stage for Writing {
     fn max_items(&self) -> usize {
         1
     }
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
-        for &Work { slot, .. } in work {
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
+        for &BatchEntry { slot, .. } in work {
             let next = self.0[slot].as_mut().and_then(VecDeque::pop_front);
-            out.push((slot, next.map_or(Item::End(End::Stop), Item::Token)));
+            out.push((slot, next.map_or(StageItem::End(StageEnd::Stop), StageItem::Token)));
             if next.is_none() {
                 self.0[slot] = None;
             }
@@ -179,26 +179,26 @@ impl Stage for Saying {
     fn name(&self) -> &'static str {
         "saying"
     }
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Text
     }
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Samples
     }
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         match item {
-            Item::Token(id) => self.0[slot].push(id),
-            Item::TextPause | Item::End(_) => {
-                out.extend(self.0[slot].drain(..).map(|id| (slot, Item::Samples(vec![id as f32]))));
-                if let Item::End(_) = item {
+            StageItem::Token(id) => self.0[slot].push(id),
+            StageItem::TextPause | StageItem::End(_) => {
+                out.extend(self.0[slot].drain(..).map(|id| (slot, StageItem::Samples(vec![id as f32]))));
+                if let StageItem::End(_) = item {
                     out.push((slot, item));
                 }
             }
             _ => {}
         }
     }
-    fn need(&self, _: usize) -> Need {
-        Need::NONE
+    fn runnable_rows(&self, _: usize) -> RunnableRows {
+        RunnableRows::NONE
     }
     fn max_rows(&self) -> usize {
         1
@@ -206,7 +206,7 @@ impl Stage for Saying {
     fn max_items(&self) -> usize {
         1
     }
-    fn launch(&mut self, _: &[Work], _: &mut Outbox) {}
+    fn launch(&mut self, _: &[BatchEntry], _: &mut Outbox) {}
     fn free(&mut self, slot: usize) {
         self.0[slot].clear();
     }
@@ -233,7 +233,7 @@ impl ToolTemplate for Brackets {
 impl PromptTemplate for Brackets {
     fn render(&self, history: &[Message], _: Option<&[Arc<AudioRows>]>, _: bool) -> Vec<Element> {
         let last = history.iter().rev().find_map(|message| match &message.parts[..] {
-            [Part::Text(ids)] if !ids.is_empty() => Some(ids),
+            [MessagePart::Text(ids)] if !ids.is_empty() => Some(ids),
             _ => None,
         });
         last.into_iter().flatten().map(|&id| Element::token(Role::User, id)).collect()
@@ -251,12 +251,12 @@ fn engine(slots: usize, config: &EngineConfig) -> Driven {
     let marks = ToolCallTokens { open: mark("["), close: mark("]") };
     let model = Model {
         tokenizer,
-        ears: None,
-        script: Box::new(Brackets(marks)),
+        audio: None,
+        template: Box::new(Brackets(marks)),
         stages: vec![Box::new(Writing(vec![None; slots])), Box::new(Saying(vec![Vec::new(); slots]))],
         codec: Codec { sample_rate: 8000, frame_samples: (1, 1) },
         voices: Box::new(vec!["only".to_owned()]),
-        slots: Slots { sessions: slots, out_of_band: 0, context: 1000 },
+        slots: SlotCounts { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
         pool: None,
     };

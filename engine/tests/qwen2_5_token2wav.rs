@@ -17,7 +17,7 @@ use common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::Checkpoint;
 use repartee_engine::internals::qwen2_5_omni::{
-    BigVgan, Dit, DitConfig, DitWindow, Prepared, Rk4, Rows, Solve, SpeakerEncoder, Token2Wav, Token2WavConfig, Voice,
+    BigVgan, Dit, DitConfig, DitWindow, Prepared, Rk4, HostRows, OdeState, SpeakerEncoder, Token2Wav, Token2WavConfig, Voice,
     Window, guide,
 };
 use repartee_engine::internals::weights::Weights;
@@ -68,7 +68,7 @@ fn evaluate(ops: &Cpu, dit: &Dit<Cpu>, windows: &[DitWindow<'_>]) -> Vec<f32> {
 
 /// The spectrogram of codes that are solved as one window, from `noise`.
 fn solve(ops: &Cpu, dit: &Dit<Cpu>, solver: &Rk4, (codes, voice): (&[u32], usize), noise: &[f32]) -> Vec<f32> {
-    let mut solve = Solve::new(noise.to_vec());
+    let mut solve = OdeState::new(noise.to_vec());
     loop {
         let mel = solve.input(solver);
         let rows = evaluate(ops, dit, &[DitWindow { codes, voice, mel: &mel, time: solve.time() }]);
@@ -145,7 +145,7 @@ fn compare_but_windows(checkpoint: &Checkpoint, expected: &Expected) -> Findings
     let config = &model.config.dit;
     let w = Weights::new(&ops, checkpoint).at("token2wav.code2wav_dit_model");
     let encoder = SpeakerEncoder::load(&w.at("input_embed.spk_encoder"), &config.speaker).unwrap();
-    let reference = Rows { width: config.mel_dim, data: voice.reference_mel.clone() };
+    let reference = HostRows { width: config.mel_dim, data: voice.reference_mel.clone() };
     let speaker = encoder.forward(&ops, &reference);
     let no_speaker = encoder.forward(&ops, &reference.map(|_| 0.0));
 

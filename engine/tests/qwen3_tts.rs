@@ -21,7 +21,7 @@ use common::speech::{self, FIXTURES, difference_of_ids, is_cloned, voice, zero};
 use common::{Expected, difference, folder};
 use repartee_engine::Source;
 use repartee_engine::internals::qwen3_tts::{
-    Cloned, MAX_FRAMES, UtteranceTokens, Qwen3Tts, Row, Rows, Speaker, Utterance, Voice, VoiceList, mel,
+    Cloned, MAX_FRAMES, UtteranceTokens, Qwen3Tts, UtteranceRow, HostRows, Speaker, Utterance, Voice, VoiceList, mel,
 };
 use repartee_engine::internals::{Checkpoint, Tokenizer};
 use repartee_kernels::cpu::{Cpu, Tensor};
@@ -62,17 +62,17 @@ fn header(model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, role: &str) -> [u32; 3] 
     [model.config.im_start_token_id, ids[0], ids[1]]
 }
 
-fn rows(ops: &Cpu, model: &Qwen3Tts<Cpu>, rows: &[Row]) -> Tensor {
+fn rows(ops: &Cpu, model: &Qwen3Tts<Cpu>, rows: &[UtteranceRow]) -> Tensor {
     let talker = &model.talker;
-    let row = |row: &Row| {
+    let row = |row: &UtteranceRow| {
         let (id, codec) = match row {
-            Row::Text { id, codec } => (*id, talker.codec.rows(ops, &index(ops, &[*codec]))),
-            Row::Cloned { id, voice, frame: None } => (*id, ops.tensor(voice.speaker.clone(), voice.speaker.len())),
-            Row::Cloned { id, voice, frame: Some(frame) } => {
+            UtteranceRow::Text { id, codec } => (*id, talker.codec.rows(ops, &index(ops, &[*codec]))),
+            UtteranceRow::Cloned { id, voice, frame: None } => (*id, ops.tensor(voice.speaker.clone(), voice.speaker.len())),
+            UtteranceRow::Cloned { id, voice, frame: Some(frame) } => {
                 let codes: Vec<_> = voice.frames[*frame].iter().map(|code| index(ops, &[*code])).collect();
                 (*id, talker.code_predictor.embed_frames(ops, talker.codec.rows(ops, &codes[0]), &codes[1..]))
             }
-            Row::Frame { .. } => panic!("a frame stands before the first one"),
+            UtteranceRow::Frame { .. } => panic!("a frame stands before the first one"),
         };
         ops.add(talker.text_rows(ops, &index(ops, &[id])), &codec)
     };
@@ -103,7 +103,7 @@ fn recording(ops: &Cpu, model: &Qwen3Tts<Cpu>, expected: &Expected, run: usize) 
     let check = |name: &str, ours: &[f32]| (at(name), difference(ours, &expected.tensor(&at(name)).0));
     let spectrogram = mel::spectrogram(&samples);
     let (reference, shape) = expected.tensor(&at("encoded"));
-    let codes = encoders.speech.quantize(ops, &Rows { width: shape[1], data: reference });
+    let codes = encoders.speech.quantize(ops, &HostRows { width: shape[1], data: reference });
     vec![
         check("mel", &spectrogram.data),
         check("speaker", &encoders.speaker.forward(ops, &spectrogram)),
@@ -129,7 +129,7 @@ fn talker(ops: &Cpu, model: &Qwen3Tts<Cpu>, tokenizer: &Tokenizer, expected: &Ex
         let newline = tokenizer.encode("\n").unwrap()[0];
         let head = header(model, tokenizer, "user");
         let ids = head.into_iter().chain(instruct).chain([config.im_end_token_id, newline]);
-        prompt.extend(ids.map(|id| Row::Text { id, codec: NO_ID }));
+        prompt.extend(ids.map(|id| UtteranceRow::Text { id, codec: NO_ID }));
     }
     prompt.extend(marks.begin(&utterance).unwrap());
     let prompt = rows(ops, model, &prompt);

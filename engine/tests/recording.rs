@@ -12,7 +12,7 @@ use std::path::Path;
 use common::driven::{Driven, Response, drive, submit};
 use common::{CONVERSATIONS, Expected, brief_copy, folder};
 use repartee_engine::internals::qwen3_omni_moe::load;
-use repartee_engine::internals::{Checkpoint, Device, Variant};
+use repartee_engine::internals::{Checkpoint, Device, FamilyVariant};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{Command, Respond, Role, SessionHandle};
 use repartee_kernels::cpu::Cpu;
@@ -43,7 +43,7 @@ fn checkpoints() -> Vec<(&'static str, TempDir)> {
 fn engine<O: Device>(ops: O, checkpoint: &Path) -> Driven {
     let config = EngineConfig { sessions: CALLERS, session_tokens: 512, threads: Some(1), ..EngineConfig::default() };
     let checkpoint = Checkpoint::open(Source::Folder(checkpoint.to_owned())).unwrap();
-    drive(load(ops, &checkpoint, Variant("omni"), &config).unwrap(), &config)
+    drive(load(ops, &checkpoint, FamilyVariant("omni"), &config).unwrap(), &config)
 }
 
 /// Two turns of callers who speak and one of callers who write, who begin `pace` ticks after each other: prompts are prefilled beside

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use repartee_engine::measure::{Makes, Phase, Turn, measure};
+use repartee_engine::measure::{StageOutput, TurnPhase, MeasuredTurn, measure};
 use repartee_engine::{Engine, EngineConfig, Source, Synthetic, WeightPolicy};
 use repartee_engine_api::{Command, Event, FinishReason, Respond, SpeechEngine};
 
@@ -67,25 +67,25 @@ fn published_widths_run_end_to_end() {
 /// The demo's own configuration, drawn: what a turn takes is noted for every stage, the encoder's work while the caller speaks.
 #[test]
 fn a_measured_turn_has_every_stage() {
-    let turn = Turn { heard: Duration::from_secs(2), text_tokens: 4, sound: Duration::from_millis(500), seed: 3 };
+    let turn = MeasuredTurn { input: Duration::from_secs(2), text_tokens: 4, sound: Duration::from_millis(500), seed: 3 };
     let measured = measure(Source::Synthetic(synthetic("models/demo", 2)), &config(), turn).unwrap();
     let found = |phase, at, kind| {
         let rows = measured.stages.iter().filter(|row| (row.phase, row.at, row.kind) == (phase, at, kind));
         rows.map(|row| (row.steps, row.rows, row.products.bytes, row.products.integer_multiplies)).next()
     };
-    let window = found(Phase::Listening, 0, "window").unwrap();
+    let window = found(TurnPhase::Listening, 0, "window").unwrap();
     assert!(window.0 > 0 && window.1 > 0 && window.2 > 0 && window.3 > 0, "{window:?}");
-    let text = found(Phase::Answer, 1, "decode").unwrap();
+    let text = found(TurnPhase::Answer, 1, "decode").unwrap();
     // The first token is sampled with the prompt's last rows.
     assert!(text.1 <= 4 && text.3 > 0, "{text:?}");
     for (at, kind) in [(1, "prefill"), (2, "decode"), (3, "window")] {
-        assert!(found(Phase::Answer, at, kind).is_some_and(|row| row.1 > 0), "{at} {kind}: {:?}", measured.stages);
+        assert!(found(TurnPhase::Answer, at, kind).is_some_and(|row| row.1 > 0), "{at} {kind}: {:?}", measured.stages);
     }
     for row in measured.stages.iter().filter(|row| row.kind != "prefill") {
-        let makes = [Makes::Other, Makes::Text, Makes::Codes, Makes::Other][row.at];
-        assert_eq!(row.makes, makes, "{row:?}");
+        let makes = [StageOutput::Other, StageOutput::Text, StageOutput::Codes, StageOutput::Other][row.at];
+        assert_eq!(row.output, makes, "{row:?}");
     }
-    for timing in [&measured.in_turn, &measured.side_by_side] {
+    for timing in [&measured.sequential, &measured.parallel] {
         assert!(timing.sound > Duration::ZERO && timing.first_sound <= timing.whole, "{timing:?}");
     }
     assert!(measured.resident > 0 && measured.machine.bandwidth > 0.0);
@@ -94,14 +94,14 @@ fn a_measured_turn_has_every_stage() {
 /// A family that hears nothing reads a text in the place of a question; its codec's layers are limited too.
 #[test]
 fn a_model_without_ears_reads_aloud() {
-    let turn = Turn { heard: Duration::from_secs(1), text_tokens: 12, sound: Duration::from_millis(300), seed: 3 };
+    let turn = MeasuredTurn { input: Duration::from_secs(1), text_tokens: 12, sound: Duration::from_millis(300), seed: 3 };
     let source = Source::Synthetic(synthetic("models/dimensions/qwen3-tts-12hz-0.6b", 1));
     let measured = measure(source, &config(), turn).unwrap();
-    assert_eq!(measured.turn.heard, Duration::ZERO);
+    assert_eq!(measured.turn.input, Duration::ZERO);
     let rows = |stage: &str, kind| {
         let of = measured.stages.iter().filter(|row| (row.stage, row.kind) == (stage, kind));
         of.map(|row| row.rows).sum::<u64>()
     };
     assert!(rows("talker", "prefill") > 0 && rows("talker", "decode") > 2 && rows("code2wav", "window") > 2);
-    assert!(measured.side_by_side.sound >= turn.sound && measured.side_by_side.listening == Duration::ZERO);
+    assert!(measured.parallel.sound >= turn.sound && measured.parallel.listening == Duration::ZERO);
 }

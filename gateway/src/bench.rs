@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
-use repartee_engine::measure::{Machine, Makes, Measured, Phase, StageRow, Turn, measure};
+use repartee_engine::measure::{MachineLimits, StageOutput, TurnReport, TurnPhase, StageMeasurement, MeasuredTurn, measure};
 use repartee_engine::{DeviceChoice, EngineConfig, Source, Synthetic};
 use report::{Report, Row};
 
@@ -56,12 +56,12 @@ pub enum Routing {
 }
 
 impl Size {
-    fn turn(&self) -> anyhow::Result<Turn> {
+    fn turn(&self) -> anyhow::Result<MeasuredTurn> {
         let seconds = |name: &str, seconds: f64| {
             Duration::try_from_secs_f64(seconds).with_context(|| format!("--{name} {seconds} is no duration"))
         };
         let (heard, sound) = (seconds("heard", self.heard)?, seconds("sound", self.sound)?);
-        Ok(Turn { heard, text_tokens: self.tokens, sound, seed: 7 })
+        Ok(MeasuredTurn { input: heard, text_tokens: self.tokens, sound, seed: 7 })
     }
 }
 
@@ -113,9 +113,9 @@ fn sources(options: &Size, source: &Source) -> Vec<(Source, Option<Routing>)> {
     routings.iter().map(synthetic).collect()
 }
 
-fn print(measured: &Measured, engine: &EngineConfig, routing: Option<Routing>) {
-    let Measured { machine, turn, stages, in_turn, .. } = measured;
-    let (heard, sound) = (turn.heard.as_secs_f64(), in_turn.sound.as_secs_f64());
+fn print(measured: &TurnReport, engine: &EngineConfig, routing: Option<Routing>) {
+    let TurnReport { machine, turn, stages, sequential: in_turn, .. } = measured;
+    let (heard, sound) = (turn.input.as_secs_f64(), in_turn.sound.as_secs_f64());
     println!(
         "\nweights = {}, {} threads{}: {heard:.1} s heard, {} text tokens at most, {sound:.1} s of sound; stages one after another",
         weights(engine),
@@ -133,13 +133,13 @@ fn print(measured: &Measured, engine: &EngineConfig, routing: Option<Routing>) {
     );
     for row in stages {
         let (seconds, rows) = (row.took.as_secs_f64(), row.rows.max(1) as f64);
-        let (reading, multiplying) = machine.floor(row.products);
+        let (reading, multiplying) = machine.lower_bound(row.products);
         let multiplies = (row.products.float_multiplies + row.products.integer_multiplies) as f64;
         println!(
             "  {:<10}{:<10}{:<9}{:>6}{:>6}{seconds:>9.2}{:>9.2}{:>9.1}{:>7.1}{:>6.0}{:>9.1}{:>6.0}",
             match row.phase {
-                Phase::Listening => "listening",
-                Phase::Answer => "answer",
+                TurnPhase::Listening => "listening",
+                TurnPhase::Answer => "answer",
             },
             row.stage,
             row.kind,
@@ -160,7 +160,7 @@ fn weights(engine: &EngineConfig) -> String {
     serde_json::to_value(engine.weights).ok().and_then(|name| name.as_str().map(str::to_owned)).unwrap_or_default()
 }
 
-fn machine_rows(machine: &Machine) -> Vec<Row> {
+fn machine_rows(machine: &MachineLimits) -> Vec<Row> {
     let threads = machine.threads;
     let read = format!(
         "read by {threads} threads, {} MiB (eight times the last cache), huge pages: {}",
@@ -193,9 +193,9 @@ struct Sum {
     floor: f64,
 }
 
-fn sum<'a>(machine: &Machine, stages: impl IntoIterator<Item = &'a StageRow>) -> Sum {
+fn sum<'a>(machine: &MachineLimits, stages: impl IntoIterator<Item = &'a StageMeasurement>) -> Sum {
     stages.into_iter().fold(Sum::default(), |sum, row| {
-        let (reading, multiplying) = machine.floor(row.products);
+        let (reading, multiplying) = machine.lower_bound(row.products);
         Sum {
             rows: sum.rows + row.rows as f64,
             seconds: sum.seconds + row.took.as_secs_f64(),
@@ -207,12 +207,12 @@ fn sum<'a>(machine: &Machine, stages: impl IntoIterator<Item = &'a StageRow>) ->
 }
 
 fn measured_rows(
-    measured: &Measured,
+    measured: &TurnReport,
     engine: &EngineConfig,
     (layers, routing): (Option<usize>, Option<Routing>),
     suffix: &str,
 ) -> Vec<Row> {
-    let Measured { machine, turn, stages, in_turn, side_by_side, .. } = measured;
+    let TurnReport { machine, turn, stages, sequential: in_turn, parallel: side_by_side, .. } = measured;
     let weights = weights(engine);
     let size = layers.map_or_else(String::new, |layers| format!("; ONLY {layers} LAYERS of each stack"));
     let published = match (routing, layers) {
@@ -220,13 +220,13 @@ fn measured_rows(
         (Some(_), Some(_)) => "cut",
         (Some(_), None) => "published",
     };
-    let (heard, sound) = (turn.heard.as_secs_f64(), side_by_side.sound.as_secs_f64());
+    let (heard, sound) = (turn.input.as_secs_f64(), side_by_side.sound.as_secs_f64());
     let mut rows = Vec::new();
     let mut add = |row: Row| rows.push(row);
     // Decoding: one stage may write text, one row a token; one makes codec frames.
-    let decoding = |makes: Makes| stages.iter().filter(move |row| row.kind == "decode" && row.makes == makes);
-    let writer = decoding(Makes::Text).map(|row| row.stage).next().unwrap_or_default();
-    for (name, makes) in [(format!("{writer}_decode"), Makes::Text), ("codec_frame".to_owned(), Makes::Codes)] {
+    let decoding = |makes: StageOutput| stages.iter().filter(move |row| row.kind == "decode" && row.output == makes);
+    let writer = decoding(StageOutput::Text).map(|row| row.stage).next().unwrap_or_default();
+    for (name, makes) in [(format!("{writer}_decode"), StageOutput::Text), ("codec_frame".to_owned(), StageOutput::Codes)] {
         let sum = sum(machine, decoding(makes));
         if sum.rows == 0.0 {
             continue;
@@ -258,7 +258,7 @@ fn measured_rows(
     }
     let note = format!("commit to first sound, {weights}, as a server runs it{size}");
     add(Row::alone(format!("ttfp_{published}{suffix}"), 1e3 * side_by_side.first_sound.as_secs_f64(), "ms", note));
-    let answer: Vec<&StageRow> = stages.iter().filter(|row| row.phase == Phase::Answer).collect();
+    let answer: Vec<&StageMeasurement> = stages.iter().filter(|row| row.phase == TurnPhase::Answer).collect();
     let all = sum(machine, answer.iter().copied());
     let each_second = in_turn.sound.as_secs_f64();
     let note = format!(
@@ -292,8 +292,8 @@ fn measured_rows(
 }
 
 /// Seconds that a stage would take with other cores and memory.
-fn project(machine: &Machine, row: &StageRow, cores: usize, bandwidth: f64) -> f64 {
-    let (reading, multiplying) = machine.floor(row.products);
+fn project(machine: &MachineLimits, row: &StageMeasurement, cores: usize, bandwidth: f64) -> f64 {
+    let (reading, multiplying) = machine.lower_bound(row.products);
     let (faster_memory, more_cores) = (bandwidth / machine.bandwidth, cores as f64 / machine.threads as f64);
     let before = reading.max(multiplying);
     if before == 0.0 {

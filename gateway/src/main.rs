@@ -390,7 +390,7 @@ fn measure_size(size: &Size) -> anyhow::Result<()> {
 fn write_quantised(Quantize { checkpoint, out, weights }: &Quantize) -> anyhow::Result<()> {
     let threads = EngineConfig::default().threads();
     let mut shown = None;
-    let progress = |progress: repartee_engine::quantise::Progress<'_>| {
+    let progress = |progress: repartee_engine::quantise::QuantiseProgress<'_>| {
         // A line for each percent, and for each file.
         let now = ((progress.share * 100.0) as u32, progress.file.to_owned());
         if shown.as_ref() != Some(&now) {

@@ -6,7 +6,7 @@ mod common;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, FinishReason, SpeechEngine as _, Usage};
+use repartee_engine_api::{Command, Event, FinishReason, SpeechEngine as _, ResponseUsage};
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::{ClientMessage, ServerMessage};
 use repartee_realtime::{Core, Delivery, Effect, Input, Setup};
@@ -113,7 +113,7 @@ impl Talk {
                         inputs.push(Input::Engine(Event::SegmentFinished {
                             response,
                             reason: FinishReason::Stop,
-                            usage: Usage::default(),
+                            usage: ResponseUsage::default(),
                         }));
                         let samples = vec![0.1; 1_920];
                         inputs.push(Input::Engine(Event::Audio { response, frame: 0, samples, stamps: None }));

@@ -7,7 +7,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use repartee_engine::measure::{Measured, StageRow, Turn, measure};
+use repartee_engine::measure::{TurnReport, StageMeasurement, MeasuredTurn, measure};
 use repartee_engine::{EngineConfig, Source, Synthetic};
 use repartee_load::report::Row;
 use repartee_tests::side_by_side::{self, reference};
@@ -111,12 +111,12 @@ impl Family {
         }
     }
 
-    fn turn(self, sound: f64) -> Turn {
+    fn turn(self, sound: f64) -> MeasuredTurn {
         let (heard, text_tokens) = match self {
             Self::Qwen3Tts => (0, CHARACTERS),
             Self::Qwen25Omni => (HEARD, TOKENS),
         };
-        Turn { heard: Duration::from_secs(heard), text_tokens, sound: Duration::from_secs_f64(sound), seed: 7 }
+        MeasuredTurn { input: Duration::from_secs(heard), text_tokens, sound: Duration::from_secs_f64(sound), seed: 7 }
     }
 
     fn arguments(self) -> Vec<String> {
@@ -186,13 +186,13 @@ impl Case {
             ..EngineConfig::default()
         };
         let ours = measure(self.source(), &config, family.turn(sound))?;
-        println!("{name}: ours: {:.2?}\n  {:.2?}", ours.in_turn, ours.side_by_side);
-        let made = ours.in_turn.sound.as_secs_f64();
+        println!("{name}: ours: {:.2?}\n  {:.2?}", ours.sequential, ours.parallel);
+        let made = ours.sequential.sound.as_secs_f64();
         ensure!(made > 0.0, "{name} said nothing");
         let codec: f64 = family.codec().iter().map(|stage| took(&ours, |row| row.stage == *stage).0).sum();
         let text = took(&ours, |row| row.at == 1 && row.kind == "decode");
         let frame = took(&ours, |row| row.stage == "talker" && row.kind == "decode");
-        let answer = &ours.side_by_side;
+        let answer = &ours.parallel;
         let (whole, sound) = (answer.whole.as_secs_f64(), answer.sound.as_secs_f64());
         let mut rows = Vec::new();
         for (dtype, peer) in &peers {
@@ -236,7 +236,7 @@ impl Case {
 }
 
 /// Seconds and rows of the stages that `which` chooses, of the turn with stages one after another.
-fn took(measured: &Measured, which: impl Fn(&StageRow) -> bool) -> (f64, f64) {
+fn took(measured: &TurnReport, which: impl Fn(&StageMeasurement) -> bool) -> (f64, f64) {
     let rows = measured.stages.iter().filter(|row| which(row));
     rows.fold((0.0, 0.0), |(seconds, rows), row| (seconds + row.took.as_secs_f64(), rows + row.rows as f64))
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context, Result, ensure};
 use repartee_engine_api::{
-    Command, Event, ModelInfo, OpenError, Peer, ResponseId, SessionHandle, SpeechEngine, StageWork, Wake, link,
+    Command, Event, ModelInfo, OpenError, SessionPeer, ResponseId, SessionHandle, SpeechEngine, StageWork, WakeSignal, link,
 };
 
 use crate::questions::Question;
@@ -97,7 +97,7 @@ impl SpeechEngine for RecordingEngine {
 
     fn open(&self) -> Result<SessionHandle, OpenError> {
         let inner = self.engine.open()?;
-        let (session, peer) = link(Wake::new().0);
+        let (session, peer) = link(WakeSignal::new().0);
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
         log.inputs.push(Input::default());
         let relay =
@@ -130,7 +130,7 @@ struct Relay {
     number: usize,
     rate: u32,
     inner: SessionHandle,
-    peer: Peer,
+    peer: SessionPeer,
     log: Arc<Mutex<Log>>,
 }
 

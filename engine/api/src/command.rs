@@ -192,7 +192,7 @@ pub struct Respond {
     /// take it that read text aloud. Refused by a model that cannot.
     pub streamed: bool,
     /// Input in place of the history; `None` for the history as it stands.
-    pub input: Option<Vec<Input>>,
+    pub input: Option<Vec<ResponseInput>>,
     /// Whether the response is out-of-band: it leaves no item, and runs in a slot of its own instead of after other responses.
     pub out_of_band: bool,
     /// Whether it is made only with what every other session and response leaves; then it is out-of-band, and nobody waits for it.
@@ -240,7 +240,7 @@ impl Respond {
 
 /// A part of a response's own input.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Input {
+pub enum ResponseInput {
     /// An item of the history.
     Item(ItemId),
     /// New content.

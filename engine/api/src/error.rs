@@ -79,7 +79,7 @@ pub enum SessionError {
     },
     /// The model hears nothing.
     #[error("this model takes no audio: send text")]
-    NoEars,
+    NoAudioInput,
     /// The model's template has no tools.
     #[error("this model cannot call tools")]
     NoTools,

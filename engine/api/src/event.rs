@@ -25,7 +25,7 @@ pub enum Event {
         /// Mono samples; their number may vary, at the start for instance.
         samples: Vec<f32>,
         /// Times of the first packet's steps; on frame 0 only.
-        stamps: Option<Stamps>,
+        stamps: Option<LatencyStamps>,
     },
     /// The model calls a tool. The arguments follow in pieces; a call is complete when the next one begins or the response ends.
     ToolCall {
@@ -52,7 +52,7 @@ pub enum Event {
         /// Why it ended.
         reason: FinishReason,
         /// What it took.
-        usage: Usage,
+        usage: ResponseUsage,
     },
     /// Every response requested before [`Command::Finish`] is complete.
     Finished,
@@ -93,7 +93,7 @@ pub enum FinishReason {
 
 /// Token and frame counts of a response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ResponseUsage {
     /// Text tokens of the prompt, template included.
     pub input_text_tokens: u32,
     /// Audio tokens of the prompt.
@@ -108,7 +108,7 @@ pub struct Usage {
 
 /// Times on the way to a response's first samples, on the engine's monotonic clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamps {
+pub struct LatencyStamps {
     /// The engine took the `Respond` command.
     pub accepted: Instant,
     /// The encoder began with the last of its input; `begun` where nothing of it was to be encoded any more.

@@ -7,12 +7,12 @@ use super::{COMMAND_QUEUE, Command, EVENT_QUEUE, Event, SubmitError};
 pub struct SessionHandle {
     commands: flume::Sender<Command>,
     events: flume::Receiver<Event>,
-    wake: Wake,
+    wake: WakeSignal,
 }
 
 /// The engine's end of a session.
 #[derive(Debug)]
-pub struct Peer {
+pub struct SessionPeer {
     /// Commands of the caller; disconnected once the handle is dropped.
     pub commands: flume::Receiver<Command>,
     /// Events for the caller.
@@ -24,9 +24,9 @@ pub struct Peer {
 /// Signals the engine that something may be runnable: a command was submitted, an event was read, a handle was dropped.
 /// Clones share one pending signal; repeated calls collapse into it.
 #[derive(Debug, Clone)]
-pub struct Wake(flume::Sender<()>);
+pub struct WakeSignal(flume::Sender<()>);
 
-impl Wake {
+impl WakeSignal {
     /// A signal and its receiver.
     pub fn new() -> (Self, flume::Receiver<()>) {
         let (tx, rx) = flume::bounded(1);
@@ -63,10 +63,10 @@ impl Wake {
 /// assert_eq!(handle.try_next_event(), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-pub fn link(wake: Wake) -> (SessionHandle, Peer) {
+pub fn link(wake: WakeSignal) -> (SessionHandle, SessionPeer) {
     let (command_tx, command_rx) = flume::bounded(COMMAND_QUEUE);
     let (event_tx, event_rx) = flume::bounded(EVENT_QUEUE);
-    let peer = Peer { commands: command_rx, events: event_tx, span: tracing::Span::current() };
+    let peer = SessionPeer { commands: command_rx, events: event_tx, span: tracing::Span::current() };
     (SessionHandle { commands: command_tx, events: event_rx, wake }, peer)
 }
 

@@ -20,10 +20,10 @@ pub mod work;
 
 use std::time::Duration;
 
-pub use command::{Command, Content, Input, InsertAt, ItemId, Respond, ResponseId, Role, Sampling, SlicePolicy, Tool};
+pub use command::{Command, Content, ResponseInput, InsertAt, ItemId, Respond, ResponseId, Role, Sampling, SlicePolicy, Tool};
 pub use error::{EnrolError, OpenError, SessionError, SubmitError};
-pub use event::{Event, FinishReason, Stamps, Usage};
-pub use handle::{Peer, SessionHandle, Wake, link};
+pub use event::{Event, FinishReason, LatencyStamps, ResponseUsage};
+pub use handle::{SessionPeer, SessionHandle, WakeSignal, link};
 pub use work::{EngineLoad, StageWork};
 
 /// Capacity of a session's command queue; beyond it [`SessionHandle::submit`] returns [`SubmitError::Full`].
@@ -50,13 +50,13 @@ pub struct ModelInfo {
     /// Tokens of a prompt and its response, at most.
     pub context_tokens: u32,
     /// Whether the model hears; one that does not refuses audio ([`SessionError::NoEars`]).
-    pub hears: bool,
+    pub audio_input: bool,
     /// Whether the model can call tools.
     pub tools: bool,
     /// Whether the model writes down what it hears when it is asked to.
     pub transcribes: bool,
     /// Whether the model reads a given text aloud ([`Respond::streamed`]).
-    pub reads_aloud: bool,
+    pub given_text: bool,
     /// Sampling rate of the recordings that new voices are made of, in Hz; `None` if it has a fixed list of voices.
     pub recording_rate: Option<u32>,
 }
@@ -88,7 +88,7 @@ pub trait SpeechEngine: Send + Sync + 'static {
         Err(EnrolError::Fixed { known: self.voices().join(", ") })
     }
     /// Forgets an enrolled voice; whether there was one. Responses that it speaks go on.
-    fn forget_voice(&self, name: &str) -> bool {
+    fn remove_voice(&self, name: &str) -> bool {
         let _ = name;
         false
     }

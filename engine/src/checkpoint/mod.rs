@@ -24,7 +24,7 @@ pub use synthetic::Synthetic;
 pub use weights::TensorView;
 
 use repartee_kernels::{Draw, PackedTensor};
-use synthetic::Drawing;
+use synthetic::RandomWeights;
 use weights::Weights;
 
 /// The file that describes a checkpoint.
@@ -48,7 +48,7 @@ pub enum Source {
 
 /// The numbers of a tensor.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Numbers<'a> {
+pub enum TensorData<'a> {
     /// As they lie in a file.
     Stored(TensorView<'a>),
     /// As integers, in a checkpoint that is quantised.
@@ -68,7 +68,7 @@ pub struct Checkpoint {
     /// Whether matrices may be stored as integers.
     compressed: bool,
     /// `None` for a checkpoint with weights.
-    drawing: Option<Drawing>,
+    drawing: Option<RandomWeights>,
     reading: Option<Reading>,
 }
 
@@ -111,7 +111,7 @@ impl Checkpoint {
                 compressed.map_err(|value| CheckpointError::BadValue { file: files.label(CONFIG), value })?;
             return Ok(Self { files, name, config, weights, compressed, drawing: None, reading: None });
         };
-        let drawing = Drawing { seed, skewed, layers };
+        let drawing = RandomWeights { seed, skewed, layers };
         drawing.limit(&mut config);
         let drawing = Some(drawing);
         Ok(Self { weights: Weights::none(&files), files, name, config, compressed: false, drawing, reading: None })
@@ -204,17 +204,17 @@ impl Checkpoint {
     }
 
     /// The numbers of the tensor `name`: drawn, integers of a quantised checkpoint, or as [`Checkpoint::tensor`] has it.
-    pub fn numbers<'a>(&'a self, name: &'a str, expected: &'a [usize]) -> Result<Numbers<'a>, CheckpointError> {
+    pub fn numbers<'a>(&'a self, name: &'a str, expected: &'a [usize]) -> Result<TensorData<'a>, CheckpointError> {
         if let Some(drawing) = self.drawing {
-            return Ok(Numbers::Drawn(drawing.tensor(name, expected)));
+            return Ok(TensorData::Drawn(drawing.tensor(name, expected)));
         }
         if self.compressed
             && let Some(matrix) = compressed::matrix(&self.weights, name, expected)?
         {
             self.tell(matrix.integers.len() + matrix.scales.len());
-            return Ok(Numbers::Packed(matrix));
+            return Ok(TensorData::Packed(matrix));
         }
-        self.tensor(name, expected).map(Numbers::Stored)
+        self.tensor(name, expected).map(TensorData::Stored)
     }
 
     /// The seed of weights that are drawn; `None` for those of a file.

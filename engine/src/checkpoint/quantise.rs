@@ -55,7 +55,7 @@ pub enum QuantiseError {
 
 /// How far it is.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Progress<'a> {
+pub struct QuantiseProgress<'a> {
     /// Share of all bytes that were read.
     pub share: f32,
     /// The file that is being written.
@@ -64,12 +64,12 @@ pub struct Progress<'a> {
 
 /// What a tensor becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum TensorEncoding {
     Kept,
     Integers(Bits),
 }
 
-impl Kind {
+impl TensorEncoding {
     fn of(policy: WeightPolicy, name: &str, dtype: Dtype, shape: &[usize]) -> Self {
         let is_float = [Dtype::BF16, Dtype::F16, Dtype::F32].contains(&dtype);
         let &[_, inputs] = shape else { return Self::Kept };
@@ -96,7 +96,7 @@ pub fn quantise(
     out: &Path,
     policy: WeightPolicy,
     threads: usize,
-    mut progress: impl FnMut(Progress<'_>),
+    mut progress: impl FnMut(QuantiseProgress<'_>),
 ) -> Result<(), QuantiseError> {
     if policy == WeightPolicy::Bf16 {
         return Err(QuantiseError::Float);
@@ -121,7 +121,7 @@ pub fn quantise(
         let tensors: Vec<Written> =
             weights.names_in(file).map(|tensor| Written::new(weights, tensor, policy)).collect();
         for Written { source, kind, parts } in &tensors {
-            if *kind == Kind::Kept {
+            if *kind == TensorEncoding::Kept {
                 kept.extend(source.strip_suffix(".weight").map(str::to_owned));
             }
             for (tensor, _, _, bytes) in parts {
@@ -139,7 +139,7 @@ pub fn quantise(
         let mut writer = BufWriter::with_capacity(1 << 20, File::create(&partial).map_err(at(&partial))?);
         writer.write_all(&header).map_err(at(&partial))?;
         for tensor in &tensors {
-            progress(Progress { share: (read as f64 / all) as f32, file: name });
+            progress(QuantiseProgress { share: (read as f64 / all) as f32, file: name });
             tensor.write(weights, &pool, &mut writer).map_err(|error| match error {
                 WriteError::Io(reason) => QuantiseError::File { path: partial.clone(), reason },
                 WriteError::NotFinite => QuantiseError::NotFinite(tensor.source.to_owned()),
@@ -159,14 +159,14 @@ pub fn quantise(
     let mut config = checkpoint.config.clone().unwrap_or_else(|| json!({}));
     config["quantization_config"] = description(policy, &kept);
     write_json(&out.join(CONFIG), &config)?;
-    progress(Progress { share: 1.0, file: CONFIG });
+    progress(QuantiseProgress { share: 1.0, file: CONFIG });
     Ok(())
 }
 
 /// A tensor and what is written of it: name, format, shape, bytes.
 struct Written<'a> {
     source: &'a str,
-    kind: Kind,
+    kind: TensorEncoding,
     parts: Vec<(String, Dtype, Vec<usize>, u64)>,
 }
 
@@ -186,9 +186,9 @@ impl<'a> Written<'a> {
     fn new(weights: &'a Weights, source: &'a str, policy: WeightPolicy) -> Self {
         let dtype = weights.dtype(source).unwrap_or(Dtype::U8);
         let shape = weights.shape(source).unwrap_or_default();
-        let kind = Kind::of(policy, source, dtype, shape);
+        let kind = TensorEncoding::of(policy, source, dtype, shape);
         let parts = match (kind, shape) {
-            (Kind::Integers(bits), &[out, inputs]) => {
+            (TensorEncoding::Integers(bits), &[out, inputs]) => {
                 let (row, groups) = (packing(bits).row_bytes(inputs), inputs / GROUP);
                 vec![
                     (format!("{source}_packed"), Dtype::I32, vec![out, row / 4], (out * row) as u64),
@@ -204,7 +204,7 @@ impl<'a> Written<'a> {
     /// Writes its parts one after the other.
     fn write(&self, weights: &Weights, pool: &Pool, to: &mut impl Write) -> Result<(), WriteError> {
         let (_, shape, bytes) = weights.raw(self.source).map_err(WriteError::Checkpoint)?;
-        let (Kind::Integers(bits), &[out, inputs]) = (self.kind, shape) else { return Ok(to.write_all(bytes)?) };
+        let (TensorEncoding::Integers(bits), &[out, inputs]) = (self.kind, shape) else { return Ok(to.write_all(bytes)?) };
         let TensorView { dtype, bytes, .. } = weights.get(self.source, shape).map_err(WriteError::Checkpoint)?;
         let (integers, scales) = quantised(pool, bits, (out, inputs), dtype, bytes)?;
         to.write_all(&integers)?;

@@ -26,14 +26,14 @@ pub struct Synthetic {
 
 /// How the tensors of a checkpoint are drawn.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Drawing {
+pub(super) struct RandomWeights {
     pub(super) seed: u64,
     pub(super) skewed: bool,
     /// Most layers of each stack.
     pub(super) layers: Option<usize>,
 }
 
-impl Drawing {
+impl RandomWeights {
     /// Leaves a configuration the layers that are wanted.
     pub(super) fn limit(self, config: &mut Option<Value>) {
         if let (Some(config), Some(most)) = (config, self.layers) {
@@ -107,10 +107,10 @@ mod tests {
 
     #[test]
     fn tensors_differ_by_name_and_seed() {
-        let drawing = Drawing { seed: 1, skewed: false, layers: None };
+        let drawing = RandomWeights { seed: 1, skewed: false, layers: None };
         let a = drawing.tensor("a.weight", &[4, 3]);
         assert_ne!(a.seed, drawing.tensor("b.weight", &[4, 3]).seed);
-        assert_ne!(a.seed, Drawing { seed: 2, ..drawing }.tensor("a.weight", &[4, 3]).seed);
+        assert_ne!(a.seed, RandomWeights { seed: 2, ..drawing }.tensor("a.weight", &[4, 3]).seed);
         assert_eq!((a.mean, a.spread), (0.0, 1.0));
         assert_eq!(drawing.tensor("input_layernorm.weight", &[4]).mean, 1.0);
         assert_eq!(drawing.tensor("proj.bias", &[4]).mean, 0.0);

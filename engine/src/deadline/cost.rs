@@ -120,16 +120,16 @@ fn monotone(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
 
 /// Cost of a stage's steps.
 #[derive(Debug, Clone, Default)]
-pub struct Cost {
+pub struct StageCost {
     kinds: [KindCost; RowKind::ALL.len()],
 }
 
-impl Cost {
+impl StageCost {
     /// Adds the measurement of a step.
     ///
     /// A step of several kinds is divided in proportion to what each would cost alone. A kind that was never measured gets what
     /// the others leave.
-    pub fn measured(&mut self, rows: StepRows, seconds: f64) {
+    pub fn record(&mut self, rows: StepRows, seconds: f64) {
         let parts = rows.0.iter().zip(&self.kinds).map(|(&n, kind)| if n == 0 { Some(0.0) } else { kind.seconds(n) });
         let parts: Vec<Option<f64>> = parts.collect();
         let known: f64 = parts.iter().flatten().sum();
@@ -198,10 +198,10 @@ mod tests {
 
     #[test]
     fn kinds_keep_costs_apart() {
-        let mut cost = Cost::default();
+        let mut cost = StageCost::default();
         for rows in [1, 4, 16, 64] {
-            cost.measured(prefill(rows), 0.001 + 0.000_1 * rows as f64);
-            cost.measured(StepRows::of(Decode, rows), 0.004 + 0.001 * rows as f64);
+            cost.record(prefill(rows), 0.001 + 0.000_1 * rows as f64);
+            cost.record(StepRows::of(Decode, rows), 0.004 + 0.001 * rows as f64);
         }
         let (prefilled, decoded) = (cost.seconds(prefill(16)), cost.seconds(StepRows::of(Decode, 16)));
         assert!((prefilled.unwrap() - 0.002_6).abs() < 1e-9 && (decoded.unwrap() - 0.020).abs() < 1e-9);
@@ -209,37 +209,37 @@ mod tests {
 
     #[test]
     fn a_slow_step_leaves_the_estimate() {
-        let mut cost = Cost::default();
+        let mut cost = StageCost::default();
         for _ in 0..3 {
-            cost.measured(prefill(100), 0.01);
+            cost.record(prefill(100), 0.01);
         }
-        cost.measured(prefill(100), 3.0);
+        cost.record(prefill(100), 3.0);
         assert_eq!(cost.seconds(prefill(100)), Some(0.01));
         // Steps that are slower for good are believed soon.
-        (0..3).for_each(|_| cost.measured(prefill(100), 0.02));
+        (0..3).for_each(|_| cost.record(prefill(100), 0.02));
         assert_eq!(cost.seconds(prefill(100)), Some(0.02));
     }
 
     #[test]
     fn unmeasured_rows_cost_their_part() {
-        let mut cost = Cost::default();
+        let mut cost = StageCost::default();
         assert_eq!(cost.seconds(prefill(1)), None);
         assert_eq!(cost.affordable(StepRows::default(), Prefill, 200, 1.0), Prefill.least_chunk());
         assert_eq!(cost.affordable(StepRows::default(), Prefill, 200, 0.0), 0);
-        cost.measured(prefill(10), 0.01);
+        cost.record(prefill(10), 0.01);
         assert_eq!(cost.seconds(prefill(3)), Some(0.01), "at most the cost of a larger step");
         assert_eq!(cost.seconds(prefill(20)), Some(0.02), "no discount for rows that were never seen");
     }
 
     #[test]
     fn a_mixed_step_is_divided_by_kind() {
-        let mut cost = Cost::default();
-        cost.measured(prefill(10), 0.01);
+        let mut cost = StageCost::default();
+        cost.record(prefill(10), 0.01);
         let mixed = prefill(10).and(Decode, 2);
-        cost.measured(mixed, 0.04);
+        cost.record(mixed, 0.04);
         let decoded = cost.seconds(StepRows::of(Decode, 2)).unwrap();
         assert!((decoded - 0.03).abs() < 1e-9, "the rest of the step: {decoded}");
-        (0..9).for_each(|_| cost.measured(mixed, 0.08));
+        (0..9).for_each(|_| cost.record(mixed, 0.08));
         let (decoded, both) = (cost.seconds(StepRows::of(Decode, 2)).unwrap(), cost.seconds(mixed).unwrap());
         assert!((decoded - 0.06).abs() < 1e-9 && (both - 0.08).abs() < 1e-9, "in proportion: {decoded} of {both}");
     }
@@ -249,9 +249,9 @@ mod tests {
         fn costs_rise_and_are_never_free(
             steps in prop::collection::vec((1usize..600, 0u32..50_000), 1..60), rows in 1usize..1000, more in 1usize..600,
         ) {
-            let mut cost = Cost::default();
+            let mut cost = StageCost::default();
             for (rows, micros) in steps {
-                cost.measured(prefill(rows), f64::from(micros) * 1e-6);
+                cost.record(prefill(rows), f64::from(micros) * 1e-6);
             }
             let (few, many) = (cost.seconds(prefill(rows)).unwrap(), cost.seconds(prefill(rows + more)).unwrap());
             prop_assert!(few > 0.0 && many >= few, "{rows} rows: {few}, {more} more: {many}");

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use repartee_engine_api::{Command, Event, Respond, SessionHandle, link};
 
 use super::metered::Meter;
-use super::{Bed, MeasureError, Phase, SLICE, StageRow, Turn, WARM_UP, resident, stage_rows};
+use super::{TestBed, MeasureError, TurnPhase, SLICE, StageMeasurement, MeasuredTurn, WARM_UP, resident, stage_rows};
 use crate::checkpoint::{Checkpoint, Source};
 use crate::config::EngineConfig;
 use crate::models::{self, LoadError};
@@ -28,7 +28,7 @@ pub struct ConcurrentRun {
     /// From the commit to the last session's end.
     pub whole: Duration,
     /// Every stage's steps, side by side with the others'; products are not counted.
-    pub stages: Vec<StageRow>,
+    pub stages: Vec<StageMeasurement>,
 }
 
 /// What was measured.
@@ -43,32 +43,32 @@ pub struct ConcurrentRuns {
 }
 
 /// Loads a checkpoint on the configured device and measures a turn of it with each of these numbers of sessions.
-pub fn measure_crowds(
+pub fn measure_concurrent(
     source: Source,
     config: &EngineConfig,
-    turn: Turn,
+    turn: MeasuredTurn,
     counts: &[usize],
 ) -> Result<ConcurrentRuns, MeasureError> {
     let most = counts.iter().copied().max().unwrap_or(1);
     let config = EngineConfig { sessions: most, out_of_band: 0, ..config.clone() };
     config.check()?;
     let begun = Instant::now();
-    let mut model = models::load(&Checkpoint::open(source).map_err(LoadError::from)?, &config)?;
+    let mut model = models::load_model(&Checkpoint::open(source).map_err(LoadError::from)?, &config)?;
     if model.slots.sessions < most {
         return Err(MeasureError::TooMany { asked: most, slots: model.slots.sessions });
     }
     let loading = begun.elapsed();
-    let meter = Meter::of_time();
+    let meter = Meter::time_only();
     meter.attach(&mut model);
-    let rates = (model.ears.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
-    let mut bed = Bed::new(model, &config, rates);
+    let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
+    let mut bed = TestBed::new(model, &config, rates);
     bed.run(WARM_UP, &meter)?;
     let crowds = counts.iter().map(|&sessions| bed.crowd(turn, sessions, &meter)).collect::<Result<_, _>>()?;
     Ok(ConcurrentRuns { loading, resident: resident(), crowds })
 }
 
 /// A session that answers.
-struct Answering {
+struct ConcurrentSession {
     /// `None` once it has made enough.
     session: Option<SessionHandle>,
     samples: usize,
@@ -76,9 +76,9 @@ struct Answering {
     done: Duration,
 }
 
-impl Bed {
+impl TestBed {
     /// One turn of each of so many new sessions, at the same time.
-    fn crowd(&mut self, turn: Turn, sessions: usize, meter: &Meter) -> Result<ConcurrentRun, MeasureError> {
+    fn crowd(&mut self, turn: MeasuredTurn, sessions: usize, meter: &Meter) -> Result<ConcurrentRun, MeasureError> {
         let mut all = Vec::with_capacity(sessions);
         for _ in 0..sessions {
             let (session, peer) = link(self.wake.clone());
@@ -86,21 +86,21 @@ impl Bed {
             // The queue has room for as many as there are slots.
             let _ = self.arrivals.try_send(peer);
             self.settle();
-            all.push(Answering { session: Some(session), samples: 0, first: None, done: Duration::ZERO });
+            all.push(ConcurrentSession { session: Some(session), samples: 0, first: None, done: Duration::ZERO });
         }
         meter.take();
         let begun = Instant::now();
-        let heard = self.samples(turn.heard);
+        let heard = self.samples(turn.input);
         let slice = self.samples(SLICE).max(1);
         for first in (0..heard).step_by(slice as usize) {
             for (number, one) in all.iter().enumerate() {
                 let Some(session) = &one.session else { continue };
                 session
-                    .submit(Command::Append(Turn { seed: turn.seed + number as u64, ..turn }.noise(first, slice)))?;
+                    .submit(Command::Append(MeasuredTurn { seed: turn.seed + number as u64, ..turn }.noise(first, slice)))?;
             }
             self.settle();
         }
-        let (listening, mut stages) = (begun.elapsed(), stage_rows(Phase::Listening, meter.take()));
+        let (listening, mut stages) = (begun.elapsed(), stage_rows(TurnPhase::Listening, meter.take()));
 
         let begun = Instant::now();
         for (number, one) in all.iter().enumerate() {
@@ -138,7 +138,7 @@ impl Bed {
             }
         }
         let whole = begun.elapsed();
-        stages.extend(stage_rows(Phase::Answer, meter.take()));
+        stages.extend(stage_rows(TurnPhase::Answer, meter.take()));
         self.settle();
         let seconds = |samples: usize| samples as f64 / f64::from(self.output_rate);
         let mut first_sound: Vec<Duration> = all.iter().filter_map(|one| one.first).collect();

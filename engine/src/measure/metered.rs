@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use repartee_kernels::cpu::{Cpu, Work as Products};
 
-use super::Makes;
+use super::StageOutput;
 use crate::elements::{AudioRows, Element};
 use crate::model::{Encoder, Model, WindowInput};
-use crate::stage::{CacheUse, EdgeKind, Item, Need, Outbox, ContextBudget, RowKind, Stage, Work};
+use crate::stage::{CacheUse, EdgeKind, StageItem, RunnableRows, Outbox, ContextBudget, RowKind, Stage, BatchEntry};
 
 /// The encoder's name beside the stages'.
 const ENCODER: &str = "encoder";
 
 /// Steps of one stage over rows of one kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Tally {
+pub struct StageTally {
     /// Steps.
     pub steps: u64,
     /// Rows of all steps.
@@ -26,7 +26,7 @@ pub struct Tally {
     /// Products of all steps. Right only if no other stage computes meanwhile.
     pub products: Products,
     /// What the stage's rows make.
-    pub makes: Makes,
+    pub makes: StageOutput,
 }
 
 /// What was noted, by place in the chain (the encoder is 0), name and kind of row. Clones share it.
@@ -37,16 +37,16 @@ pub(super) struct Meter {
     tallies: Arc<Mutex<Tallies>>,
 }
 
-pub(super) type Tallies = BTreeMap<(usize, &'static str, RowKind), Tally>;
+pub(super) type Tallies = BTreeMap<(usize, &'static str, RowKind), StageTally>;
 
 impl Meter {
     /// Counts what `cpu` and all devices made of it do.
-    pub(super) fn of(cpu: Cpu) -> Self {
+    pub(super) fn counting(cpu: Cpu) -> Self {
         Self { cpu: Some(cpu), tallies: Arc::default() }
     }
 
     /// Notes time alone, of whatever device.
-    pub(super) fn of_time() -> Self {
+    pub(super) fn time_only() -> Self {
         Self { cpu: None, tallies: Arc::default() }
     }
 
@@ -61,16 +61,16 @@ impl Meter {
 
     /// Puts itself around the encoder and every stage.
     pub(super) fn attach(&self, model: &mut Model) {
-        if let Some(ears) = &mut model.ears {
-            let inner = std::mem::replace(&mut ears.encoder, Box::new(Deaf));
+        if let Some(ears) = &mut model.audio {
+            let inner = std::mem::replace(&mut ears.encoder, Box::new(NullEncoder));
             ears.encoder = Box::new(MeteredEncoder { inner, meter: self.clone() });
         }
         let stages = std::mem::take(&mut model.stages).into_iter().enumerate();
         let metered = |(at, inner): (usize, Box<dyn Stage>)| -> Box<dyn Stage> {
-            let makes = match inner.gives() {
-                EdgeKind::Text | EdgeKind::Rows => Makes::Text,
-                EdgeKind::Codes => Makes::Codes,
-                EdgeKind::Prompt | EdgeKind::Latents | EdgeKind::Samples => Makes::Other,
+            let makes = match inner.output_kind() {
+                EdgeKind::Text | EdgeKind::Rows => StageOutput::Text,
+                EdgeKind::Codes => StageOutput::Codes,
+                EdgeKind::Prompt | EdgeKind::Latents | EdgeKind::Samples => StageOutput::Other,
             };
             Box::new(MeteredStage { at: at + 1, makes, inner, meter: self.clone(), launched: RowKind::Decode })
         };
@@ -79,7 +79,7 @@ impl Meter {
 
     fn note<T>(
         &self,
-        (at, stage, makes): (usize, &'static str, Makes),
+        (at, stage, makes): (usize, &'static str, StageOutput),
         kind: RowKind,
         rows: usize,
         run: impl FnOnce() -> T,
@@ -99,9 +99,9 @@ impl Meter {
 }
 
 /// Stands in while an encoder is moved.
-struct Deaf;
+struct NullEncoder;
 
-impl Encoder for Deaf {
+impl Encoder for NullEncoder {
     fn encode(&mut self, _: &[WindowInput<'_>]) -> Vec<AudioRows> {
         Vec::new()
     }
@@ -115,13 +115,13 @@ struct MeteredEncoder {
 impl Encoder for MeteredEncoder {
     fn encode(&mut self, windows: &[WindowInput<'_>]) -> Vec<AudioRows> {
         let Self { inner, meter } = self;
-        meter.note((0, ENCODER, Makes::Other), RowKind::Window, windows.len(), || inner.encode(windows))
+        meter.note((0, ENCODER, StageOutput::Other), RowKind::Window, windows.len(), || inner.encode(windows))
     }
 }
 
 struct MeteredStage {
     at: usize,
-    makes: Makes,
+    makes: StageOutput,
     inner: Box<dyn Stage>,
     meter: Meter,
     /// Kind of the rows that were launched last.
@@ -133,24 +133,24 @@ impl Stage for MeteredStage {
         self.inner.name()
     }
 
-    fn takes(&self) -> EdgeKind {
-        self.inner.takes()
+    fn input_kind(&self) -> EdgeKind {
+        self.inner.input_kind()
     }
 
-    fn gives(&self) -> EdgeKind {
-        self.inner.gives()
+    fn output_kind(&self) -> EdgeKind {
+        self.inner.output_kind()
     }
 
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         self.inner.accept(slot, item, out);
     }
 
-    fn need(&self, slot: usize) -> Need {
-        self.inner.need(slot)
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
+        self.inner.runnable_rows(slot)
     }
 
-    fn ahead(&self, slot: usize) -> Duration {
-        self.inner.ahead(slot)
+    fn buffered_audio(&self, slot: usize) -> Duration {
+        self.inner.buffered_audio(slot)
     }
 
     fn max_rows(&self) -> usize {
@@ -161,8 +161,8 @@ impl Stage for MeteredStage {
         self.inner.max_items()
     }
 
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
-        self.launched = work.first().map_or(RowKind::Decode, |work| self.inner.need(work.slot).kind);
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
+        self.launched = work.first().map_or(RowKind::Decode, |work| self.inner.runnable_rows(work.slot).kind);
         let (name, rows) = (self.inner.name(), work.iter().map(|work| work.rows).sum());
         let Self { at, makes, inner, meter, launched } = self;
         meter.note((*at, name, *makes), *launched, rows, || inner.launch(work, out));
@@ -202,19 +202,19 @@ impl Stage for MeteredStage {
         self.inner.reads(element)
     }
 
-    fn shares(&self, donor: usize, prompt: &[Element]) -> usize {
-        self.inner.shares(donor, prompt)
+    fn shareable_prefix(&self, donor: usize, prompt: &[Element]) -> usize {
+        self.inner.shareable_prefix(donor, prompt)
     }
 
-    fn share(&mut self, slot: usize, donor: usize, prompt: &[Element]) -> bool {
-        self.inner.share(slot, donor, prompt)
+    fn share_prefix(&mut self, slot: usize, donor: usize, prompt: &[Element]) -> bool {
+        self.inner.share_prefix(slot, donor, prompt)
     }
 
-    fn retire(&mut self, slot: usize) {
-        self.inner.retire(slot);
+    fn keep_prefix(&mut self, slot: usize) {
+        self.inner.keep_prefix(slot);
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> Option<ContextBudget> {
-        self.inner.room(prompt, max_tokens)
+    fn context_budget(&self, prompt: &[Element], max_tokens: usize) -> Option<ContextBudget> {
+        self.inner.context_budget(prompt, max_tokens)
     }
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, Peer, Respond, SessionError, SessionHandle, SubmitError, Wake, link};
+use repartee_engine_api::{Command, Event, SessionPeer, Respond, SessionError, SessionHandle, SubmitError, WakeSignal, link};
 use repartee_kernels::cpu::machine::{self, Peak};
 use repartee_kernels::cpu::pool::Pool;
 use repartee_kernels::cpu::{Cpu, Work};
@@ -27,8 +27,8 @@ use crate::model::Model;
 use crate::models::{self, LoadError};
 use crate::scheduler::{Gauges, Scheduler, Tick};
 use crate::stage::RowKind;
-pub use concurrent::{ConcurrentRun, ConcurrentRuns, measure_crowds};
-use metered::{Meter, Tallies, Tally};
+pub use concurrent::{ConcurrentRun, ConcurrentRuns, measure_concurrent};
+use metered::{Meter, Tallies, StageTally};
 
 /// Sound that is sent at once.
 const SLICE: Duration = Duration::from_millis(100);
@@ -37,14 +37,14 @@ const CACHES: usize = 8;
 /// What is read aloud, over and over.
 const TEXT: &str = "the quick brown fox jumps over the lazy dog and then sings a song about the rain on the sea ";
 /// Turn before those that are measured: everything is in memory after it.
-const WARM_UP: Turn =
-    Turn { heard: Duration::from_millis(500), text_tokens: 2, sound: Duration::from_millis(100), seed: 1 };
+const WARM_UP: MeasuredTurn =
+    MeasuredTurn { input: Duration::from_millis(500), text_tokens: 2, sound: Duration::from_millis(100), seed: 1 };
 
 /// A turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Turn {
+pub struct MeasuredTurn {
     /// Noise that is heard; none by a model without ears.
-    pub heard: Duration,
+    pub input: Duration,
     /// Most text tokens of the answer; of a model without ears, characters of the text that it reads.
     pub text_tokens: u32,
     /// Sound after which the answer is cut off.
@@ -53,7 +53,7 @@ pub struct Turn {
     pub seed: u64,
 }
 
-impl Turn {
+impl MeasuredTurn {
     /// Samples that are heard.
     fn noise(&self, first: u64, count: u64) -> Vec<f32> {
         (first..first + count).map(|at| (uniform(self.seed, at, 0, 0) - 0.5) * 0.2).collect()
@@ -62,7 +62,7 @@ impl Turn {
 
 /// What the machine could at best, on all threads.
 #[derive(Debug, Clone)]
-pub struct Machine {
+pub struct MachineLimits {
     /// Threads that compute.
     pub threads: usize,
     /// Bytes a second read from memory.
@@ -79,7 +79,7 @@ pub struct Machine {
 
 /// When a stage computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
+pub enum TurnPhase {
     /// While the caller speaks.
     Listening,
     /// From the commit on.
@@ -88,7 +88,7 @@ pub enum Phase {
 
 /// What a stage's rows make.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Makes {
+pub enum StageOutput {
     /// Text tokens.
     Text,
     /// Codec frames.
@@ -100,15 +100,15 @@ pub enum Makes {
 
 /// Steps of one stage over rows of one kind.
 #[derive(Debug, Clone)]
-pub struct StageRow {
+pub struct StageMeasurement {
     /// When.
-    pub phase: Phase,
+    pub phase: TurnPhase,
     /// The stage's name, or `encoder`.
     pub stage: &'static str,
     /// Its place among the stages; the encoder's is 0.
     pub at: usize,
     /// What its rows make.
-    pub makes: Makes,
+    pub output: StageOutput,
     /// What its rows are: `prefill`, `decode`, `window` or `solver step`.
     pub kind: &'static str,
     /// Steps.
@@ -123,7 +123,7 @@ pub struct StageRow {
 
 /// A measured turn.
 #[derive(Debug, Clone, Default)]
-pub struct Timing {
+pub struct TurnTiming {
     /// Computing while the caller spoke.
     pub listening: Duration,
     /// From the commit to the first sound.
@@ -136,21 +136,21 @@ pub struct Timing {
 
 /// What was measured.
 #[derive(Debug, Clone)]
-pub struct Measured {
+pub struct TurnReport {
     /// The machine.
-    pub machine: Machine,
+    pub machine: MachineLimits,
     /// Drawing or reading the weights, and packing them.
     pub loading: Duration,
     /// Bytes of this process in memory after the turns.
     pub resident: u64,
     /// The turn.
-    pub turn: Turn,
+    pub turn: MeasuredTurn,
     /// Every stage, of the turn with stages one after another.
-    pub stages: Vec<StageRow>,
+    pub stages: Vec<StageMeasurement>,
     /// The turn with stages one after another.
-    pub in_turn: Timing,
+    pub sequential: TurnTiming,
     /// The turn with stages side by side, as a server runs them.
-    pub side_by_side: Timing,
+    pub parallel: TurnTiming,
 }
 
 /// Why nothing was measured.
@@ -184,7 +184,7 @@ pub enum MeasureError {
     Silent,
 }
 
-impl Machine {
+impl MachineLimits {
     /// Measures it with so many threads; takes seconds.
     pub fn measure(threads: usize) -> std::io::Result<Self> {
         let pool = Pool::new(threads)?;
@@ -200,7 +200,7 @@ impl Machine {
     }
 
     /// Seconds that products take at least: reading their weights from memory, or multiplying on registers alone.
-    pub fn floor(&self, products: Work) -> (f64, f64) {
+    pub fn lower_bound(&self, products: Work) -> (f64, f64) {
         let integers = self.integer_peak.unwrap_or(self.float_peak).multiplies;
         let multiplying = products.float_multiplies as f64 / self.float_peak.multiplies
             + products.integer_multiplies as f64 / integers;
@@ -209,35 +209,35 @@ impl Machine {
 }
 
 /// Loads a checkpoint and measures a turn of it.
-pub fn measure(source: Source, config: &EngineConfig, turn: Turn) -> Result<Measured, MeasureError> {
+pub fn measure(source: Source, config: &EngineConfig, turn: MeasuredTurn) -> Result<TurnReport, MeasureError> {
     config.check()?;
-    let machine = Machine::measure(config.threads())?;
+    let machine = MachineLimits::measure(config.threads())?;
     let begun = Instant::now();
-    let pool = models::pool(config.threads());
+    let pool = models::worker_pool(config.threads());
     let cpu = Cpu::default().with_kv(config.kv_cache.into()).on(pool.clone()).counting();
-    let meter = Meter::of(cpu.clone());
+    let meter = Meter::counting(cpu.clone());
     let mut model = models::load_on(cpu, pool.clone(), &Checkpoint::open(source).map_err(LoadError::from)?, config)?;
     let loading = begun.elapsed();
     // The scheduler's own threads: with none the stages run one after another, and their products on all threads still.
     model.pool = None;
     meter.attach(&mut model);
-    let rates = (model.ears.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
-    let turn = if rates.0 == 0 { Turn { heard: Duration::ZERO, ..turn } } else { turn };
+    let rates = (model.audio.as_ref().map_or(0, |ears| ears.front_end.rate()), model.codec.sample_rate);
+    let turn = if rates.0 == 0 { MeasuredTurn { input: Duration::ZERO, ..turn } } else { turn };
     let alone = EngineConfig { threads: Some(1), ..config.clone() };
-    let mut bed = Bed::new(model, &alone, rates);
+    let mut bed = TestBed::new(model, &alone, rates);
     bed.run(WARM_UP, &meter)?;
     let (in_turn, [listening, answer]) = bed.run(turn, &meter)?;
-    bed.scheduler.compute_on(pool);
-    let (side_by_side, _) = bed.run(Turn { seed: turn.seed + 1, ..turn }, &meter)?;
-    let mut stages = stage_rows(Phase::Listening, listening);
-    stages.extend(stage_rows(Phase::Answer, answer));
-    Ok(Measured { machine, loading, resident: resident(), turn, stages, in_turn, side_by_side })
+    bed.scheduler.set_pool(pool);
+    let (side_by_side, _) = bed.run(MeasuredTurn { seed: turn.seed + 1, ..turn }, &meter)?;
+    let mut stages = stage_rows(TurnPhase::Listening, listening);
+    stages.extend(stage_rows(TurnPhase::Answer, answer));
+    Ok(TurnReport { machine, loading, resident: resident(), turn, stages, sequential: in_turn, parallel: side_by_side })
 }
 
-fn stage_rows(phase: Phase, tallies: Tallies) -> Vec<StageRow> {
+fn stage_rows(phase: TurnPhase, tallies: Tallies) -> Vec<StageMeasurement> {
     let row = |((at, stage, kind), tally)| {
-        let Tally { steps, rows, took, products, makes } = tally;
-        StageRow { phase, stage, at, makes, kind: kind_name(kind), steps, rows, took, products }
+        let StageTally { steps, rows, took, products, makes } = tally;
+        StageMeasurement { phase, stage, at, output: makes, kind: kind_name(kind), steps, rows, took, products }
     };
     tallies.into_iter().map(row).collect()
 }
@@ -259,21 +259,21 @@ fn resident() -> u64 {
 }
 
 /// An engine without a thread of its own, ticked until nothing is left to do.
-struct Bed {
+struct TestBed {
     scheduler: Scheduler,
-    arrivals: flume::Sender<Peer>,
+    arrivals: flume::Sender<SessionPeer>,
     gauges: Arc<Gauges>,
-    wake: Wake,
+    wake: WakeSignal,
     input_rate: u32,
     output_rate: u32,
 }
 
-impl Bed {
+impl TestBed {
     fn new(model: Model, config: &EngineConfig, (input_rate, output_rate): (u32, u32)) -> Self {
         let (arrivals, arriving) = flume::bounded(model.slots.sessions);
         let gauges = Arc::new(Gauges::default());
         let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
-        let (wake, _) = Wake::new();
+        let (wake, _) = WakeSignal::new();
         Self { scheduler, arrivals, gauges, wake, input_rate, output_rate }
     }
 
@@ -287,16 +287,16 @@ impl Bed {
     }
 
     /// One turn of a new session. Returns what was noted while it listened, and after.
-    fn run(&mut self, turn: Turn, meter: &Meter) -> Result<(Timing, [Tallies; 2]), MeasureError> {
+    fn run(&mut self, turn: MeasuredTurn, meter: &Meter) -> Result<(TurnTiming, [Tallies; 2]), MeasureError> {
         let (session, peer) = link(self.wake.clone());
         self.gauges.open.fetch_add(1, Ordering::AcqRel);
         // One session at a time, and the queue has room for as many as there are slots.
         let _ = self.arrivals.try_send(peer);
         self.settle();
         meter.take();
-        let mut timing = Timing::default();
+        let mut timing = TurnTiming::default();
         let slice = self.samples(SLICE).max(1);
-        for first in (0..self.samples(turn.heard)).step_by(slice as usize) {
+        for first in (0..self.samples(turn.input)).step_by(slice as usize) {
             let begun = Instant::now();
             session.submit(Command::Append(turn.noise(first, slice)))?;
             self.settle();
@@ -311,7 +311,7 @@ impl Bed {
     }
 
     /// Commits, and takes the answer's sound until there is enough of it.
-    fn answer(&mut self, session: &SessionHandle, turn: Turn, timing: &mut Timing) -> Result<(), MeasureError> {
+    fn answer(&mut self, session: &SessionHandle, turn: MeasuredTurn, timing: &mut TurnTiming) -> Result<(), MeasureError> {
         let begun = Instant::now();
         let respond = Respond { max_tokens: Some(turn.text_tokens), seed: turn.seed, ..Respond::new(1, 2) };
         if self.input_rate > 0 {

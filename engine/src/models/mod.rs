@@ -26,33 +26,33 @@ use thiserror::Error;
 use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
 use crate::config::{ConfigError, EngineConfig};
 use crate::device::{DeviceChoice, DeviceError};
-use crate::model::{Model, Slots, TopologyError};
+use crate::model::{Model, SlotCounts, TopologyError};
 
 /// Which of a family's variants a checkpoint is; each family has its own names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Variant(pub &'static str);
+pub struct FamilyVariant(pub &'static str);
 
 /// Loads a claimed checkpoint onto a device.
-pub type Load<D> = fn(D, &Checkpoint, Variant, &EngineConfig) -> Result<Model, LoadError>;
+pub type LoadFn<D> = fn(D, &Checkpoint, FamilyVariant, &EngineConfig) -> Result<Model, LoadError>;
 
 /// A model family.
 pub struct Family {
     /// Its name, for messages: the `architectures` entry of its config.json, or the published name.
     pub name: &'static str,
     /// Whether a checkpoint is one of its own: by config.json's `architectures`, else by what the files hold.
-    pub claims: fn(&Checkpoint) -> Option<Variant>,
+    pub claims: fn(&Checkpoint) -> Option<FamilyVariant>,
     /// Loads a claimed checkpoint on the CPU.
-    pub load_cpu: Load<Cpu>,
+    pub load_cpu: LoadFn<Cpu>,
     /// Loads a claimed checkpoint on a CUDA device.
     #[cfg(feature = "cuda")]
-    pub load_cuda: Load<repartee_kernels::cuda::Cuda>,
+    pub load_cuda: LoadFn<repartee_kernels::cuda::Cuda>,
 }
 
 /// All families.
 pub const FAMILIES: &[Family] = &[qwen3_omni_moe::FAMILY, qwen2_5_omni::FAMILY, qwen3_tts::FAMILY];
 
 /// The claim of a family that goes by the first of config.json's `architectures`.
-fn claims_named(checkpoint: &Checkpoint, names: &[&str], variant: Variant) -> Option<Variant> {
+fn claims_named(checkpoint: &Checkpoint, names: &[&str], variant: FamilyVariant) -> Option<FamilyVariant> {
     let first = checkpoint.architectures().into_iter().next()?;
     names.contains(&&first[..]).then_some(variant)
 }
@@ -68,7 +68,7 @@ pub struct SlotBytes {
 
 /// The slots that fit into the configured memory, each with room for a whole context: `context` positions, which the settings may
 /// lower. Fewer sessions than configured is no error; none is.
-pub fn slots(config: &EngineConfig, context: usize, bytes: SlotBytes) -> Result<Slots, ConfigError> {
+pub fn fit_slots(config: &EngineConfig, context: usize, bytes: SlotBytes) -> Result<SlotCounts, ConfigError> {
     let context = context.min(config.session_tokens);
     let each = context * bytes.position + bytes.fixed;
     let affordable = (config.cache_mib << 20) / each.max(1);
@@ -89,7 +89,7 @@ pub fn slots(config: &EngineConfig, context: usize, bytes: SlotBytes) -> Result<
             each >> 10
         );
     }
-    Ok(Slots { sessions, out_of_band, context })
+    Ok(SlotCounts { sessions, out_of_band, context })
 }
 
 /// Why a checkpoint could not be loaded. Every message names the file and the field or tensor.
@@ -121,9 +121,9 @@ pub enum LoadError {
 }
 
 /// Loads a checkpoint on the configured device, by the family that claims it.
-pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
+pub fn load_model(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, LoadError> {
     // The steps of a tick run side by side on a pool, whatever the device.
-    let pool = pool(config.threads());
+    let pool = worker_pool(config.threads());
     match cuda::open(config.device)? {
         #[cfg(feature = "cuda")]
         Some(device) => {
@@ -133,7 +133,7 @@ pub fn load(checkpoint: &Checkpoint, config: &EngineConfig) -> Result<Model, Loa
             }
             // What cannot fit is said before anything is loaded.
             cuda::check_memory(&device, config, checkpoint.weight_bytes())?;
-            checked((family.load_cuda)(device, checkpoint, variant, config)?, pool)
+            validated((family.load_cuda)(device, checkpoint, variant, config)?, pool)
         }
         #[cfg(not(feature = "cuda"))]
         Some(device) => match device {},
@@ -149,11 +149,11 @@ pub fn load_on(
     config: &EngineConfig,
 ) -> Result<Model, LoadError> {
     let (family, variant) = claimed(FAMILIES, checkpoint)?;
-    checked((family.load_cpu)(cpu, checkpoint, variant, config)?, pool)
+    validated((family.load_cpu)(cpu, checkpoint, variant, config)?, pool)
 }
 
 /// A loaded model whose stages make a chain, on its pool, with what a device captures ahead of the first call.
-fn checked(mut model: Model, pool: Option<Arc<Pool>>) -> Result<Model, LoadError> {
+fn validated(mut model: Model, pool: Option<Arc<Pool>>) -> Result<Model, LoadError> {
     model.pool = pool;
     model.check()?;
     model.stages.iter_mut().for_each(|stage| stage.prepare());
@@ -221,7 +221,7 @@ mod cuda {
 }
 
 /// So many threads, if they are more than one.
-pub fn pool(threads: usize) -> Option<Arc<Pool>> {
+pub fn worker_pool(threads: usize) -> Option<Arc<Pool>> {
     if threads < 2 {
         return None;
     }
@@ -231,7 +231,7 @@ pub fn pool(threads: usize) -> Option<Arc<Pool>> {
 }
 
 /// The one family that claims a checkpoint.
-fn claimed<'a>(families: &'a [Family], checkpoint: &Checkpoint) -> Result<(&'a Family, Variant), CheckpointError> {
+fn claimed<'a>(families: &'a [Family], checkpoint: &Checkpoint) -> Result<(&'a Family, FamilyVariant), CheckpointError> {
     let claims = families.iter().filter_map(|family| Some((family, (family.claims)(checkpoint)?)));
     match &claims.collect::<Vec<_>>()[..] {
         [claim] => Ok(*claim),
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
     use crate::checkpoint::Source;
 
-    fn family(name: &'static str, claims: fn(&Checkpoint) -> Option<Variant>) -> Family {
+    fn family(name: &'static str, claims: fn(&Checkpoint) -> Option<FamilyVariant>) -> Family {
         Family {
             name,
             claims,
@@ -267,21 +267,21 @@ mod tests {
         Checkpoint::open(Source::Embedded { name: "test", files }).unwrap()
     }
 
-    fn by_architecture(checkpoint: &Checkpoint) -> Option<Variant> {
-        checkpoint.architectures().contains(&"One".to_owned()).then_some(Variant("one"))
+    fn by_architecture(checkpoint: &Checkpoint) -> Option<FamilyVariant> {
+        checkpoint.architectures().contains(&"One".to_owned()).then_some(FamilyVariant("one"))
     }
 
-    fn by_files(checkpoint: &Checkpoint) -> Option<Variant> {
-        (checkpoint.has_file("flow.safetensors") && checkpoint.has_file("lm.yaml")).then_some(Variant("two"))
+    fn by_files(checkpoint: &Checkpoint) -> Option<FamilyVariant> {
+        (checkpoint.has_file("flow.safetensors") && checkpoint.has_file("lm.yaml")).then_some(FamilyVariant("two"))
     }
 
     #[test]
     fn a_family_claims_by_architecture_or_files() {
         let families = [family("One", by_architecture), family("two", by_files)];
         let one = open(&[("config.json", br#"{"architectures": ["One"]}"#)]);
-        assert_eq!(claimed(&families, &one).unwrap().1, Variant("one"));
+        assert_eq!(claimed(&families, &one).unwrap().1, FamilyVariant("one"));
         let two = open(&[("lm.yaml", b""), ("flow.safetensors", b"")]);
-        assert_eq!(claimed(&families, &two).unwrap().1, Variant("two"), "a family without config.json");
+        assert_eq!(claimed(&families, &two).unwrap().1, FamilyVariant("two"), "a family without config.json");
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Gauges {
     }
 
     /// Notes what waits at the end of a tick, and how long that took; `None` for a tick that found nothing to do.
-    pub(super) fn ticked(&self, took: Option<Duration>, queues: Queues) {
+    pub(super) fn record_tick(&self, took: Option<Duration>, queues: Queues) {
         if let Some(took) = took {
             self.ticks.fetch_add(1, Ordering::Relaxed);
             self.tick_nanoseconds.fetch_add(took.as_nanos() as u64, Ordering::Relaxed);

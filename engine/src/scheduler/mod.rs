@@ -17,7 +17,7 @@
 mod faults;
 mod gauges;
 mod prompts;
-mod side_by_side;
+mod parallel_stages;
 mod steps;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,19 +25,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Peer};
+use repartee_engine_api::{Command, SessionPeer};
 use repartee_kernels::cpu::pool::Pool;
 use tracing::Span;
 
 use crate::config::{EngineConfig, Timeouts};
-use crate::deadline::{Limits, Planner};
+use crate::deadline::{StepLimits, Planner};
 use crate::hand_off::Edge;
-use crate::model::{Model, Slots};
-use crate::models::pool;
+use crate::model::{Model, SlotCounts};
+use crate::models::worker_pool;
 use crate::session::intake::{EncodedTexts, Intake};
 use crate::session::{ModelContext, Queues, Session};
-use crate::stage::Item;
-use crate::voices::VoiceBook;
+use crate::stage::StageItem;
+use crate::voices::VoiceRegistry;
 
 pub use gauges::Gauges;
 
@@ -71,7 +71,7 @@ pub struct Scheduler {
     timeouts: Timeouts,
     /// Events that one tick can send for one response.
     events_per_tick: usize,
-    voices: Arc<VoiceBook>,
+    voices: Arc<VoiceRegistry>,
     /// Their names when the tick began.
     voice_names: Arc<[String]>,
     /// Whether a step takes many slots; otherwise one each.
@@ -98,14 +98,14 @@ pub struct Scheduler {
     silent_since: BTreeMap<usize, Instant>,
     /// When the step began whose output is routed.
     step_began: Instant,
-    arrivals: flume::Receiver<Peer>,
+    arrivals: flume::Receiver<SessionPeer>,
     gauges: Arc<Gauges>,
     clock: Clock,
 }
 
 impl Scheduler {
     /// A scheduler for `model` and the sessions that arrive. It counts `gauges.open` down as they end.
-    pub fn new(model: Model, config: &EngineConfig, arrivals: flume::Receiver<Peer>, gauges: Arc<Gauges>) -> Self {
+    pub fn new(model: Model, config: &EngineConfig, arrivals: flume::Receiver<SessionPeer>, gauges: Arc<Gauges>) -> Self {
         Self::with_clock(model, config, arrivals, gauges, Box::new(Instant::now))
     }
 
@@ -113,16 +113,16 @@ impl Scheduler {
     pub fn with_clock(
         mut model: Model,
         config: &EngineConfig,
-        arrivals: flume::Receiver<Peer>,
+        arrivals: flume::Receiver<SessionPeer>,
         gauges: Arc<Gauges>,
         clock: Clock,
     ) -> Self {
         let (sessions, slots) = (model.slots.sessions, model.slots.total());
-        let encoder = Limits { batch: MAX_WINDOWS, chunk: MAX_WINDOWS };
+        let encoder = StepLimits { batch: MAX_WINDOWS, chunk: MAX_WINDOWS };
         let stages = model.stages.iter().map(|stage| {
             let settings = config.stage(stage.name());
             let chunk = settings.prefill_chunk.unwrap_or(usize::MAX).min(stage.max_rows());
-            Limits { batch: settings.batch(), chunk }
+            StepLimits { batch: settings.batch(), chunk }
         });
         let counted = model.stages.iter().map(|stage| (stage.name(), stage.eager_steps().is_some()));
         gauges.count(std::iter::once((ENCODER_NAME, false)).chain(counted));
@@ -132,7 +132,7 @@ impl Scheduler {
             .skip(1)
             .map(|stage| Edge::new(config.hand_off, config.stage(stage.name()).chunks(), slots));
         // The model keeps an empty list.
-        let voices = Arc::new(VoiceBook::new(std::mem::replace(&mut model.voices, Box::new(Vec::new()))));
+        let voices = Arc::new(VoiceRegistry::new(std::mem::replace(&mut model.voices, Box::new(Vec::new()))));
         Self {
             timeouts: config.timeouts,
             events_per_tick: model.events_per_tick(),
@@ -140,7 +140,7 @@ impl Scheduler {
             voices,
             batch: config.batch,
             planner: Planner::new(config.order(), std::iter::once(encoder).chain(stages).collect()),
-            pool: model.pool.take().or_else(|| pool(config.threads())),
+            pool: model.pool.take().or_else(|| worker_pool(config.threads())),
             edges: edges.collect(),
             sessions: BTreeMap::new(),
             free_slots: (0..sessions).rev().collect(),
@@ -159,7 +159,7 @@ impl Scheduler {
     }
 
     /// Runs the stages side by side on these threads from now on; with none, one after another.
-    pub fn compute_on(&mut self, pool: Option<Arc<Pool>>) {
+    pub fn set_pool(&mut self, pool: Option<Arc<Pool>>) {
         self.pool = pool;
     }
 
@@ -196,7 +196,7 @@ impl Scheduler {
         moved |= self.update_prompts(now);
         moved |= self.work(now);
         moved |= self.end_overdue(now);
-        self.gauges.ticked(moved.then(|| (self.clock)().saturating_duration_since(now)), self.queues());
+        self.gauges.record_tick(moved.then(|| (self.clock)().saturating_duration_since(now)), self.queues());
         self.gauges.caches(self.model.stages.iter().map(|stage| stage.cache_use()));
         self.gauges.eager(self.model.stages.iter().map(|stage| stage.eager_steps()));
         if moved {
@@ -207,7 +207,7 @@ impl Scheduler {
     }
 
     /// The voices, which may grow from any thread.
-    pub fn voices(&self) -> Arc<VoiceBook> {
+    pub fn voices(&self) -> Arc<VoiceRegistry> {
         self.voices.clone()
     }
 
@@ -279,8 +279,8 @@ impl Scheduler {
         let events = self.events_per_tick;
         for _ in 0..MAX_COMMANDS {
             let Some(session) = self.sessions.get_mut(&owner) else { break };
-            if session.is_gone() {
-                self.model.stages.iter_mut().for_each(|stage| stage.retire(owner));
+            if session.is_disconnected() {
+                self.model.stages.iter_mut().for_each(|stage| stage.keep_prefix(owner));
                 self.close(owner);
                 moved = true;
                 break;
@@ -314,11 +314,11 @@ impl Scheduler {
             let out_of_band = session.out_of_band_slots();
             self.note_out_of_band(owner, &out_of_band);
             if let Some(slot) = stop {
-                self.deliver(0, slot, Item::Abort);
+                self.deliver(0, slot, StageItem::Abort);
                 self.reclaim(slot);
             }
             // What follows a second of audio comes in the next tick.
-            let front_end = self.model.ears.as_ref().map(|ears| &ears.front_end);
+            let front_end = self.model.audio.as_ref().map(|ears| &ears.front_end);
             if front_end.is_some_and(|front_end| appended >= front_end.rate() as usize) {
                 break;
             }
@@ -336,9 +336,9 @@ impl Scheduler {
     fn split(&mut self, owner: usize, now: Instant) -> (Option<&mut Session>, ModelContext<'_>) {
         let model = ModelContext {
             tokenizer: &self.model.tokenizer,
-            front_end: self.model.ears.as_ref().map(|ears| ears.front_end.as_ref()),
+            front_end: self.model.audio.as_ref().map(|ears| ears.front_end.as_ref()),
             voices: &self.voice_names,
-            script: self.model.script.as_ref(),
+            script: self.model.template.as_ref(),
             stages: &self.model.stages,
             free_slots: &mut self.free_out_of_band,
             texts: &self.texts,
@@ -378,7 +378,7 @@ impl Scheduler {
         }
         // Counted anew, because a panic may have come between the taking of a slot and its note.
         self.out_of_band.retain(|_, of| *of != owner);
-        let Slots { sessions, .. } = self.model.slots;
+        let SlotCounts { sessions, .. } = self.model.slots;
         let slots = (sessions..self.model.slots.total()).rev();
         self.free_out_of_band = slots.filter(|slot| !self.out_of_band.contains_key(slot)).collect();
         self.free_slots.push(owner);

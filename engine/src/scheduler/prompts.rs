@@ -6,7 +6,7 @@ use repartee_engine_api::SessionError;
 
 use super::Scheduler;
 use crate::elements::Element;
-use crate::stage::{Item, ResponseParams};
+use crate::stage::{StageItem, ResponseParams};
 
 impl Scheduler {
     /// Delivers prompts that changed, begins responses that can begin, and passes on text that streamed in.
@@ -62,19 +62,19 @@ impl Scheduler {
         if slot != owner {
             self.share_conversation(slot, owner, &elements);
         }
-        self.deliver(0, slot, Item::Prompt { elements, read, response });
+        self.deliver(0, slot, StageItem::Prompt { elements, read, response });
     }
 
     /// Lets an out-of-band response take over what the stages hold of its session's conversation.
     fn share_conversation(&mut self, slot: usize, owner: usize, elements: &[Element]) {
         let stages = &mut self.model.stages;
         // The last position is always computed: the first token is sampled from its row.
-        let shared = stages.iter().map(|stage| stage.shares(owner, elements)).min().unwrap_or(0);
+        let shared = stages.iter().map(|stage| stage.shareable_prefix(owner, elements)).min().unwrap_or(0);
         let shared = shared.min(elements.len().saturating_sub(1));
         if shared <= stages[0].held(slot) {
             return;
         }
-        if !stages.iter_mut().all(|stage| stage.share(slot, owner, &elements[..shared])) {
+        if !stages.iter_mut().all(|stage| stage.share_prefix(slot, owner, &elements[..shared])) {
             for index in 0..stages.len() {
                 self.free_stage(index, slot);
             }
@@ -86,10 +86,10 @@ impl Scheduler {
         let (Some(session), model) = self.split(owner, now) else { return false };
         let Some((elements, ends)) = session.take_streamed(slot, &model) else { return false };
         if !elements.is_empty() {
-            self.deliver(0, slot, Item::Streamed(elements));
+            self.deliver(0, slot, StageItem::Streamed(elements));
         }
         if ends {
-            self.deliver(0, slot, Item::StreamedEnd);
+            self.deliver(0, slot, StageItem::StreamedEnd);
         }
         true
     }

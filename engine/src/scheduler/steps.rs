@@ -10,12 +10,12 @@ use super::Scheduler;
 use super::faults::internal;
 use crate::audio_input::PendingWindow;
 use crate::deadline::cost::StepRows;
-use crate::deadline::{Share, Urgency, Want};
+use crate::deadline::{ScheduledRows, Urgency, ReadyRows};
 use crate::elements::AudioRows;
 use crate::model::{Encoder, WindowInput};
 use crate::session::EncoderTimes;
-use crate::session::active_response::Spoken;
-use crate::stage::{End, Item, Need, Outbox, RowKind, Work};
+use crate::session::active_response::SpeechDecision;
+use crate::stage::{StageEnd, StageItem, RunnableRows, Outbox, RowKind, BatchEntry};
 
 /// Index of the encoder in the plan; the stages follow.
 pub(super) const ENCODER: usize = 0;
@@ -46,10 +46,10 @@ pub(super) fn encode(encoder: &mut dyn Encoder, windows: Vec<(usize, PendingWind
 impl Scheduler {
     /// Runs the encoder and each stage once, with the slots that the planner chooses.
     pub(super) fn work(&mut self, now: Instant) -> bool {
-        let wants: Vec<Vec<Want>> = (0..=self.model.stages.len()).map(|at| self.wants(at, now)).collect();
+        let wants: Vec<Vec<ReadyRows>> = (0..=self.model.stages.len()).map(|at| self.wants(at, now)).collect();
         let mut waiting: BTreeSet<usize> = wants.iter().flatten().map(|want| want.slot).collect();
         let moved = if self.pool.is_some() {
-            self.work_side_by_side(now, &wants)
+            self.run_stages_parallel(now, &wants)
         } else {
             self.work_in_turn(now, wants, &mut waiting)
         };
@@ -58,7 +58,7 @@ impl Scheduler {
     }
 
     /// Runs one stage after the other, so that each takes what the one before it has just given.
-    fn work_in_turn(&mut self, now: Instant, mut wants: Vec<Vec<Want>>, waiting: &mut BTreeSet<usize>) -> bool {
+    fn work_in_turn(&mut self, now: Instant, mut wants: Vec<Vec<ReadyRows>>, waiting: &mut BTreeSet<usize>) -> bool {
         let mut budget = self.planner.budget(now, &wants);
         let mut moved = false;
         for at in 0..wants.len() {
@@ -93,17 +93,17 @@ impl Scheduler {
     }
 
     /// The rows of every slot that the encoder or a stage could advance.
-    fn wants(&mut self, at: usize, now: Instant) -> Vec<Want> {
+    fn wants(&mut self, at: usize, now: Instant) -> Vec<ReadyRows> {
         let mut wants = Vec::new();
         let out_of_band = self.out_of_band.iter().map(|(&slot, &owner)| (slot, owner));
         let slots: Vec<(usize, usize)> = self.sessions.keys().map(|&slot| (slot, slot)).chain(out_of_band).collect();
         for (slot, owner) in slots {
             let Some(session) = self.sessions.get(&owner) else { continue };
             let (windows, early) = if at == ENCODER { session.next_windows() } else { (0, false) };
-            let Need { rows, kind } = match at {
-                ENCODER if slot == owner => Need::rows(windows, RowKind::Window),
-                ENCODER => Need::NONE,
-                _ => self.model.stages[at - 1].need(slot),
+            let RunnableRows { rows, kind } = match at {
+                ENCODER if slot == owner => RunnableRows::rows(windows, RowKind::Window),
+                ENCODER => RunnableRows::NONE,
+                _ => self.model.stages[at - 1].runnable_rows(slot),
             };
             if rows == 0 || (at != ENCODER && !session.has_room(self.events_per_tick)) {
                 continue;
@@ -126,26 +126,26 @@ impl Scheduler {
                 }
                 // What later stages hold becomes sound before these rows do.
                 Urgency::Playing { runs_out } if at != ENCODER => {
-                    *runs_out += self.model.stages[at..].iter().map(|stage| stage.ahead(slot)).sum::<Duration>();
+                    *runs_out += self.model.stages[at..].iter().map(|stage| stage.buffered_audio(slot)).sum::<Duration>();
                 }
                 _ => {}
             }
             let arrived = session.requested_at(slot).unwrap_or(now);
-            wants.push(Want { slot, rows, kind, urgency, arrived });
+            wants.push(ReadyRows { slot, rows, kind, urgency, arrived });
         }
         wants
     }
 
     /// The batches of a step: one for all slots, and one for each quarantined slot.
-    pub(super) fn batches(&self, shares: Vec<Share>) -> Vec<Vec<Share>> {
-        let (alone, together): (Vec<Share>, Vec<Share>) =
+    pub(super) fn batches(&self, shares: Vec<ScheduledRows>) -> Vec<Vec<ScheduledRows>> {
+        let (alone, together): (Vec<ScheduledRows>, Vec<ScheduledRows>) =
             shares.into_iter().partition(|share| !self.batch || self.quarantine.contains(&share.slot));
         let together = (!together.is_empty()).then_some(together);
         together.into_iter().chain(alone.into_iter().map(|share| vec![share])).collect()
     }
 
     /// Takes windows that wait for the encoder.
-    pub(super) fn take_windows(&mut self, shares: &[Share]) -> Vec<(usize, PendingWindow)> {
+    pub(super) fn take_windows(&mut self, shares: &[ScheduledRows]) -> Vec<(usize, PendingWindow)> {
         let mut taken = Vec::new();
         for share in shares {
             if let Some(session) = self.sessions.get_mut(&share.slot) {
@@ -156,9 +156,9 @@ impl Scheduler {
         taken
     }
 
-    fn encode(&mut self, shares: &[Share]) {
+    fn encode(&mut self, shares: &[ScheduledRows]) {
         let windows = self.take_windows(shares);
-        if let Some(ears) = &mut self.model.ears {
+        if let Some(ears) = &mut self.model.audio {
             let encoded = encode(ears.encoder.as_mut(), windows);
             self.place_encoded(encoded);
         }
@@ -180,10 +180,10 @@ impl Scheduler {
     }
 
     /// Steps one batch of one stage.
-    fn step(&mut self, index: usize, shares: &[Share]) {
+    fn step(&mut self, index: usize, shares: &[ScheduledRows]) {
         // Slots that failed in an earlier batch of this tick have nothing ready.
-        let present = shares.iter().filter(|share| self.model.stages[index].need(share.slot).rows >= share.rows);
-        let work: Vec<Work> = present.map(|share| Work { slot: share.slot, rows: share.rows }).collect();
+        let present = shares.iter().filter(|share| self.model.stages[index].runnable_rows(share.slot).rows >= share.rows);
+        let work: Vec<BatchEntry> = present.map(|share| BatchEntry { slot: share.slot, rows: share.rows }).collect();
         if work.is_empty() {
             return;
         }
@@ -196,9 +196,9 @@ impl Scheduler {
     }
 
     /// Ends the session of a batch of one that panicked; of a larger batch each response begins again, alone.
-    pub(super) fn panicked(&mut self, index: usize, work: &[Work]) {
+    pub(super) fn panicked(&mut self, index: usize, work: &[BatchEntry]) {
         let name = self.model.stages[index].name();
-        if let [Work { slot, .. }] = *work {
+        if let [BatchEntry { slot, .. }] = *work {
             self.span(slot).in_scope(|| tracing::error!(stage = name, "a stage panicked: the session at fault ends"));
             self.fail(slot, internal(name));
             return;
@@ -208,7 +208,7 @@ impl Scheduler {
             sessions = work.len(),
             "a stage panicked: the responses of its batch are replayed one by one"
         );
-        for Work { slot, .. } in work {
+        for BatchEntry { slot, .. } in work {
             self.replay(*slot);
         }
     }
@@ -226,7 +226,7 @@ impl Scheduler {
     }
 
     /// Delivers an item to a stage, and what that emits at once to the stages after it.
-    pub(super) fn deliver(&mut self, index: usize, slot: usize, item: Item) {
+    pub(super) fn deliver(&mut self, index: usize, slot: usize, item: StageItem) {
         let mut out = Vec::new();
         let stage = &mut self.model.stages[index];
         if catch_unwind(AssertUnwindSafe(|| stage.accept(slot, item, &mut out))).is_err() {
@@ -246,20 +246,20 @@ impl Scheduler {
         }
     }
 
-    fn route_item(&mut self, index: usize, slot: usize, item: Item) {
+    fn route_item(&mut self, index: usize, slot: usize, item: StageItem) {
         let (began, now) = (self.step_began, (self.clock)());
         let owner = self.owner(slot);
         let Some(session) = self.sessions.get_mut(&owner) else { return };
         session.note_progress(slot, now);
         match &item {
-            Item::Token(id) | Item::Row { id, .. } => match session.token(slot, *id, began, now) {
-                Spoken::Yes => {}
+            StageItem::Token(id) | StageItem::Row { id, .. } => match session.token(slot, *id, began, now) {
+                SpeechDecision::Yes => {}
                 // Later stages would wait for text while the call is written.
-                Spoken::Pauses => return self.pass(index, slot, Item::TextPause),
-                Spoken::No => return,
+                SpeechDecision::Pauses => return self.pass(index, slot, StageItem::TextPause),
+                SpeechDecision::No => return,
             },
-            Item::Codes(codes) => session.frame(slot, codes, self.model.script.as_ref(), now),
-            Item::Fail(error) => {
+            StageItem::Codes(codes) => session.frame(slot, codes, self.model.template.as_ref(), now),
+            StageItem::Fail(error) => {
                 let error = error.clone();
                 return self.fail(slot, error);
             }
@@ -269,16 +269,16 @@ impl Scheduler {
             return self.pass(index, slot, item);
         }
         match item {
-            Item::Samples(samples) => session.samples(slot, samples, &self.model.codec, now),
-            Item::End(End::Stop) => self.finish(slot, FinishReason::Stop),
-            Item::End(End::Length) => self.finish(slot, FinishReason::Length),
-            Item::Abort => self.finish(slot, FinishReason::Cancelled),
+            StageItem::Samples(samples) => session.samples(slot, samples, &self.model.codec, now),
+            StageItem::End(StageEnd::Stop) => self.finish(slot, FinishReason::Stop),
+            StageItem::End(StageEnd::Length) => self.finish(slot, FinishReason::Length),
+            StageItem::Abort => self.finish(slot, FinishReason::Cancelled),
             _ => {}
         }
     }
 
     /// Passes an item of stage `index` to the next one, if there is one.
-    fn pass(&mut self, index: usize, slot: usize, item: Item) {
+    fn pass(&mut self, index: usize, slot: usize, item: StageItem) {
         let Some(edge) = self.edges.get_mut(index) else { return };
         for item in edge.pass(slot, item) {
             self.deliver(index + 1, slot, item);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError, Stamps, Usage};
+use repartee_engine_api::{Event, FinishReason, Respond, ResponseId, SessionError, LatencyStamps, ResponseUsage};
 
 use super::pending_response::PendingResponse;
 use super::streamed_text::StreamedText;
@@ -51,14 +51,14 @@ pub struct ActiveResponse {
     duration: Duration,
     /// Playback position, and when it held.
     played: Option<(Duration, Instant)>,
-    usage: Usage,
+    usage: ResponseUsage,
     /// When a stage last produced something for it.
     progressed: Instant,
 }
 
 /// What later stages do with a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spoken {
+pub enum SpeechDecision {
     /// They speak it.
     Yes,
     /// It is not spoken, and opens what is not spoken.
@@ -79,7 +79,7 @@ impl ActiveResponse {
         pending: PendingResponse,
         params: ResponseParams,
         prompt: Vec<Element>,
-        usage: Usage,
+        usage: ResponseUsage,
         encoder: Option<EncoderTimes>,
         model: &ModelContext<'_>,
     ) -> Self {
@@ -220,8 +220,8 @@ impl Session {
     }
 
     /// Takes a token of the response in `slot`, from a step that began at `began`; whether it is spoken.
-    pub fn token(&mut self, slot: usize, id: u32, began: Instant, now: Instant) -> Spoken {
-        let Some(active) = self.active_on(slot) else { return Spoken::No };
+    pub fn token(&mut self, slot: usize, id: u32, began: Instant, now: Instant) -> SpeechDecision {
+        let Some(active) = self.active_on(slot) else { return SpeechDecision::No };
         active.prefilled.get_or_insert(began.max(active.begun));
         active.first_token.get_or_insert(now);
         active.usage.output_text_tokens += 1;
@@ -231,12 +231,12 @@ impl Session {
         // Line breaks between calls are no utterance.
         let blank = piece.as_ref().is_some_and(|piece| piece.trim().is_empty());
         let spoken = match kind {
-            TokenKind::Spoken if active.called && blank => Spoken::No,
-            TokenKind::Spoken => Spoken::Yes,
-            TokenKind::ToolCall if before == TokenKind::Spoken => Spoken::Pauses,
-            TokenKind::ToolCall | TokenKind::ToolCallEnd => Spoken::No,
+            TokenKind::Spoken if active.called && blank => SpeechDecision::No,
+            TokenKind::Spoken => SpeechDecision::Yes,
+            TokenKind::ToolCall if before == TokenKind::Spoken => SpeechDecision::Pauses,
+            TokenKind::ToolCall | TokenKind::ToolCallEnd => SpeechDecision::No,
         };
-        active.called = spoken != Spoken::Yes;
+        active.called = spoken != SpeechDecision::Yes;
         let events = active.calls.read(response, kind, piece);
         if !out_of_band && let Some(message) = self.history.get_mut(item) {
             message.push_token(id);
@@ -283,7 +283,7 @@ impl Session {
         if !ActiveResponse::is_new(&mut active.produced.frames, &mut active.sent.frames) {
             return;
         }
-        let stamps = (frame == 0).then(|| Stamps {
+        let stamps = (frame == 0).then(|| LatencyStamps {
             accepted: active.accepted,
             encoding: active.encoding,
             begun: active.begun,
@@ -311,7 +311,7 @@ impl Session {
         self.fail(response, error);
     }
 
-    fn end(&mut self, slot: usize) -> Option<(ResponseId, Usage)> {
+    fn end(&mut self, slot: usize) -> Option<(ResponseId, ResponseUsage)> {
         let active = if slot == self.slot {
             self.changed = true;
             self.active.take()?

@@ -67,7 +67,7 @@ fn names(command: &Command, response: ResponseId) -> bool {
 mod tests {
     use std::time::Instant;
 
-    use repartee_engine_api::{Respond, SessionHandle, Wake, link};
+    use repartee_engine_api::{Respond, SessionHandle, WakeSignal, link};
 
     use super::*;
     use crate::audio_input::{PendingWindow, WindowTarget};
@@ -75,7 +75,7 @@ mod tests {
 
     /// A session with so many windows that wait for the encoder, and its caller's end.
     fn session(windows: usize) -> (SessionHandle, Session) {
-        let (handle, peer) = link(Wake::new().0);
+        let (handle, peer) = link(WakeSignal::new().0);
         let mut session = Session::new(peer, 0);
         let window = |index| PendingWindow::new(WindowTarget::Open, InputWindow { frames: 0, data: Vec::new() }, index);
         session.pending_windows.extend((0..windows).map(window));

@@ -39,7 +39,7 @@ impl ModelContext<'_> {
     }
 
     pub(super) fn front_end(&self) -> Result<&dyn FrontEnd, SessionError> {
-        self.front_end.ok_or(SessionError::NoEars)
+        self.front_end.ok_or(SessionError::NoAudioInput)
     }
 
     /// How long so many samples of input last.

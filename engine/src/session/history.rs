@@ -6,7 +6,7 @@ use crate::elements::Message;
 
 /// An entry of the history.
 #[derive(Debug)]
-pub struct Entry {
+pub struct HistoryItem {
     /// Id given by the caller.
     pub id: ItemId,
     /// Content.
@@ -16,19 +16,19 @@ pub struct Entry {
 /// The items of a session.
 #[derive(Debug, Default)]
 pub struct History {
-    entries: Vec<Entry>,
+    entries: Vec<HistoryItem>,
     /// Whether items were evicted: then an unknown neighbour is taken for one that stood before all others.
     evicted: bool,
 }
 
 impl History {
     /// All items, the oldest first.
-    pub fn items(&self) -> &[Entry] {
+    pub fn items(&self) -> &[HistoryItem] {
         &self.entries
     }
 
     /// Whether an item is there.
-    pub fn knows(&self, id: ItemId) -> bool {
+    pub fn contains(&self, id: ItemId) -> bool {
         self.position(id).is_some()
     }
 
@@ -49,7 +49,7 @@ impl History {
 
     /// Inserts an item.
     pub fn insert(&mut self, id: ItemId, place: InsertAt, message: Message) -> Result<(), SessionError> {
-        if self.knows(id) {
+        if self.contains(id) {
             return Err(SessionError::DuplicateItem(id));
         }
         let at = match place {
@@ -61,7 +61,7 @@ impl History {
                 None => return Err(SessionError::UnknownItem(neighbour)),
             },
         };
-        self.entries.insert(at, Entry { id, message });
+        self.entries.insert(at, HistoryItem { id, message });
         Ok(())
     }
 

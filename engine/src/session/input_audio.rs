@@ -31,7 +31,7 @@ impl Session {
         }
         let before = self.pending_windows.len();
         audio_input.push(samples, &mut self.pending_windows);
-        self.pace(model.duration(samples.len()), before, model.now);
+        self.meter_audio(model.duration(samples.len()), before, model.now);
         Ok(())
     }
 
@@ -42,7 +42,7 @@ impl Session {
         let Some(audio_input) = self.audio_input.take() else {
             return Err(SessionError::NothingToCommit);
         };
-        if self.history.knows(item) {
+        if self.history.contains(item) {
             self.audio_input = Some(audio_input);
             return Err(SessionError::DuplicateItem(item));
         }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use repartee_engine_api::{Command, Content, Input, Respond, SessionError, SlicePolicy};
+use repartee_engine_api::{Command, Content, ResponseInput, Respond, SessionError, SlicePolicy};
 
 use super::messages::{content_text, system_text, text_error};
 use super::{ModelContext, Session};
@@ -72,7 +72,7 @@ impl TextIntake {
 }
 
 /// Complete audio on its way through the front end.
-pub struct PendingSound {
+pub struct PendingAudio {
     /// What it belongs to.
     pub target: WindowTarget,
     samples: Vec<f32>,
@@ -82,7 +82,7 @@ pub struct PendingSound {
     windows: usize,
 }
 
-impl PendingSound {
+impl PendingAudio {
     /// Audio of which nothing was read.
     pub fn new(stream: Box<dyn FrontEndStream>, samples: Vec<f32>, target: WindowTarget) -> Self {
         Self { target, samples, at: 0, stream, windows: 0 }
@@ -160,8 +160,8 @@ impl Session {
             Command::SetTools(offered) => system_text(&self.instructions, offered, tools).into_iter().collect(),
             Command::Respond(request) | Command::BeginSpeculation { respond: request, .. } => {
                 let own = request.input.iter().flatten().filter_map(|part| match part {
-                    Input::Content(part) => content(part),
-                    Input::Item(_) => None,
+                    ResponseInput::Content(part) => content(part),
+                    ResponseInput::Item(_) => None,
                 });
                 overrides(request).flatten().into_iter().chain(own).collect()
             }
@@ -197,12 +197,12 @@ impl Session {
             let pending = windows.map(|(i, window)| PendingWindow::new(target, window, from + i));
             self.pending_windows.extend(pending);
         }
-        if let Some(PendingSound { target, stream, windows: index, .. }) = ended
+        if let Some(PendingAudio { target, stream, windows: index, .. }) = ended
             && let Some(window) = stream.finish()
         {
             self.pending_windows.push_back(PendingWindow::new(target, window, index));
         }
-        self.pace(read, before, model.now);
+        self.meter_audio(read, before, model.now);
         true
     }
 }

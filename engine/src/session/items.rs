@@ -2,7 +2,7 @@
 
 use repartee_engine_api::{Content, InsertAt, ItemId, SessionError};
 
-use super::intake::PendingSound;
+use super::intake::PendingAudio;
 use super::messages::{check_length, text_error, text_message};
 use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
@@ -35,7 +35,7 @@ impl Session {
         check_length(&samples, model)?;
         let stream = model.front_end()?.stream();
         self.history.insert(item, place, Message::audio(Vec::new()))?;
-        self.pending_sounds.push_back(PendingSound::new(stream, samples, WindowTarget::Item(item)));
+        self.pending_sounds.push_back(PendingAudio::new(stream, samples, WindowTarget::Item(item)));
         self.changed = true;
         Ok(())
     }

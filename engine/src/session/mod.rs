@@ -39,17 +39,17 @@ use std::cell::Cell;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{Command, Event, Peer, ResponseId, SessionError, Tool};
+use repartee_engine_api::{Command, Event, SessionPeer, ResponseId, SessionError, Tool};
 use tracing::Span;
 
 use self::active_response::ActiveResponse;
 pub use self::context::ModelContext;
 use self::history::History;
-use self::intake::{PendingSound, TextIntake};
+use self::intake::{PendingAudio, TextIntake};
 use self::messages::system;
 use self::out_of_band::OutOfBandResponse;
 use self::pending_response::PendingResponse;
-use self::real_time::RealTime;
+use self::real_time::AudioRateLimiter;
 use self::slices::Slices;
 use self::speculation::Speculation;
 use crate::audio_input::{AudioInput, PendingWindow};
@@ -94,7 +94,7 @@ enum Ending {
 pub struct Session {
     /// Slot of the session in every stage; its in-band responses run there.
     slot: usize,
-    peer: Peer,
+    peer: SessionPeer,
     /// Commands that wait until fewer windows wait for the encoder.
     held_commands: VecDeque<Command>,
     instructions: String,
@@ -109,9 +109,9 @@ pub struct Session {
     pub pending_windows: VecDeque<PendingWindow>,
     /// Sound that is in none of them yet.
     unwindowed: Duration,
-    real_time: RealTime,
+    real_time: AudioRateLimiter,
     /// Complete audio on its way through the front end, in order.
-    pending_sounds: VecDeque<PendingSound>,
+    pending_sounds: VecDeque<PendingAudio>,
     /// The next command, while its texts are being tokenised.
     text_intake: Option<Box<TextIntake>>,
     /// Since when none of them was encoded.
@@ -137,7 +137,7 @@ pub struct Session {
 
 impl Session {
     /// An empty session in the stages' slot `slot`.
-    pub fn new(peer: Peer, slot: usize) -> Self {
+    pub fn new(peer: SessionPeer, slot: usize) -> Self {
         Self {
             slot,
             peer,
@@ -151,7 +151,7 @@ impl Session {
             speculation: None,
             pending_windows: VecDeque::new(),
             unwindowed: Duration::ZERO,
-            real_time: RealTime::default(),
+            real_time: AudioRateLimiter::default(),
             pending_sounds: VecDeque::new(),
             text_intake: None,
             stalled: None,
@@ -168,7 +168,7 @@ impl Session {
     }
 
     /// Whether the caller has dropped its handle.
-    pub fn is_gone(&self) -> bool {
+    pub fn is_disconnected(&self) -> bool {
         self.peer.commands.is_disconnected()
     }
 

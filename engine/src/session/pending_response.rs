@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use repartee_engine_api::{
-    Content, Event, FinishReason, Input, InsertAt, ItemId, Respond, ResponseId, SessionError, Usage,
+    Content, Event, FinishReason, ResponseInput, InsertAt, ItemId, Respond, ResponseId, SessionError, ResponseUsage,
 };
 
-use super::intake::PendingSound;
+use super::intake::PendingAudio;
 use super::messages::{check_length, system, text_message};
 use super::streamed_text::StreamedText;
 use super::{ModelContext, Session};
@@ -24,7 +24,7 @@ const MAX_BACKGROUND: usize = 1;
 /// Responses of one session at once.
 pub const MAX_RESPONSES: usize = 1 + MAX_OUT_OF_BAND + MAX_BACKGROUND;
 /// Slots that stay free for out-of-band responses that somebody waits for.
-const KEPT_FREE: usize = 1;
+const RESERVED_SLOTS: usize = 1;
 
 /// A requested response that has not begun.
 pub struct PendingResponse {
@@ -32,7 +32,7 @@ pub struct PendingResponse {
     /// The system message as it was at the request.
     pub(super) system: Option<Vec<u32>>,
     /// Input in place of the history.
-    pub(super) input: Option<Vec<Part>>,
+    pub(super) input: Option<Vec<InputPart>>,
     /// Text that streams in for it.
     pub(super) streamed: Option<StreamedText>,
     /// When the engine took it.
@@ -40,7 +40,7 @@ pub struct PendingResponse {
 }
 
 /// A part of a response's own input.
-pub(super) enum Part {
+pub(super) enum InputPart {
     /// An item of the history.
     Item(ItemId),
     /// Content of the request; audio has a number.
@@ -75,7 +75,7 @@ impl Session {
             return Err(SessionError::bad("background", true, "false, unless it is out-of-band"));
         }
         if out_of_band {
-            let (limit, kept) = if background { (MAX_BACKGROUND, KEPT_FREE) } else { (MAX_OUT_OF_BAND, 0) };
+            let (limit, kept) = if background { (MAX_BACKGROUND, RESERVED_SLOTS) } else { (MAX_OUT_OF_BAND, 0) };
             if self.out_of_band.iter().filter(|other| other.is_background() == background).count() >= limit {
                 return Err(SessionError::TooManyResponses { limit });
             }
@@ -105,26 +105,26 @@ impl Session {
         Ok(())
     }
 
-    fn own_input(&mut self, parts: Vec<Input>, model: &ModelContext<'_>) -> Result<Vec<Part>, SessionError> {
+    fn own_input(&mut self, parts: Vec<ResponseInput>, model: &ModelContext<'_>) -> Result<Vec<InputPart>, SessionError> {
         let mut audio_parts = Vec::new();
         let mut own = Vec::with_capacity(parts.len());
         for part in parts {
             own.push(match part {
-                Input::Item(item) if self.history.knows(item) => Part::Item(item),
-                Input::Item(item) => return Err(SessionError::UnknownItem(item)),
-                Input::Content(Content::Audio(samples)) => {
+                ResponseInput::Item(item) if self.history.contains(item) => InputPart::Item(item),
+                ResponseInput::Item(item) => return Err(SessionError::UnknownItem(item)),
+                ResponseInput::Content(Content::Audio(samples)) => {
                     check_length(&samples, model)?;
                     self.input_audios += 1;
                     audio_parts.push((self.input_audios, samples));
-                    Part::Own(Some(self.input_audios), Message::audio(Vec::new()))
+                    InputPart::Own(Some(self.input_audios), Message::audio(Vec::new()))
                 }
-                Input::Content(content) => Part::Own(None, text_message(content, model)?),
+                ResponseInput::Content(content) => InputPart::Own(None, text_message(content, model)?),
             });
         }
         // Last, so that a refused input leaves nothing to encode.
         for (audio, samples) in audio_parts {
             let stream = model.front_end()?.stream();
-            self.pending_sounds.push_back(PendingSound::new(stream, samples, WindowTarget::Input(audio)));
+            self.pending_sounds.push_back(PendingAudio::new(stream, samples, WindowTarget::Input(audio)));
         }
         Ok(own)
     }
@@ -135,7 +135,7 @@ impl Session {
         let parts =
             self.pending_responses.iter_mut().chain(out_of_band).filter_map(|pending| pending.input.as_mut()).flatten();
         for part in parts {
-            if let Part::Own(Some(number), message) = part
+            if let InputPart::Own(Some(number), message) = part
                 && *number == audio
             {
                 message.push_window(rows);
@@ -159,7 +159,7 @@ impl Session {
             }
             model.free_slots.push(found.slot);
             self.out_of_band.retain(|other| other.response() != Some(response));
-            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: Usage::default() });
+            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: ResponseUsage::default() });
         }
         self.withdraw(|request| request.response == response);
         None
@@ -173,7 +173,7 @@ impl Session {
         for PendingResponse { request: Respond { response, item, .. }, .. } in gone {
             self.history.remove(item);
             self.changed = true;
-            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: Usage::default() });
+            self.emit(Event::SegmentFinished { response, reason: FinishReason::Cancelled, usage: ResponseUsage::default() });
         }
     }
 
@@ -225,8 +225,8 @@ impl Session {
 
     fn has_input(&self, pending: &PendingResponse) -> bool {
         let mut audio = pending.input.iter().flatten().filter_map(|part| match part {
-            Part::Own(audio, _) => *audio,
-            Part::Item(_) => None,
+            InputPart::Own(audio, _) => *audio,
+            InputPart::Item(_) => None,
         });
         audio.all(|audio| self.unencoded().all(|target| target != WindowTarget::Input(audio)))
     }

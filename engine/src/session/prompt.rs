@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use repartee_engine_api::Usage;
+use repartee_engine_api::ResponseUsage;
 
 use super::active_response::ActiveResponse;
-use super::pending_response::Part;
+use super::pending_response::InputPart;
 use super::{ModelContext, Session};
 use crate::audio_input::WindowTarget;
 use crate::elements::{AudioRows, Element, Message, MessageKind};
@@ -42,7 +42,7 @@ impl Session {
         };
         let audio = elements.iter().filter(|element| element.is_audio()).count() as u32;
         let usage =
-            Usage { input_text_tokens: elements.len() as u32 - audio, input_audio_tokens: audio, ..Usage::default() };
+            ResponseUsage { input_text_tokens: elements.len() as u32 - audio, input_audio_tokens: audio, ..ResponseUsage::default() };
         let params = ResponseParams {
             response: pending.request.response,
             seed: pending.request.seed,
@@ -90,7 +90,7 @@ impl Session {
         render: impl Fn(&Self) -> Option<(usize, Vec<Element>)>,
     ) -> Option<Vec<Element>> {
         let fits = |elements: &[Element], freed: bool| {
-            let mut rooms = model.stages.iter().filter_map(|stage| stage.room(elements, max_tokens as usize));
+            let mut rooms = model.stages.iter().filter_map(|stage| stage.context_budget(elements, max_tokens as usize));
             rooms.all(|ContextBudget { used, limit }| used <= limit - if freed { limit / FREED_SHARE } else { 0 })
         };
         let (mut end, mut elements) = render(self)?;
@@ -111,10 +111,10 @@ impl Session {
     }
 
     /// The messages of a response's own input, without items that were deleted since.
-    fn messages(&self, parts: &[Part]) -> Vec<Message> {
-        let message = |part: &Part| match part {
-            Part::Item(item) => self.history.get(*item).cloned(),
-            Part::Own(_, message) => Some(message.clone()),
+    fn messages(&self, parts: &[InputPart]) -> Vec<Message> {
+        let message = |part: &InputPart| match part {
+            InputPart::Item(item) => self.history.get(*item).cloned(),
+            InputPart::Own(_, message) => Some(message.clone()),
         };
         parts.iter().filter_map(message).collect()
     }

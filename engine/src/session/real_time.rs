@@ -9,12 +9,12 @@ const BURST: Duration = Duration::from_secs(1);
 
 /// A token bucket of sound: it fills with time.
 #[derive(Debug, Default)]
-pub(super) struct RealTime {
+pub(super) struct AudioRateLimiter {
     /// Sound that is in time now, as counted when the last came; `None` before the first.
     left: Option<(Duration, Instant)>,
 }
 
-impl RealTime {
+impl AudioRateLimiter {
     /// Takes `sound`; whether it came in time. What did not takes nothing from what comes in time later.
     fn admit(&mut self, sound: Duration, now: Instant) -> bool {
         let (left, at) = self.left.unwrap_or((BURST, now));
@@ -27,7 +27,7 @@ impl RealTime {
 
 impl Session {
     /// Notes that `sound` came at `now`, and that it closed the windows from `first` on.
-    pub(super) fn pace(&mut self, sound: Duration, first: usize, now: Instant) {
+    pub(super) fn meter_audio(&mut self, sound: Duration, first: usize, now: Instant) {
         let early = !self.real_time.admit(sound, now);
         self.unwindowed += sound;
         let closed = self.pending_windows.len().saturating_sub(first) as u32;
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn sound_at_real_time_is_in_time() {
-        let (mut real_time, start) = (RealTime::default(), Instant::now());
+        let (mut real_time, start) = (AudioRateLimiter::default(), Instant::now());
         // Pieces of 400 ms, each of which comes when it has been spoken, up to 300 ms later.
         for number in 1..200_u32 {
             let late = (number * 7_919 % 4) * 100 * MS;
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn faster_sound_is_early_and_costs_later_sound_nothing() {
-        let (mut real_time, start) = (RealTime::default(), Instant::now());
+        let (mut real_time, start) = (AudioRateLimiter::default(), Instant::now());
         let burst: Vec<_> = (0..20).map(|_| real_time.admit(200 * MS, start)).collect();
         assert_eq!(burst.iter().filter(|timely| **timely).count(), 5, "a second of it: {burst:?}");
         assert!(burst.is_sorted_by(|before, after| before >= after), "{burst:?}");

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use repartee_engine::internals::{Checkpoint, Gauges, Model, Scheduler, Tick, load};
+use repartee_engine::internals::{Checkpoint, Gauges, Model, Scheduler, Tick, load_model};
 use repartee_engine::{EngineConfig, Source};
 use repartee_engine_api::{
-    Command, Event, FinishReason, Peer, Respond, SessionError, SessionHandle, Usage, Wake, link,
+    Command, Event, FinishReason, SessionPeer, Respond, SessionError, SessionHandle, ResponseUsage, WakeSignal, link,
 };
 
 /// A virtual clock.
@@ -36,15 +36,15 @@ impl Time {
 pub struct Driven {
     pub scheduler: Scheduler,
     pub time: Time,
-    arrivals: flume::Sender<Peer>,
+    arrivals: flume::Sender<SessionPeer>,
     gauges: Arc<Gauges>,
-    wake: Wake,
+    wake: WakeSignal,
 }
 
 /// Loads a checkpoint into an engine.
 pub fn serve(folder: &Path, config: &EngineConfig) -> Driven {
     let checkpoint = Checkpoint::open(Source::Folder(folder.to_path_buf())).unwrap();
-    drive(load(&checkpoint, config).unwrap(), config)
+    drive(load_model(&checkpoint, config).unwrap(), config)
 }
 
 /// An engine of any model.
@@ -59,7 +59,7 @@ pub fn drive_with(model: Model, config: &EngineConfig, gauges: Arc<Gauges>) -> D
     let clock = time.clone();
     let clock = Box::new(move || clock.now());
     let scheduler = Scheduler::with_clock(model, config, arriving, Arc::clone(&gauges), clock);
-    let (wake, _) = Wake::new();
+    let (wake, _) = WakeSignal::new();
     Driven { scheduler, time, arrivals, gauges, wake }
 }
 
@@ -131,7 +131,7 @@ pub struct Response {
     pub samples: Vec<f32>,
     pub calls: Vec<(String, String)>,
     pub reason: Option<FinishReason>,
-    pub usage: Usage,
+    pub usage: ResponseUsage,
 }
 
 impl Response {

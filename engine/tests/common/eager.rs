@@ -36,7 +36,7 @@ pub fn complete<O: StepOps>(
     predictor.fill(&mut spec, &places, |_| params);
     let (mut codes, mut logits) = (Vec::new(), Vec::new());
     let spec = ops.upload(&spec);
-    let embedding = predictor.complete(ops, (&spec, &places), hidden, first, cache, |ids, raw| {
+    let embedding = predictor.predict_residuals(ops, (&spec, &places), hidden, first, cache, |ids, raw| {
         codes.push(ids);
         logits.push(raw);
     });
@@ -67,7 +67,7 @@ pub fn decode<O: StepOps>(
     let samples = |chunk: &StreamRows| {
         let mine = &back.numbers[from..from + chunk.rows * frame];
         from += chunk.rows * frame;
-        mine[code2wav.existing(*chunk)].to_vec()
+        mine[code2wav.valid_samples(*chunk)].to_vec()
     };
     chunks.iter().map(samples).collect()
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::{
-    AudioRows, ToolCallTokens, Codec, AudioFrontEnd, EdgeKind, Element, Encoder, End, Gauges, Item, LogMel, LogMelConfig, Message,
-    MessageKind, Model, Need, Outbox, ResponseParams, RowKind, PromptTemplate, Slots, Stage, Tokenizer, ToolTemplate, Value,
-    WindowInput, Work,
+    AudioRows, ToolCallTokens, Codec, AudioFrontEnd, EdgeKind, Element, Encoder, StageEnd, Gauges, StageItem, LogMel, LogMelConfig, Message,
+    MessageKind, Model, RunnableRows, Outbox, ResponseParams, RowKind, PromptTemplate, SlotCounts, Stage, Tokenizer, ToolTemplate, ElementValue,
+    WindowInput, BatchEntry,
 };
 use repartee_engine_api::{Command, Respond, Role, SessionHandle, Tool};
 
@@ -43,52 +43,52 @@ impl Stage for Spelling {
     fn name(&self) -> &'static str {
         "spelling"
     }
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         let id = |element: &Element| match element.value {
-            Value::Token(id) => Some(id),
+            ElementValue::Token(id) => Some(id),
             _ => None,
         };
         match item {
-            Item::Prompt { elements, response: Some(params), .. } => {
+            StageItem::Prompt { elements, response: Some(params), .. } => {
                 self.left[slot] = Some((elements.iter().filter_map(id).collect(), params.clone()));
-                out.push((slot, Item::Begin(params)));
+                out.push((slot, StageItem::Begin(params)));
             }
-            Item::Abort => {
+            StageItem::Abort => {
                 self.left[slot] = None;
-                out.push((slot, Item::Abort));
+                out.push((slot, StageItem::Abort));
             }
             _ => {}
         }
     }
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Prompt
     }
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Samples
     }
     fn max_items(&self) -> usize {
         2
     }
-    fn need(&self, slot: usize) -> Need {
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
         assert!(!self.broken.need.load(Ordering::Relaxed), "broken");
-        Need::rows(usize::from(self.left[slot].is_some()), RowKind::Decode)
+        RunnableRows::rows(usize::from(self.left[slot].is_some()), RowKind::Decode)
     }
     fn max_rows(&self) -> usize {
         1
     }
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
-        for &Work { slot, .. } in work {
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
+        for &BatchEntry { slot, .. } in work {
             let Some((left, params)) = &mut self.left[slot] else { continue };
             match left.pop() {
                 Some(id) => {
-                    out.push((slot, Item::Token(id)));
+                    out.push((slot, StageItem::Token(id)));
                     if params.audio {
-                        out.push((slot, Item::Samples(vec![0.0; (FRAME.as_millis() as u32 * RATE / 1000) as usize])));
+                        out.push((slot, StageItem::Samples(vec![0.0; (FRAME.as_millis() as u32 * RATE / 1000) as usize])));
                     }
                 }
                 None => {
                     self.left[slot] = None;
-                    out.push((slot, Item::End(End::Stop)));
+                    out.push((slot, StageItem::End(StageEnd::Stop)));
                 }
             }
         }
@@ -155,15 +155,15 @@ pub fn engine(slots: usize, config: &EngineConfig) -> (Driven, Arc<Broken>, Arc<
     let marks = ToolCallTokens { open: (u32::MAX, String::new()), close: (u32::MAX, String::new()) };
     let model = Model {
         tokenizer,
-        ears: Some(AudioFrontEnd {
+        audio: Some(AudioFrontEnd {
             front_end: Box::new(LogMel::new(&LogMelConfig::default(), 100).unwrap()),
             encoder: Box::new(Deaf),
         }),
-        script: Box::new(LastText(poison, marks)),
+        template: Box::new(LastText(poison, marks)),
         stages: vec![Box::new(stage)],
         codec: Codec { sample_rate: RATE, frame_samples: (FRAME.as_millis() as u32 * RATE / 1000, 1) },
         voices: Box::new(vec!["only".to_owned()]),
-        slots: Slots { sessions: slots, out_of_band: 0, context: 1000 },
+        slots: SlotCounts { sessions: slots, out_of_band: 0, context: 1000 },
         max_tokens: 1000,
         pool: None,
     };

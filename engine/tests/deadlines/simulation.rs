@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use repartee_engine::internals::{Limits, Order, Planner, RowKind, StepRows, Urgency, Want};
+use repartee_engine::internals::{StepLimits, SchedulingOrder, Planner, RowKind, StepRows, Urgency, ReadyRows};
 use repartee_kernels::random::uniform;
 
 use super::step_costs::seconds;
@@ -147,7 +147,7 @@ impl Caller {
 
 /// Results of a simulation.
 #[derive(Debug, Default, PartialEq)]
-pub struct Outcome {
+pub struct SimulationResult {
     pub first_packets: Vec<Duration>,
     pub underruns: usize,
     /// Underruns that would not have been without the prefills since the frame before.
@@ -158,7 +158,7 @@ pub struct Outcome {
     pub busy: f64,
 }
 
-impl Outcome {
+impl SimulationResult {
     /// A percentile of the first packets, in milliseconds.
     pub fn percentile(&self, percent: usize) -> f64 {
         self.first_packets[(self.first_packets.len() - 1) * percent / 100].as_secs_f64() * 1e3
@@ -173,9 +173,9 @@ impl Outcome {
 }
 
 /// Serves the callers of `load`, who arrive over time.
-pub fn simulate(order: Order, load: Load) -> Outcome {
-    let limits = Limits { batch: 512, chunk: 256 };
-    let mut planner = Planner::new(order, vec![limits, limits, Limits { batch: 512, chunk: 32 }]);
+pub fn simulate(order: SchedulingOrder, load: Load) -> SimulationResult {
+    let limits = StepLimits { batch: 512, chunk: 256 };
+    let mut planner = Planner::new(order, vec![limits, limits, StepLimits { batch: 512, chunk: 32 }]);
     let start = Instant::now();
     let mut now = start;
     let mut arrivals = Vec::new();
@@ -188,22 +188,22 @@ pub fn simulate(order: Order, load: Load) -> Outcome {
     }
     arrivals.reverse();
     let mut here: BTreeMap<usize, Caller> = BTreeMap::new();
-    let mut outcome = Outcome::default();
+    let mut outcome = SimulationResult::default();
     let (mut busy, mut prefill, mut steps) = (0.0, 0.0, 0);
     loop {
         while let Some((number, caller)) = arrivals.pop_if(|(_, caller)| caller.asked <= now) {
             here.insert(number, caller);
         }
-        let wants = |here: &BTreeMap<usize, Caller>, stage: usize| -> Vec<Want> {
+        let wants = |here: &BTreeMap<usize, Caller>, stage: usize| -> Vec<ReadyRows> {
             let want = |(&slot, caller): (&usize, &Caller)| {
                 let (rows, kind) = caller.ready(stage);
                 let urgency = caller.urgency(stage);
-                (rows > 0).then_some(Want { slot, rows, kind, urgency, arrived: caller.asked })
+                (rows > 0).then_some(ReadyRows { slot, rows, kind, urgency, arrived: caller.asked })
             };
             here.iter().filter_map(want).collect()
         };
         let began = now;
-        let mut all: Vec<Vec<Want>> = (THINKER..=CODE2WAV).map(|stage| wants(&here, stage)).collect();
+        let mut all: Vec<Vec<ReadyRows>> = (THINKER..=CODE2WAV).map(|stage| wants(&here, stage)).collect();
         let mut budget = planner.budget(now, &all);
         for stage in THINKER..=CODE2WAV {
             all[stage] = wants(&here, stage);

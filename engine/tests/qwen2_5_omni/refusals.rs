@@ -1,7 +1,7 @@
 //! Checkpoints that cannot be served: each error names the file and what to do.
 
 use repartee_engine::EngineConfig;
-use repartee_engine::internals::load;
+use repartee_engine::internals::load_model;
 
 use super::{NAME, open};
 use crate::common::folder;
@@ -10,7 +10,7 @@ use crate::common::speech::copy;
 fn refusal(change: impl Fn(&std::path::Path)) -> String {
     let copy = copy(&folder(NAME).join("checkpoint"));
     change(copy.path());
-    let error = load(&open(copy.path()), &EngineConfig::default()).err().expect("this checkpoint must be refused");
+    let error = load_model(&open(copy.path()), &EngineConfig::default()).err().expect("this checkpoint must be refused");
     error.to_string().replace(&format!("{}/", copy.path().display()), "")
 }
 

@@ -1,6 +1,6 @@
 //! What the engine says: the reference's text and codes, however the sound comes in, and the sound that token2wav makes of these codes.
 
-use repartee_engine::internals::{End, Item, Model, Outbox, ResponseParams, Work, load};
+use repartee_engine::internals::{StageEnd, StageItem, Model, Outbox, ResponseParams, BatchEntry, load_model};
 use repartee_engine::{EngineConfig, HandOff};
 use repartee_engine_api::{Command, FinishReason, Respond};
 
@@ -21,7 +21,7 @@ fn request(expected: &Expected, turn: usize) -> Respond {
 fn converse(config: &EngineConfig, slice: usize) -> Vec<Response> {
     let expected = Expected::load(NAME);
     let copy = greedy_copy(NAME, &expected);
-    let mut engine = drive(load(&open(copy.path()), config).unwrap(), config);
+    let mut engine = drive(load_model(&open(copy.path()), config).unwrap(), config);
     let session = engine.open();
     let system = expected.facts["settings"]["system"].as_str().unwrap();
     submit(&session, Command::SetInstructions(system.to_owned()));
@@ -46,18 +46,18 @@ fn sound(model: &mut Model, codes: &[u32], request: &Respond) -> Vec<f32> {
         max_tokens: 100,
         sampling: None,
     };
-    let items = std::iter::once(Item::Begin(params));
-    let items = items.chain(codes.iter().map(|&code| Item::Codes(vec![code]))).chain([Item::End(End::Stop)]);
-    let mut items: Vec<Item> = items.collect();
+    let items = std::iter::once(StageItem::Begin(params));
+    let items = items.chain(codes.iter().map(|&code| StageItem::Codes(vec![code]))).chain([StageItem::End(StageEnd::Stop)]);
+    let mut items: Vec<StageItem> = items.collect();
     for stage in &mut model.stages[2..] {
         let mut out: Outbox = Vec::new();
         items.into_iter().for_each(|item| stage.accept(0, item, &mut out));
-        while stage.need(0).rows > 0 {
-            stage.step(&[Work { slot: 0, rows: 1 }], &mut out);
+        while stage.runnable_rows(0).rows > 0 {
+            stage.step(&[BatchEntry { slot: 0, rows: 1 }], &mut out);
         }
         items = out.into_iter().map(|(_, item)| item).collect();
     }
-    let samples = |item| if let Item::Samples(samples) = item { samples } else { Vec::new() };
+    let samples = |item| if let StageItem::Samples(samples) = item { samples } else { Vec::new() };
     items.into_iter().flat_map(samples).collect()
 }
 
@@ -66,7 +66,7 @@ fn both_turns_equal_the_reference() {
     let expected = Expected::load(NAME);
     let config = settings();
     let said = converse(&config, 1600);
-    let mut model = load(&open(&folder(NAME).join("checkpoint")), &config).unwrap();
+    let mut model = load_model(&open(&folder(NAME).join("checkpoint")), &config).unwrap();
     for (turn, response) in said.iter().enumerate() {
         let facts = &expected.facts["turns"][turn];
         let (codes, _) = expected.ids(&format!("turn{turn}.codes"));
@@ -95,7 +95,7 @@ fn given_text_sounds_like_written_text() {
     let expected = Expected::load(NAME);
     let copy = greedy_copy(NAME, &expected);
     let config = settings();
-    let mut engine = drive(load(&open(copy.path()), &config).unwrap(), &config);
+    let mut engine = drive(load_model(&open(copy.path()), &config).unwrap(), &config);
     let say = |engine: &mut crate::common::driven::Driven, pieces: &[&str]| {
         let session = engine.open();
         submit(&session, Command::Respond(Respond { streamed: true, ..request(&expected, 0) }));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use repartee_engine::internals::qwen2_5_omni::{Noise, Voice};
-use repartee_engine::internals::{Device, EdgeKind, End, Item, Outbox, ResponseParams, Stage, Work};
+use repartee_engine::internals::{Device, EdgeKind, StageEnd, StageItem, Outbox, ResponseParams, Stage, BatchEntry};
 use repartee_engine_api::SessionError;
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::cpu::pool::Pool;
@@ -45,7 +45,7 @@ fn truth(seed: u64, voice: usize, codes: &[u32]) -> Vec<f32> {
 struct Streamer {
     stages: [Box<dyn Stage>; 2],
     heard: Vec<Vec<f32>>,
-    ended: Vec<Option<End>>,
+    ended: Vec<Option<StageEnd>>,
     failed: Vec<Option<SessionError>>,
     piece: usize,
 }
@@ -62,8 +62,8 @@ impl Streamer {
         let model = Token2Wav::load((&ops, once), &checkpoint, &config, &voices()).unwrap();
         let piece = model.codec().frame_samples.0 as usize;
         let (dit, bigvgan) = model.stages([ops.clone(), ops], slots);
-        assert_eq!((dit.takes(), dit.gives()), (EdgeKind::Codes, EdgeKind::Latents));
-        assert_eq!((bigvgan.takes(), bigvgan.gives()), (EdgeKind::Latents, EdgeKind::Samples));
+        assert_eq!((dit.input_kind(), dit.output_kind()), (EdgeKind::Codes, EdgeKind::Latents));
+        assert_eq!((bigvgan.input_kind(), bigvgan.output_kind()), (EdgeKind::Latents, EdgeKind::Samples));
         Self {
             stages: [Box::new(dit), Box::new(bigvgan)],
             heard: vec![Vec::new(); slots],
@@ -74,7 +74,7 @@ impl Streamer {
     }
 
     /// Delivers an item to a stage, and what that gives to the next one.
-    fn deliver(&mut self, stage: usize, slot: usize, item: Item) {
+    fn deliver(&mut self, stage: usize, slot: usize, item: StageItem) {
         let mut out = Vec::new();
         self.stages[stage].accept(slot, item, &mut out);
         self.route(stage, out);
@@ -83,14 +83,14 @@ impl Streamer {
     fn route(&mut self, stage: usize, out: Outbox) {
         for (slot, item) in out {
             match item {
-                Item::Fail(error) => self.failed[slot] = Some(error),
+                StageItem::Fail(error) => self.failed[slot] = Some(error),
                 item if stage == 0 => self.deliver(1, slot, item),
-                Item::Samples(samples) => {
+                StageItem::Samples(samples) => {
                     assert_eq!(samples.len(), self.piece, "a piece is a code's sound");
                     self.heard[slot].extend(samples);
                 }
-                Item::End(end) => self.ended[slot] = Some(end),
-                Item::Begin(_) => self.heard[slot].clear(),
+                StageItem::End(end) => self.ended[slot] = Some(end),
+                StageItem::Begin(_) => self.heard[slot].clear(),
                 _ => {}
             }
         }
@@ -101,8 +101,8 @@ impl Streamer {
         let mut moved = false;
         for at in 0..2 {
             let slots = 0..self.heard.len();
-            let work: Vec<Work> =
-                slots.filter(|&slot| self.stages[at].need(slot).rows > 0).map(|slot| Work { slot, rows: 1 }).collect();
+            let work: Vec<BatchEntry> =
+                slots.filter(|&slot| self.stages[at].runnable_rows(slot).rows > 0).map(|slot| BatchEntry { slot, rows: 1 }).collect();
             if work.is_empty() {
                 continue;
             }
@@ -124,18 +124,18 @@ impl Streamer {
 
     fn begin(&mut self, slot: usize, seed: u64, voice: usize) {
         self.ended[slot] = None;
-        self.deliver(0, slot, Item::Begin(params(seed, voice)));
+        self.deliver(0, slot, StageItem::Begin(params(seed, voice)));
     }
 
     fn say(&mut self, slot: usize, codes: &[u32]) {
-        codes.iter().for_each(|&code| self.deliver(0, slot, Item::Codes(vec![code])));
+        codes.iter().for_each(|&code| self.deliver(0, slot, StageItem::Codes(vec![code])));
     }
 
     /// Ends a slot's response and runs until nothing is left to do.
     fn end(&mut self, slot: usize) -> Vec<f32> {
-        self.deliver(0, slot, Item::End(End::Stop));
+        self.deliver(0, slot, StageItem::End(StageEnd::Stop));
         while self.tick(|_| {}) {}
-        assert_eq!(self.ended[slot], Some(End::Stop));
+        assert_eq!(self.ended[slot], Some(StageEnd::Stop));
         std::mem::take(&mut self.heard[slot])
     }
 }
@@ -232,7 +232,7 @@ fn abort_at_any_moment_leaves_nothing() {
         streamer.say(1, &other);
         streamer.ticks(at);
         match at % 3 {
-            0 => streamer.deliver(0, 0, Item::Abort),
+            0 => streamer.deliver(0, 0, StageItem::Abort),
             1 => streamer.stages.iter_mut().for_each(|stage| stage.free(0)),
             // While the device computes.
             _ => {
@@ -240,7 +240,7 @@ fn abort_at_any_moment_leaves_nothing() {
             }
         }
         streamer.stages.iter_mut().for_each(|stage| stage.free(0));
-        assert!(streamer.stages.iter().all(|stage| stage.need(0).rows == 0 && stage.ahead(0).is_zero()));
+        assert!(streamer.stages.iter().all(|stage| stage.runnable_rows(0).rows == 0 && stage.buffered_audio(0).is_zero()));
         streamer.begin(0, 5, 1);
         streamer.say(0, &mine);
         assert!(streamer.end(0) == truth, "after an abort at tick {at}");
@@ -265,7 +265,7 @@ fn codes_and_voices_that_do_not_exist_are_refused() {
         streamer.begin(0, 1, 0);
         streamer.say(0, &[0, size - 1]);
         assert_eq!(streamer.failed[0], None);
-        streamer.deliver(0, 0, Item::Codes(wrong.clone()));
+        streamer.deliver(0, 0, StageItem::Codes(wrong.clone()));
         assert!(matches!(streamer.failed[0], Some(SessionError::Internal { .. })), "{wrong:?}");
     }
     let mut streamer = Streamer::new(Cpu::default(), 1);

@@ -1,7 +1,7 @@
 //! Checkpoints, voices, texts and recordings that cannot be served: each has an error that says what to do.
 
 use repartee_engine::EngineConfig;
-use repartee_engine::internals::load;
+use repartee_engine::internals::load_model;
 use repartee_engine_api::{Command, EnrolError, FinishReason, Recording, Respond, Role, SessionError};
 use serde_json::{Value, json};
 
@@ -120,7 +120,7 @@ fn wrong_configurations_name_the_field() {
         let mut json: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
         *json.pointer_mut(field).unwrap_or_else(|| panic!("the fixture has no {field}")) = value.clone();
         std::fs::write(&path, json.to_string()).unwrap();
-        let Err(error) = load(&open(copy.path()), &config()) else { panic!("{field} {value} was accepted") };
+        let Err(error) = load_model(&open(copy.path()), &config()) else { panic!("{field} {value} was accepted") };
         let error = error.to_string();
         let name = field.rsplit('/').next().unwrap();
         assert!(error.contains(name) && error.contains(says), "{field}: {error}");
@@ -131,6 +131,6 @@ fn wrong_configurations_name_the_field() {
 fn a_missing_codec_is_named() {
     let copy = greedy_copy("tts_custom");
     std::fs::remove_dir_all(copy.path().join("speech_tokenizer")).unwrap();
-    let Err(error) = load(&open(copy.path()), &config()) else { panic!("it was accepted") };
+    let Err(error) = load_model(&open(copy.path()), &config()) else { panic!("it was accepted") };
     assert!(error.to_string().contains("speech_tokenizer"), "{error}");
 }

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use repartee_engine_api::{
-    Command, FinishReason, Input as EngineInput, Respond, ResponseId, Tool, Usage as EngineUsage,
+    Command, FinishReason, ResponseInput as EngineInput, Respond, ResponseId, Tool, ResponseUsage as EngineUsage,
 };
 use repartee_protocol::extension::Extension;
 use repartee_protocol::merge::differences;
@@ -171,7 +171,7 @@ impl Core {
             tools::check_choice(choice, "response.tool_choice")?;
         }
         let reads = overrides.repartee.as_ref().is_some_and(|asked| asked.reads);
-        if reads && !self.setup.model.reads_aloud {
+        if reads && !self.setup.model.given_text {
             return refuse("repartee.reads", format!("`{}` reads no given text aloud", self.setup.model.name));
         }
         let mut warnings = Vec::new();

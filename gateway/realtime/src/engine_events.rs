@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use repartee_engine_api::{Command, Event, FinishReason, ResponseId, SessionError, Stamps, Usage as EngineUsage};
+use repartee_engine_api::{Command, Event, FinishReason, ResponseId, SessionError, LatencyStamps, ResponseUsage as EngineUsage};
 use repartee_protocol::ServerEvent;
 use repartee_protocol::extension::Extension;
 use repartee_protocol::item::Status as ItemStatus;
@@ -61,7 +61,7 @@ impl Core {
         self.send(event);
     }
 
-    fn on_audio(&mut self, engine_id: ResponseId, samples: Vec<f32>, stamps: Option<Stamps>, now: Instant) {
+    fn on_audio(&mut self, engine_id: ResponseId, samples: Vec<f32>, stamps: Option<LatencyStamps>, now: Instant) {
         if self.active(engine_id).is_none() || samples.is_empty() {
             return;
         }
@@ -159,7 +159,7 @@ impl Core {
             self.finish_response(engine_id, FinishReason::Stop, &EngineUsage::default(), Some(failure));
         }
         // Every further slice of a turn that is too long, or is not heard at all, fails alike: reported once.
-        let repeated = matches!(error, SessionError::AudioTooLong { .. } | SessionError::NoEars)
+        let repeated = matches!(error, SessionError::AudioTooLong { .. } | SessionError::NoAudioInput)
             && self.input.turn().is_some_and(|turn| std::mem::replace(&mut turn.refused, true));
         if !repeated {
             self.send_error(body);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use repartee_engine_api::{Command, Event, ModelInfo, ResponseId, Stamps};
+use repartee_engine_api::{Command, Event, ModelInfo, ResponseId, LatencyStamps};
 use repartee_media::vad::{TurnEvent, TurnSettings};
 use repartee_protocol::response::{PartRef, Status};
 use repartee_protocol::session::AudioFormat;
@@ -84,7 +84,7 @@ pub enum Effect {
         /// The response.
         response: ResponseId,
         /// When each stage was ready.
-        stamps: Stamps,
+        stamps: LatencyStamps,
     },
     /// The audio of a response begins.
     AudioStart {

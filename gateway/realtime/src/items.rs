@@ -148,7 +148,7 @@ impl Core {
         warnings: &mut Vec<String>,
     ) -> Result<Vec<EngineContent>, ErrorBody> {
         let (format, rate) = (self.config.audio.input.format, self.setup.model.input_rate);
-        if let Some(index) = sound(item).filter(|_| !self.setup.model.hears) {
+        if let Some(index) = sound(item).filter(|_| !self.setup.model.audio_input) {
             let message = "this model takes no audio: send text";
             return Err(ErrorBody::invalid(ErrorKind::InvalidValue, message).at(format!("{at}.content[{index}].audio")));
         }

@@ -372,7 +372,7 @@ pub fn engine_error(error: &SessionError) -> ErrorBody {
         }
         SessionError::TooManyResponses { .. } => ErrorBody::invalid(ErrorKind::ActiveResponse, message),
         SessionError::NoTools => ErrorBody::invalid(ErrorKind::InvalidValue, message).at("response.tools"),
-        SessionError::NoEars => ErrorBody::invalid(ErrorKind::InvalidValue, message),
+        SessionError::NoAudioInput => ErrorBody::invalid(ErrorKind::InvalidValue, message),
         // The engine's number says nothing to a client.
         SessionError::UnknownItem(_) => {
             let message = "the model does not hold an item that this refers to: it was refused, or has left the context. Send \

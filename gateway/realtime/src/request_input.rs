@@ -1,6 +1,6 @@
 //! The input of a request in place of the conversation, in the order in which the model reads it.
 
-use repartee_engine_api::Input as EngineInput;
+use repartee_engine_api::ResponseInput as EngineInput;
 use repartee_protocol::ErrorBody;
 use repartee_protocol::item::Item;
 use repartee_protocol::response::InputItem;

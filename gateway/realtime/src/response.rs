@@ -1,6 +1,6 @@
 //! One response while it is active, and its form on the wire.
 
-use repartee_engine_api::{FinishReason, ItemId, ResponseId, Usage as EngineUsage};
+use repartee_engine_api::{FinishReason, ItemId, ResponseId, ResponseUsage as EngineUsage};
 use repartee_protocol::item::{Content, FunctionCall, Item, ItemObject, Message, Role, Status as ItemStatus};
 use repartee_protocol::response::{
     CallRef, InputTokens, OutputTokens, Part, PartRef, Reason, Response as WireResponse, ResponseAudio, ResponseObject,

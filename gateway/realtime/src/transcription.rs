@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, Content as EngineContent, Event, FinishReason, Input as EngineInput, ItemId, Respond, ResponseId,
-    Role as EngineRole, Sampling, SessionError, Usage as EngineUsage,
+    Command, Content as EngineContent, Event, FinishReason, ResponseInput as EngineInput, ItemId, Respond, ResponseId,
+    Role as EngineRole, Sampling, SessionError, ResponseUsage as EngineUsage,
 };
 use repartee_protocol::item::{Content, Item};
 use repartee_protocol::transcription::{Completed, Delta, Failed, InputTokens, Usage};

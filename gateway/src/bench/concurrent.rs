@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use repartee_engine::measure::{ConcurrentRun, Phase, Turn, measure_crowds};
+use repartee_engine::measure::{ConcurrentRun, TurnPhase, MeasuredTurn, measure_concurrent};
 use repartee_engine::{EngineConfig, Source};
 
 use super::report::Row;
 use super::{Routing, Size, sources, weights};
 
 /// Measures `source` on the configured device, prints the stages' times and gives the figures.
-pub fn rows(options: &Size, source: &Source, engine: &EngineConfig, turn: Turn) -> anyhow::Result<Vec<Row>> {
+pub fn rows(options: &Size, source: &Source, engine: &EngineConfig, turn: MeasuredTurn) -> anyhow::Result<Vec<Row>> {
     let counts = if options.sessions.is_empty() { &[1][..] } else { &options.sessions };
     let mut rows = Vec::new();
     for (source, routing) in sources(options, source) {
-        let measured = measure_crowds(source, engine, turn, counts)?;
+        let measured = measure_concurrent(source, engine, turn, counts)?;
         let suffix = if routing == Some(Routing::Skewed) { "_skewed" } else { "" };
         let layers = options.layers.filter(|_| routing.is_some());
         let size = layers.map_or_else(String::new, |layers| format!("; ONLY {layers} LAYERS of each stack"));
@@ -54,7 +54,7 @@ fn figures(crowd: &ConcurrentRun, suffix: &str, size: &str) -> Vec<Row> {
     }
     let together = crowd.sound.as_secs_f64() / crowd.whole.as_secs_f64();
     rows.push(Row::alone(name("sound_each_second"), together, "s", format!("of all sessions together{size}")));
-    let answer = crowd.stages.iter().filter(|row| row.phase == Phase::Answer && row.steps > 0);
+    let answer = crowd.stages.iter().filter(|row| row.phase == TurnPhase::Answer && row.steps > 0);
     for row in answer.filter(|row| matches!(row.kind, "decode" | "window")) {
         let (steps, each) = (row.steps as f64, row.rows as f64 / row.steps as f64);
         let note = format!("a step of {each:.1} rows, of {steps:.0}, beside other stages{size}");
@@ -77,8 +77,8 @@ fn print(crowd: &ConcurrentRun, engine: &EngineConfig) {
         println!(
             "  {:<10}{:<10}{:<12}{:>7}{:>8}{seconds:>9.3}{:>9.3}",
             match row.phase {
-                Phase::Listening => "listening",
-                Phase::Answer => "answer",
+                TurnPhase::Listening => "listening",
+                TurnPhase::Answer => "answer",
             },
             row.stage,
             row.kind,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use repartee_engine_api::{ResponseId, Stamps};
+use repartee_engine_api::{ResponseId, LatencyStamps};
 use repartee_protocol::ErrorKind;
 
 use super::CallEnd;
@@ -19,7 +19,7 @@ pub(super) struct ResponseTiming {
     rate: u32,
     /// The response whose first audible packet was not sent, and since when the caller waits.
     waiting: Option<(ResponseId, Instant)>,
-    stamps: Option<Stamps>,
+    stamps: Option<LatencyStamps>,
     /// Endpointing delay of the last detected turn, and when that ended.
     endpointing: Option<(Duration, Instant)>,
     generating: Option<Generating>,
@@ -59,7 +59,7 @@ impl ResponseTiming {
     }
 
     /// The engine's times of the first codec frame.
-    pub fn stamped(&mut self, response: ResponseId, stamps: Stamps) {
+    pub fn stamped(&mut self, response: ResponseId, stamps: LatencyStamps) {
         if self.waiting.is_some_and(|(waiting, _)| waiting == response) {
             self.stamps = Some(stamps);
         }
@@ -138,10 +138,10 @@ impl ResponseTiming {
 /// ends.
 pub fn stages_since(
     since: Instant,
-    stamps: Stamps,
+    stamps: LatencyStamps,
     sent: impl IntoIterator<Item = (Stage, Instant)>,
 ) -> Vec<(Stage, Instant, Instant)> {
-    let Stamps { accepted: _, encoding, begun, prefilled, first_token, first_frame, first_samples } = stamps;
+    let LatencyStamps { accepted: _, encoding, begun, prefilled, first_token, first_frame, first_samples } = stamps;
     let engine = [
         (Stage::SliceWait, encoding),
         (Stage::Encoder, begun),
@@ -192,9 +192,9 @@ mod tests {
         assert_eq!(metrics.ttfp.get_sample_count(), 1);
     }
 
-    fn stamps(accepted: Instant) -> Stamps {
+    fn stamps(accepted: Instant) -> LatencyStamps {
         let later = |ms| accepted + Duration::from_millis(ms);
-        Stamps {
+        LatencyStamps {
             accepted,
             encoding: later(1),
             begun: later(3),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::StatusCode;
-use repartee_engine_api::{Command, Event, SessionError, SessionHandle, Stamps};
+use repartee_engine_api::{Command, Event, SessionError, SessionHandle, LatencyStamps};
 use repartee_media::level::is_audible;
 use repartee_protocol::{ErrorBody, ErrorKind};
 use repartee_realtime::engine_error;
@@ -36,7 +36,7 @@ struct RequestTrace {
     call: CallTrace,
     since: Instant,
     /// The engine's times of the first sound.
-    stamps: Option<Stamps>,
+    stamps: Option<LatencyStamps>,
     /// Whether nothing audible was read yet.
     unanswered: bool,
     /// How it ends, and the error that it ends with.

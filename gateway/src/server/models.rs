@@ -63,11 +63,11 @@ impl Facts {
             output_rate: info.output_rate,
             frame_ms: u64::try_from(info.frame.as_millis()).unwrap_or(u64::MAX),
             context_tokens: info.context_tokens,
-            hears: info.hears,
+            hears: info.audio_input,
             tools: info.tools,
             tool_choice: ["auto", "none"],
             transcription: info.transcribes,
-            speech: info.reads_aloud,
+            speech: info.given_text,
             cloning: info.recording_rate.is_some(),
             images: false,
         }

@@ -255,7 +255,7 @@ impl VoiceStore {
     }
 
     fn remove_voice(&self, kept: &mut StoredVoices, id: &str) -> Result<(), VoiceError> {
-        self.engine.forget_voice(id);
+        self.engine.remove_voice(id);
         kept.voices.remove(id);
         if let Some(folder) = &self.folder {
             folder.delete(Kind::Voice, id)?;

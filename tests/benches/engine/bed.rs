@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use repartee_engine::internals::{Checkpoint, Gauges, Scheduler, Tick, Times, load};
+use repartee_engine::internals::{Checkpoint, Gauges, Scheduler, Tick, Times, load_model};
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::{Command, Event, Peer, Respond, SessionHandle, Wake, link};
+use repartee_engine_api::{Command, Event, SessionPeer, Respond, SessionHandle, WakeSignal, link};
 use repartee_media::wav;
 use repartee_tests::questions;
 
@@ -18,9 +18,9 @@ pub const RATE: usize = 16_000;
 /// See the module's description.
 pub struct Bed {
     scheduler: Scheduler,
-    arrivals: flume::Sender<Peer>,
+    arrivals: flume::Sender<SessionPeer>,
     gauges: Arc<Gauges>,
-    wake: Wake,
+    wake: WakeSignal,
     /// Samples a second that the model speaks.
     pub output_rate: u32,
 }
@@ -40,12 +40,12 @@ impl Bed {
     /// The model in `folder`, set up like this, warmed up by one answer.
     pub fn new(folder: &Path, config: &EngineConfig) -> Result<Self> {
         let checkpoint = Checkpoint::open(Source::Folder(folder.to_owned()))?;
-        let model = load(&checkpoint, config)?;
+        let model = load_model(&checkpoint, config)?;
         let output_rate = model.codec.sample_rate;
         let (arrivals, arriving) = flume::bounded(model.slots.sessions);
         let gauges = Arc::new(Gauges::default());
         let scheduler = Scheduler::new(model, config, arriving, Arc::clone(&gauges));
-        let (wake, _) = Wake::new();
+        let (wake, _) = WakeSignal::new();
         let mut bed = Self { scheduler, arrivals, gauges, wake, output_rate };
         let question = sound("three-plus-four.wav")?;
         let session = bed.prefilled(&question)?;

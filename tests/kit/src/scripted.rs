@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use repartee_engine_api::{
-    Command, EnrolError, ModelInfo, OpenError, Recording, SessionError, SessionHandle, SpeechEngine, Wake, link,
+    Command, EnrolError, ModelInfo, OpenError, Recording, SessionError, SessionHandle, SpeechEngine, WakeSignal, link,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -99,10 +99,10 @@ impl ScriptedEngine {
             output_rate: OUTPUT_RATE,
             frame: Duration::from_millis(80),
             context_tokens: 4_096,
-            hears: true,
+            audio_input: true,
             tools: true,
             transcribes: script.transcribes,
-            reads_aloud: true,
+            given_text: true,
             recording_rate: script.enrols.then_some(RECORDING_RATE),
         };
         Arc::new(Self {
@@ -180,7 +180,7 @@ impl SpeechEngine for ScriptedEngine {
         Ok(())
     }
 
-    fn forget_voice(&self, name: &str) -> bool {
+    fn remove_voice(&self, name: &str) -> bool {
         self.enrolled.lock().unwrap_or_else(PoisonError::into_inner).remove(name).is_some()
     }
 
@@ -195,7 +195,7 @@ impl SpeechEngine for ScriptedEngine {
             return Err(OpenError::Full { slots });
         }
         let slot = Slot(self.open.clone());
-        let (session, peer) = link(Wake::new().0);
+        let (session, peer) = link(WakeSignal::new().0);
         let actor = Actor::new(peer, self.script.clone(), self.log.clone(), self.frames.clone());
         tokio::spawn(async move {
             actor.run().await;

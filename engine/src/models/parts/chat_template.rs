@@ -8,7 +8,7 @@ use std::sync::Arc;
 use repartee_engine_api::{Role, Tool};
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::elements::{AudioRows, Element, Message, MessageKind, Part, Value};
+use crate::elements::{AudioRows, Element, Message, MessageKind, MessagePart, ElementValue};
 use crate::model::{ToolCallTokens, PromptTemplate, ToolTemplate};
 use crate::text::Tokenizer;
 
@@ -109,7 +109,7 @@ impl Writer {
     fn audio(&mut self, windows: &[Arc<AudioRows>]) {
         let role = self.role;
         for window in windows {
-            let row = |row| Element { role, value: Value::Audio { window: Arc::clone(window), row } };
+            let row = |row| Element { role, value: ElementValue::Audio { window: Arc::clone(window), row } };
             self.elements.extend((0..window.count).map(row));
         }
     }
@@ -143,14 +143,14 @@ impl PromptTemplate for ChatTemplate {
             }
             for part in &message.parts {
                 match part {
-                    Part::Text(ids) => writer.tokens(ids),
-                    Part::Audio(windows) => {
+                    MessagePart::Text(ids) => writer.tokens(ids),
+                    MessagePart::Audio(windows) => {
                         writer.tokens(&[marks.audio_start]);
                         writer.audio(windows);
                         writer.tokens(&[marks.audio_end]);
                     }
                     // Speech is no part of the prompt.
-                    Part::Speech(_) => {}
+                    MessagePart::Speech(_) => {}
                 }
             }
             // A call continues the assistant message before it, and several results share one user message.
@@ -297,12 +297,12 @@ mod tests {
     fn written(tokenizer: &Tokenizer, history: &[Message]) -> String {
         let elements = template(tokenizer).render(history, None, true);
         let spelt = |element: &Element| match element.value {
-            Value::Token(1000) => "<|im_start|>".to_owned(),
-            Value::Token(1001) => "<|im_end|>".to_owned(),
-            Value::Token(1003) => "user".to_owned(),
-            Value::Token(1004) => "assistant".to_owned(),
-            Value::Token(id) => tokenizer.decode(&[id]),
-            Value::Audio { .. } | Value::Codes(_) => String::new(),
+            ElementValue::Token(1000) => "<|im_start|>".to_owned(),
+            ElementValue::Token(1001) => "<|im_end|>".to_owned(),
+            ElementValue::Token(1003) => "user".to_owned(),
+            ElementValue::Token(1004) => "assistant".to_owned(),
+            ElementValue::Token(id) => tokenizer.decode(&[id]),
+            ElementValue::Audio { .. } | ElementValue::Codes(_) => String::new(),
         };
         elements.iter().map(spelt).collect()
     }
@@ -339,9 +339,9 @@ mod tests {
         let template = ChatTemplate { tools: None, ..template(&tokenizer) }.with_instructions(encode("Help."));
         let written = |history: &[Message]| {
             let token = |element: &Element| match element.value {
-                Value::Token(id) if id < 1000 => tokenizer.decode(&[id]),
-                Value::Token(id) => format!("<{id}>"),
-                Value::Audio { .. } | Value::Codes(_) => String::new(),
+                ElementValue::Token(id) if id < 1000 => tokenizer.decode(&[id]),
+                ElementValue::Token(id) => format!("<{id}>"),
+                ElementValue::Audio { .. } | ElementValue::Codes(_) => String::new(),
             };
             template.render(history, None, true).iter().map(token).collect::<String>()
         };

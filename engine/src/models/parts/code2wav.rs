@@ -11,9 +11,9 @@ use std::ops::Range;
 use repartee_kernels::row_spec::{BatchSection, Section, StreamSection};
 use repartee_kernels::{Layout, RowSpec, SequenceRows, SpecLayout, StepOps, StreamRows, Streams};
 
-use self::layers::{Block, Conv, ConvNeXt, KERNEL, Snake};
+use self::layers::{UpsampleBlock, Conv, ConvNeXt, KERNEL, Snake};
 use super::config::{Code2WavConfig, CodeInput};
-use super::decoder::{Decoder, FeedForward, Shape};
+use super::decoder::{Decoder, FeedForward, DecoderShape};
 use super::weights::Weights;
 use crate::models::LoadError;
 
@@ -27,7 +27,7 @@ const PRE_KERNEL: usize = 3;
 const LEAST_USAGE: f32 = 1e-5;
 
 /// What makes a frame's codes a row of the transformer, and a row of it a row of the upsamplers.
-enum Front<O: StepOps> {
+enum CodeEmbedding<O: StepOps> {
     Embedding {
         /// One table, codebook after codebook.
         table: O::Weight,
@@ -46,17 +46,17 @@ enum Front<O: StepOps> {
 /// The codec's decoder.
 pub struct Code2Wav<O: StepOps> {
     config: Code2WavConfig,
-    front: Front<O>,
+    front: CodeEmbedding<O>,
     pre_transformer: Decoder<O>,
     upsample: Vec<(Conv<O>, ConvNeXt<O>)>,
     first: Conv<O>,
-    blocks: Vec<Block<O>>,
+    blocks: Vec<UpsampleBlock<O>>,
     last_snake: Snake<O>,
     last: Conv<O>,
 }
 
 /// Where the numbers of a step lie.
-pub struct Code2WavPlaces {
+pub struct Code2WavSections {
     rows: usize,
     /// The codes of each codebook, as entries of its table.
     codes: Section,
@@ -75,7 +75,7 @@ pub struct Code2WavState<O: StepOps> {
     tails: Vec<O::State>,
 }
 
-impl<O: StepOps> Front<O> {
+impl<O: StepOps> CodeEmbedding<O> {
     fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
         let (entries, hidden) = (config.codebook_size, config.layers.hidden_size);
         let CodeInput::Quantizer { codebook_dim, latent_dim } = config.input else {
@@ -125,7 +125,7 @@ impl<O: StepOps> Code2Wav<O> {
     /// Loads `code2wav`, by whatever name its weights lie below.
     pub fn load(w: &Weights<'_, O>, config: &Code2WavConfig) -> Result<Self, LoadError> {
         let (latent, cut) = (config.latent_size(), config.cuts_both_ends());
-        let shape = Shape { layer_scale: true, ..config.layers.shape(Some(config.sliding_window)) };
+        let shape = DecoderShape { layer_scale: true, ..config.layers.shape(Some(config.sliding_window)) };
         let upsample = config.upsampling_ratios.iter().enumerate().map(|(i, &factor)| {
             let w = w.at(format_args!("upsample.{i}"));
             let block = ConvNeXt::load(&w.at("1"), latent)?;
@@ -134,12 +134,12 @@ impl<O: StepOps> Code2Wav<O> {
         let blocks = config.upsample_rates.iter().enumerate().map(|(i, &rate)| {
             let (input, out) = (config.decoder_dim >> i, config.decoder_dim >> (i + 1));
             let w = w.at(format_args!("decoder.{}.block", i + 1));
-            Block::load(&w, (input, out), (rate, cut))
+            UpsampleBlock::load(&w, (input, out), (rate, cut))
         });
         let rates = config.upsample_rates.len();
         let last = config.decoder_dim >> rates;
         Ok(Self {
-            front: Front::load(w, config)?,
+            front: CodeEmbedding::load(w, config)?,
             pre_transformer: Decoder::load(&w.at("pre_transformer"), shape, |_| {
                 FeedForward::Dense(config.layers.intermediate_size)
             })?,
@@ -181,7 +181,7 @@ impl<O: StepOps> Code2Wav<O> {
     /// The convolutions, in the order in which they are met.
     fn convolutions(&self) -> impl Iterator<Item = &Conv<O>> {
         let upsample = self.upsample.iter().flat_map(|(up, next)| [up, next.convolution()]);
-        let blocks = self.blocks.iter().flat_map(Block::convolutions);
+        let blocks = self.blocks.iter().flat_map(UpsampleBlock::convolutions);
         self.front.conv().into_iter().chain(upsample).chain([&self.first]).chain(blocks).chain([&self.last])
     }
 
@@ -204,15 +204,15 @@ impl<O: StepOps> Code2Wav<O> {
     }
 
     /// The samples that exist of a chunk, among as many as its frames stand for.
-    pub fn existing(&self, chunk: StreamRows) -> Range<usize> {
+    pub fn valid_samples(&self, chunk: StreamRows) -> Range<usize> {
         let frame = self.config.samples_per_frame();
         let absent = self.look_ahead().saturating_sub(chunk.position * frame);
         absent.min(chunk.rows * frame)..chunk.rows * frame
     }
 
     /// Place for the numbers of a step of `rows` frames.
-    pub fn layout(&self, state: &Code2WavState<O>, layout: &mut SpecLayout, rows: usize) -> Code2WavPlaces {
-        Code2WavPlaces {
+    pub fn layout(&self, state: &Code2WavState<O>, layout: &mut SpecLayout, rows: usize) -> Code2WavSections {
+        Code2WavSections {
             rows,
             codes: layout.list(self.config.num_quantizers * rows),
             batch: layout.batch(rows, rows, state.rings.first().map_or(0, Vec::len)),
@@ -225,7 +225,7 @@ impl<O: StepOps> Code2Wav<O> {
     pub fn fill(
         &self,
         spec: &mut RowSpec,
-        places: &Code2WavPlaces,
+        places: &Code2WavSections,
         state: &Code2WavState<O>,
         codes: &[Vec<u32>],
         chunks: &[StreamRows],
@@ -233,8 +233,8 @@ impl<O: StepOps> Code2Wav<O> {
         for (codebook, ids) in codes.iter().enumerate() {
             // The first codebook of a quantizer has a table of its own.
             let before = match self.front {
-                Front::Embedding { .. } => codebook,
-                Front::Quantizer { .. } => codebook.saturating_sub(1),
+                CodeEmbedding::Embedding { .. } => codebook,
+                CodeEmbedding::Quantizer { .. } => codebook.saturating_sub(1),
             };
             let base = (before * self.config.codebook_size) as u32;
             spec.set_each(places.codes.part(codebook, places.rows), ids.iter().map(|id| base + id));
@@ -248,7 +248,7 @@ impl<O: StepOps> Code2Wav<O> {
     }
 
     /// Decodes the frames of a step to samples `[samples, 1]`, as many for each frame; [`Code2Wav::existing`] says which of them there are.
-    pub fn forward(&self, ops: &O, (spec, places): (&O::Spec, &Code2WavPlaces), state: &mut Code2WavState<O>) -> O::T {
+    pub fn forward(&self, ops: &O, (spec, places): (&O::Spec, &Code2WavSections), state: &mut Code2WavState<O>) -> O::T {
         let batch = ops.batch_at(spec, places.batch);
         let codebooks = self.config.num_quantizers;
         let code = |codebook| ops.index(spec, places.codes.part(codebook, places.rows));
@@ -260,8 +260,8 @@ impl<O: StepOps> Code2Wav<O> {
         let mut tails = state.tails.iter_mut();
         let mut tail = || tails.next().expect("one tail for each convolution: `state` makes them");
         let x = match &self.front {
-            Front::Embedding { table } => ops.scale_all(sum(table, 0), 1.0 / codebooks as f32),
-            Front::Quantizer { first, rest, conv, input, .. } => {
+            CodeEmbedding::Embedding { table } => ops.scale_all(sum(table, 0), 1.0 / codebooks as f32),
+            CodeEmbedding::Quantizer { first, rest, conv, input, .. } => {
                 let semantic = ops.linear(&ops.embed_at(&first.0, &code(0)), &first.1, None);
                 let x = ops.add(semantic, &ops.linear(&sum(&rest.0, 1), &rest.1, None));
                 ops.linear(&conv.forward(ops, &x, tail(), &streams), &input.0, Some(&input.1))
@@ -269,7 +269,7 @@ impl<O: StepOps> Code2Wav<O> {
         };
         let (x, _) = self.pre_transformer.forward(ops, x, &mut state.window, &batch, None);
         let mut x = self.pre_transformer.norm(ops, &x);
-        if let Front::Quantizer { output, .. } = &self.front {
+        if let CodeEmbedding::Quantizer { output, .. } = &self.front {
             x = ops.linear(&x, &output.0, Some(&output.1));
         }
         for (up, next) in &self.upsample {

@@ -12,7 +12,7 @@ use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps, StreamRo
 use super::code2wav::{Code2Wav, Code2WavState, MAX_FRAMES};
 use super::slot_streams::SlotStreams;
 use crate::device::Device;
-use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
+use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
 
 /// Name of the stage.
 const STAGE: &str = "code2wav";
@@ -62,7 +62,7 @@ struct Stream {
     leading: usize,
     /// Frames of the stream that were decoded.
     decoded: usize,
-    end: Option<End>,
+    end: Option<StageEnd>,
 }
 
 impl Stream {
@@ -111,43 +111,43 @@ impl<O: Device> Stage for Code2WavStage<O> {
         STAGE
     }
 
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Codes
     }
 
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Samples
     }
 
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
-        let leads = matches!(item, Item::Lead(_));
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
+        let leads = matches!(item, StageItem::Lead(_));
         let state = &mut self.streams[slot];
         match item {
-            Item::Begin(_) | Item::Abort => {
+            StageItem::Begin(_) | StageItem::Abort => {
                 self.streams.reset(slot);
                 out.push((slot, item));
             }
             // A code out of range would read another codebook's entry.
-            Item::Lead(frame) | Item::Codes(frame) => {
+            StageItem::Lead(frame) | StageItem::Codes(frame) => {
                 state.leading += usize::from(leads);
                 if frame.len() == self.codebooks && frame.iter().all(|&code| (code as usize) < self.codebook_size) {
                     state.frames.push_back(frame);
                 } else {
                     let message = format!("codes {frame:?} are outside of the codebooks");
-                    out.push((slot, Item::Fail(SessionError::Internal { stage: "talker", message })));
+                    out.push((slot, StageItem::Fail(SessionError::Internal { stage: "talker", message })));
                 }
             }
-            Item::End(end) if state.frames.is_empty() => out.push((slot, Item::End(end))),
-            Item::End(end) => state.end = Some(end),
+            StageItem::End(end) if state.frames.is_empty() => out.push((slot, StageItem::End(end))),
+            StageItem::End(end) => state.end = Some(end),
             _ => {}
         }
     }
 
-    fn need(&self, slot: usize) -> Need {
-        Need::rows(self.streams[slot].frames.len(), RowKind::Window)
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
+        RunnableRows::rows(self.streams[slot].frames.len(), RowKind::Window)
     }
 
-    fn ahead(&self, slot: usize) -> Duration {
+    fn buffered_audio(&self, slot: usize) -> Duration {
         let heard = self.streams[slot].frames.len() - self.streams[slot].leads();
         self.frame * u32::try_from(heard).unwrap_or(u32::MAX).min(1000)
     }
@@ -160,11 +160,11 @@ impl<O: Device> Stage for Code2WavStage<O> {
         MAX_FRAMES
     }
 
-    fn launch(&mut self, work: &[Work], _: &mut Outbox) {
+    fn launch(&mut self, work: &[BatchEntry], _: &mut Outbox) {
         self.launched = None;
         let mut codes: Vec<Vec<u32>> = vec![Vec::new(); self.codebooks];
         let mut chunks = Vec::with_capacity(work.len());
-        for &Work { slot, rows } in work {
+        for &BatchEntry { slot, rows } in work {
             let epoch = self.streams.epoch(slot);
             let state = &mut self.streams[slot];
             let leading = state.leads().min(rows);
@@ -199,14 +199,14 @@ impl<O: Device> Stage for Code2WavStage<O> {
             if !self.streams.is_current(chunk.slot, epoch) {
                 continue;
             }
-            let mine = &mine[self.code2wav.existing(chunk)];
+            let mine = &mine[self.code2wav.valid_samples(chunk)];
             // Frames of the left context come first; their samples were sent already.
             let mine = &mine[mine.len().saturating_sub(wanted * self.samples_per_frame)..];
             // Without look-ahead: the family that has leading frames has none.
             let mine = &mine[(leading * self.samples_per_frame).min(mine.len())..];
             let wanted = wanted - leading;
             if mine.iter().any(|sample| !sample.is_finite()) {
-                out.push((chunk.slot, Item::Fail(SessionError::NotFinite { stage: STAGE })));
+                out.push((chunk.slot, StageItem::Fail(SessionError::NotFinite { stage: STAGE })));
                 continue;
             }
             // Only the first frame of a stream is short.
@@ -214,14 +214,14 @@ impl<O: Device> Stage for Code2WavStage<O> {
             let (first, others) =
                 mine.split_at((self.samples_per_frame - short.min(self.samples_per_frame)).min(mine.len()));
             if wanted > 0 {
-                out.push((chunk.slot, Item::Samples(first.to_vec())));
+                out.push((chunk.slot, StageItem::Samples(first.to_vec())));
             }
-            out.extend(others.chunks(self.samples_per_frame).map(|frame| (chunk.slot, Item::Samples(frame.to_vec()))));
+            out.extend(others.chunks(self.samples_per_frame).map(|frame| (chunk.slot, StageItem::Samples(frame.to_vec()))));
             let state = &mut self.streams[chunk.slot];
             if state.frames.is_empty()
                 && let Some(end) = state.end.take()
             {
-                out.push((chunk.slot, Item::End(end)));
+                out.push((chunk.slot, StageItem::End(end)));
             }
         }
     }

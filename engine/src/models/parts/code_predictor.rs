@@ -8,7 +8,7 @@ use repartee_kernels::row_spec::{BatchSection, SampleSection, Section};
 use repartee_kernels::{RowSpec, SampleParams, SequenceRows, SpecLayout, StepOps};
 
 use super::config::CodePredictorConfig;
-use super::decoder::{Decoder, FeedForward, Shape};
+use super::decoder::{Decoder, FeedForward, DecoderShape};
 use super::weights::Weights;
 use crate::models::LoadError;
 
@@ -25,7 +25,7 @@ pub struct CodePredictor<O: StepOps> {
 }
 
 /// Where the numbers of a step lie that completes frames.
-pub struct PredictorPlaces {
+pub struct PredictorSections {
     rows: usize,
     /// Which rows stand together: hidden, code, hidden, code, ..
     pairs: Section,
@@ -38,7 +38,7 @@ pub struct PredictorPlaces {
 impl<O: StepOps> CodePredictor<O> {
     /// Loads `talker.code_predictor`.
     pub fn load(w: &Weights<'_, O>, config: &CodePredictorConfig) -> Result<Self, LoadError> {
-        let shape = Shape { qk_norm: true, ..config.layers.shape(config.sliding_window) };
+        let shape = DecoderShape { qk_norm: true, ..config.layers.shape(config.sliding_window) };
         let model = w.at("model");
         let residual = 0..config.num_code_groups - 1;
         let (input, hidden) = (config.input_size, config.layers.hidden_size);
@@ -77,9 +77,9 @@ impl<O: StepOps> CodePredictor<O> {
     }
 
     /// Place for the numbers of a step that completes `rows` frames.
-    pub fn layout(&self, layout: &mut SpecLayout, rows: usize) -> PredictorPlaces {
+    pub fn layout(&self, layout: &mut SpecLayout, rows: usize) -> PredictorSections {
         let positions = |codebook| if codebook == 1 { 2 } else { 1 };
-        PredictorPlaces {
+        PredictorSections {
             rows,
             pairs: layout.list(2 * rows),
             batches: (1..self.groups).map(|codebook| layout.batch(positions(codebook) * rows, rows, 1)).collect(),
@@ -88,7 +88,7 @@ impl<O: StepOps> CodePredictor<O> {
     }
 
     /// Fills a row spec: `params(codebook)` says how that codebook's code is chosen for each row.
-    pub fn fill<P>(&self, spec: &mut RowSpec, places: &PredictorPlaces, mut params: impl FnMut(usize) -> P)
+    pub fn fill<P>(&self, spec: &mut RowSpec, places: &PredictorSections, mut params: impl FnMut(usize) -> P)
     where
         P: IntoIterator<Item: Borrow<SampleParams>>,
     {
@@ -110,10 +110,10 @@ impl<O: StepOps> CodePredictor<O> {
     /// Completes one frame for each row: `hidden` is the talker's last hidden row, `first` the embedding of codebook 0's code. `chosen` gets
     /// the ids and the raw logits of each further codebook. Returns the sum of the embeddings of all codes, codebook 0's included, as wide
     /// as a row of the talker.
-    pub fn complete(
+    pub fn predict_residuals(
         &self,
         ops: &O,
-        (spec, places): (&O::Spec, &PredictorPlaces),
+        (spec, places): (&O::Spec, &PredictorSections),
         hidden: &O::T,
         first: O::T,
         cache: &mut [O::State],

@@ -3,7 +3,7 @@
 
 use repartee_kernels::{Layout, StepOps};
 
-use super::decoder::{Decoder, FeedForward, Shape};
+use super::decoder::{Decoder, FeedForward, DecoderShape};
 use super::weights::Weights;
 use crate::models::LoadError;
 
@@ -24,7 +24,7 @@ pub struct CodecLm<O: StepOps> {
 
 /// Whether generation may choose an id of a vocabulary in which `end` ends the speech: not of the last [`SUPPRESSED_TAIL`], but for
 /// `end`. The references of both families with code predictors hard-code it.
-pub fn spoken(vocabulary: usize, end: u32) -> impl Fn(usize) -> bool {
+pub fn allowed_codes(vocabulary: usize, end: u32) -> impl Fn(usize) -> bool {
     let first_suppressed = vocabulary.saturating_sub(SUPPRESSED_TAIL);
     move |id| id < first_suppressed || id == end as usize
 }
@@ -34,7 +34,7 @@ impl<O: StepOps> CodecLm<O> {
     pub fn load(
         w: &Weights<'_, O>,
         (vocabulary, table, width): (usize, &str, usize),
-        shape: Shape,
+        shape: DecoderShape,
         feed_forward: impl Fn(usize) -> FeedForward,
         allowed: impl Fn(usize) -> bool,
     ) -> Result<Self, LoadError> {

@@ -2,7 +2,7 @@
 
 use repartee_kernels::Attention;
 
-use super::decoder::Shape;
+use super::decoder::DecoderShape;
 use crate::model::Codec;
 
 /// Rotary position embedding. Without vision the three position indices of a row are the same, so that its sections
@@ -44,8 +44,8 @@ pub struct LayersConfig {
 
 impl LayersConfig {
     /// Plain layers, whose rows see so many positions; `None` for all.
-    pub fn shape(&self, window: Option<usize>) -> Shape {
-        Shape {
+    pub fn shape(&self, window: Option<usize>) -> DecoderShape {
+        DecoderShape {
             hidden: self.hidden_size,
             layers: self.num_hidden_layers,
             attention: Attention {

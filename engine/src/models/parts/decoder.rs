@@ -8,7 +8,7 @@ use crate::models::LoadError;
 
 /// Sizes of a stack of layers.
 #[derive(Debug, Clone)]
-pub struct Shape {
+pub struct DecoderShape {
     /// Width of the residual stream.
     pub hidden: usize,
     /// Layers.
@@ -87,7 +87,7 @@ struct Layer<O: Ops> {
 
 /// A stack of layers and the norm after it.
 pub struct Decoder<O: Ops> {
-    shape: Shape,
+    shape: DecoderShape,
     layers: Vec<Layer<O>>,
     norm: O::Weight,
     /// Bytes of a number of keys and values.
@@ -98,7 +98,7 @@ impl<O: Ops> Decoder<O> {
     /// Loads `layers.*` and `norm` below `w`.
     pub fn load(
         w: &Weights<'_, O>,
-        shape: Shape,
+        shape: DecoderShape,
         feed_forward: impl Fn(usize) -> FeedForward,
     ) -> Result<Self, LoadError> {
         let layers = (0..shape.layers)
@@ -148,7 +148,7 @@ impl<O: Ops> Decoder<O> {
 }
 
 impl<O: Ops> Layer<O> {
-    fn load(w: &Weights<'_, O>, shape: &Shape, feed_forward: FeedForward) -> Result<Self, LoadError> {
+    fn load(w: &Weights<'_, O>, shape: &DecoderShape, feed_forward: FeedForward) -> Result<Self, LoadError> {
         let (hidden, a) = (shape.hidden, &shape.attention);
         let (q, kv) = (a.heads * a.head_dim, a.kv_heads * a.head_dim);
         let attention = w.at("self_attn");
@@ -200,7 +200,7 @@ impl<O: Ops> Layer<O> {
         })
     }
 
-    fn forward(&self, ops: &O, x: O::T, cache: &mut O::State, batch: &O::Batch, shape: &Shape) -> O::T {
+    fn forward(&self, ops: &O, x: O::T, cache: &mut O::State, batch: &O::Batch, shape: &DecoderShape) -> O::T {
         let a = shape.attention;
         let (q, kv) = (a.heads * a.head_dim, a.kv_heads * a.head_dim);
         let h = ops.linear(&ops.rms_norm(&x, &self.input_norm, shape.eps), &self.qkv, self.qkv_bias.as_ref());

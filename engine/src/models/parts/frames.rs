@@ -6,14 +6,14 @@ use repartee_kernels::row_spec::{SampleSection, Section};
 use repartee_kernels::{NO_ROW, RowSpec, SpecLayout, StateSpec, StepOps};
 
 use super::autoregressive::{Sampler, StepInput, StepShape};
-use super::code_predictor::{CodePredictor, PredictorPlaces};
+use super::code_predictor::{CodePredictor, PredictorSections};
 use super::codec_lm::CodecLm;
 
 /// Slots whose frames are completed in one step.
 pub const MAX_SLOTS: usize = 128;
 
 /// What is kept from frame to frame, and how codes are chosen.
-pub struct Frames<O: StepOps> {
+pub struct FrameDecoder<O: StepOps> {
     predictor_cache: Vec<O::State>,
     /// The sum of the embeddings of each slot's last frame.
     last: O::State,
@@ -22,16 +22,16 @@ pub struct Frames<O: StepOps> {
 }
 
 /// Where the numbers of a step lie.
-pub struct FramePlaces {
+pub struct FrameSections {
     /// For each row, the slot whose last frame is its codec part.
     last: Section,
     params: SampleSection,
-    predictor: PredictorPlaces,
+    predictor: PredictorSections,
     /// The slot of each frame that is made.
     made: Section,
 }
 
-impl<O: StepOps> Frames<O> {
+impl<O: StepOps> FrameDecoder<O> {
     /// For `slots` slots and rows of `width` numbers; `sampling` of codebook 0 and of the others.
     pub fn new(
         ops: &O,
@@ -48,8 +48,8 @@ impl<O: StepOps> Frames<O> {
     }
 
     /// Place for the numbers of a step.
-    pub fn layout(&self, predictor: &CodePredictor<O>, shape: StepShape, layout: &mut SpecLayout) -> FramePlaces {
-        FramePlaces {
+    pub fn layout(&self, predictor: &CodePredictor<O>, shape: StepShape, layout: &mut SpecLayout) -> FrameSections {
+        FrameSections {
             last: layout.list(shape.rows),
             params: layout.samples(shape.sampled),
             predictor: predictor.layout(layout, shape.sampled),
@@ -63,7 +63,7 @@ impl<O: StepOps> Frames<O> {
         predictor: &CodePredictor<O>,
         step: &StepInput<'_, R>,
         follows: impl Fn(&R) -> bool,
-        places: &FramePlaces,
+        places: &FrameSections,
         spec: &mut RowSpec,
     ) {
         let last = |(row, at): (&R, &(usize, usize))| if follows(row) { at.0 as u32 } else { NO_ROW };
@@ -78,16 +78,16 @@ impl<O: StepOps> Frames<O> {
     }
 
     /// Codec parts of all rows: `codecs`, but for the rows after a frame.
-    pub fn overlay(&self, ops: &O, codecs: O::T, spec: &O::Spec, places: &FramePlaces) -> O::T {
+    pub fn with_last_frames(&self, ops: &O, codecs: O::T, spec: &O::Spec, places: &FrameSections) -> O::T {
         ops.overlay(codecs, &self.last, &ops.index(spec, places.last))
     }
 
     /// Makes a frame of each normed row of `hidden`, whose logits of codebook 0 are `logits`. `ids` gets the codes, codebook by codebook.
-    pub fn make(
+    pub fn decode(
         &mut self,
         ops: &O,
         (codec, predictor): (&CodecLm<O>, &CodePredictor<O>),
-        (spec, places): (&O::Spec, &FramePlaces),
+        (spec, places): (&O::Spec, &FrameSections),
         (hidden, logits): (&O::T, &O::T),
         output_mask: &mut O::State,
         ids: &mut Vec<O::Index>,
@@ -98,7 +98,7 @@ impl<O: StepOps> Frames<O> {
         ids.push(first);
         let at = (spec, &places.predictor);
         let cache = &mut self.predictor_cache;
-        let embedding = predictor.complete(ops, at, hidden, embedded, cache, |codes, _| ids.push(codes));
+        let embedding = predictor.predict_residuals(ops, at, hidden, embedded, cache, |codes, _| ids.push(codes));
         ops.store(&mut self.last, &ops.index(spec, places.made), &embedding);
     }
 }

@@ -4,7 +4,7 @@
 use repartee_engine_api::Sampling;
 use serde::Deserialize;
 
-use super::checks::{Check, Section};
+use super::checks::{CheckResult, ConfigSection};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 
 /// The file's name.
@@ -77,8 +77,8 @@ impl Generation {
         Ok(generation)
     }
 
-    fn validate(&self, vocabulary: usize) -> Check {
-        let at = Section("");
+    fn validate(&self, vocabulary: usize) -> CheckResult {
+        let at = ConfigSection("");
         let known = |id: &u32| usize::try_from(*id).is_ok_and(|id| id < vocabulary);
         let ends = &self.eos_token_ids;
         let all = !ends.is_empty() && ends.iter().all(known);

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use super::autoregressive::Sampled;
-use crate::elements::{Element, Value};
+use super::autoregressive::SampleOutcome;
+use crate::elements::{Element, ElementValue};
 
 /// The given text of one response.
 #[derive(Debug, Default)]
@@ -20,8 +20,8 @@ impl GivenText {
     /// Takes more of the text.
     pub fn push<'a>(&mut self, elements: impl IntoIterator<Item = &'a Element>) {
         self.ids.extend(elements.into_iter().filter_map(|element| match element.value {
-            Value::Token(id) => Some(id),
-            Value::Audio { .. } | Value::Codes(_) => None,
+            ElementValue::Token(id) => Some(id),
+            ElementValue::Audio { .. } | ElementValue::Codes(_) => None,
         }));
     }
 
@@ -31,7 +31,7 @@ impl GivenText {
     }
 
     /// Tokens that can be taken now.
-    pub fn known(&self) -> usize {
+    pub fn available(&self) -> usize {
         self.ids.len()
     }
 
@@ -41,18 +41,18 @@ impl GivenText {
     }
 
     /// What stands in the place of the next token.
-    pub fn next(&mut self) -> Sampled<u32> {
+    pub fn next(&mut self) -> SampleOutcome<u32> {
         let next = self.ids.pop_front();
         self.waits = next.is_none() && !self.ended;
         match next {
-            Some(id) => Sampled::Piece(id),
-            None if self.ended => Sampled::Stop,
-            None => Sampled::Pending,
+            Some(id) => SampleOutcome::Piece(id),
+            None if self.ended => SampleOutcome::Stop,
+            None => SampleOutcome::Pending,
         }
     }
 
     /// The same for a response that waited, once there is something.
-    pub fn resumed(&mut self) -> Option<Sampled<u32>> {
+    pub fn resumed(&mut self) -> Option<SampleOutcome<u32>> {
         (self.waits && (self.ended || !self.ids.is_empty())).then(|| self.next())
     }
 }

@@ -5,28 +5,28 @@
 
 use repartee_engine_api::Role;
 
-use super::autoregressive::Sampled;
+use super::autoregressive::SampleOutcome;
 use super::given_text::GivenText;
 use crate::elements::Element;
-use crate::stage::{EdgeKind, End, Item, Need, Outbox, ResponseParams, RowKind, Stage, Work};
+use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, ResponseParams, RowKind, Stage, BatchEntry};
 
 /// Tokens of one slot in one step.
 const MAX_ROWS: usize = 4;
 
 /// The stage, with what it knows of each slot.
 pub struct GivenTextStage {
-    slots: Vec<Slot>,
+    slots: Vec<ReaderSlot>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct ReaderSlot {
     /// Prompt positions that later stages know of.
     prompt: Vec<Element>,
-    reading: Option<Reading>,
+    reading: Option<SpokenText>,
 }
 
 /// A response that is read aloud.
-struct Reading {
+struct SpokenText {
     text: GivenText,
     /// Tokens that may still be given.
     left: u32,
@@ -35,17 +35,17 @@ struct Reading {
 impl GivenTextStage {
     /// A stage for `slots` slots.
     pub fn new(slots: usize) -> Self {
-        Self { slots: (0..slots).map(|_| Slot::default()).collect() }
+        Self { slots: (0..slots).map(|_| ReaderSlot::default()).collect() }
     }
 
     fn prompt(&mut self, slot: usize, elements: Vec<Element>, response: Option<ResponseParams>, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         let common = common(&state.prompt, &elements);
         if common < state.prompt.len() {
-            out.push((slot, Item::Rewind { to: common }));
+            out.push((slot, StageItem::Rewind { to: common }));
         }
         if common < elements.len() {
-            out.push((slot, Item::Context { from: common, elements: elements[common..].to_vec() }));
+            out.push((slot, StageItem::Context { from: common, elements: elements[common..].to_vec() }));
         }
         state.reading = response.as_ref().map(|params| {
             let mut text = GivenText::default();
@@ -53,10 +53,10 @@ impl GivenTextStage {
                 text.push(elements.iter().filter(|element| element.role == Role::User));
                 text.end();
             }
-            Reading { text, left: params.max_tokens }
+            SpokenText { text, left: params.max_tokens }
         });
         state.prompt = elements;
-        out.extend(response.map(|params| (slot, Item::Begin(params))));
+        out.extend(response.map(|params| (slot, StageItem::Begin(params))));
     }
 }
 
@@ -65,26 +65,26 @@ fn common(a: &[Element], b: &[Element]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-impl Reading {
+impl SpokenText {
     /// Steps that can be made now: one for each token, and one for the end.
     fn steps(&self) -> usize {
-        let known = self.text.known();
+        let known = self.text.available();
         let given = known.min(self.left as usize);
         given + usize::from(self.text.has_ended() || known > given)
     }
 
     /// The next token, or how the text ends; `None` while neither is known.
-    fn next(&mut self) -> Option<Result<u32, End>> {
-        if self.left == 0 && self.text.known() > 0 {
-            return Some(Err(End::Length));
+    fn next(&mut self) -> Option<Result<u32, StageEnd>> {
+        if self.left == 0 && self.text.available() > 0 {
+            return Some(Err(StageEnd::Length));
         }
         match self.text.next() {
-            Sampled::Piece(id) => {
+            SampleOutcome::Piece(id) => {
                 self.left -= 1;
                 Some(Ok(id))
             }
-            Sampled::Stop => Some(Err(End::Stop)),
-            Sampled::Pending | Sampled::NotFinite => None,
+            SampleOutcome::Stop => Some(Err(StageEnd::Stop)),
+            SampleOutcome::Pending | SampleOutcome::NotFinite => None,
         }
     }
 }
@@ -94,38 +94,38 @@ impl Stage for GivenTextStage {
         "reader"
     }
 
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Prompt
     }
 
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Text
     }
 
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         match item {
-            Item::Prompt { elements, response, .. } => self.prompt(slot, elements, response, out),
-            Item::Streamed(elements) => {
+            StageItem::Prompt { elements, response, .. } => self.prompt(slot, elements, response, out),
+            StageItem::Streamed(elements) => {
                 if let Some(reading) = &mut state.reading {
                     reading.text.push(&elements);
                 }
             }
-            Item::StreamedEnd => {
+            StageItem::StreamedEnd => {
                 if let Some(reading) = &mut state.reading {
                     reading.text.end();
                 }
             }
-            Item::Abort => {
+            StageItem::Abort => {
                 state.reading = None;
-                out.push((slot, Item::Abort));
+                out.push((slot, StageItem::Abort));
             }
             _ => {}
         }
     }
 
-    fn need(&self, slot: usize) -> Need {
-        Need::rows(self.slots[slot].reading.as_ref().map_or(0, Reading::steps), RowKind::Decode)
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
+        RunnableRows::rows(self.slots[slot].reading.as_ref().map_or(0, SpokenText::steps), RowKind::Decode)
     }
 
     fn max_rows(&self) -> usize {
@@ -136,15 +136,15 @@ impl Stage for GivenTextStage {
         MAX_ROWS
     }
 
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
-        for &Work { slot, rows } in work {
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
+        for &BatchEntry { slot, rows } in work {
             let state = &mut self.slots[slot];
             for _ in 0..rows {
-                match state.reading.as_mut().and_then(Reading::next) {
-                    Some(Ok(id)) => out.push((slot, Item::Token(id))),
+                match state.reading.as_mut().and_then(SpokenText::next) {
+                    Some(Ok(id)) => out.push((slot, StageItem::Token(id))),
                     Some(Err(end)) => {
                         state.reading = None;
-                        out.push((slot, Item::End(end)));
+                        out.push((slot, StageItem::End(end)));
                     }
                     None => break,
                 }
@@ -153,19 +153,19 @@ impl Stage for GivenTextStage {
     }
 
     fn free(&mut self, slot: usize) {
-        self.slots[slot] = Slot::default();
+        self.slots[slot] = ReaderSlot::default();
     }
 
     fn held(&self, slot: usize) -> usize {
         self.slots[slot].prompt.len()
     }
 
-    fn shares(&self, donor: usize, prompt: &[Element]) -> usize {
+    fn shareable_prefix(&self, donor: usize, prompt: &[Element]) -> usize {
         common(&self.slots[donor].prompt, prompt)
     }
 
-    fn share(&mut self, slot: usize, _: usize, prompt: &[Element]) -> bool {
-        self.slots[slot] = Slot { prompt: prompt.to_vec(), reading: None };
+    fn share_prefix(&mut self, slot: usize, _: usize, prompt: &[Element]) -> bool {
+        self.slots[slot] = ReaderSlot { prompt: prompt.to_vec(), reading: None };
         true
     }
 }

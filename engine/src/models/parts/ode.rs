@@ -5,7 +5,7 @@
 //! scheduler may do others' work between any two evaluations.
 
 /// Evaluations of a step.
-const STAGES: usize = 4;
+const EVALUATIONS_PER_STEP: usize = 4;
 
 /// The times of a solve, shared by all solves.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,7 +23,7 @@ impl Rk4 {
 
     /// Evaluations of a whole solve.
     pub fn evaluations(&self) -> usize {
-        STAGES * (self.points.len() - 1)
+        EVALUATIONS_PER_STEP * (self.points.len() - 1)
     }
 
     /// The distinct times of evaluations, in ascending order: a step ends when the next one begins.
@@ -43,7 +43,7 @@ impl Rk4 {
 
 /// A solve between two evaluations.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Solve {
+pub struct OdeState {
     /// The value at the current step's beginning.
     value: Vec<f32>,
     /// Slopes of the current step.
@@ -51,20 +51,20 @@ pub struct Solve {
     step: usize,
 }
 
-impl Solve {
+impl OdeState {
     /// A solve that begins with `value`.
     pub fn new(value: Vec<f32>) -> Self {
-        Self { value, slopes: Vec::with_capacity(STAGES), step: 0 }
+        Self { value, slopes: Vec::with_capacity(EVALUATIONS_PER_STEP), step: 0 }
     }
 
     /// Evaluations that are done.
     pub fn evaluated(&self) -> usize {
-        STAGES * self.step + self.slopes.len()
+        EVALUATIONS_PER_STEP * self.step + self.slopes.len()
     }
 
     /// Which of [`Rk4::times`] the next evaluation is at.
     pub fn time(&self) -> usize {
-        (STAGES - 1) * self.step + self.slopes.len()
+        (EVALUATIONS_PER_STEP - 1) * self.step + self.slopes.len()
     }
 
     /// The value at which the next evaluation is.
@@ -107,7 +107,7 @@ mod tests {
             let rk4 = Rk4::new((0..=steps).map(|i| 2.0 * i as f32 / steps as f32).collect());
             let times = rk4.times();
             assert_eq!((times.len(), rk4.evaluations()), (3 * steps + 1, 4 * steps));
-            let mut solve = Solve::new(vec![1.0, -2.0]);
+            let mut solve = OdeState::new(vec![1.0, -2.0]);
             for evaluation in 0..rk4.evaluations() {
                 assert_eq!(solve.evaluated(), evaluation);
                 let time = times[solve.time()];

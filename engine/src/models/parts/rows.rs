@@ -10,7 +10,7 @@ const CHUNK: usize = 2048;
 
 /// Rows of one width.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rows {
+pub struct HostRows {
     /// Numbers of a row.
     pub width: usize,
     /// Row after row.
@@ -28,7 +28,7 @@ pub enum Padding {
     Reflect,
 }
 
-impl Rows {
+impl HostRows {
     /// How many.
     pub fn count(&self) -> usize {
         self.data.len() / self.width.max(1)
@@ -58,7 +58,7 @@ impl Rows {
     }
 
     /// Rows side by side; all have as many.
-    pub fn beside(parts: &[&Self]) -> Self {
+    pub fn concat_columns(parts: &[&Self]) -> Self {
         let rows = parts.first().map_or(0, |part| part.count());
         let data = (0..rows).flat_map(|at| parts.iter().flat_map(move |part| part.row(at).iter().copied())).collect();
         Self { width: parts.iter().map(|part| part.width).sum(), data }
@@ -85,7 +85,7 @@ impl Rows {
 }
 
 /// A convolution in time.
-pub struct Conv<O: Ops> {
+pub struct HostConv<O: Ops> {
     weight: O::Weight,
     bias: Option<O::Weight>,
     shape: ConvShape,
@@ -118,7 +118,7 @@ impl ConvShape {
     }
 }
 
-impl<O: Ops> Conv<O> {
+impl<O: Ops> HostConv<O> {
     /// Loads `weight`, and with `bias` its bias.
     pub fn load(w: &Weights<'_, O>, shape: ConvShape, bias: bool) -> Result<Self, LoadError> {
         let ConvShape { channels, out, kernel, .. } = shape;
@@ -129,7 +129,7 @@ impl<O: Ops> Conv<O> {
     }
 
     /// The convolution of rows that are padded already.
-    pub fn forward(&self, ops: &O, x: &Rows) -> Rows {
+    pub fn forward(&self, ops: &O, x: &HostRows) -> HostRows {
         let ConvShape { channels, out, kernel, stride, dilation } = self.shape;
         let results =
             (x.count().saturating_sub(self.shape.reach() + 1)) / stride + usize::from(x.count() > self.shape.reach());
@@ -142,11 +142,11 @@ impl<O: Ops> Conv<O> {
             }
             data.extend(ops.read(&ops.linear(&ops.tensor(taps, kernel * channels), &self.weight, self.bias.as_ref())));
         }
-        Rows { width: out, data }
+        HostRows { width: out, data }
     }
 
     /// The same with padding before the rows, and as much after them as the last stride needs.
-    pub fn causal(&self, ops: &O, x: &Rows, padding: Padding) -> Rows {
+    pub fn causal(&self, ops: &O, x: &HostRows, padding: Padding) -> HostRows {
         let ConvShape { stride, .. } = self.shape;
         let before = (self.shape.reach() + 1).saturating_sub(stride);
         let after = x.count().next_multiple_of(stride) - x.count();
@@ -154,7 +154,7 @@ impl<O: Ops> Conv<O> {
     }
 
     /// The same with as many results as rows, those outside mirrored.
-    pub fn centred(&self, ops: &O, x: &Rows) -> Rows {
+    pub fn centred(&self, ops: &O, x: &HostRows) -> HostRows {
         let reach = self.shape.reach();
         self.forward(ops, &x.padded(reach / 2, reach - reach / 2, Padding::Reflect))
     }
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn padding_mirrors_repeats_or_is_zero() {
-        let rows = Rows { width: 1, data: vec![1.0, 2.0, 3.0] };
+        let rows = HostRows { width: 1, data: vec![1.0, 2.0, 3.0] };
         let padded = |padding| rows.padded(2, 1, padding).data;
         assert_eq!(padded(Padding::Zero), [0.0, 0.0, 1.0, 2.0, 3.0, 0.0]);
         assert_eq!(padded(Padding::Replicate), [1.0, 1.0, 1.0, 2.0, 3.0, 3.0]);

@@ -3,9 +3,9 @@
 
 use repartee_kernels::Ops;
 
-use super::checks::{Check, Section};
+use super::checks::{CheckResult, ConfigSection};
 use super::config::SpeakerEncoderConfig;
-use super::rows::{Conv, ConvShape, Rows};
+use super::rows::{HostConv, ConvShape, HostRows};
 use super::weights::Weights;
 use crate::models::LoadError;
 
@@ -14,7 +14,7 @@ const LEAST_VARIANCE: f32 = 1e-12;
 
 impl SpeakerEncoderConfig {
     /// Refuses sizes that are not built.
-    pub fn check(&self, at: &Section) -> Check {
+    pub fn check(&self, at: &ConfigSection) -> CheckResult {
         let channels = &self.enc_channels;
         let (layers, last) = (channels.len(), channels.last().copied().unwrap_or_default());
         let inner = channels.get(1..layers.saturating_sub(1)).unwrap_or_default();
@@ -35,30 +35,30 @@ impl SpeakerEncoderConfig {
 
 /// A squeeze-excitation block around parallel convolutions.
 struct Block<O: Ops> {
-    tdnn1: Conv<O>,
+    tdnn1: HostConv<O>,
     /// Each takes its part of the channels, and what the one before has made.
-    res2net: Vec<Conv<O>>,
-    tdnn2: Conv<O>,
-    squeeze: Conv<O>,
-    excite: Conv<O>,
+    res2net: Vec<HostConv<O>>,
+    tdnn2: HostConv<O>,
+    squeeze: HostConv<O>,
+    excite: HostConv<O>,
 }
 
 /// The speaker encoder.
 pub struct SpeakerEncoder<O: Ops> {
-    first: Conv<O>,
+    first: HostConv<O>,
     blocks: Vec<Block<O>>,
-    mfa: Conv<O>,
-    attention_in: Conv<O>,
-    attention_out: Conv<O>,
-    fc: Conv<O>,
+    mfa: HostConv<O>,
+    attention_in: HostConv<O>,
+    attention_out: HostConv<O>,
+    fc: HostConv<O>,
 }
 
-fn relu(rows: Rows) -> Rows {
+fn relu(rows: HostRows) -> HostRows {
     rows.map(|value| value.max(0.0))
 }
 
 /// Mean and standard deviation of each channel over the rows, weighted.
-fn statistics(x: &Rows, weight: impl Fn(usize, usize) -> f32) -> (Vec<f32>, Vec<f32>) {
+fn statistics(x: &HostRows, weight: impl Fn(usize, usize) -> f32) -> (Vec<f32>, Vec<f32>) {
     let over = |f: &dyn Fn(usize, usize) -> f32| -> Vec<f32> {
         (0..x.width).map(|channel| (0..x.count()).map(|row| weight(row, channel) * f(row, channel)).sum()).collect()
     };
@@ -68,8 +68,8 @@ fn statistics(x: &Rows, weight: impl Fn(usize, usize) -> f32) -> (Vec<f32>, Vec<
 }
 
 /// One row, as often as needed.
-fn repeated(row: &[f32], rows: usize) -> Rows {
-    Rows { width: row.len(), data: row.repeat(rows) }
+fn repeated(row: &[f32], rows: usize) -> HostRows {
+    HostRows { width: row.len(), data: row.repeat(rows) }
 }
 
 impl<O: Ops> Block<O> {
@@ -81,9 +81,9 @@ impl<O: Ops> Block<O> {
             dilation: config.enc_dilations[at],
             ..ConvShape::plain(part, part, 1)
         };
-        let point = |name: &str, input, out| Conv::load(&w.at(name), ConvShape::plain(input, out, 1), true);
+        let point = |name: &str, input, out| HostConv::load(&w.at(name), ConvShape::plain(input, out, 1), true);
         let parts = 0..config.enc_res2net_scale - 1;
-        let res2net = parts.map(|i| Conv::load(&w.at(format_args!("res2net_block.blocks.{i}.conv")), inner, true));
+        let res2net = parts.map(|i| HostConv::load(&w.at(format_args!("res2net_block.blocks.{i}.conv")), inner, true));
         Ok(Self {
             tdnn1: point("tdnn1.conv", input, out)?,
             res2net: res2net.collect::<Result<_, _>>()?,
@@ -93,7 +93,7 @@ impl<O: Ops> Block<O> {
         })
     }
 
-    fn forward(&self, ops: &O, x: Rows) -> Rows {
+    fn forward(&self, ops: &O, x: HostRows) -> HostRows {
         let h = relu(self.tdnn1.forward(ops, &x));
         let part = h.width / (self.res2net.len() + 1);
         let mut parts = vec![h.columns(0, part)];
@@ -102,9 +102,9 @@ impl<O: Ops> Block<O> {
             let mine = if i == 0 { mine } else { mine.plus(&parts[i]) };
             parts.push(relu(conv.centred(ops, &mine)));
         }
-        let h = relu(self.tdnn2.forward(ops, &Rows::beside(&parts.iter().collect::<Vec<_>>())));
+        let h = relu(self.tdnn2.forward(ops, &HostRows::concat_columns(&parts.iter().collect::<Vec<_>>())));
         let (mean, _) = statistics(&h, |_, _| 1.0 / h.count() as f32);
-        let squeezed = relu(self.squeeze.forward(ops, &Rows { width: h.width, data: mean }));
+        let squeezed = relu(self.squeeze.forward(ops, &HostRows { width: h.width, data: mean }));
         let gate = self.excite.forward(ops, &squeezed).map(|value| 1.0 / (1.0 + (-value).exp()));
         let mut h = h;
         for row in h.data.chunks_exact_mut(gate.width) {
@@ -124,15 +124,15 @@ impl<O: Ops> SpeakerEncoder<O> {
             dilation: config.enc_dilations[at],
             ..ConvShape::plain(input, out, 1)
         };
-        let point = |name: &str, input, out| Conv::load(&w.at(name), ConvShape::plain(input, out, 1), true);
+        let point = |name: &str, input, out| HostConv::load(&w.at(name), ConvShape::plain(input, out, 1), true);
         let first = dilated(0, config.mel_dim, config.enc_channels[0]);
         let attention = config.enc_attention_channels;
         Ok(Self {
-            first: Conv::load(&w.at("blocks.0.conv"), first, true)?,
+            first: HostConv::load(&w.at("blocks.0.conv"), first, true)?,
             blocks: (1..last)
                 .map(|at| Block::load(&w.at(format_args!("blocks.{at}")), config, at))
                 .collect::<Result<_, _>>()?,
-            mfa: Conv::load(&w.at("mfa.conv"), dilated(last, channels, channels), true)?,
+            mfa: HostConv::load(&w.at("mfa.conv"), dilated(last, channels, channels), true)?,
             attention_in: point("asp.tdnn.conv", 3 * channels, attention)?,
             attention_out: point("asp.conv", attention, channels)?,
             fc: point("fc", 2 * channels, config.enc_dim)?,
@@ -142,21 +142,21 @@ impl<O: Ops> SpeakerEncoder<O> {
     /// Frames that a spectrogram must have.
     pub fn least_frames(&self) -> usize {
         let inner = self.blocks.iter().flat_map(|block| &block.res2net);
-        inner.chain([&self.first, &self.mfa]).map(Conv::least_rows).max().unwrap_or(1)
+        inner.chain([&self.first, &self.mfa]).map(HostConv::least_rows).max().unwrap_or(1)
     }
 
     /// The row of a spectrogram.
-    pub fn forward(&self, ops: &O, mel: &Rows) -> Vec<f32> {
+    pub fn forward(&self, ops: &O, mel: &HostRows) -> Vec<f32> {
         let mut x = relu(self.first.centred(ops, mel));
         let mut made = Vec::with_capacity(self.blocks.len());
         for block in &self.blocks {
             x = block.forward(ops, x);
             made.push(x.clone());
         }
-        let x = relu(self.mfa.centred(ops, &Rows::beside(&made.iter().collect::<Vec<_>>())));
+        let x = relu(self.mfa.centred(ops, &HostRows::concat_columns(&made.iter().collect::<Vec<_>>())));
         let rows = x.count();
         let (mean, deviation) = statistics(&x, |_, _| 1.0 / rows as f32);
-        let seen = Rows::beside(&[&x, &repeated(&mean, rows), &repeated(&deviation, rows)]);
+        let seen = HostRows::concat_columns(&[&x, &repeated(&mean, rows), &repeated(&deviation, rows)]);
         let seen = relu(self.attention_in.forward(ops, &seen)).map(f32::tanh);
         let mut weights = self.attention_out.forward(ops, &seen);
         // A softmax over time, channel by channel.
@@ -171,6 +171,6 @@ impl<O: Ops> SpeakerEncoder<O> {
         }
         let (mut pooled, deviation) = statistics(&x, |row, channel| weights.row(row)[channel]);
         pooled.extend(deviation);
-        self.fc.forward(ops, &Rows { width: pooled.len(), data: pooled }).data
+        self.fc.forward(ops, &HostRows { width: pooled.len(), data: pooled }).data
     }
 }

@@ -13,12 +13,12 @@ use repartee_engine_api::Role;
 use repartee_kernels::ops::NO_ID;
 use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
 
-use super::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
+use super::autoregressive::{BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape};
 use super::codec_lm::CodecLm;
-use super::speech_state::{Next, SpeechState, Utterance};
+use super::speech_state::{AfterUtterance, SpeechState, SpokenUtterance};
 use crate::elements::Element;
 use crate::sequence::BlockPool;
-use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, ContextBudget};
+use crate::stage::{EdgeKind, StageEnd, StageItem, Outbox, ResponseParams, ContextBudget};
 
 /// A model that turns text into codes: what its rows are, and how they are computed.
 pub trait TalkerModel<O: StepOps>: Send {
@@ -29,7 +29,7 @@ pub trait TalkerModel<O: StepOps>: Send {
     /// How a response is spoken.
     type Voice: Send;
     /// Where its own numbers of a step lie.
-    type Places;
+    type Sections;
 
     /// What the stage takes.
     fn takes(&self) -> EdgeKind;
@@ -56,18 +56,18 @@ pub trait TalkerModel<O: StepOps>: Send {
         &[]
     }
     /// The text token that an item brings.
-    fn token(&self, item: &Item) -> Option<Self::Token>;
+    fn token(&self, item: &StageItem) -> Option<Self::Token>;
     /// Whether a text that has ended leaves nothing to say.
-    fn is_silent(&self, said: &Utterance<Self::Token>) -> bool {
+    fn is_silent(&self, said: &SpokenUtterance<Self::Token>) -> bool {
         said.tokens.is_empty()
     }
     /// The rows before the first codes, once enough of the text is known.
-    fn first_rows(&self, voice: &Self::Voice, said: &Utterance<Self::Token>) -> Option<Vec<Self::Row>>;
+    fn first_rows(&self, voice: &Self::Voice, said: &SpokenUtterance<Self::Token>) -> Option<Vec<Self::Row>>;
     /// The row after `codes`, the `count`-th, counted from 1; `None` while the text beside them is not known.
     fn next_row(
         &self,
         voice: &Self::Voice,
-        said: &Utterance<Self::Token>,
+        said: &SpokenUtterance<Self::Token>,
         count: usize,
         codes: &[u32],
     ) -> Option<Self::Row>;
@@ -79,11 +79,11 @@ pub trait TalkerModel<O: StepOps>: Send {
         0
     }
     /// See [`CausalLm::layout`].
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Places;
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Sections;
     /// See [`CausalLm::fill`].
-    fn fill(&self, step: &StepInput<'_, Self::Row>, places: &Self::Places, spec: &mut RowSpec);
+    fn fill(&self, step: &StepInput<'_, Self::Row>, places: &Self::Sections, spec: &mut RowSpec);
     /// See [`CausalLm::forward`].
-    fn forward(&mut self, ops: &O, places: &Self::Places, step: StepContext<'_, O>, outputs: &mut Outputs<O>);
+    fn forward(&mut self, ops: &O, places: &Self::Sections, step: StepContext<'_, O>, outputs: &mut Outputs<O>);
 }
 
 /// Sizes of a talker's stage.
@@ -150,9 +150,9 @@ impl<T> TalkerLm<T> {
             rows.into_iter().for_each(|row| state.push(row));
             return state.begin(params, self.sizes.max_codes);
         }
-        let Some(codes) = &speaking.waits else { return };
+        let Some(codes) = &speaking.waiting_codes else { return };
         if let Some(row) = self.talker.next_row(&speaking.voice, said, count, codes) {
-            speaking.waits = None;
+            speaking.waiting_codes = None;
             state.push(row);
         }
     }
@@ -171,7 +171,7 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
     type Row = T::Row;
     type Slot = TalkerSlot<T::Voice, T::Token>;
     type Piece = Vec<u32>;
-    type Places = T::Places;
+    type Sections = T::Sections;
 
     fn name(&self) -> &'static str {
         "talker"
@@ -205,15 +205,15 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         self.sizes.max_codes
     }
 
-    fn accept(&mut self, slot: usize, item: Item, state: &mut State<O, T>, pool: &mut BlockPool, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, state: &mut State<O, T>, pool: &mut BlockPool, out: &mut Outbox) {
         match item {
-            Item::Rewind { to } => {
+            StageItem::Rewind { to } => {
                 // No response is active, so the queue holds rows of the prompt only.
                 let keep = state.own.origins.partition_point(|&origin| origin < to);
                 state.own.origins.truncate(keep);
                 state.truncate(pool, keep);
             }
-            Item::Context { from, elements } => {
+            StageItem::Context { from, elements } => {
                 let read = elements.iter().enumerate().filter(|(_, element)| self.talker.reads(element.role));
                 for (at, element) in read {
                     if let Some(row) = self.talker.prompt_row(element, from + at) {
@@ -222,21 +222,21 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
                     }
                 }
             }
-            Item::Begin(params) => {
-                out.push((slot, Item::Begin(params.clone())));
+            StageItem::Begin(params) => {
+                out.push((slot, StageItem::Begin(params.clone())));
                 if params.audio {
                     let voice = self.talker.voice(&params);
-                    out.extend(self.talker.lead(&voice).iter().map(|frame| (slot, Item::Lead(frame.clone()))));
+                    out.extend(self.talker.lead(&voice).iter().map(|frame| (slot, StageItem::Lead(frame.clone()))));
                     state.own.speaking = Some(SpeechState::new(params, voice));
                 }
             }
-            Item::TextPause => {
+            StageItem::TextPause => {
                 if let Some(speaking) = &mut state.own.speaking {
-                    speaking.end_text(End::Stop);
+                    speaking.end_text(StageEnd::Stop);
                     self.advance(state);
                 }
             }
-            Item::End(end) => {
+            StageItem::End(end) => {
                 let ended = match &mut state.own.speaking {
                     Some(speaking) => {
                         speaking.end_text(end);
@@ -249,17 +249,17 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
                 match ended {
                     Some(end) => {
                         state.own.speaking = None;
-                        out.push((slot, Item::End(end)));
+                        out.push((slot, StageItem::End(end)));
                     }
                     None => self.advance(state),
                 }
             }
-            Item::Abort => {
+            StageItem::Abort => {
                 if state.own.speaking.is_some() {
                     state.end();
                     finish(state, pool);
                 }
-                out.push((slot, Item::Abort));
+                out.push((slot, StageItem::Abort));
             }
             item => {
                 if let (Some(speaking), Some(token)) = (&mut state.own.speaking, self.talker.token(&item)) {
@@ -270,56 +270,56 @@ impl<O: StepOps, T: TalkerModel<O>> CausalLm<O> for TalkerLm<T> {
         }
     }
 
-    fn special(&self, rows: &[T::Row]) -> usize {
+    fn special_rows(&self, rows: &[T::Row]) -> usize {
         self.talker.special(rows)
     }
 
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> T::Places {
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> T::Sections {
         self.talker.layout(shape, layout)
     }
 
-    fn fill(&mut self, step: &StepInput<'_, T::Row>, places: &T::Places, spec: &mut RowSpec) {
+    fn fill(&mut self, step: &StepInput<'_, T::Row>, places: &T::Sections, spec: &mut RowSpec) {
         self.talker.fill(step, places, spec);
     }
 
-    fn forward(&mut self, ops: &O, places: &T::Places, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &T::Sections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
         self.talker.forward(ops, places, step, outputs);
     }
 
-    fn sampled(&mut self, codes: Vec<u32>, _: usize, _: &mut State<O, T>) -> Sampled<Vec<u32>> {
+    fn sampled(&mut self, codes: Vec<u32>, _: usize, _: &mut State<O, T>) -> SampleOutcome<Vec<u32>> {
         if codes.first().is_some_and(|&code| self.talker.is_end(code)) {
-            Sampled::Stop
+            SampleOutcome::Stop
         } else if codes.contains(&NO_ID) {
-            Sampled::NotFinite
+            SampleOutcome::NotFinite
         } else {
-            Sampled::Piece(codes)
+            SampleOutcome::Piece(codes)
         }
     }
 
-    fn give(&self, slot: usize, codes: &Vec<u32>, _: usize, out: &mut Outbox) {
-        out.push((slot, Item::Codes(codes.clone())));
+    fn emit(&self, slot: usize, codes: &Vec<u32>, _: usize, out: &mut Outbox) {
+        out.push((slot, StageItem::Codes(codes.clone())));
     }
 
-    fn follow(&mut self, state: &mut State<O, T>, codes: Vec<u32>) {
+    fn continue_after(&mut self, state: &mut State<O, T>, codes: Vec<u32>) {
         if let Some(speaking) = &mut state.own.speaking {
-            speaking.waits = Some(codes);
+            speaking.waiting_codes = Some(codes);
         }
         self.advance(state);
     }
 
     /// The response ends once its text has ended too, and no utterance is left.
-    fn ended(&mut self, slot: usize, end: End, state: &mut State<O, T>, pool: &mut BlockPool, out: &mut Outbox) {
+    fn ended(&mut self, slot: usize, end: StageEnd, state: &mut State<O, T>, pool: &mut BlockPool, out: &mut Outbox) {
         let Some(speaking) = &mut state.own.speaking else { return };
         match speaking.speech_ended(end) {
-            Next::Utterance => {
+            AfterUtterance::Utterance => {
                 state.truncate(pool, state.own.origins.len());
                 self.advance(state);
             }
-            Next::End(end) => {
+            AfterUtterance::End(end) => {
                 finish(state, pool);
-                out.push((slot, Item::End(end)));
+                out.push((slot, StageItem::End(end)));
             }
-            Next::Wait => state.truncate(pool, state.own.origins.len()),
+            AfterUtterance::Wait => state.truncate(pool, state.own.origins.len()),
         }
     }
 

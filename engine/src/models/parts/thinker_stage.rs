@@ -8,13 +8,13 @@ use repartee_kernels::ops::NO_ID;
 use repartee_kernels::row_spec::{SampleSection, Section};
 use repartee_kernels::{NO_ROW, Outputs, RowSpec, SpecLayout, StepOps};
 
-use super::autoregressive::{BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape};
+use super::autoregressive::{BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape};
 use super::given_text::GivenText;
 use super::slot_rows::SlotRows;
 use crate::device::Device;
-use crate::elements::{Element, Value};
+use crate::elements::{Element, ElementValue};
 use crate::sequence::BlockPool;
-use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, ContextBudget};
+use crate::stage::{EdgeKind, StageEnd, StageItem, Outbox, ResponseParams, ContextBudget};
 
 /// One in so many positions of the context is left for a response, if its limit does not ask for fewer.
 const RESERVED_SHARE: usize = 4;
@@ -33,11 +33,11 @@ pub trait ThinkerModel<O: StepOps>: Send + Sync {
 
 /// Of which positions a row is handed over to the talker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HandedOver {
+pub enum HiddenRows {
     /// Of what the user said: the talker reads the text as tokens.
     Heard,
     /// Of all, those of the response too.
-    Everything,
+    All,
 }
 
 /// The thinker with its stop tokens and settings.
@@ -55,13 +55,13 @@ pub struct ThinkerLm<O: StepOps, M> {
     /// Rows for the talker.
     pub hidden: SlotRows<O>,
     /// Which it gets.
-    pub handed_over: HandedOver,
+    pub handed_over: HiddenRows,
     /// Width of a row.
     pub width: usize,
 }
 
 /// Where the thinker's numbers of a step lie.
-pub struct ThinkerPlaces {
+pub struct ThinkerSections {
     ids: Section,
     /// Audio rows, and their numbers.
     audio_at: Section,
@@ -75,7 +75,7 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
     type Row = Element;
     type Slot = GivenText;
     type Piece = u32;
-    type Places = ThinkerPlaces;
+    type Sections = ThinkerSections;
 
     fn name(&self) -> &'static str {
         "thinker"
@@ -87,8 +87,8 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
 
     fn gives(&self) -> EdgeKind {
         match self.handed_over {
-            HandedOver::Heard => EdgeKind::Text,
-            HandedOver::Everything => EdgeKind::Rows,
+            HiddenRows::Heard => EdgeKind::Text,
+            HiddenRows::All => EdgeKind::Rows,
         }
     }
 
@@ -108,26 +108,26 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         params.max_tokens as usize
     }
 
-    fn accept(&mut self, slot: usize, item: Item, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
         match item {
-            Item::Streamed(elements) => state.own.push(&elements),
-            Item::StreamedEnd => state.own.end(),
-            Item::Abort => {
+            StageItem::Streamed(elements) => state.own.push(&elements),
+            StageItem::StreamedEnd => state.own.end(),
+            StageItem::Abort => {
                 state.end();
                 state.drop_queue();
                 state.own = GivenText::default();
-                out.push((slot, Item::Abort));
+                out.push((slot, StageItem::Abort));
             }
             _ => {}
         }
     }
 
-    fn special(&self, rows: &[Element]) -> usize {
+    fn special_rows(&self, rows: &[Element]) -> usize {
         rows.iter().filter(|row| row.is_audio()).count()
     }
 
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> ThinkerPlaces {
-        ThinkerPlaces {
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> ThinkerSections {
+        ThinkerSections {
             ids: layout.list(shape.rows),
             audio_at: layout.list(shape.special),
             audio: layout.list(shape.special * self.width),
@@ -136,11 +136,11 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         }
     }
 
-    fn fill(&mut self, step: &StepInput<'_, Element>, places: &ThinkerPlaces, spec: &mut RowSpec) {
+    fn fill(&mut self, step: &StepInput<'_, Element>, places: &ThinkerSections, spec: &mut RowSpec) {
         let id = |row: &Element| match row.value {
-            Value::Token(id) => id,
+            ElementValue::Token(id) => id,
             // The template writes no codes.
-            Value::Audio { .. } | Value::Codes(_) => NO_ID,
+            ElementValue::Audio { .. } | ElementValue::Codes(_) => NO_ID,
         };
         spec.set_each(places.ids, step.rows.iter().map(id));
         let audio = || step.rows.iter().enumerate().filter(|(_, row)| row.is_audio());
@@ -148,8 +148,8 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         let audio_rows = audio().filter_map(|(_, row)| row.audio());
         spec.set_floats_each(places.audio, audio_rows.flat_map(|row| row.iter().copied()));
         let hidden = |(row, at): (&Element, &(usize, usize))| {
-            let heard = row.role == Role::User && !matches!(row.value, Value::Token(_));
-            let read = heard || self.handed_over == HandedOver::Everything;
+            let heard = row.role == Role::User && !matches!(row.value, ElementValue::Token(_));
+            let read = heard || self.handed_over == HiddenRows::All;
             if read { self.hidden.number(at.0, at.1) } else { NO_ROW }
         };
         spec.set_each(places.hidden, step.rows.iter().zip(step.at).map(hidden));
@@ -158,7 +158,7 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         spec.set_samples(places.params, params);
     }
 
-    fn forward(&mut self, ops: &O, places: &ThinkerPlaces, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &ThinkerSections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let index = |section| ops.index(spec, section);
         let audio =
@@ -174,34 +174,34 @@ impl<O: Device, M: ThinkerModel<O>> CausalLm<O> for ThinkerLm<O, M> {
         }
     }
 
-    fn sampled(&mut self, ids: Vec<u32>, _: usize, state: &mut SlotState<O, Self>) -> Sampled<u32> {
+    fn sampled(&mut self, ids: Vec<u32>, _: usize, state: &mut SlotState<O, Self>) -> SampleOutcome<u32> {
         match ids.first().copied().unwrap_or(NO_ID) {
-            NO_ID => Sampled::NotFinite,
+            NO_ID => SampleOutcome::NotFinite,
             _ if state.decoding().is_some_and(|decoding| decoding.params.streamed) => state.own.next(),
-            id if self.stop.contains(&id) => Sampled::Stop,
-            id => Sampled::Piece(id),
+            id if self.stop.contains(&id) => SampleOutcome::Stop,
+            id => SampleOutcome::Piece(id),
         }
     }
 
-    fn resumed(&mut self, state: &mut SlotState<O, Self>) -> Option<Sampled<u32>> {
+    fn resume(&mut self, state: &mut SlotState<O, Self>) -> Option<SampleOutcome<u32>> {
         state.own.resumed()
     }
 
-    fn give(&self, slot: usize, &id: &u32, position: usize, out: &mut Outbox) {
+    fn emit(&self, slot: usize, &id: &u32, position: usize, out: &mut Outbox) {
         let item = match self.handed_over {
-            HandedOver::Heard => Item::Token(id),
-            HandedOver::Everything => Item::Row { id, position },
+            HiddenRows::Heard => StageItem::Token(id),
+            HiddenRows::All => StageItem::Row { id, position },
         };
         out.push((slot, item));
     }
 
-    fn follow(&mut self, state: &mut SlotState<O, Self>, id: u32) {
+    fn continue_after(&mut self, state: &mut SlotState<O, Self>, id: u32) {
         state.extend(Element::token(Role::Assistant, id), Element::token(Role::Assistant, id));
     }
 
-    fn ended(&mut self, slot: usize, end: End, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
+    fn ended(&mut self, slot: usize, end: StageEnd, state: &mut SlotState<O, Self>, _: &mut BlockPool, out: &mut Outbox) {
         state.own = GivenText::default();
-        out.push((slot, Item::End(end)));
+        out.push((slot, StageItem::End(end)));
     }
 
     fn failed(&mut self, state: &mut SlotState<O, Self>, _: &mut BlockPool) {

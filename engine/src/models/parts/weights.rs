@@ -2,7 +2,7 @@
 
 use repartee_kernels::{DType, Draw, DrawnTensor, Format, Layout, Ops, Part, RawTensor};
 
-use crate::checkpoint::{Checkpoint, Numbers, TensorView};
+use crate::checkpoint::{Checkpoint, TensorData, TensorView};
 use crate::models::LoadError;
 use crate::weight_policy::WeightPolicy;
 
@@ -66,7 +66,7 @@ impl<'a, O: Ops> Weights<'a, O> {
     pub fn router(&self, name: &str, out: usize, input: usize) -> Result<O::Weight, LoadError> {
         let whole = format!("{}{name}", self.prefix);
         match self.checkpoint.numbers(&whole, &[out, input])? {
-            Numbers::Drawn(draw) if self.checkpoint.is_skewed() => {
+            TensorData::Drawn(draw) if self.checkpoint.is_skewed() => {
                 self.made(&whole, Layout::Linear, &skewed(draw, out, input), &[out, input])
             }
             numbers => {
@@ -119,14 +119,14 @@ impl<'a, O: Ops> Weights<'a, O> {
         let format = self.policy.format(layout);
         let unpacked;
         let (dtype, bytes) = match self.checkpoint.numbers(&name, shape)? {
-            Numbers::Stored(TensorView { dtype, bytes, .. }) => (dtype, bytes),
-            Numbers::Packed(tensor) => {
+            TensorData::Stored(TensorView { dtype, bytes, .. }) => (dtype, bytes),
+            TensorData::Packed(tensor) => {
                 // In groups of other inputs: they are made anew.
                 unpacked = tensor.numbers().iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<_>>();
                 (DType::F32, &unpacked[..])
             }
             // In whatever order.
-            drawn @ Numbers::Drawn(_) => {
+            drawn @ TensorData::Drawn(_) => {
                 return Ok(self.ops.weight_of(layout, format, &[part(&name, as_shape, drawn)])?);
             }
         };
@@ -146,9 +146,9 @@ impl<'a, O: Ops> Weights<'a, O> {
     /// The numbers of `name`, a tensor of the given shape, for what is computed once at loading.
     pub fn values(&self, name: &str, shape: &[usize]) -> Result<Vec<f32>, LoadError> {
         Ok(match self.checkpoint.numbers(&format!("{}{name}", self.prefix), shape)? {
-            Numbers::Stored(TensorView { dtype, bytes, .. }) => dtype.widen(bytes),
-            Numbers::Packed(tensor) => tensor.numbers(),
-            Numbers::Drawn(draw) => (0..shape.iter().product::<usize>() as u64).map(|i| draw.number(i)).collect(),
+            TensorData::Stored(TensorView { dtype, bytes, .. }) => dtype.widen(bytes),
+            TensorData::Packed(tensor) => tensor.numbers(),
+            TensorData::Drawn(draw) => (0..shape.iter().product::<usize>() as u64).map(|i| draw.number(i)).collect(),
         })
     }
 
@@ -160,11 +160,11 @@ impl<'a, O: Ops> Weights<'a, O> {
     }
 }
 
-fn part<'a>(name: &'a str, shape: &'a [usize], numbers: Numbers<'a>) -> Part<'a> {
+fn part<'a>(name: &'a str, shape: &'a [usize], numbers: TensorData<'a>) -> Part<'a> {
     match numbers {
-        Numbers::Stored(TensorView { dtype, bytes, .. }) => Part::Stored(RawTensor { name, bytes, dtype, shape }),
-        Numbers::Packed(tensor) => Part::Packed(tensor),
-        Numbers::Drawn(draw) => Part::Drawn(DrawnTensor { name, shape, draw }),
+        TensorData::Stored(TensorView { dtype, bytes, .. }) => Part::Stored(RawTensor { name, bytes, dtype, shape }),
+        TensorData::Packed(tensor) => Part::Packed(tensor),
+        TensorData::Drawn(draw) => Part::Drawn(DrawnTensor { name, shape, draw }),
     }
 }
 

@@ -30,7 +30,7 @@ pub struct AudioTower<O: StepOps> {
 }
 
 /// Where the numbers of a step lie.
-struct Places {
+struct TowerSections {
     mel: Section,
     /// For each frame, and for each row after the convolutions, the three rows that it sees.
     conv1: Section,
@@ -101,7 +101,7 @@ impl<O: StepOps> AudioTower<O> {
         }
         let [all, halved, pairs] = [sum(|frames| frames), sum(rows), sum(tokens)].map(|rows| ops.bucket(rows));
         let mut layout = SpecLayout::default();
-        let places = Places {
+        let places = TowerSections {
             mel: layout.list(all * self.config.num_mel_bins),
             conv1: layout.list(all * KERNEL),
             conv2: layout.list(halved * KERNEL),
@@ -126,7 +126,7 @@ impl<O: StepOps> AudioTower<O> {
         frames.iter().map(take).collect()
     }
 
-    fn forward(&self, ops: &O, spec: &O::Spec, places: &Places) -> O::T {
+    fn forward(&self, ops: &O, spec: &O::Spec, places: &TowerSections) -> O::T {
         let index = |section| ops.index(spec, section);
         let convolved = |x: &O::T, columns: usize, seen: Section, (weight, bias): &(O::Weight, O::Weight)| {
             let x = ops.reshape(ops.gather_at(x, &index(seen)), KERNEL * columns);
@@ -146,7 +146,7 @@ impl<O: StepOps> AudioTower<O> {
     }
 }
 
-fn fill(spec: &mut RowSpec, places: &Places, blocks: &[&[f32]], frames: &[usize]) {
+fn fill(spec: &mut RowSpec, places: &TowerSections, blocks: &[&[f32]], frames: &[usize]) {
     /// For each block its length, and the rows before it.
     fn starts(lengths: impl Iterator<Item = usize>) -> impl Iterator<Item = (usize, usize)> {
         lengths.scan(0, |before, length| {

@@ -32,9 +32,9 @@ use super::parts::front_end::load_log_mel;
 use super::parts::generation::{Defaults, Generation};
 use super::parts::slot_rows::SlotRows;
 use super::parts::talker_stage::{TalkerLm, TalkerSizes};
-use super::parts::thinker_stage::{HandedOver, ThinkerLm};
+use super::parts::thinker_stage::{HiddenRows, ThinkerLm};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
+use super::{Family, LoadError, SlotBytes, FamilyVariant, claims_named, fit_slots};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
@@ -84,7 +84,7 @@ impl<O: StepOps> Qwen25Omni<O> {
 /// The family's entry.
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
-    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE, OLD_ARCHITECTURE], Variant("omni")),
+    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE, OLD_ARCHITECTURE], FamilyVariant("omni")),
     load_cpu: load::<Cpu>,
     #[cfg(feature = "cuda")]
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
@@ -120,7 +120,7 @@ fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> 
 pub fn load<O: Device>(
     ops: O,
     checkpoint: &Checkpoint,
-    _: Variant,
+    _: FamilyVariant,
     settings: &EngineConfig,
 ) -> Result<Model, LoadError> {
     settings.check_stages(&STAGES)?;
@@ -131,7 +131,7 @@ pub fn load<O: Device>(
     let defaults = Defaults { end_of_message: template.end_of_message(), talker: TALKER };
     let generation = Generation::load(checkpoint, defaults, vocabulary)?;
     let codec = Token2WavConfig::load(checkpoint)?;
-    let speakers = voices::load(checkpoint, vocabulary, &codec.dit)?;
+    let speakers = voices::load_speakers(checkpoint, vocabulary, &codec.dit)?;
     let names: Vec<String> = speakers.iter().map(|(_, voice)| voice.name.clone()).collect();
     let bos = speakers.iter().map(|(bos, voice)| (voice.name.clone(), *bos)).collect();
     let heard: Vec<_> = speakers.into_iter().map(|(_, voice)| voice).collect();
@@ -158,7 +158,7 @@ pub fn load<O: Device>(
             + vocabulary
             + config.talker.text.vocab_size,
     };
-    let slots = slots(settings, context, bytes)?;
+    let slots = fit_slots(settings, context, bytes)?;
     let thinker = Arc::new(thinker);
     let handed = SlotRows::new(&ops, slots.total(), slots.context, width);
     // Stages run beside each other.
@@ -170,7 +170,7 @@ pub fn load<O: Device>(
         vocabulary,
         context: slots.context,
         hidden: handed.clone(),
-        handed_over: HandedOver::Everything,
+        handed_over: HiddenRows::All,
         width,
     };
     let talker = CodeTalker::new((thinker, talker, handed), bos, (&config.talker, &generation));
@@ -184,8 +184,8 @@ pub fn load<O: Device>(
             Box::new(bigvgan),
         ],
         codec: geometry,
-        ears: Some(AudioFrontEnd { front_end: Box::new(log_mel), encoder: Box::new(AudioEncoder::new(device(), audio_tower)) }),
-        script: Box::new(template),
+        audio: Some(AudioFrontEnd { front_end: Box::new(log_mel), encoder: Box::new(AudioEncoder::new(device(), audio_tower)) }),
+        template: Box::new(template),
         tokenizer,
         voices: Box::new(names),
         slots,

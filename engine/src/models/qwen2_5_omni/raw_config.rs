@@ -7,14 +7,14 @@ use super::config::{ARCHITECTURE, Config, OLD_ARCHITECTURE, TalkerConfig, TextCo
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::config::LayersConfig;
 use crate::models::parts::raw_config::{
-    LayersDefaults, RawAudio, RawLanguageModel, checked, expect_architecture, load_speaking,
+    LayersDefaults, RawAudio, RawLanguageModel, checked, expect_architecture, load_omni_config,
 };
 
 impl Config {
     /// Reads, resolves and checks config.json.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
         expect_architecture(checkpoint, &[ARCHITECTURE, OLD_ARCHITECTURE])?;
-        let config = Self::from(load_speaking::<RawConfig>(checkpoint)?);
+        let config = Self::from(load_omni_config::<RawConfig>(checkpoint)?);
         checked(checkpoint, config.validate())?;
         Ok(config)
     }

@@ -20,16 +20,16 @@ use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
 use crate::models::parts::codec_lm::CodecLm;
 use crate::models::parts::generation::Generation;
 use crate::models::parts::slot_rows::SlotRows;
-use crate::models::parts::speech_state::Utterance;
+use crate::models::parts::speech_state::SpokenUtterance;
 use crate::models::parts::talker_stage::TalkerModel;
-use crate::stage::{EdgeKind, End, Item, ResponseParams};
+use crate::stage::{EdgeKind, StageEnd, StageItem, ResponseParams};
 
 /// Rows between the prompt and the first code.
 pub const HEADER_ROWS: usize = 2;
 
 /// A position: what the thinker hands over, or a text token's embedding, and a codec id ([`NO_ID`] for none).
 #[derive(Debug, Clone, Copy)]
-pub struct Row {
+pub struct TalkerRow {
     text: Text,
     codec: u32,
 }
@@ -55,7 +55,7 @@ pub struct CodeTalker<O: StepOps> {
 }
 
 /// Where the talker's numbers of a step lie.
-pub struct TalkerPlaces {
+pub struct TalkerSections {
     marks: Section,
     handed: Section,
     codec: Section,
@@ -66,8 +66,8 @@ pub struct TalkerPlaces {
 }
 
 /// Positions of the text tokens whose rows the thinker has computed.
-fn known(said: &Utterance<usize>) -> &[usize] {
-    let unknown = usize::from(said.ended != Some(End::Stop) && !said.tokens.is_empty());
+fn known(said: &SpokenUtterance<usize>) -> &[usize] {
+    let unknown = usize::from(said.ended != Some(StageEnd::Stop) && !said.tokens.is_empty());
     &said.tokens[..said.tokens.len() - unknown]
 }
 
@@ -83,12 +83,12 @@ impl<O: StepOps> CodeTalker<O> {
 }
 
 impl<O: Device> TalkerModel<O> for CodeTalker<O> {
-    type Row = Row;
+    type Row = TalkerRow;
     /// Its position.
     type Token = usize;
     /// The mark before the text.
     type Voice = u32;
-    type Places = TalkerPlaces;
+    type Sections = TalkerSections;
 
     fn takes(&self) -> EdgeKind {
         EdgeKind::Rows
@@ -102,36 +102,36 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
         true
     }
 
-    fn prompt_row(&self, _: &Element, position: usize) -> Option<Row> {
-        Some(Row { text: Text::Handed(position), codec: NO_ID })
+    fn prompt_row(&self, _: &Element, position: usize) -> Option<TalkerRow> {
+        Some(TalkerRow { text: Text::Handed(position), codec: NO_ID })
     }
 
     fn voice(&self, params: &ResponseParams) -> u32 {
         self.bos.get(&params.voice).copied().unwrap_or(self.config.tts_text_pad_token_id)
     }
 
-    fn token(&self, item: &Item) -> Option<usize> {
+    fn token(&self, item: &StageItem) -> Option<usize> {
         match item {
             // It was sampled from the row before its own.
-            Item::Row { position, .. } => Some(position + 1),
+            StageItem::Row { position, .. } => Some(position + 1),
             _ => None,
         }
     }
 
-    fn is_silent(&self, said: &Utterance<usize>) -> bool {
+    fn is_silent(&self, said: &SpokenUtterance<usize>) -> bool {
         known(said).is_empty()
     }
 
-    fn first_rows(&self, &bos: &u32, said: &Utterance<usize>) -> Option<Vec<Row>> {
+    fn first_rows(&self, &bos: &u32, said: &SpokenUtterance<usize>) -> Option<Vec<TalkerRow>> {
         let &first = known(said).first()?;
         Some(vec![
-            Row { text: Text::Mark(bos), codec: self.config.tts_codec_pad_token_id },
-            Row { text: Text::Handed(first), codec: self.config.tts_codec_start_token_id },
+            TalkerRow { text: Text::Mark(bos), codec: self.config.tts_codec_pad_token_id },
+            TalkerRow { text: Text::Handed(first), codec: self.config.tts_codec_start_token_id },
         ])
     }
 
     /// Beside a code stands the next token, then the end mark, then padding.
-    fn next_row(&self, _: &u32, said: &Utterance<usize>, count: usize, codes: &[u32]) -> Option<Row> {
+    fn next_row(&self, _: &u32, said: &SpokenUtterance<usize>, count: usize, codes: &[u32]) -> Option<TalkerRow> {
         let known = known(said);
         let text = match known.get(count) {
             Some(&position) => Text::Handed(position),
@@ -139,15 +139,15 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
             None if count == known.len() => Text::Mark(self.config.tts_text_end_token_id),
             None => Text::Mark(self.config.tts_text_pad_token_id),
         };
-        Some(Row { text, codec: *codes.first()? })
+        Some(TalkerRow { text, codec: *codes.first()? })
     }
 
     fn is_end(&self, code: u32) -> bool {
         ends(&self.config).contains(&code)
     }
 
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerPlaces {
-        TalkerPlaces {
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerSections {
+        TalkerSections {
             marks: layout.list(shape.rows),
             handed: layout.list(shape.rows),
             codec: layout.list(shape.rows),
@@ -157,13 +157,13 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
         }
     }
 
-    fn fill(&self, step: &StepInput<'_, Row>, places: &TalkerPlaces, spec: &mut RowSpec) {
-        let mark = |row: &Row| match row.text {
+    fn fill(&self, step: &StepInput<'_, TalkerRow>, places: &TalkerSections, spec: &mut RowSpec) {
+        let mark = |row: &TalkerRow| match row.text {
             Text::Mark(id) => id,
             Text::Handed(_) => NO_ID,
         };
         spec.set_each(places.marks, step.rows.iter().map(mark));
-        let handed = |(row, at): (&Row, &(usize, usize))| match row.text {
+        let handed = |(row, at): (&TalkerRow, &(usize, usize))| match row.text {
             Text::Handed(position) => self.handed.number(at.0, position),
             Text::Mark(_) => NO_ROW,
         };
@@ -176,7 +176,7 @@ impl<O: Device> TalkerModel<O> for CodeTalker<O> {
         spec.set_samples(places.histories, histories);
     }
 
-    fn forward(&mut self, ops: &O, places: &TalkerPlaces, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let codec = &self.talker.codec;
         let index = |section| ops.index(spec, section);

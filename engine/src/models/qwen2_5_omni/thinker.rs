@@ -6,7 +6,7 @@ use repartee_kernels::StepOps;
 use super::config::{TextConfig, ThinkerConfig};
 use crate::device::Device;
 use crate::models::LoadError;
-use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
+use crate::models::parts::decoder::{Decoder, FeedForward, DecoderShape};
 use crate::models::parts::thinker_stage::ThinkerModel;
 use crate::models::parts::weights::Weights;
 
@@ -19,8 +19,8 @@ pub struct Thinker<O: StepOps> {
 }
 
 /// Sizes of a text decoder as the thinker and the talker have it.
-pub(super) fn text_shape(config: &TextConfig) -> Shape {
-    Shape { qkv_bias: true, ..config.layers.shape(None) }
+pub(super) fn text_shape(config: &TextConfig) -> DecoderShape {
+    DecoderShape { qkv_bias: true, ..config.layers.shape(None) }
 }
 
 impl<O: StepOps> Thinker<O> {

@@ -2,15 +2,15 @@
 
 use super::config::{AudioConfig, Config, TalkerConfig, TextConfig};
 use super::talker::ends;
-use crate::models::parts::checks::{Check, Section};
+use crate::models::parts::checks::{CheckResult, ConfigSection};
 
 impl Config {
     /// Refuses what cannot be served.
-    pub(super) fn validate(&self) -> Check {
-        self.thinker.text.validate(&Section("thinker_config.text_config"))?;
+    pub(super) fn validate(&self) -> CheckResult {
+        self.thinker.text.validate(&ConfigSection("thinker_config.text_config"))?;
         self.audio(&self.thinker.audio)?;
         let vocabulary = self.thinker.text.vocab_size;
-        let at = Section("thinker_config");
+        let at = ConfigSection("thinker_config");
         at.id("audio_token_index", self.thinker.audio_token_index, vocabulary)?;
         at.id("audio_start_token_id", self.thinker.audio_start_token_id, vocabulary)?;
         at.id("audio_end_token_id", self.thinker.audio_end_token_id, vocabulary)?;
@@ -18,8 +18,8 @@ impl Config {
         self.talker(&self.talker)
     }
 
-    fn audio(&self, audio: &AudioConfig) -> Check {
-        let at = Section("thinker_config.audio_config");
+    fn audio(&self, audio: &AudioConfig) -> CheckResult {
+        let at = ConfigSection("thinker_config.audio_config");
         audio.check(&at, self.thinker.text.layers.hidden_size)?;
         // The mean is of pairs of rows, which must not reach over the end of a block.
         let even = audio.n_window > 0 && audio.n_window.is_multiple_of(2);
@@ -29,11 +29,11 @@ impl Config {
         at.check("max_source_positions", audio.max_source_positions, enough, &allowed)
     }
 
-    fn talker(&self, talker: &TalkerConfig) -> Check {
-        let at = Section("talker_config");
+    fn talker(&self, talker: &TalkerConfig) -> CheckResult {
+        let at = ConfigSection("talker_config");
         talker.text.validate(&at)?;
         let thinker = &self.thinker.text;
-        at.same(
+        at.equal(
             "embedding_size",
             talker.embedding_size,
             "thinker_config.text_config.hidden_size",
@@ -55,7 +55,7 @@ impl Config {
 }
 
 impl TextConfig {
-    fn validate(&self, at: &Section) -> Check {
+    fn validate(&self, at: &ConfigSection) -> CheckResult {
         at.positive("vocab_size", self.vocab_size)?;
         at.positive("max_position_embeddings", self.max_position_embeddings)?;
         self.layers.check(at)?;

@@ -25,7 +25,7 @@ const DEFAULT: &str = "Chelsie";
 
 /// Reads the speakers, the default one first: of each the thinker's token that stands before what it says (`bos_token`), and its voice.
 /// `vocabulary` is the thinker's.
-pub fn load(
+pub fn load_speakers(
     checkpoint: &Checkpoint,
     vocabulary: usize,
     config: &DitConfig,

@@ -40,7 +40,7 @@ pub struct AudioTower<O: StepOps> {
 }
 
 /// Where the numbers of a step lie, whose windows have chunks of one length.
-struct Places {
+struct TowerSections {
     /// Mel frames of a chunk.
     frames: usize,
     chunks: usize,
@@ -137,7 +137,7 @@ impl<O: StepOps> AudioTower<O> {
         let (chunks, count) = windows.iter().map(of).fold((0, 0), |sum, (chunks, rows)| (sum.0 + chunks, sum.1 + rows));
         let (chunks, rows) = (ops.bucket(chunks), ops.bucket(count));
         let mut layout = SpecLayout::default();
-        let places = Places {
+        let places = TowerSections {
             frames,
             chunks,
             mel: layout.list(chunks * frames * self.config.tower.num_mel_bins),
@@ -155,7 +155,7 @@ impl<O: StepOps> AudioTower<O> {
         ops.collect(ticket, back);
     }
 
-    fn fill(&self, spec: &mut RowSpec, places: &Places, windows: &[Window<'_>]) {
+    fn fill(&self, spec: &mut RowSpec, places: &TowerSections, windows: &[Window<'_>]) {
         let size = places.frames * self.config.tower.num_mel_bins;
         let padded = |mel: &[f32]| mel.len().next_multiple_of(size);
         let mel = windows.iter().flat_map(|window| {
@@ -178,7 +178,7 @@ impl<O: StepOps> AudioTower<O> {
         spec.set_segments(places.segments, &segments);
     }
 
-    fn forward(&self, ops: &O, spec: &O::Spec, places: &Places) -> O::T {
+    fn forward(&self, ops: &O, spec: &O::Spec, places: &TowerSections) -> O::T {
         let mel = ops.floats(spec, places.mel, 1);
         let x = self.downsample(ops, mel, places.chunks, places.frames);
         let x = ops.gather_at(&x, &ops.index(spec, places.keep));

@@ -32,9 +32,9 @@ use super::parts::code2wav_stage::Code2WavStage;
 use super::parts::front_end::load_log_mel;
 use super::parts::slot_rows::SlotRows;
 use super::parts::talker_stage::{TalkerLm, TalkerSizes};
-use super::parts::thinker_stage::{HandedOver, ThinkerLm};
+use super::parts::thinker_stage::{HiddenRows, ThinkerLm};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
+use super::{Family, LoadError, SlotBytes, FamilyVariant, claims_named, fit_slots};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::config::EngineConfig;
 use crate::device::Device;
@@ -88,7 +88,7 @@ impl<O: StepOps> Qwen3Omni<O> {
 /// The family's entry.
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
-    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], Variant("omni")),
+    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], FamilyVariant("omni")),
     load_cpu: load::<Cpu>,
     #[cfg(feature = "cuda")]
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
@@ -118,7 +118,7 @@ fn template(checkpoint: &Checkpoint, config: &Config, tokenizer: &Tokenizer) -> 
 pub fn load<O: Device>(
     ops: O,
     checkpoint: &Checkpoint,
-    _: Variant,
+    _: FamilyVariant,
     settings: &EngineConfig,
 ) -> Result<Model, LoadError> {
     let Qwen3Omni { config, audio_tower, thinker, talker, code2wav } =
@@ -152,7 +152,7 @@ pub fn load<O: Device>(
             + config.thinker.text.vocab_size
             + config.talker.text.vocab_size,
     };
-    let slots = slots(settings, context, bytes)?;
+    let slots = fit_slots(settings, context, bytes)?;
     let thinker = Arc::new(thinker);
     let width = config.thinker.text.layers.hidden_size;
     let hidden = SlotRows::new(&ops, slots.total(), slots.context, width);
@@ -168,7 +168,7 @@ pub fn load<O: Device>(
         vocabulary: config.thinker.text.vocab_size,
         context,
         hidden: hidden.clone(),
-        handed_over: HandedOver::Heard,
+        handed_over: HiddenRows::Heard,
         width,
     };
     let talker = FrameTalker::new(&ops, (thinker, talker, hidden), slots.total(), header, (&config, &generation));
@@ -181,11 +181,11 @@ pub fn load<O: Device>(
             Box::new(decoder),
         ],
         codec: geometry,
-        ears: Some(AudioFrontEnd {
+        audio: Some(AudioFrontEnd {
             front_end: Box::new(log_mel),
             encoder: Box::new(AudioEncoder::new(device(), audio_tower, bins)),
         }),
-        script: Box::new(template),
+        template: Box::new(template),
         tokenizer,
         voices: Box::new(voices),
         slots,

@@ -8,14 +8,14 @@ use serde::Deserialize;
 use super::config::{ARCHITECTURE, AudioConfig, Config, TalkerConfig, TextConfig, ThinkerConfig};
 use crate::checkpoint::{Checkpoint, CheckpointError};
 use crate::models::parts::raw_config::{
-    LayersDefaults, RawAudio, RawCode2Wav, RawLanguageModel, checked, expect_architecture, load_speaking,
+    LayersDefaults, RawAudio, RawCode2Wav, RawLanguageModel, checked, expect_architecture, load_omni_config,
 };
 
 impl Config {
     /// Reads, resolves and checks config.json.
     pub fn load(checkpoint: &Checkpoint) -> Result<Self, CheckpointError> {
         expect_architecture(checkpoint, &[ARCHITECTURE])?;
-        let config = Self::from(load_speaking::<RawConfig>(checkpoint)?);
+        let config = Self::from(load_omni_config::<RawConfig>(checkpoint)?);
         checked(checkpoint, config.validate())?;
         Ok(config)
     }

@@ -7,7 +7,7 @@ use super::config::TalkerConfig;
 use super::thinker::{experts, text_shape};
 use crate::models::LoadError;
 use crate::models::parts::code_predictor::CodePredictor;
-use crate::models::parts::codec_lm::{CodecLm, spoken};
+use crate::models::parts::codec_lm::{CodecLm, allowed_codes};
 use crate::models::parts::resize_mlp::ResizeMlp;
 use crate::models::parts::weights::Weights;
 
@@ -36,7 +36,7 @@ impl<O: StepOps> Talker<O> {
                 (vocabulary, "codec_embedding.weight", hidden),
                 text_shape(text),
                 |_| experts(text, text.shared_expert_intermediate_size),
-                spoken(vocabulary, config.codec_eos_token_id),
+                allowed_codes(vocabulary, config.codec_eos_token_id),
             )?,
             code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,
         })

@@ -15,20 +15,20 @@ use super::generation::GenerationConfig;
 use super::talker::Talker;
 use super::thinker::Thinker;
 use crate::device::Device;
-use crate::elements::{Element, Value};
+use crate::elements::{Element, ElementValue};
 use crate::models::parts::autoregressive::{StepContext, StepInput, StepShape};
 use crate::models::parts::codec_lm::CodecLm;
-use crate::models::parts::frames::{FramePlaces, Frames, MAX_SLOTS};
+use crate::models::parts::frames::{FrameSections, FrameDecoder, MAX_SLOTS};
 use crate::models::parts::slot_rows::SlotRows;
-use crate::models::parts::speech_state::Utterance;
+use crate::models::parts::speech_state::SpokenUtterance;
 use crate::models::parts::talker_stage::TalkerModel;
-use crate::stage::{EdgeKind, Item, ResponseParams};
+use crate::stage::{EdgeKind, StageItem, ResponseParams};
 
 /// Rows between the user rows and the first frame: the response's header and its first text token.
 pub const HEADER_ROWS: usize = 9;
 
 /// A position: a text part and a codec part, added.
-pub enum Row {
+pub enum TalkerRow {
     /// A text token and a codec id ([`NO_ID`] for none).
     Text {
         /// The token.
@@ -54,7 +54,7 @@ pub struct FrameTalker<O: StepOps> {
     talker: Talker<O>,
     /// The thinker's hidden rows.
     hidden: SlotRows<O>,
-    frames: Frames<O>,
+    frames: FrameDecoder<O>,
     ids: Ids,
     speakers: BTreeMap<String, u32>,
 }
@@ -75,13 +75,13 @@ struct Ids {
 }
 
 /// Where the talker's numbers of a step lie.
-pub struct TalkerPlaces {
+pub struct TalkerSections {
     text: Section,
     codec: Section,
     /// Audio rows, and the numbers of their hidden rows.
     audio_at: Section,
     audio: Section,
-    frames: FramePlaces,
+    frames: FrameSections,
 }
 
 impl<O: StepOps> FrameTalker<O> {
@@ -96,7 +96,7 @@ impl<O: StepOps> FrameTalker<O> {
         let codec = &config.talker;
         let sampling = (generation.talker, generation.code_predictor);
         Self {
-            frames: Frames::new(ops, &talker.code_predictor, (slots, codec.text.layers.hidden_size), sampling),
+            frames: FrameDecoder::new(ops, &talker.code_predictor, (slots, codec.text.layers.hidden_size), sampling),
             hidden,
             ids: Ids {
                 header,
@@ -118,11 +118,11 @@ impl<O: StepOps> FrameTalker<O> {
 }
 
 impl<O: Device> TalkerModel<O> for FrameTalker<O> {
-    type Row = Row;
+    type Row = TalkerRow;
     type Token = u32;
     /// The speaker's codec id.
     type Voice = u32;
-    type Places = TalkerPlaces;
+    type Sections = TalkerSections;
 
     fn takes(&self) -> EdgeKind {
         EdgeKind::Text
@@ -140,10 +140,10 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         role == Role::User
     }
 
-    fn prompt_row(&self, element: &Element, position: usize) -> Option<Row> {
+    fn prompt_row(&self, element: &Element, position: usize) -> Option<TalkerRow> {
         Some(match element.value {
-            Value::Token(id) => Row::Text { id, codec: NO_ID },
-            Value::Audio { .. } | Value::Codes(_) => Row::Audio { position },
+            ElementValue::Token(id) => TalkerRow::Text { id, codec: NO_ID },
+            ElementValue::Audio { .. } | ElementValue::Codes(_) => TalkerRow::Audio { position },
         })
     }
 
@@ -155,45 +155,45 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         self.speakers.get(&params.voice).copied().unwrap_or(self.ids.codec_pad)
     }
 
-    fn token(&self, item: &Item) -> Option<u32> {
+    fn token(&self, item: &StageItem) -> Option<u32> {
         match item {
-            Item::Token(id) => Some(*id),
+            StageItem::Token(id) => Some(*id),
             _ => None,
         }
     }
 
     /// The response's header and first text token, [`HEADER_ROWS`] rows; the last one gives codebook 0 of the first frame.
-    fn first_rows(&self, &speaker: &u32, said: &Utterance<u32>) -> Option<Vec<Row>> {
+    fn first_rows(&self, &speaker: &u32, said: &SpokenUtterance<u32>) -> Option<Vec<TalkerRow>> {
         let (ids, &first) = (&self.ids, said.tokens.first()?);
-        let header = ids.header.map(|id| Row::Text { id, codec: NO_ID });
+        let header = ids.header.map(|id| TalkerRow::Text { id, codec: NO_ID });
         let codecs = [ids.nothink, ids.think_bos, ids.think_eos, speaker];
-        let codecs = codecs.map(|codec| Row::Text { id: ids.tts_pad, codec });
-        let bos = Row::Text { id: ids.tts_bos, codec: ids.codec_pad };
-        let first = Row::Text { id: first, codec: ids.codec_bos };
+        let codecs = codecs.map(|codec| TalkerRow::Text { id: ids.tts_pad, codec });
+        let bos = TalkerRow::Text { id: ids.tts_bos, codec: ids.codec_pad };
+        let first = TalkerRow::Text { id: first, codec: ids.codec_bos };
         Some(header.into_iter().chain(codecs).chain([bos, first]).collect())
     }
 
     /// Beside a frame stands the next token, then the end mark, then padding.
-    fn next_row(&self, _: &u32, said: &Utterance<u32>, frames: usize, _: &[u32]) -> Option<Row> {
+    fn next_row(&self, _: &u32, said: &SpokenUtterance<u32>, frames: usize, _: &[u32]) -> Option<TalkerRow> {
         let id = match said.tokens.get(frames) {
             Some(&token) => token,
             None if said.ended.is_none() => return None,
             None if frames == said.tokens.len() => self.ids.tts_eos,
             None => self.ids.tts_pad,
         };
-        Some(Row::Frame { id })
+        Some(TalkerRow::Frame { id })
     }
 
     fn is_end(&self, code: u32) -> bool {
         code == self.ids.codec_eos
     }
 
-    fn special(&self, rows: &[Row]) -> usize {
-        rows.iter().filter(|row| matches!(row, Row::Audio { .. })).count()
+    fn special(&self, rows: &[TalkerRow]) -> usize {
+        rows.iter().filter(|row| matches!(row, TalkerRow::Audio { .. })).count()
     }
 
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerPlaces {
-        TalkerPlaces {
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerSections {
+        TalkerSections {
             text: layout.list(shape.rows),
             codec: layout.list(shape.rows),
             audio_at: layout.list(shape.special),
@@ -202,27 +202,27 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         }
     }
 
-    fn fill(&self, step: &StepInput<'_, Row>, places: &TalkerPlaces, spec: &mut RowSpec) {
-        let ids = |row: &Row| match *row {
-            Row::Text { id, codec } => (id, codec),
-            Row::Audio { .. } => (NO_ID, NO_ID),
-            Row::Frame { id } => (id, NO_ID),
+    fn fill(&self, step: &StepInput<'_, TalkerRow>, places: &TalkerSections, spec: &mut RowSpec) {
+        let ids = |row: &TalkerRow| match *row {
+            TalkerRow::Text { id, codec } => (id, codec),
+            TalkerRow::Audio { .. } => (NO_ID, NO_ID),
+            TalkerRow::Frame { id } => (id, NO_ID),
         };
         spec.set_each(places.text, step.rows.iter().map(|row| ids(row).0));
         spec.set_each(places.codec, step.rows.iter().map(|row| ids(row).1));
         let audio = || {
             step.rows.iter().zip(step.at).enumerate().filter_map(|(i, (row, at))| match row {
-                Row::Audio { position } => Some((i, self.hidden.number(at.0, *position))),
+                TalkerRow::Audio { position } => Some((i, self.hidden.number(at.0, *position))),
                 _ => None,
             })
         };
         spec.set_each(places.audio_at, audio().map(|(i, _)| i as u32));
         spec.set_each(places.audio, audio().map(|(_, number)| number));
-        let follows = |row: &Row| matches!(row, Row::Frame { .. });
+        let follows = |row: &TalkerRow| matches!(row, TalkerRow::Frame { .. });
         self.frames.fill(&self.talker.code_predictor, step, follows, &places.frames, spec);
     }
 
-    fn forward(&mut self, ops: &O, places: &TalkerPlaces, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let talker = &self.talker;
         let index = |section| ops.index(spec, section);
@@ -232,7 +232,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
             x = ops.scatter_at(x, &index(places.audio_at), &talker.audio_rows(ops, &hidden));
         }
         let codecs = talker.codec.rows(ops, &index(places.codec));
-        x = ops.add(x, &self.frames.overlay(ops, codecs, spec, &places.frames));
+        x = ops.add(x, &self.frames.with_last_frames(ops, codecs, spec, &places.frames));
         let Some(last) = last else {
             talker.codec.model.forward(ops, x, cache, batch, None);
             return;
@@ -240,6 +240,6 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         let hidden = talker.codec.forward(ops, x, cache, batch, last);
         let logits = talker.codec.logits(ops, &hidden);
         let models = (&talker.codec, &talker.code_predictor);
-        self.frames.make(ops, models, (spec, &places.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
+        self.frames.decode(ops, models, (spec, &places.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
     }
 }

@@ -7,7 +7,7 @@ use repartee_kernels::{Router, StepOps};
 use super::config::{TextConfig, ThinkerConfig};
 use crate::device::Device;
 use crate::models::LoadError;
-use crate::models::parts::decoder::{Decoder, FeedForward, Shape};
+use crate::models::parts::decoder::{Decoder, FeedForward, DecoderShape};
 use crate::models::parts::thinker_stage::ThinkerModel;
 use crate::models::parts::weights::Weights;
 
@@ -22,8 +22,8 @@ pub struct Thinker<O: StepOps> {
 }
 
 /// Sizes of a text decoder as the thinker and the talker have it.
-pub(super) fn text_shape(config: &TextConfig) -> Shape {
-    Shape { qk_norm: true, ..config.layers.shape(None) }
+pub(super) fn text_shape(config: &TextConfig) -> DecoderShape {
+    DecoderShape { qk_norm: true, ..config.layers.shape(None) }
 }
 
 /// The experts of a text decoder.

@@ -1,7 +1,7 @@
 //! Which configurations can be served: every refusal names the field, its value and what is allowed.
 
 use super::config::{AudioConfig, Config, TalkerConfig, TextConfig};
-use crate::models::parts::checks::{Check, Section};
+use crate::models::parts::checks::{CheckResult, ConfigSection};
 use crate::models::parts::codec_lm::SUPPRESSED_TAIL;
 
 /// The reference hard-codes 13 output rows for each 100 mel frames, which is what its convolutions make of them.
@@ -11,22 +11,22 @@ const ROWS_PER_WINDOW: usize = 13;
 
 impl Config {
     /// Refuses what cannot be served.
-    pub(super) fn validate(&self) -> Check {
-        self.thinker.text.validate(&Section("thinker_config.text_config"))?;
+    pub(super) fn validate(&self) -> CheckResult {
+        self.thinker.text.validate(&ConfigSection("thinker_config.text_config"))?;
         self.audio(&self.thinker.audio)?;
         self.thinker_ids()?;
         self.talker(&self.talker)?;
         let (talker, groups) = (&self.talker, self.talker.num_code_groups);
-        let at = Section("talker_config.code_predictor_config");
+        let at = ConfigSection("talker_config.code_predictor_config");
         let hidden = talker.code_predictor.layers.hidden_size;
-        at.same("hidden_size", hidden, "talker_config.text_config.hidden_size", talker.text.layers.hidden_size)?;
+        at.equal("hidden_size", hidden, "talker_config.text_config.hidden_size", talker.text.layers.hidden_size)?;
         let entries = self.code2wav.codebook_size;
         talker.code_predictor.check(&at, groups, entries, "as code2wav_config.codebook_size")?;
-        self.code2wav.check(&Section("code2wav_config"), groups, "talker_config.num_code_groups")
+        self.code2wav.check(&ConfigSection("code2wav_config"), groups, "talker_config.num_code_groups")
     }
 
-    fn audio(&self, audio: &AudioConfig) -> Check {
-        let at = Section("thinker_config.audio_config");
+    fn audio(&self, audio: &AudioConfig) -> CheckResult {
+        let at = ConfigSection("thinker_config.audio_config");
         let tower = &audio.tower;
         tower.check(&at, self.thinker.text.layers.hidden_size)?;
         at.check("n_window", tower.n_window, tower.n_window == N_WINDOW, "50, as in the reference implementation")?;
@@ -36,9 +36,9 @@ impl Config {
         at.check("max_source_positions", tower.max_source_positions, enough, "at least 13")
     }
 
-    fn thinker_ids(&self) -> Check {
+    fn thinker_ids(&self) -> CheckResult {
         let vocabulary = self.thinker.text.vocab_size;
-        let top = Section("");
+        let top = ConfigSection("");
         top.id("im_start_token_id", self.im_start_token_id, vocabulary)?;
         top.id("im_end_token_id", self.im_end_token_id, vocabulary)?;
         top.id("system_token_id", self.system_token_id, vocabulary)?;
@@ -47,7 +47,7 @@ impl Config {
         top.id("tts_bos_token_id", self.tts_bos_token_id, vocabulary)?;
         top.id("tts_eos_token_id", self.tts_eos_token_id, vocabulary)?;
         top.id("tts_pad_token_id", self.tts_pad_token_id, vocabulary)?;
-        let at = Section("thinker_config");
+        let at = ConfigSection("thinker_config");
         at.id("audio_start_token_id", self.thinker.audio_start_token_id, vocabulary)?;
         at.id("audio_token_id", self.thinker.audio_token_id, vocabulary)?;
         match self.thinker.audio_end_token_id {
@@ -56,8 +56,8 @@ impl Config {
         }
     }
 
-    fn talker(&self, talker: &TalkerConfig) -> Check {
-        let text = Section("talker_config.text_config");
+    fn talker(&self, talker: &TalkerConfig) -> CheckResult {
+        let text = ConfigSection("talker_config.text_config");
         talker.text.validate(&text)?;
         let vocabulary = talker.text.vocab_size;
         text.check(
@@ -76,9 +76,9 @@ impl Config {
                 "positive when layers have experts",
             )?;
         }
-        let at = Section("talker_config");
+        let at = ConfigSection("talker_config");
         let thinker = &self.thinker.text;
-        at.same(
+        at.equal(
             "thinker_hidden_size",
             talker.thinker_hidden_size,
             "thinker_config.text_config.hidden_size",
@@ -100,7 +100,7 @@ impl Config {
 }
 
 impl TextConfig {
-    fn validate(&self, at: &Section) -> Check {
+    fn validate(&self, at: &ConfigSection) -> CheckResult {
         at.positive("vocab_size", self.vocab_size)?;
         at.positive("max_position_embeddings", self.max_position_embeddings)?;
         at.positive("decoder_sparse_step", self.decoder_sparse_step)?;

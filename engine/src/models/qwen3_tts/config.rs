@@ -13,7 +13,7 @@ pub const CODEC_TYPE: &str = "qwen3_tts_tokenizer_12hz";
 
 /// Where a checkpoint's voices come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum VoiceSource {
     /// A list of speakers, each a codec id.
     CustomVoice,
     /// Instructions describe the voice.
@@ -26,7 +26,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// `tts_model_type`
-    pub kind: Kind,
+    pub kind: VoiceSource,
     /// Whether it was trained to follow instructions; those of one that was not are left out, as in the reference.
     pub follows_instructions: bool,
     /// The talker: text in, codec frames out.

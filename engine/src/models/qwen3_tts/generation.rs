@@ -4,7 +4,7 @@ use repartee_engine_api::Sampling;
 use serde::Deserialize;
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::models::parts::checks::{Check, Section};
+use crate::models::parts::checks::{CheckResult, ConfigSection};
 use crate::models::parts::generation::greedy;
 
 /// The file's name.
@@ -46,8 +46,8 @@ impl GenerationConfig {
         Ok(generation)
     }
 
-    fn validate(&self) -> Check {
-        let at = Section("");
+    fn validate(&self) -> CheckResult {
+        let at = ConfigSection("");
         at.sampling("", &self.talker)?;
         at.sampling("subtalker_", &self.code_predictor)?;
         at.positive("max_new_tokens", self.max_new_tokens as usize)

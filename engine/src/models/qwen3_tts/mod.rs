@@ -33,7 +33,7 @@ use super::parts::code2wav_stage::Code2WavStage;
 use super::parts::given_text_stage::GivenTextStage;
 use super::parts::talker_stage::{TalkerLm, TalkerSizes};
 use super::parts::weights::Weights;
-use super::{Family, LoadError, SlotBytes, Variant, claims_named, slots};
+use super::{Family, LoadError, SlotBytes, FamilyVariant, claims_named, fit_slots};
 use crate::checkpoint::Checkpoint;
 use crate::config::EngineConfig;
 use crate::device::Device;
@@ -84,7 +84,7 @@ impl<O: StepOps> Qwen3Tts<O> {
 /// The family's entry.
 pub const FAMILY: Family = Family {
     name: ARCHITECTURE,
-    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], Variant("tts")),
+    claims: |checkpoint| claims_named(checkpoint, &[ARCHITECTURE], FamilyVariant("tts")),
     load_cpu: load::<Cpu>,
     #[cfg(feature = "cuda")]
     load_cuda: load::<repartee_kernels::cuda::Cuda>,
@@ -94,7 +94,7 @@ pub const FAMILY: Family = Family {
 pub fn load<O: Device>(
     ops: O,
     checkpoint: &Checkpoint,
-    _: Variant,
+    _: FamilyVariant,
     settings: &EngineConfig,
 ) -> Result<Model, LoadError> {
     settings.check_stages(&STAGES)?;
@@ -123,7 +123,7 @@ pub fn load<O: Device>(
             + code2wav.slot_bytes(MAX_FRAMES)
             + vocabulary,
     };
-    let slots = slots(settings, context, bytes)?;
+    let slots = fit_slots(settings, context, bytes)?;
     let total = slots.total();
     // Stages run beside each other.
     let device = || ops.with_own_buffers();
@@ -145,8 +145,8 @@ pub fn load<O: Device>(
             Box::new(Code2WavStage::new(device(), code2wav, total, sizes.frame, None)),
         ],
         codec: geometry,
-        ears: None,
-        script: Box::new(template),
+        audio: None,
+        template: Box::new(template),
         tokenizer,
         voices: names,
         max_tokens: slots.context as u32,

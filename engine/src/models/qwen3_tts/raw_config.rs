@@ -7,10 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::config::{
-    ARCHITECTURE, CODEC_TYPE, CloningConfig, Config, Kind, SpeakerConfig, SpeechEncoderConfig, TalkerConfig,
+    ARCHITECTURE, CODEC_TYPE, CloningConfig, Config, VoiceSource, SpeakerConfig, SpeechEncoderConfig, TalkerConfig,
 };
 use crate::checkpoint::{BadValue, Checkpoint, CheckpointError};
-use crate::models::parts::checks::Section;
+use crate::models::parts::checks::ConfigSection;
 use crate::models::parts::config::SpeakerEncoderConfig;
 use crate::models::parts::raw_config::{
     LayersDefaults, RawCode2Wav, RawLanguageModel, RawSpeakerEncoder, checked, expect_architecture, head_size,
@@ -26,7 +26,7 @@ impl Config {
         let raw_codec: RawCodec = codec.config()?;
         let kind = raw_codec.model_type.as_deref().unwrap_or_default();
         let known = format!("{CODEC_TYPE}, the only codec that is served");
-        checked(codec, Section("").check("model_type", kind, kind == CODEC_TYPE, &known))?;
+        checked(codec, ConfigSection("").check("model_type", kind, kind == CODEC_TYPE, &known))?;
         let sizes = checkpoint.config::<RawConfig>()?;
         let layers = checkpoint.config::<RawLayers>()?.talker_config;
         let config = checked(checkpoint, sizes.resolve(layers, raw_codec))?;
@@ -60,9 +60,9 @@ impl RawConfig {
     fn resolve(self, layers: RawLanguageModel, codec: RawCodec) -> Result<Config, BadValue> {
         let output_sample_rate = codec.output_sample_rate.unwrap_or(24_000);
         let kind = match self.tts_model_type.as_deref() {
-            Some("custom_voice") => Kind::CustomVoice,
-            Some("voice_design") => Kind::VoiceDesign,
-            Some("base") => Kind::Base,
+            Some("custom_voice") => VoiceSource::CustomVoice,
+            Some("voice_design") => VoiceSource::VoiceDesign,
+            Some("base") => VoiceSource::Base,
             other => {
                 let value = other.unwrap_or("none").to_owned();
                 let allowed = "custom_voice, voice_design or base".to_owned();
@@ -79,11 +79,11 @@ impl RawConfig {
         };
         Ok(Config {
             follows_instructions: match kind {
-                Kind::CustomVoice => self.tts_model_size.as_deref() != Some(SMALL),
-                Kind::VoiceDesign => true,
-                Kind::Base => false,
+                VoiceSource::CustomVoice => self.tts_model_size.as_deref() != Some(SMALL),
+                VoiceSource::VoiceDesign => true,
+                VoiceSource::Base => false,
             },
-            cloning: (kind == Kind::Base).then_some(cloning),
+            cloning: (kind == VoiceSource::Base).then_some(cloning),
             kind,
             talker: self.talker_config.resolve(layers),
             code2wav: codec.decoder_config.with_quantizer(),

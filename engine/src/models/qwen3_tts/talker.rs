@@ -5,8 +5,8 @@ use repartee_kernels::{Layout, StepOps};
 use super::config::TalkerConfig;
 use crate::models::LoadError;
 use crate::models::parts::code_predictor::CodePredictor;
-use crate::models::parts::codec_lm::{CodecLm, spoken};
-use crate::models::parts::decoder::{FeedForward, Shape};
+use crate::models::parts::codec_lm::{CodecLm, allowed_codes};
+use crate::models::parts::decoder::{FeedForward, DecoderShape};
 use crate::models::parts::resize_mlp::ResizeMlp;
 use crate::models::parts::weights::Weights;
 
@@ -39,9 +39,9 @@ impl<O: StepOps> Talker<O> {
             codec: CodecLm::load(
                 w,
                 (vocabulary, "codec_embedding.weight", hidden),
-                Shape { qk_norm: true, ..config.layers.shape(config.sliding_window) },
+                DecoderShape { qk_norm: true, ..config.layers.shape(config.sliding_window) },
                 |_| FeedForward::Dense(config.layers.intermediate_size),
-                spoken(vocabulary, end),
+                allowed_codes(vocabulary, end),
             )?,
             endless: w.made("the end of speech", Layout::Table, &endless, &[1, vocabulary])?,
             code_predictor: CodePredictor::load(&w.at("code_predictor"), &config.code_predictor)?,

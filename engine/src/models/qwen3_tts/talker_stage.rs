@@ -10,21 +10,21 @@ use repartee_kernels::{Outputs, RowSpec, SpecLayout, StepOps};
 
 use super::generation::GenerationConfig;
 use super::talker::{LEAST_FRAMES, Talker};
-use super::utterance::{UtteranceTokens, Row, Utterance};
+use super::utterance::{UtteranceTokens, UtteranceRow, Utterance};
 use super::voices::{Cloned, Voice, VoiceList};
 use crate::device::Device;
-use crate::elements::{Element, Value};
+use crate::elements::{Element, ElementValue};
 use crate::models::parts::autoregressive::{Sampler, StepContext, StepInput, StepShape};
 use crate::models::parts::codec_lm::CodecLm;
-use crate::models::parts::frames::{FramePlaces, Frames, MAX_SLOTS};
-use crate::models::parts::speech_state::Utterance as Said;
+use crate::models::parts::frames::{FrameSections, FrameDecoder, MAX_SLOTS};
+use crate::models::parts::speech_state::SpokenUtterance as Said;
 use crate::models::parts::talker_stage::TalkerModel;
-use crate::stage::{EdgeKind, Item, ResponseParams};
+use crate::stage::{EdgeKind, StageItem, ResponseParams};
 
 /// The talker with its code predictor, its marks and voices.
 pub struct FrameTalker<O: StepOps> {
     talker: Talker<O>,
-    frames: Frames<O>,
+    frames: FrameDecoder<O>,
     sizes: Sizes,
     marks: UtteranceTokens,
     voices: VoiceList,
@@ -51,7 +51,7 @@ pub struct SpeakingStyle {
 }
 
 /// Where the talker's numbers of a step lie.
-pub struct TalkerPlaces {
+pub struct TalkerSections {
     text: Section,
     codec: Section,
     /// Rows of a recording: the speaker's numbers, or the codes of a frame.
@@ -60,7 +60,7 @@ pub struct TalkerPlaces {
     cloned_codes: Vec<Section>,
     /// For each row that is sampled from, whether it may not end.
     endless: Section,
-    frames: FramePlaces,
+    frames: FrameSections,
 }
 
 impl<O: StepOps> FrameTalker<O> {
@@ -73,7 +73,7 @@ impl<O: StepOps> FrameTalker<O> {
         generation: &GenerationConfig,
     ) -> Self {
         let sampling = (generation.talker, generation.code_predictor);
-        let frames = Frames::new(ops, &talker.code_predictor, (sizes.slots, sizes.width), sampling);
+        let frames = FrameDecoder::new(ops, &talker.code_predictor, (sizes.slots, sizes.width), sampling);
         Self { talker, frames, sizes, marks, voices, whole }
     }
 }
@@ -83,10 +83,10 @@ fn utterance<'a>(SpeakingStyle { voice, whole }: &'a SpeakingStyle, said: &'a Sa
 }
 
 impl<O: Device> TalkerModel<O> for FrameTalker<O> {
-    type Row = Row;
+    type Row = UtteranceRow;
     type Token = u32;
     type Voice = SpeakingStyle;
-    type Places = TalkerPlaces;
+    type Sections = TalkerSections;
 
     fn takes(&self) -> EdgeKind {
         EdgeKind::Text
@@ -104,10 +104,10 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         role == Role::System
     }
 
-    fn prompt_row(&self, element: &Element, _: usize) -> Option<Row> {
+    fn prompt_row(&self, element: &Element, _: usize) -> Option<UtteranceRow> {
         match element.value {
-            Value::Token(id) => Some(Row::Text { id, codec: NO_ID }),
-            Value::Audio { .. } | Value::Codes(_) => None,
+            ElementValue::Token(id) => Some(UtteranceRow::Text { id, codec: NO_ID }),
+            ElementValue::Audio { .. } | ElementValue::Codes(_) => None,
         }
     }
 
@@ -119,32 +119,32 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         manner.voice.recording().map_or(&[], |recording| &recording.frames)
     }
 
-    fn token(&self, item: &Item) -> Option<u32> {
+    fn token(&self, item: &StageItem) -> Option<u32> {
         match item {
-            Item::Token(id) => Some(*id),
+            StageItem::Token(id) => Some(*id),
             _ => None,
         }
     }
 
-    fn first_rows(&self, manner: &SpeakingStyle, said: &Said<u32>) -> Option<Vec<Row>> {
+    fn first_rows(&self, manner: &SpeakingStyle, said: &Said<u32>) -> Option<Vec<UtteranceRow>> {
         self.marks.begin(&utterance(manner, said))
     }
 
-    fn next_row(&self, manner: &SpeakingStyle, said: &Said<u32>, frame: usize, _: &[u32]) -> Option<Row> {
-        self.marks.beside(&utterance(manner, said), frame).map(|id| Row::Frame { id })
+    fn next_row(&self, manner: &SpeakingStyle, said: &Said<u32>, frame: usize, _: &[u32]) -> Option<UtteranceRow> {
+        self.marks.beside(&utterance(manner, said), frame).map(|id| UtteranceRow::Frame { id })
     }
 
     fn is_end(&self, code: u32) -> bool {
         code == self.marks.codec_eos
     }
 
-    fn special(&self, rows: &[Row]) -> usize {
-        rows.iter().filter(|row| matches!(row, Row::Cloned { .. })).count()
+    fn special(&self, rows: &[UtteranceRow]) -> usize {
+        rows.iter().filter(|row| matches!(row, UtteranceRow::Cloned { .. })).count()
     }
 
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerPlaces {
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> TalkerSections {
         let Sizes { width, groups, .. } = self.sizes;
-        TalkerPlaces {
+        TalkerSections {
             text: layout.list(shape.rows),
             codec: layout.list(shape.rows),
             cloned_at: layout.list(shape.special),
@@ -155,16 +155,16 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         }
     }
 
-    fn fill(&self, step: &StepInput<'_, Row>, places: &TalkerPlaces, spec: &mut RowSpec) {
-        let ids = |row: &Row| match *row {
-            Row::Text { id, codec } => (id, codec),
-            Row::Cloned { id, .. } | Row::Frame { id } => (id, NO_ID),
+    fn fill(&self, step: &StepInput<'_, UtteranceRow>, places: &TalkerSections, spec: &mut RowSpec) {
+        let ids = |row: &UtteranceRow| match *row {
+            UtteranceRow::Text { id, codec } => (id, codec),
+            UtteranceRow::Cloned { id, .. } | UtteranceRow::Frame { id } => (id, NO_ID),
         };
         spec.set_each(places.text, step.rows.iter().map(|row| ids(row).0));
         spec.set_each(places.codec, step.rows.iter().map(|row| ids(row).1));
         let cloned = || {
             step.rows.iter().enumerate().filter_map(|(at, row)| match row {
-                Row::Cloned { voice, frame, .. } => Some((at, voice, *frame)),
+                UtteranceRow::Cloned { voice, frame, .. } => Some((at, voice, *frame)),
                 _ => None,
             })
         };
@@ -185,11 +185,11 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         }
         let endless = |row: &Sampler<'_>| if row.step < LEAST_FRAMES { 0 } else { NO_ID };
         spec.set_each(places.endless, step.samplers.iter().map(endless));
-        let follows = |row: &Row| matches!(row, Row::Frame { .. });
+        let follows = |row: &UtteranceRow| matches!(row, UtteranceRow::Frame { .. });
         self.frames.fill(&self.talker.code_predictor, step, follows, &places.frames, spec);
     }
 
-    fn forward(&mut self, ops: &O, places: &TalkerPlaces, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
+    fn forward(&mut self, ops: &O, places: &TalkerSections, step: StepContext<'_, O>, outputs: &mut Outputs<O>) {
         let StepContext { spec, batch, last, cache, output_mask } = step;
         let talker = &self.talker;
         let index = |section| ops.index(spec, section);
@@ -202,7 +202,7 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
             let rows = ops.add(ops.floats(spec, places.cloned, self.sizes.width), &frames);
             codecs = ops.scatter_at(codecs, &index(places.cloned_at), &rows);
         }
-        let x = ops.add(x, &self.frames.overlay(ops, codecs, spec, &places.frames));
+        let x = ops.add(x, &self.frames.with_last_frames(ops, codecs, spec, &places.frames));
         let Some(last) = last else {
             talker.codec.model.forward(ops, x, cache, batch, None);
             return;
@@ -211,6 +211,6 @@ impl<O: Device> TalkerModel<O> for FrameTalker<O> {
         let endless = ops.embed_at(&talker.endless, &index(places.endless));
         let logits = ops.add(talker.codec.logits(ops, &hidden), &endless);
         let models = (&talker.codec, &talker.code_predictor);
-        self.frames.make(ops, models, (spec, &places.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
+        self.frames.decode(ops, models, (spec, &places.frames), (&hidden, &logits), output_mask, &mut outputs.ids);
     }
 }

@@ -11,7 +11,7 @@ pub const HEADER_ROWS: usize = 12;
 
 /// A position.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Row {
+pub enum UtteranceRow {
     /// A text id and a codec id ([`NO_ID`] for none).
     Text {
         /// The text id.
@@ -104,15 +104,15 @@ impl UtteranceTokens {
     }
 
     /// The rows before the first frame, once enough of the text is known. An utterance without text has none.
-    pub fn begin(&self, utterance: &Utterance<'_>) -> Option<Vec<Row>> {
+    pub fn begin(&self, utterance: &Utterance<'_>) -> Option<Vec<UtteranceRow>> {
         let Utterance { voice, text, ended, whole } = utterance;
         let (lead, known) = (utterance.lead(), utterance.known());
         let enough = if *whole { *ended } else { *ended || known >= lead };
         if text.is_empty() || !enough {
             return None;
         }
-        let with = |id, codec| Row::Text { id, codec };
-        let mut rows: Vec<Row> = self.header.into_iter().map(|id| with(id, NO_ID)).collect();
+        let with = |id, codec| UtteranceRow::Text { id, codec };
+        let mut rows: Vec<UtteranceRow> = self.header.into_iter().map(|id| with(id, NO_ID)).collect();
         let language = match voice.language {
             Some(language) => vec![self.think, self.think_bos, language, self.think_eos],
             None => vec![self.nothink, self.think_bos, self.think_eos],
@@ -122,7 +122,7 @@ impl UtteranceTokens {
             Speaker::Any => {}
             Speaker::Listed(speaker) => rows.push(with(self.tts_pad, *speaker)),
             Speaker::Cloned(cloned) => {
-                rows.push(Row::Cloned { id: self.tts_pad, voice: Arc::clone(cloned), frame: None });
+                rows.push(UtteranceRow::Cloned { id: self.tts_pad, voice: Arc::clone(cloned), frame: None });
             }
         }
         rows.push(with(self.tts_bos, self.codec_pad));
@@ -133,7 +133,7 @@ impl UtteranceTokens {
         let beside = |at| if *whole { self.tts_pad } else { self.text_or_pad(utterance, at) };
         rows.push(with(beside(0), self.codec_bos));
         if let Some(recording) = utterance.voice.recording() {
-            let frame = |at| Row::Cloned { id: beside(at + 1), voice: Arc::clone(recording), frame: Some(at) };
+            let frame = |at| UtteranceRow::Cloned { id: beside(at + 1), voice: Arc::clone(recording), frame: Some(at) };
             rows.extend((0..recording.frames.len()).map(frame));
         }
         Some(rows)

@@ -1,14 +1,14 @@
 //! Which configurations can be served: every refusal names the field, its value and what is allowed.
 
 use super::cloning::mel;
-use super::config::{CloningConfig, Config, Kind};
-use crate::models::parts::checks::{Check, Section};
+use super::config::{CloningConfig, Config, VoiceSource};
+use crate::models::parts::checks::{CheckResult, ConfigSection};
 use crate::models::parts::codec_lm::SUPPRESSED_TAIL;
 
 impl Config {
     /// Refuses what cannot be served, of config.json.
-    pub(super) fn validate(&self) -> Check {
-        let top = Section("");
+    pub(super) fn validate(&self) -> CheckResult {
+        let top = ConfigSection("");
         let text = self.talker.text_vocab_size;
         top.id("im_start_token_id", self.im_start_token_id, text)?;
         top.id("im_end_token_id", self.im_end_token_id, text)?;
@@ -17,14 +17,14 @@ impl Config {
         top.id("tts_pad_token_id", self.tts_pad_token_id, text)?;
         self.talker_sizes()?;
         self.talker_ids()?;
-        let at = Section("talker_config.code_predictor_config");
+        let at = ConfigSection("talker_config.code_predictor_config");
         let (groups, entries) = (self.talker.num_code_groups, self.code2wav.codebook_size);
         self.talker.code_predictor.check(&at, groups, entries, "the codec's decoder_config.codebook_size")?;
         self.cloning.as_ref().map_or(Ok(()), |cloning| self.speaker_encoder(cloning))
     }
 
-    fn talker_sizes(&self) -> Check {
-        let (at, talker) = (Section("talker_config"), &self.talker);
+    fn talker_sizes(&self) -> CheckResult {
+        let (at, talker) = (ConfigSection("talker_config"), &self.talker);
         at.positive("text_hidden_size", talker.text_hidden_size)?;
         at.positive("max_position_embeddings", talker.max_position_embeddings)?;
         talker.layers.check(&at)?;
@@ -34,8 +34,8 @@ impl Config {
         at.check("num_code_groups", talker.num_code_groups, talker.num_code_groups >= 2, "at least 2")
     }
 
-    fn talker_ids(&self) -> Check {
-        let (at, talker) = (Section("talker_config"), &self.talker);
+    fn talker_ids(&self) -> CheckResult {
+        let (at, talker) = (ConfigSection("talker_config"), &self.talker);
         let vocabulary = talker.vocab_size;
         let spoken = vocabulary.saturating_sub(SUPPRESSED_TAIL);
         let most = SUPPRESSED_TAIL + self.code2wav.codebook_size;
@@ -51,7 +51,7 @@ impl Config {
         for (language, id) in &talker.languages {
             at.id(&format!("codec_language_id.{language}"), *id, vocabulary)?;
         }
-        at.check("spk_id", "{}", self.kind != Kind::CustomVoice || !talker.speakers.is_empty(), "at least one voice")?;
+        at.check("spk_id", "{}", self.kind != VoiceSource::CustomVoice || !talker.speakers.is_empty(), "at least one voice")?;
         for (name, speaker) in &talker.speakers {
             at.id(&format!("spk_id.{name}"), speaker.id, vocabulary)?;
             if let Some(dialect) = &speaker.dialect {
@@ -63,27 +63,27 @@ impl Config {
     }
 
     /// Refuses what cannot be served, of the codec's config.json.
-    pub(super) fn validate_codec(&self) -> Check {
-        Section("").check("output_sample_rate", self.output_sample_rate, self.output_sample_rate > 0, "at least 1")?;
+    pub(super) fn validate_codec(&self) -> CheckResult {
+        ConfigSection("").check("output_sample_rate", self.output_sample_rate, self.output_sample_rate > 0, "at least 1")?;
         let groups = self.talker.num_code_groups;
-        self.code2wav.check(&Section("decoder_config"), groups, "talker_config.num_code_groups of config.json")?;
+        self.code2wav.check(&ConfigSection("decoder_config"), groups, "talker_config.num_code_groups of config.json")?;
         self.cloning.as_ref().map_or(Ok(()), |cloning| self.speech_encoder(cloning))
     }
 
-    fn speaker_encoder(&self, CloningConfig { speaker, speaker_sample_rate, .. }: &CloningConfig) -> Check {
-        let at = Section("speaker_encoder_config");
+    fn speaker_encoder(&self, CloningConfig { speaker, speaker_sample_rate, .. }: &CloningConfig) -> CheckResult {
+        let at = ConfigSection("speaker_encoder_config");
         at.check("mel_dim", speaker.mel_dim, speaker.mel_dim == mel::BINS, "128, as in the reference implementation")?;
         at.check("sample_rate", speaker_sample_rate, *speaker_sample_rate == mel::RATE, "24000")?;
-        at.same("enc_dim", speaker.enc_dim, "talker_config.hidden_size", self.talker.layers.hidden_size)?;
+        at.equal("enc_dim", speaker.enc_dim, "talker_config.hidden_size", self.talker.layers.hidden_size)?;
         speaker.check(&at)
     }
 
-    fn speech_encoder(&self, cloning: &CloningConfig) -> Check {
-        let (at, speech) = (Section("encoder_config"), &cloning.speech);
-        let top = Section("");
+    fn speech_encoder(&self, cloning: &CloningConfig) -> CheckResult {
+        let (at, speech) = (ConfigSection("encoder_config"), &cloning.speech);
+        let top = ConfigSection("");
         let groups = self.talker.num_code_groups;
         let valid = cloning.encoder_valid_num_quantizers;
-        top.same("encoder_valid_num_quantizers", valid, "talker_config.num_code_groups of config.json", groups)?;
+        top.equal("encoder_valid_num_quantizers", valid, "talker_config.num_code_groups of config.json", groups)?;
         top.positive("encode_downsample_rate", cloning.encode_downsample_rate)?;
         at.check("audio_channels", speech.audio_channels, speech.audio_channels == 1, "1")?;
         at.check("sampling_rate", speech.sampling_rate, speech.sampling_rate == mel::RATE, "24000")?;
@@ -100,9 +100,9 @@ impl Config {
         at.check("use_causal_conv", speech.use_causal_conv, speech.use_causal_conv, "true")?;
         at.check("pad_mode", &speech.pad_mode, speech.pad_mode == "constant", "constant")?;
         at.check("use_conv_shortcut", speech.use_conv_shortcut, !speech.use_conv_shortcut, "false")?;
-        at.same("codebook_size", speech.codebook_size, "decoder_config.codebook_size", self.code2wav.codebook_size)?;
+        at.equal("codebook_size", speech.codebook_size, "decoder_config.codebook_size", self.code2wav.codebook_size)?;
         let width = speech.vector_quantization_hidden_dimension;
-        at.same("codebook_dim", speech.codebook_dim, "vector_quantization_hidden_dimension", width)?;
+        at.equal("codebook_dim", speech.codebook_dim, "vector_quantization_hidden_dimension", width)?;
         let allowed = format!("at least {groups}, the talker's code groups");
         at.check("num_quantizers", speech.num_quantizers, speech.num_quantizers >= groups, &allowed)?;
         at.check("num_semantic_quantizers", speech.num_semantic_quantizers, speech.num_semantic_quantizers == 1, "1")?;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::config::{Config, Kind, TalkerConfig};
+use super::config::{Config, VoiceSource, TalkerConfig};
 use crate::model::Voices;
 
 /// What the checkpoint's own voice is called where it has no speakers.
@@ -73,11 +73,11 @@ impl VoiceList {
     pub fn new(config: &Config) -> Self {
         let talker = &config.talker;
         let mut speakers: Vec<(&str, Option<u32>, Option<&str>)> = match config.kind {
-            Kind::CustomVoice => {
+            VoiceSource::CustomVoice => {
                 let speakers = talker.speakers.iter();
                 speakers.map(|(name, speaker)| (&name[..], Some(speaker.id), speaker.dialect.as_deref())).collect()
             }
-            Kind::VoiceDesign | Kind::Base => vec![(OWN, None, None)],
+            VoiceSource::VoiceDesign | VoiceSource::Base => vec![(OWN, None, None)],
         };
         speakers.sort_by_key(|(_, id, _)| *id);
         let languages = talker.languages.iter().filter(|(name, _)| !name.contains(DIALECT));

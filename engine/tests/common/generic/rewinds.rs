@@ -1,13 +1,13 @@
 //! An edited history equals a fresh session with the resulting history.
 
-use repartee_engine_api::{Command, Content, Input, InsertAt, Respond, Role, SessionHandle};
+use repartee_engine_api::{Command, Content, ResponseInput, InsertAt, Respond, Role, SessionHandle};
 
 use super::{Bed, INSTRUCTIONS, Subject, assert_same, config, respond};
 use crate::common::driven::{Response, submit};
 
 /// A response to `item` alone, whatever else the history holds.
 fn to(item: u64, number: u64) -> Respond {
-    Respond { input: Some(vec![Input::Item(item)]), ..respond(number) }
+    Respond { input: Some(vec![ResponseInput::Item(item)]), ..respond(number) }
 }
 
 /// The response to a next turn.

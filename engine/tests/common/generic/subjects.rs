@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use repartee_engine::internals::{Checkpoint, Model, Variant, load, pool, qwen2_5_omni, qwen3_omni_moe, qwen3_tts};
+use repartee_engine::internals::{Checkpoint, Model, FamilyVariant, load_model, worker_pool, qwen2_5_omni, qwen3_omni_moe, qwen3_tts};
 use repartee_engine::{EngineConfig, Source};
-use repartee_engine_api::{Command, Recording, Respond, Role, Usage};
+use repartee_engine_api::{Command, Recording, Respond, Role, ResponseUsage};
 use repartee_kernels::cpu::Cpu;
 use repartee_kernels::replay::ReplayOps;
 
@@ -48,11 +48,11 @@ impl Subject for Omni {
     fn model(&self, config: &EngineConfig) -> Model {
         let checkpoint = Checkpoint::open(Source::Folder(self.folder.clone())).unwrap();
         if !self.replayed {
-            return load(&checkpoint, config).unwrap();
+            return load_model(&checkpoint, config).unwrap();
         }
-        let pool = pool(config.threads());
+        let pool = worker_pool(config.threads());
         let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
-        Model { pool, ..qwen3_omni_moe::load(ops, &checkpoint, Variant("omni"), config).unwrap() }
+        Model { pool, ..qwen3_omni_moe::load(ops, &checkpoint, FamilyVariant("omni"), config).unwrap() }
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -106,11 +106,11 @@ impl Subject for Omni25 {
     fn model(&self, config: &EngineConfig) -> Model {
         let checkpoint = Checkpoint::open(Source::Folder(Self::folder().to_owned())).unwrap();
         if !self.replayed {
-            return load(&checkpoint, config).unwrap();
+            return load_model(&checkpoint, config).unwrap();
         }
-        let pool = pool(config.threads());
+        let pool = worker_pool(config.threads());
         let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
-        Model { pool, ..qwen2_5_omni::load(ops, &checkpoint, Variant("omni"), config).unwrap() }
+        Model { pool, ..qwen2_5_omni::load(ops, &checkpoint, FamilyVariant("omni"), config).unwrap() }
     }
 
     fn stages(&self) -> &'static [&'static str] {
@@ -161,7 +161,7 @@ impl Subject for Other {
     }
 
     /// Those whose frames are all there, because they stay in the prompt.
-    fn spoken_tokens(&self, usage: Usage) -> u32 {
+    fn spoken_tokens(&self, usage: ResponseUsage) -> u32 {
         usage.output_text_tokens.min(usage.output_audio_frames / PIECE_FRAMES as u32)
     }
 }
@@ -204,11 +204,11 @@ impl Subject for Tts {
     fn model(&self, config: &EngineConfig) -> Model {
         let checkpoint = Checkpoint::open(Source::Folder(folder(self.checkpoint()).join("checkpoint"))).unwrap();
         let mut model = if self.replayed {
-            let pool = pool(config.threads());
+            let pool = worker_pool(config.threads());
             let ops = ReplayOps::new(Cpu::default().on(pool.clone()));
-            Model { pool, ..qwen3_tts::load(ops, &checkpoint, Variant("tts"), config).unwrap() }
+            Model { pool, ..qwen3_tts::load(ops, &checkpoint, FamilyVariant("tts"), config).unwrap() }
         } else {
-            load(&checkpoint, config).unwrap()
+            load_model(&checkpoint, config).unwrap()
         };
         if self.cloned {
             let samples = Expected::load(self.checkpoint()).tensor("run1.voice.audio").0;

@@ -19,10 +19,10 @@ pub mod writer;
 
 use repartee_engine::EngineConfig;
 use repartee_engine::internals::autoregressive::Autoregressive;
-use repartee_engine::internals::decoder::{Decoder, FeedForward, Shape};
+use repartee_engine::internals::decoder::{Decoder, FeedForward, DecoderShape};
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{Codec, AudioFrontEnd, Model, SlotBytes, Tokenizer, pool, slots};
+use repartee_engine::internals::{Codec, AudioFrontEnd, Model, SlotBytes, Tokenizer, worker_pool, fit_slots};
 use repartee_kernels::Attention;
 use repartee_kernels::cpu::Cpu;
 
@@ -75,7 +75,7 @@ pub fn tokenizer() -> Tokenizer {
 }
 
 fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
-    let shape = Shape {
+    let shape = DecoderShape {
         hidden: HIDDEN,
         layers: LAYERS,
         attention: Attention { heads: 2, kv_heads: 1, head_dim: 16, window: None },
@@ -90,22 +90,22 @@ fn decoder(w: &Weights<'_, Cpu>) -> Decoder<Cpu> {
 
 /// The model under these settings.
 pub fn model(form: Form, config: &EngineConfig) -> Model {
-    let pool = pool(config.threads());
+    let pool = worker_pool(config.threads());
     let (ops, checkpoint, tokenizer) = (Cpu::default().on(pool.clone()), checkpoint::open(), tokenizer());
     assert_eq!(tokenizer.vocab_size(), TEXT_IDS);
     config.check_stages(&[("writer", &[]), ("speaker", &[]), ("refiner", &[]), ("vocoder", &[])]).unwrap();
     let weights = Weights::new(&ops, &checkpoint).with_policy(config.weights);
     let recorded = Recorded::default();
     let bytes = SlotBytes { position: 8 * LAYERS * 2 * KV_WIDTH, fixed: 4 * VOCABULARY };
-    let slots = slots(config, CONTEXT, bytes).unwrap();
+    let slots = fit_slots(config, CONTEXT, bytes).unwrap();
     let (total, context) = (slots.total(), slots.context);
     let hidden = SlotRows::new(&ops, total, context, HIDDEN);
     let writer = writer::WriterLm::load(&weights, &tokenizer, context, hidden.clone());
     let speaker = speaker::SpeakerLm::load(&weights, recorded.clone(), context, hidden);
     let ears = ear::Encoding::load(&ops, &weights);
     let model = Model {
-        ears: (form == Form::Hearing).then(|| AudioFrontEnd { front_end: Box::new(ear::Ear), encoder: Box::new(ears) }),
-        script: Box::new(script::Interleaved { streams: form == Form::Reading }),
+        audio: (form == Form::Hearing).then(|| AudioFrontEnd { front_end: Box::new(ear::Ear), encoder: Box::new(ears) }),
+        template: Box::new(script::Interleaved { streams: form == Form::Reading }),
         stages: vec![
             Box::new(Autoregressive::new(ops.clone(), writer, total, context)),
             Box::new(Autoregressive::new(ops.clone(), speaker, total, context + speaker::END_ROWS)),

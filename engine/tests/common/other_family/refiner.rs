@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
+use repartee_engine::internals::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::random::uniform;
 use repartee_kernels::{Ops, SpecLayout, StepOps};
@@ -41,7 +41,7 @@ struct Slot {
     /// Latents of the last of them, at most [`BEFORE`].
     before: Vec<f32>,
     solving: Option<Solving>,
-    end: Option<End>,
+    end: Option<StageEnd>,
 }
 
 /// A window between two evaluations.
@@ -135,12 +135,12 @@ impl Refiner {
         state.done += frames;
         state.before.extend_from_slice(&latents);
         state.before.drain(..state.before.len().saturating_sub(BEFORE * LATENT));
-        out.push((slot, Item::Latents { rows: latents, count: frames }));
+        out.push((slot, StageItem::Latents { rows: latents, count: frames }));
         if state.done == state.frames.len()
             && let Some(end) = state.end
         {
             *state = Slot::default();
-            out.push((slot, Item::End(end)));
+            out.push((slot, StageItem::End(end)));
         }
     }
 }
@@ -149,45 +149,45 @@ impl Stage for Refiner {
     fn name(&self) -> &'static str {
         "refiner"
     }
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Codes
     }
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Latents
     }
 
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         match item {
-            Item::Begin(params) => {
+            StageItem::Begin(params) => {
                 *state = Slot { seed: params.seed, response: params.response, ..Slot::default() };
-                out.push((slot, Item::Begin(params)));
+                out.push((slot, StageItem::Begin(params)));
             }
-            Item::Codes(frame) => state.frames.push(frame),
-            Item::End(end) if state.done == state.frames.len() => {
+            StageItem::Codes(frame) => state.frames.push(frame),
+            StageItem::End(end) if state.done == state.frames.len() => {
                 *state = Slot::default();
-                out.push((slot, Item::End(end)));
+                out.push((slot, StageItem::End(end)));
             }
-            Item::End(end) => state.end = Some(end),
-            Item::Abort => {
+            StageItem::End(end) => state.end = Some(end),
+            StageItem::Abort => {
                 *state = Slot::default();
-                out.push((slot, Item::Abort));
+                out.push((slot, StageItem::Abort));
             }
             _ => {}
         }
     }
 
-    fn need(&self, slot: usize) -> Need {
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
         let state = &self.slots[slot];
         let rows = match &state.solving {
             Some(solving) => EVALUATIONS - solving.evaluations,
             None if state.next() > 0 => EVALUATIONS,
             None => 0,
         };
-        Need::rows(rows, RowKind::SolverStep)
+        RunnableRows::rows(rows, RowKind::SolverStep)
     }
 
-    fn ahead(&self, slot: usize) -> Duration {
+    fn buffered_audio(&self, slot: usize) -> Duration {
         let state = &self.slots[slot];
         Duration::from_secs(1) * (state.frames.len() - state.done) as u32 / FRAMES
     }
@@ -199,7 +199,7 @@ impl Stage for Refiner {
         1
     }
 
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
         for work in work.iter().filter(|work| work.rows > 0) {
             if self.slots[work.slot].solving.is_none() {
                 self.slots[work.slot].begin();

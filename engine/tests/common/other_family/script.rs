@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use repartee_engine::internals::{AudioRows, Element, Message, MessageKind, Part, PromptTemplate, Value};
+use repartee_engine::internals::{AudioRows, Element, Message, MessageKind, MessagePart, PromptTemplate, ElementValue};
 use repartee_engine_api::Role;
 
 use super::{PIECE_FRAMES, TEXT_IDS};
@@ -27,7 +27,7 @@ fn mark(role: Role) -> Element {
 }
 
 fn audio(windows: &[Arc<AudioRows>]) -> impl Iterator<Item = Element> {
-    let row = |window: &Arc<AudioRows>, row| Value::Audio { window: Arc::clone(window), row };
+    let row = |window: &Arc<AudioRows>, row| ElementValue::Audio { window: Arc::clone(window), row };
     windows
         .iter()
         .flat_map(move |window| (0..window.count).map(move |at| Element { role: Role::User, value: row(window, at) }))
@@ -45,9 +45,9 @@ impl PromptTemplate for Interleaved {
             prompt.push(mark(role));
             for part in &message.parts {
                 match part {
-                    Part::Text(ids) => prompt.extend(ids.iter().map(|&id| Element::token(role, id))),
-                    Part::Audio(windows) => prompt.extend(audio(windows)),
-                    Part::Speech(frames) => prompt.extend(frames.iter().map(|frame| Element::codes(Arc::clone(frame)))),
+                    MessagePart::Text(ids) => prompt.extend(ids.iter().map(|&id| Element::token(role, id))),
+                    MessagePart::Audio(windows) => prompt.extend(audio(windows)),
+                    MessagePart::Speech(frames) => prompt.extend(frames.iter().map(|frame| Element::codes(Arc::clone(frame)))),
                 }
             }
             prompt.push(Element::token(role, END));

@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine::internals::autoregressive::{
-    BLOCK, CausalLm, Sampled, SlotState, StepContext, StepInput, StepShape,
+    BLOCK, CausalLm, SampleOutcome, SlotState, StepContext, StepInput, StepShape,
 };
 use repartee_engine::internals::decoder::Decoder;
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{BlockPool, EdgeKind, Element, End, Item, Outbox, ResponseParams, ContextBudget};
+use repartee_engine::internals::{BlockPool, EdgeKind, Element, StageEnd, StageItem, Outbox, ResponseParams, ContextBudget};
 use repartee_engine_api::Sampling;
 use repartee_kernels::cpu::{Cpu, Weight};
 use repartee_kernels::ops::NO_ID;
@@ -26,7 +26,7 @@ const SAMPLING: Sampling = Sampling { temperature: 0.7, top_k: 16, top_p: 1.0, r
 
 /// A position: the sum of what it has.
 #[derive(Default)]
-pub struct Row {
+pub struct SpeakerRow {
     /// The writer's position whose hidden row it has; a response's end has none.
     hidden: Option<usize>,
     token: Option<u32>,
@@ -36,7 +36,7 @@ pub struct Row {
 }
 
 /// Where its numbers of a step lie.
-pub struct Places {
+pub struct SpeakerSections {
     hidden: Section,
     tokens: Section,
     codes: [Section; PIECE_CODES],
@@ -55,12 +55,12 @@ pub struct SpeakerSlot {
 struct SpeakerSpeech {
     params: ResponseParams,
     /// Rows that wait for the codes before them.
-    rows: VecDeque<Row>,
+    rows: VecDeque<SpeakerRow>,
     begun: bool,
     /// How the text ended, once it has.
-    complete: Option<End>,
+    complete: Option<StageEnd>,
     /// How the speech ended, if it did before the text.
-    over: Option<End>,
+    over: Option<StageEnd>,
     codes: Option<[u32; PIECE_CODES]>,
 }
 
@@ -102,16 +102,16 @@ impl SpeakerLm {
         if speaking.begun && speaking.codes.is_none() {
             return;
         }
-        let end = || Row { token: Some(END), ..Row::default() };
+        let end = || SpeakerRow { token: Some(END), ..SpeakerRow::default() };
         let Some(row) = speaking.rows.pop_front().or_else(|| speaking.complete.map(|_| end())) else { return };
-        let row = Row { codes: speaking.codes.take(), ..row };
+        let row = SpeakerRow { codes: speaking.codes.take(), ..row };
         if speaking.begun {
             return state.push(row);
         }
         speaking.begun = true;
         let params = speaking.params.clone();
         let voice = Some(self.voices.row(&params.voice));
-        state.push(Row { voice, ..row });
+        state.push(SpeakerRow { voice, ..row });
         state.begin(params, self.positions);
     }
 
@@ -123,15 +123,15 @@ impl SpeakerLm {
 }
 
 /// How a response ended whose text and speech ended so: at a limit if either did.
-fn both(text: End, speech: End) -> End {
-    if text == End::Length { text } else { speech }
+fn both(text: StageEnd, speech: StageEnd) -> StageEnd {
+    if text == StageEnd::Length { text } else { speech }
 }
 
 impl CausalLm<Cpu> for SpeakerLm {
-    type Row = Row;
+    type Row = SpeakerRow;
     type Slot = SpeakerSlot;
     type Piece = [u32; PIECE_CODES];
-    type Places = Places;
+    type Sections = SpeakerSections;
 
     fn name(&self) -> &'static str {
         "speaker"
@@ -151,27 +151,27 @@ impl CausalLm<Cpu> for SpeakerLm {
     fn max_items(&self) -> usize {
         PIECE_FRAMES
     }
-    fn prompt_row(&self, _: &Element) -> Option<Row> {
+    fn prompt_row(&self, _: &Element) -> Option<SpeakerRow> {
         None
     }
     fn limit(&self, _: &ResponseParams) -> usize {
         self.positions
     }
 
-    fn accept(&mut self, slot: usize, item: Item, state: &mut State, pool: &mut BlockPool, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, state: &mut State, pool: &mut BlockPool, out: &mut Outbox) {
         match item {
-            Item::Rewind { to } => {
+            StageItem::Rewind { to } => {
                 // No response is active, so the queue holds prompt rows only.
                 state.own.positions = state.own.positions.min(to);
                 state.truncate(pool, state.own.positions);
             }
-            Item::Context { from, elements } => {
+            StageItem::Context { from, elements } => {
                 for row in 0..elements.len() {
-                    state.push(Row { hidden: Some(from + row), ..Row::default() });
+                    state.push(SpeakerRow { hidden: Some(from + row), ..SpeakerRow::default() });
                 }
                 state.own.positions += elements.len();
             }
-            Item::Begin(params) => {
+            StageItem::Begin(params) => {
                 if params.audio {
                     state.own.speaking = Some(SpeakerSpeech {
                         params: params.clone(),
@@ -182,37 +182,37 @@ impl CausalLm<Cpu> for SpeakerLm {
                         codes: None,
                     });
                 }
-                out.push((slot, Item::Begin(params)));
+                out.push((slot, StageItem::Begin(params)));
             }
-            Item::Row { id, position } => {
+            StageItem::Row { id, position } => {
                 if let Some(speaking) = state.own.speaking.as_mut().filter(|speaking| speaking.over.is_none()) {
-                    speaking.rows.push_back(Row { hidden: Some(position), token: Some(id), ..Row::default() });
+                    speaking.rows.push_back(SpeakerRow { hidden: Some(position), token: Some(id), ..SpeakerRow::default() });
                     self.advance(state);
                 }
             }
-            Item::End(end) => match &mut state.own.speaking {
+            StageItem::End(end) => match &mut state.own.speaking {
                 Some(speaking) if speaking.over.is_none() && (speaking.begun || !speaking.rows.is_empty()) => {
                     speaking.complete = Some(end);
                     self.advance(state);
                 }
                 speaking => {
                     let speech = speaking.take().and_then(|speaking| speaking.over);
-                    out.push((slot, Item::End(both(end, speech.unwrap_or(end)))));
+                    out.push((slot, StageItem::End(both(end, speech.unwrap_or(end)))));
                 }
             },
-            Item::Abort => {
+            StageItem::Abort => {
                 if state.own.speaking.is_some() {
                     state.end();
                     Self::finish(state, pool);
                 }
-                out.push((slot, Item::Abort));
+                out.push((slot, StageItem::Abort));
             }
             _ => {}
         }
     }
 
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Places {
-        Places {
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> SpeakerSections {
+        SpeakerSections {
             hidden: layout.list(shape.rows),
             tokens: layout.list(shape.rows),
             codes: std::array::from_fn(|_| layout.list(shape.rows)),
@@ -221,18 +221,18 @@ impl CausalLm<Cpu> for SpeakerLm {
         }
     }
 
-    fn fill(&mut self, step: &StepInput<'_, Row>, places: &Places, spec: &mut RowSpec) {
-        let hidden = |(row, at): (&Row, &(usize, usize))| match row.hidden {
+    fn fill(&mut self, step: &StepInput<'_, SpeakerRow>, places: &SpeakerSections, spec: &mut RowSpec) {
+        let hidden = |(row, at): (&SpeakerRow, &(usize, usize))| match row.hidden {
             Some(position) => self.hidden.number(at.0, position),
             None => NO_ROW,
         };
         spec.set_each(places.hidden, step.rows.iter().zip(step.at).map(hidden));
         spec.set_each(places.tokens, step.rows.iter().map(|row| row.token.unwrap_or(NO_ID)));
         for (at, section) in places.codes.iter().enumerate() {
-            let code = |row: &Row| row.codes.map_or(NO_ID, |codes| (at * BOOK) as u32 + codes[at]);
+            let code = |row: &SpeakerRow| row.codes.map_or(NO_ID, |codes| (at * BOOK) as u32 + codes[at]);
             spec.set_each(*section, step.rows.iter().map(code));
         }
-        let voice = |row: &Row| row.voice.clone().unwrap_or_else(|| vec![0.0; HIDDEN]);
+        let voice = |row: &SpeakerRow| row.voice.clone().unwrap_or_else(|| vec![0.0; HIDDEN]);
         spec.set_floats_each(places.voices, step.rows.iter().flat_map(voice));
         for (at, section) in places.params.iter().enumerate() {
             spec.set_samples(*section, step.samplers.iter().map(|row| row.sample_params(&SAMPLING, at + 1)));
@@ -240,7 +240,7 @@ impl CausalLm<Cpu> for SpeakerLm {
         self.ending = step.samplers.iter().map(|row| step.rows[row.row].hidden.is_none()).collect();
     }
 
-    fn forward(&mut self, ops: &Cpu, places: &Places, step: StepContext<'_, Cpu>, outputs: &mut Outputs<Cpu>) {
+    fn forward(&mut self, ops: &Cpu, places: &SpeakerSections, step: StepContext<'_, Cpu>, outputs: &mut Outputs<Cpu>) {
         let index = |at| ops.index(step.spec, at);
         let mut x = ops.linear(&self.hidden.load(ops, &index(places.hidden)), &self.context, None);
         x = ops.add(x, &ops.embed_at(&self.tokens, &index(places.tokens)));
@@ -257,19 +257,19 @@ impl CausalLm<Cpu> for SpeakerLm {
         }
     }
 
-    fn sampled(&mut self, ids: Vec<u32>, at: usize, _: &mut State) -> Sampled<[u32; PIECE_CODES]> {
+    fn sampled(&mut self, ids: Vec<u32>, at: usize, _: &mut State) -> SampleOutcome<[u32; PIECE_CODES]> {
         match <[u32; PIECE_CODES]>::try_from(ids) {
-            _ if self.ending[at] => Sampled::Stop,
-            Ok(piece) if !piece.contains(&NO_ID) => Sampled::Piece(piece),
-            _ => Sampled::NotFinite,
+            _ if self.ending[at] => SampleOutcome::Stop,
+            Ok(piece) if !piece.contains(&NO_ID) => SampleOutcome::Piece(piece),
+            _ => SampleOutcome::NotFinite,
         }
     }
 
-    fn give(&self, slot: usize, piece: &[u32; PIECE_CODES], _: usize, out: &mut Outbox) {
-        out.extend(piece.chunks(CODES).map(|frame| (slot, Item::Codes(frame.to_vec()))));
+    fn emit(&self, slot: usize, piece: &[u32; PIECE_CODES], _: usize, out: &mut Outbox) {
+        out.extend(piece.chunks(CODES).map(|frame| (slot, StageItem::Codes(frame.to_vec()))));
     }
 
-    fn follow(&mut self, state: &mut State, piece: [u32; PIECE_CODES]) {
+    fn continue_after(&mut self, state: &mut State, piece: [u32; PIECE_CODES]) {
         if let Some(speaking) = &mut state.own.speaking {
             speaking.codes = Some(piece);
         }
@@ -277,11 +277,11 @@ impl CausalLm<Cpu> for SpeakerLm {
     }
 
     /// The response ends once its text has ended too.
-    fn ended(&mut self, slot: usize, end: End, state: &mut State, pool: &mut BlockPool, out: &mut Outbox) {
+    fn ended(&mut self, slot: usize, end: StageEnd, state: &mut State, pool: &mut BlockPool, out: &mut Outbox) {
         let Some(speaking) = &mut state.own.speaking else { return };
         if let Some(text) = speaking.complete {
             Self::finish(state, pool);
-            out.push((slot, Item::End(both(text, end))));
+            out.push((slot, StageItem::End(both(text, end))));
             return;
         }
         speaking.over = Some(end);

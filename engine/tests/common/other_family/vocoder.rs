@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use repartee_engine::internals::weights::Weights;
-use repartee_engine::internals::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
+use repartee_engine::internals::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
 use repartee_kernels::Ops;
 use repartee_kernels::cpu::{Cpu, Weight};
 
@@ -23,7 +23,7 @@ pub struct Vocoder {
 struct Slot {
     before: Option<Vec<f32>>,
     latents: VecDeque<Vec<f32>>,
-    end: Option<End>,
+    end: Option<StageEnd>,
 }
 
 impl Vocoder {
@@ -37,36 +37,36 @@ impl Stage for Vocoder {
     fn name(&self) -> &'static str {
         "vocoder"
     }
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Latents
     }
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Samples
     }
 
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         match item {
-            Item::Begin(_) | Item::Abort => {
+            StageItem::Begin(_) | StageItem::Abort => {
                 *state = Slot::default();
                 out.push((slot, item));
             }
-            Item::Latents { rows, count } => {
+            StageItem::Latents { rows, count } => {
                 state.latents.extend(rows.chunks(LATENT).take(count).map(<[f32]>::to_vec));
             }
-            Item::End(end) if state.latents.is_empty() => {
+            StageItem::End(end) if state.latents.is_empty() => {
                 *state = Slot::default();
-                out.push((slot, Item::End(end)));
+                out.push((slot, StageItem::End(end)));
             }
-            Item::End(end) => state.end = Some(end),
+            StageItem::End(end) => state.end = Some(end),
             _ => {}
         }
     }
 
-    fn need(&self, slot: usize) -> Need {
-        Need::rows(self.slots[slot].latents.len(), RowKind::Window)
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
+        RunnableRows::rows(self.slots[slot].latents.len(), RowKind::Window)
     }
-    fn ahead(&self, slot: usize) -> Duration {
+    fn buffered_audio(&self, slot: usize) -> Duration {
         Duration::from_secs(1) * self.slots[slot].latents.len() as u32 / FRAMES
     }
     fn max_rows(&self) -> usize {
@@ -76,9 +76,9 @@ impl Stage for Vocoder {
         MAX_FRAMES
     }
 
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
         let mut rows = Vec::new();
-        for &Work { slot, rows: frames } in work {
+        for &BatchEntry { slot, rows: frames } in work {
             let state = &mut self.slots[slot];
             for latent in state.latents.drain(..frames) {
                 rows.extend(state.before.take().unwrap_or_else(|| vec![0.0; LATENT]));
@@ -89,14 +89,14 @@ impl Stage for Vocoder {
         let ops = &self.ops;
         let samples = ops.read(&ops.clamp(ops.linear(&ops.tensor(rows, 2 * LATENT), &self.frame, None), -1.0, 1.0));
         let mut frames = samples.chunks(SAMPLES);
-        for &Work { slot, rows } in work {
-            out.extend(frames.by_ref().take(rows).map(|frame| (slot, Item::Samples(frame.to_vec()))));
+        for &BatchEntry { slot, rows } in work {
+            out.extend(frames.by_ref().take(rows).map(|frame| (slot, StageItem::Samples(frame.to_vec()))));
             let state = &mut self.slots[slot];
             if state.latents.is_empty()
                 && let Some(end) = state.end
             {
                 *state = Slot::default();
-                out.push((slot, Item::End(end)));
+                out.push((slot, StageItem::End(end)));
             }
         }
     }

@@ -5,13 +5,13 @@
 use std::collections::VecDeque;
 
 use repartee_engine::internals::autoregressive::{
-    BLOCK, CausalLm, Sampled, Sampler, SlotState, StepContext, StepInput, StepShape,
+    BLOCK, CausalLm, SampleOutcome, Sampler, SlotState, StepContext, StepInput, StepShape,
 };
 use repartee_engine::internals::decoder::Decoder;
 use repartee_engine::internals::slot_rows::SlotRows;
 use repartee_engine::internals::weights::Weights;
 use repartee_engine::internals::{
-    BlockPool, EdgeKind, Element, End, Item, Outbox, ResponseParams, ContextBudget, Tokenizer, Value,
+    BlockPool, EdgeKind, Element, StageEnd, StageItem, Outbox, ResponseParams, ContextBudget, Tokenizer, ElementValue,
 };
 use repartee_engine_api::{Role, Sampling};
 use repartee_kernels::cpu::{Cpu, Weight};
@@ -28,7 +28,7 @@ const SAMPLING: Sampling = Sampling { temperature: 0.8, top_k: 0, top_p: 1.0, re
 const RESERVED_SHARE: usize = 4;
 
 /// A position.
-pub enum Row {
+pub enum WriterRow {
     Prompt(Element),
     /// The last token of the response, and the next one of the text that streams in; [`END`] after it.
     Streamed {
@@ -37,11 +37,11 @@ pub enum Row {
     },
 }
 
-impl Row {
+impl WriterRow {
     fn id(&self) -> u32 {
         match self {
             Self::Streamed { token, .. } => *token,
-            Self::Prompt(Element { value: Value::Token(id), .. }) => *id,
+            Self::Prompt(Element { value: ElementValue::Token(id), .. }) => *id,
             Self::Prompt(_) => NO_ID,
         }
     }
@@ -50,7 +50,7 @@ impl Row {
     fn other(&self, book: usize) -> u32 {
         match self {
             Self::Streamed { text, .. } if book == CODES => *text,
-            Self::Prompt(Element { value: Value::Codes(codes), .. }) => {
+            Self::Prompt(Element { value: ElementValue::Codes(codes), .. }) => {
                 codes.get(book).map_or(NO_ID, |code| (book * BOOK) as u32 + code)
             }
             _ => NO_ID,
@@ -66,7 +66,7 @@ impl Row {
 }
 
 /// Where its numbers of a step lie.
-pub struct Places {
+pub struct WriterSections {
     ids: Section,
     others: [Section; CODES + 1],
     audio_at: Section,
@@ -78,7 +78,7 @@ pub struct Places {
 
 /// What it keeps of a response whose text streams in.
 #[derive(Default)]
-pub struct Text {
+pub struct WriterText {
     ids: VecDeque<u32>,
     /// Whether nothing follows.
     ended: bool,
@@ -134,16 +134,16 @@ impl WriterLm {
         let Some(next) = text.ids.pop_front().or(text.ended.then_some(END)) else { return };
         text.last = None;
         // No prompt has such a position, so a later one does not take it for its own.
-        let position = Element { role: Role::User, value: Value::Codes([token, next].into()) };
-        state.extend(position, Row::Streamed { token, text: next });
+        let position = Element { role: Role::User, value: ElementValue::Codes([token, next].into()) };
+        state.extend(position, WriterRow::Streamed { token, text: next });
     }
 }
 
 impl CausalLm<Cpu> for WriterLm {
-    type Row = Row;
-    type Slot = Text;
+    type Row = WriterRow;
+    type Slot = WriterText;
     type Piece = u32;
-    type Places = Places;
+    type Sections = WriterSections;
 
     fn name(&self) -> &'static str {
         "writer"
@@ -160,8 +160,8 @@ impl CausalLm<Cpu> for WriterLm {
     fn cache(&self, ops: &Cpu, blocks: usize) -> Vec<<Cpu as Ops>::State> {
         self.model.cache(ops, blocks, BLOCK)
     }
-    fn prompt_row(&self, element: &Element) -> Option<Row> {
-        Some(Row::Prompt(element.clone()))
+    fn prompt_row(&self, element: &Element) -> Option<WriterRow> {
+        Some(WriterRow::Prompt(element.clone()))
     }
     fn limit(&self, params: &ResponseParams) -> usize {
         params.max_tokens as usize
@@ -170,40 +170,40 @@ impl CausalLm<Cpu> for WriterLm {
     fn accept(
         &mut self,
         slot: usize,
-        item: Item,
+        item: StageItem,
         state: &mut SlotState<Cpu, Self>,
         _: &mut BlockPool,
         out: &mut Outbox,
     ) {
         match item {
-            Item::Streamed(elements) if state.decoding().is_some() => {
+            StageItem::Streamed(elements) if state.decoding().is_some() => {
                 let id = |element: &Element| match element.value {
-                    Value::Token(id) => Some(id),
+                    ElementValue::Token(id) => Some(id),
                     _ => None,
                 };
                 state.own.ids.extend(elements.iter().filter_map(id));
                 Self::advance(state);
             }
-            Item::StreamedEnd if state.decoding().is_some() => {
+            StageItem::StreamedEnd if state.decoding().is_some() => {
                 state.own.ended = true;
                 Self::advance(state);
             }
-            Item::Abort => {
+            StageItem::Abort => {
                 state.end();
                 state.drop_queue();
-                state.own = Text::default();
-                out.push((slot, Item::Abort));
+                state.own = WriterText::default();
+                out.push((slot, StageItem::Abort));
             }
             _ => {}
         }
     }
 
-    fn special(&self, rows: &[Row]) -> usize {
+    fn special_rows(&self, rows: &[WriterRow]) -> usize {
         rows.iter().filter(|row| row.audio().is_some()).count()
     }
 
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Places {
-        Places {
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> WriterSections {
+        WriterSections {
             ids: layout.list(shape.rows),
             others: std::array::from_fn(|_| layout.list(shape.rows)),
             audio_at: layout.list(shape.special),
@@ -214,8 +214,8 @@ impl CausalLm<Cpu> for WriterLm {
         }
     }
 
-    fn fill(&mut self, step: &StepInput<'_, Row>, places: &Places, spec: &mut RowSpec) {
-        spec.set_each(places.ids, step.rows.iter().map(Row::id));
+    fn fill(&mut self, step: &StepInput<'_, WriterRow>, places: &WriterSections, spec: &mut RowSpec) {
+        spec.set_each(places.ids, step.rows.iter().map(WriterRow::id));
         for (book, others) in places.others.iter().enumerate() {
             spec.set_each(*others, step.rows.iter().map(|row| row.other(book)));
         }
@@ -227,11 +227,11 @@ impl CausalLm<Cpu> for WriterLm {
         spec.set_each(places.endless, endless);
         let params = |row: &Sampler<'_>| row.sample_params(row.params.sampling.as_ref().unwrap_or(&SAMPLING), 0);
         spec.set_samples(places.params, step.samplers.iter().map(params));
-        let ending = |row: &Sampler<'_>| matches!(step.rows[row.row], Row::Streamed { text: END, .. });
+        let ending = |row: &Sampler<'_>| matches!(step.rows[row.row], WriterRow::Streamed { text: END, .. });
         self.ending = step.samplers.iter().map(ending).collect();
     }
 
-    fn forward(&mut self, ops: &Cpu, places: &Places, step: StepContext<'_, Cpu>, outputs: &mut Outputs<Cpu>) {
+    fn forward(&mut self, ops: &Cpu, places: &WriterSections, step: StepContext<'_, Cpu>, outputs: &mut Outputs<Cpu>) {
         let index = |at| ops.index(step.spec, at);
         let mut x = ops.embed_at(&self.tokens, &index(places.ids));
         for (book, others) in places.others.iter().enumerate() {
@@ -252,37 +252,37 @@ impl CausalLm<Cpu> for WriterLm {
         outputs.ids.push(ops.sample_at(&logits, &params, Some(&self.allowed), Some(step.output_mask)));
     }
 
-    fn sampled(&mut self, ids: Vec<u32>, at: usize, _: &mut SlotState<Cpu, Self>) -> Sampled<u32> {
+    fn sampled(&mut self, ids: Vec<u32>, at: usize, _: &mut SlotState<Cpu, Self>) -> SampleOutcome<u32> {
         match ids[0] {
-            NO_ID => Sampled::NotFinite,
-            END => Sampled::Stop,
-            _ if self.ending[at] => Sampled::Stop,
-            id => Sampled::Piece(id),
+            NO_ID => SampleOutcome::NotFinite,
+            END => SampleOutcome::Stop,
+            _ if self.ending[at] => SampleOutcome::Stop,
+            id => SampleOutcome::Piece(id),
         }
     }
 
-    fn give(&self, slot: usize, id: &u32, position: usize, out: &mut Outbox) {
-        out.push((slot, Item::Row { id: *id, position }));
+    fn emit(&self, slot: usize, id: &u32, position: usize, out: &mut Outbox) {
+        out.push((slot, StageItem::Row { id: *id, position }));
     }
 
-    fn follow(&mut self, state: &mut SlotState<Cpu, Self>, id: u32) {
+    fn continue_after(&mut self, state: &mut SlotState<Cpu, Self>, id: u32) {
         if state.decoding().is_some_and(|decoding| decoding.params.streamed) {
             state.own.last = Some(id);
             Self::advance(state);
         } else {
             let position = Element::token(Role::Assistant, id);
-            state.extend(position.clone(), Row::Prompt(position));
+            state.extend(position.clone(), WriterRow::Prompt(position));
         }
     }
 
-    fn ended(&mut self, slot: usize, end: End, state: &mut SlotState<Cpu, Self>, _: &mut BlockPool, out: &mut Outbox) {
-        state.own = Text::default();
-        out.push((slot, Item::End(end)));
+    fn ended(&mut self, slot: usize, end: StageEnd, state: &mut SlotState<Cpu, Self>, _: &mut BlockPool, out: &mut Outbox) {
+        state.own = WriterText::default();
+        out.push((slot, StageItem::End(end)));
     }
 
     fn failed(&mut self, state: &mut SlotState<Cpu, Self>, _: &mut BlockPool) {
         state.drop_queue();
-        state.own = Text::default();
+        state.own = WriterText::default();
     }
 
     fn room(&self, prompt: &[Element], max_tokens: usize) -> ContextBudget {

@@ -18,7 +18,7 @@ mod turns;
 use std::time::{Duration, Instant};
 
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, InsertAt, ModelInfo, Respond, ResponseId, Usage as EngineUsage,
+    Command, Content, Event, FinishReason, InsertAt, ModelInfo, Respond, ResponseId, ResponseUsage as EngineUsage,
 };
 use repartee_media::vad::TurnEvent;
 use repartee_protocol::ClientMessage;
@@ -44,10 +44,10 @@ fn model() -> ModelInfo {
         output_rate: 24_000,
         frame: Duration::from_millis(80),
         context_tokens: 100,
-        hears: true,
+        audio_input: true,
         tools: true,
         transcribes: true,
-        reads_aloud: true,
+        given_text: true,
         recording_rate: None,
     }
 }

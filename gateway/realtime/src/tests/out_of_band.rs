@@ -1,6 +1,6 @@
 //! Out-of-band responses.
 
-use repartee_engine_api::{Command, Content, FinishReason, Input as EngineInput, Role};
+use repartee_engine_api::{Command, Content, FinishReason, ResponseInput as EngineInput, Role};
 use serde_json::{Value, json};
 
 use super::super::{Delivery, Effect};

@@ -135,7 +135,7 @@ fn silent_client_ends_its_text() {
 
 #[test]
 fn only_models_that_read_are_asked_to() {
-    let mut harness = Harness::with_model(Delivery::Unpaced, ModelInfo { reads_aloud: false, ..model() });
+    let mut harness = Harness::with_model(Delivery::Unpaced, ModelInfo { given_text: false, ..model() });
     harness.client(json!({"type": "response.create", "response": {"repartee": {"reads": true}}}));
     assert_eq!(refused(&harness), "response.repartee.reads");
     let mut harness = Harness::new(Delivery::Unpaced);

@@ -1,6 +1,6 @@
 //! Function tools.
 
-use repartee_engine_api::{Command, Content, Event, FinishReason, Input, InsertAt, ModelInfo, ResponseId, Tool};
+use repartee_engine_api::{Command, Content, Event, FinishReason, ResponseInput, InsertAt, ModelInfo, ResponseId, Tool};
 use repartee_media::vad::TurnEvent;
 use serde_json::{Value, json};
 
@@ -267,8 +267,8 @@ fn results_of_an_own_input_follow_their_calls() {
     let input = json!([call("a"), call("b"), result("b"), result("a")]);
     harness.client(json!({"type": "response.create", "response": {"conversation": "none", "input": input}}));
     let names = harness.last_respond().unwrap().input.as_ref().unwrap().iter().map(|input| match input {
-        Input::Content(Content::ToolCall { name, .. }) => format!("call {name}"),
-        Input::Content(Content::ToolResult(text)) => format!("result {text}"),
+        ResponseInput::Content(Content::ToolCall { name, .. }) => format!("call {name}"),
+        ResponseInput::Content(Content::ToolResult(text)) => format!("result {text}"),
         other => panic!("{other:?}"),
     });
     assert_eq!(names.collect::<Vec<_>>(), ["call a", "result a", "call b", "result b"]);

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, Input as EngineInput, ModelInfo, Respond, Sampling, SessionError,
+    Command, Content, Event, FinishReason, ResponseInput as EngineInput, ModelInfo, Respond, Sampling, SessionError,
 };
 use serde_json::{Value, json};
 

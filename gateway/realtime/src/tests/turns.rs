@@ -68,7 +68,7 @@ fn refused_turn_is_reported_once() {
     for (error, code) in [
         (SessionError::AudioTooLong { limit_s: 30 }, "input_audio_too_long"),
         // Each slice is refused.
-        (SessionError::NoEars, "invalid_value"),
+        (SessionError::NoAudioInput, "invalid_value"),
     ] {
         let mut harness = Harness::new(Delivery::Unpaced);
         harness.push_to_talk();

@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use repartee_engine_api::{Event, FinishReason, Usage as EngineUsage};
+use repartee_engine_api::{Event, FinishReason, ResponseUsage as EngineUsage};
 use repartee_media::pcm;
 use repartee_media::resample::{ResampleError, Resampler};
 use serde::Serialize;

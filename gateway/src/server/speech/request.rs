@@ -112,7 +112,7 @@ impl Plan {
     }
 
     fn of(request: &Request, info: &ModelInfo) -> Result<Self, ErrorBody> {
-        if !info.reads_aloud {
+        if !info.given_text {
             return refuse(
                 "model",
                 format!("`{}` reads no given text aloud; ask it over /v1/chat/completions", info.name),

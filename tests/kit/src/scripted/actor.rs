@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use repartee_engine_api::{
-    Command, Content, Event, FinishReason, Input, ItemId, Peer, Respond, ResponseId, Stamps, Tool, Usage,
+    Command, Content, Event, FinishReason, ResponseInput, ItemId, SessionPeer, Respond, ResponseId, LatencyStamps, Tool, ResponseUsage,
 };
 use tokio::sync::{Semaphore, watch};
 
@@ -13,7 +13,7 @@ use super::{INPUT_RATE, Script, ScriptedResponse, voice};
 
 /// One session's script.
 pub(super) struct Actor {
-    peer: Peer,
+    peer: SessionPeer,
     script: Script,
     log: Arc<Mutex<Vec<Command>>>,
     frames: Arc<watch::Sender<u64>>,
@@ -50,7 +50,7 @@ struct StreamedText {
 impl Actor {
     /// The session at the other end of `peer`. It adds its commands to `log`, and what it hands over to `frames`.
     pub(super) fn new(
-        peer: Peer,
+        peer: SessionPeer,
         script: Script,
         log: Arc<Mutex<Vec<Command>>>,
         frames: Arc<watch::Sender<u64>>,
@@ -157,15 +157,15 @@ impl Actor {
                 continue;
             }
             let turn = respond.input.iter().flatten().find_map(|input| match input {
-                Input::Item(item) => self.turns.get(item).copied(),
-                Input::Content(_) => None,
+                ResponseInput::Item(item) => self.turns.get(item).copied(),
+                ResponseInput::Content(_) => None,
             });
             let text = match respond.input {
                 Some(_) if respond.background => format!("words of {} ms", turn.unwrap_or(0)),
                 Some(inputs) => {
                     let mut contents = inputs.into_iter().filter_map(|input| match input {
-                        Input::Content(content) => Some(content),
-                        Input::Item(_) => None,
+                        ResponseInput::Content(content) => Some(content),
+                        ResponseInput::Item(_) => None,
                     });
                     contents.next_back().map_or_else(|| "You gave me nothing.".into(), |content| self.reply_to(content))
                 }
@@ -175,7 +175,7 @@ impl Actor {
             for frame in 0..if respond.audio { self.script.frames } else { 0 } {
                 self.send(Event::Audio { response, frame, samples: voice(frame), stamps: None }).await?;
             }
-            self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: Usage::default() }).await?;
+            self.send(Event::SegmentFinished { response, reason: FinishReason::Stop, usage: ResponseUsage::default() }).await?;
         }
         Some(())
     }
@@ -246,7 +246,7 @@ impl Actor {
                 }
                 () = permit => {
                     let now = Instant::now();
-                    let stamps = Stamps {
+                    let stamps = LatencyStamps {
                         accepted,
                         encoding: accepted,
                         begun: accepted,
@@ -263,7 +263,7 @@ impl Actor {
             }
         }
         let reason = if cancelled { FinishReason::Cancelled } else { FinishReason::Stop };
-        let usage = Usage {
+        let usage = ResponseUsage {
             input_text_tokens: 10,
             input_audio_tokens: 20,
             cached_tokens: 5,
@@ -306,7 +306,7 @@ impl Actor {
             }
         }
         let said = u32::try_from(frame).unwrap_or(u32::MAX);
-        let usage = Usage { output_text_tokens: said, output_audio_frames: said, ..Usage::default() };
+        let usage = ResponseUsage { output_text_tokens: said, output_audio_frames: said, ..ResponseUsage::default() };
         let reason = if cancelled { FinishReason::Cancelled } else { FinishReason::Stop };
         self.send(Event::SegmentFinished { response, reason, usage }).await
     }

@@ -20,7 +20,7 @@ use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
 #[cfg(doc)]
 use crate::stage::Stage;
-use crate::stage::{EdgeKind, End, Item, Outbox, ResponseParams, ContextBudget};
+use crate::stage::{EdgeKind, StageEnd, StageItem, Outbox, ResponseParams, ContextBudget};
 
 /// Positions in a block of a key-value cache.
 pub const BLOCK: usize = 16;
@@ -190,7 +190,7 @@ impl Sampler<'_> {
 }
 
 /// What was sampled from a row.
-pub enum Sampled<P> {
+pub enum SampleOutcome<P> {
     /// A value was not finite.
     NotFinite,
     /// The model's stop token.
@@ -210,7 +210,7 @@ pub trait CausalLm<O: StepOps>: Send + Sized {
     /// What is sampled from a row.
     type Piece;
     /// Where the model's own numbers of a step lie.
-    type Places;
+    type Sections;
 
     /// Name of the stage.
     fn name(&self) -> &'static str;
@@ -239,34 +239,34 @@ pub trait CausalLm<O: StepOps>: Send + Sized {
     fn accept(
         &mut self,
         slot: usize,
-        item: Item,
+        item: StageItem,
         state: &mut SlotState<O, Self>,
         pool: &mut BlockPool,
         out: &mut Outbox,
     );
     /// Rows that are computed otherwise than the rest: the shapes of the step depend on their number.
-    fn special(&self, _rows: &[Self::Row]) -> usize {
+    fn special_rows(&self, _rows: &[Self::Row]) -> usize {
         0
     }
     /// Place for the model's own numbers of a step.
-    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Places;
+    fn layout(&self, shape: StepShape, layout: &mut SpecLayout) -> Self::Sections;
     /// Fills the model's own places.
-    fn fill(&mut self, step: &StepInput<'_, Self::Row>, places: &Self::Places, spec: &mut RowSpec);
+    fn fill(&mut self, step: &StepInput<'_, Self::Row>, places: &Self::Sections, spec: &mut RowSpec);
     /// The step: all layers, and what is chosen from the rows that are sampled from, each list with one id a row. A device may repeat
     /// its operations without calling it, so it changes nothing but the device's state.
-    fn forward(&mut self, ops: &O, places: &Self::Places, step: StepContext<'_, O>, outputs: &mut Outputs<O>);
+    fn forward(&mut self, ops: &O, places: &Self::Sections, step: StepContext<'_, O>, outputs: &mut Outputs<O>);
     /// What was chosen for sampler `at`, a slot with the state `state`: one id of each list.
-    fn sampled(&mut self, ids: Vec<u32>, at: usize, state: &mut SlotState<O, Self>) -> Sampled<Self::Piece>;
+    fn sampled(&mut self, ids: Vec<u32>, at: usize, state: &mut SlotState<O, Self>) -> SampleOutcome<Self::Piece>;
     /// How a response goes on that waited, after an item was taken; `None` if it waits on, or did not wait.
-    fn resumed(&mut self, _state: &mut SlotState<O, Self>) -> Option<Sampled<Self::Piece>> {
+    fn resume(&mut self, _state: &mut SlotState<O, Self>) -> Option<SampleOutcome<Self::Piece>> {
         None
     }
     /// Gives a piece to the next stage, as at most [`CausalLm::max_items`] items. It was sampled from the row of `position`.
-    fn give(&self, slot: usize, piece: &Self::Piece, position: usize, out: &mut Outbox);
+    fn emit(&self, slot: usize, piece: &Self::Piece, position: usize, out: &mut Outbox);
     /// Continues a response after a piece: queues the row after it if it is known.
-    fn follow(&mut self, state: &mut SlotState<O, Self>, piece: Self::Piece);
+    fn continue_after(&mut self, state: &mut SlotState<O, Self>, piece: Self::Piece);
     /// Ends a response that sampled its stop or reached a limit, and says so to the next stage when that is due.
-    fn ended(&mut self, slot: usize, end: End, state: &mut SlotState<O, Self>, pool: &mut BlockPool, out: &mut Outbox);
+    fn ended(&mut self, slot: usize, end: StageEnd, state: &mut SlotState<O, Self>, pool: &mut BlockPool, out: &mut Outbox);
     /// Drops what a response left that failed.
     fn failed(&mut self, state: &mut SlotState<O, Self>, pool: &mut BlockPool);
 

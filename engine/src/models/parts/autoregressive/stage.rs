@@ -9,11 +9,11 @@ use repartee_engine_api::SessionError;
 use repartee_kernels::{ReadBack, RowSpec, StateSpec, StepOps};
 
 use self::launch::Launched;
-use super::{BLOCK, CausalLm, Sampled, SlotState};
+use super::{BLOCK, CausalLm, SampleOutcome, SlotState};
 use crate::device::Device;
 use crate::elements::Element;
 use crate::sequence::{BlockPool, Sequence};
-use crate::stage::{CacheUse, EdgeKind, End, Item, Need, Outbox, ResponseParams, ContextBudget, RowKind, Stage, Work};
+use crate::stage::{CacheUse, EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, ResponseParams, ContextBudget, RowKind, Stage, BatchEntry};
 
 /// Rows of one slot in one step.
 const MAX_ROWS: usize = 256;
@@ -29,7 +29,7 @@ pub struct Autoregressive<O: StepOps, L: CausalLm<O>> {
     pool: BlockPool,
     slots: Vec<SlotState<O, L>>,
     /// Prefixes of slots that were freed, the newest last.
-    retired: VecDeque<Retired>,
+    retired: VecDeque<RetiredPrefix>,
     /// Positions of one slot.
     positions: usize,
     /// Block of the rows that a step is padded with.
@@ -43,11 +43,11 @@ pub struct Autoregressive<O: StepOps, L: CausalLm<O>> {
     /// Rows of the step that is launched.
     rows: Vec<L::Row>,
     spec: RowSpec,
-    back: ReadBack,
+    read_back: ReadBack,
 }
 
 /// A cached prefix without a slot.
-struct Retired {
+struct RetiredPrefix {
     elements: Vec<Element>,
     sequence: Sequence,
 }
@@ -66,7 +66,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
             launched: None,
             rows: Vec::new(),
             spec: RowSpec::default(),
-            back: ReadBack::default(),
+            read_back: ReadBack::default(),
             output_mask: ops.state(StateSpec::TokenMask { slots, vocabulary: lm.vocabulary() }),
             pool: BlockPool::new(blocks, BLOCK),
             slots: (0..slots).map(|_| SlotState::default()).collect(),
@@ -96,8 +96,8 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         let keep = if response.is_some() { common.min(elements.len().saturating_sub(1)) } else { common };
         if keep < cached {
             let kept = state.sequence.truncate(&mut self.pool, keep);
-            self.keep_launched(slot, kept);
-            out.push((slot, Item::Rewind { to: kept }));
+            self.shrink_launched_context(slot, kept);
+            out.push((slot, StageItem::Rewind { to: kept }));
         }
         let shareable = read.iter().take_while(|read| !**read).count();
         self.share_prefix(slot, &elements, shareable);
@@ -163,31 +163,31 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
     }
 
     /// Takes what was sampled for a slot, from the row of its last position.
-    fn sampled(&mut self, slot: usize, sampled: Sampled<L::Piece>, out: &mut Outbox) {
+    fn sampled(&mut self, slot: usize, sampled: SampleOutcome<L::Piece>, out: &mut Outbox) {
         let state = &mut self.slots[slot];
         let Some(decoding) = &mut state.decoding else { return };
         match sampled {
-            Sampled::NotFinite => {
+            SampleOutcome::NotFinite => {
                 state.end();
                 self.lm.failed(state, &mut self.pool);
-                out.push((slot, Item::Fail(SessionError::NotFinite { stage: self.lm.name() })));
+                out.push((slot, StageItem::Fail(SessionError::NotFinite { stage: self.lm.name() })));
             }
-            Sampled::Stop => {
+            SampleOutcome::Stop => {
                 state.end();
-                self.lm.ended(slot, End::Stop, state, &mut self.pool, out);
+                self.lm.ended(slot, StageEnd::Stop, state, &mut self.pool, out);
             }
-            Sampled::Piece(piece) => {
+            SampleOutcome::Piece(piece) => {
                 decoding.steps += 1;
                 let full = decoding.steps >= decoding.limit || state.sequence.len() >= self.positions;
-                self.lm.give(slot, &piece, state.sequence.len().saturating_sub(1), out);
+                self.lm.emit(slot, &piece, state.sequence.len().saturating_sub(1), out);
                 if full {
                     state.end();
-                    self.lm.ended(slot, End::Length, state, &mut self.pool, out);
+                    self.lm.ended(slot, StageEnd::Length, state, &mut self.pool, out);
                 } else {
-                    self.lm.follow(state, piece);
+                    self.lm.continue_after(state, piece);
                 }
             }
-            Sampled::Pending => {}
+            SampleOutcome::Pending => {}
         }
         self.copy_blocks(slot);
     }
@@ -198,24 +198,24 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         self.lm.name()
     }
 
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         self.lm.takes()
     }
 
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         self.lm.gives()
     }
 
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
-        if matches!(item, Item::Prompt { .. } | Item::Rewind { .. } | Item::Begin(_) | Item::Abort) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
+        if matches!(item, StageItem::Prompt { .. } | StageItem::Rewind { .. } | StageItem::Begin(_) | StageItem::Abort) {
             self.epochs[slot] += 1;
         }
         match item {
-            Item::Prompt { elements, read, response } => self.prompt(slot, elements, &read, response, out),
+            StageItem::Prompt { elements, read, response } => self.prompt(slot, elements, &read, response, out),
             item => {
                 let state = &mut self.slots[slot];
                 self.lm.accept(slot, item, state, &mut self.pool, out);
-                let resumed = self.lm.resumed(state);
+                let resumed = self.lm.resume(state);
                 self.copy_blocks(slot);
                 if let Some(sampled) = resumed {
                     self.sampled(slot, sampled, out);
@@ -224,13 +224,13 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         }
     }
 
-    fn need(&self, slot: usize) -> Need {
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
         let state = &self.slots[slot];
         let decodes = state.decoding.as_ref().is_some_and(|decoding| decoding.steps > 0);
-        Need::rows(state.queue.len(), if decodes { RowKind::Decode } else { RowKind::Prefill })
+        RunnableRows::rows(state.queue.len(), if decodes { RowKind::Decode } else { RowKind::Prefill })
     }
 
-    fn ahead(&self, slot: usize) -> Duration {
+    fn buffered_audio(&self, slot: usize) -> Duration {
         self.lm.ahead(&self.slots[slot])
     }
 
@@ -242,7 +242,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         self.lm.max_items()
     }
 
-    fn launch(&mut self, work: &[Work], out: &mut Outbox) {
+    fn launch(&mut self, work: &[BatchEntry], out: &mut Outbox) {
         self.launch_rows(work, out);
     }
 
@@ -260,7 +260,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
 
     fn free(&mut self, slot: usize) {
         self.epochs[slot] += 1;
-        self.keep_launched(slot, 0);
+        self.shrink_launched_context(slot, 0);
         let mut state = std::mem::take(&mut self.slots[slot]);
         state.sequence.release(&mut self.pool);
     }
@@ -283,7 +283,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         CacheUse { capacity: self.pool.blocks(), prompted: self.prompted, reused: self.reused }
     }
 
-    fn shares(&self, donor: usize, prompt: &[Element]) -> usize {
+    fn shareable_prefix(&self, donor: usize, prompt: &[Element]) -> usize {
         let donor = &self.slots[donor];
         if self.lm.takes() != EdgeKind::Prompt {
             return self.lm.shares(donor, prompt.len());
@@ -292,7 +292,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         cached.iter().zip(prompt).take_while(|(a, b)| a == b).count()
     }
 
-    fn share(&mut self, slot: usize, donor: usize, prompt: &[Element]) -> bool {
+    fn share_prefix(&mut self, slot: usize, donor: usize, prompt: &[Element]) -> bool {
         let mut state = SlotState::default();
         let given = &self.slots[donor];
         let rows = if self.lm.takes() == EdgeKind::Prompt {
@@ -313,7 +313,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         true
     }
 
-    fn retire(&mut self, slot: usize) {
+    fn keep_prefix(&mut self, slot: usize) {
         let state = &self.slots[slot];
         let len = state.shareable.min(state.sequence.len()).min(state.prompt.len()) / BLOCK * BLOCK;
         let elements = &state.prompt[..len];
@@ -321,7 +321,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
             return;
         }
         let sequence = state.sequence.fork(&mut self.pool, len);
-        self.retired.push_back(Retired { elements: elements.to_vec(), sequence });
+        self.retired.push_back(RetiredPrefix { elements: elements.to_vec(), sequence });
         if self.retired.len() > MAX_RETIRED
             && let Some(mut oldest) = self.retired.pop_front()
         {
@@ -333,7 +333,7 @@ impl<O: Device, L: CausalLm<O>> Stage for Autoregressive<O, L> {
         self.lm.reads(element)
     }
 
-    fn room(&self, prompt: &[Element], max_tokens: usize) -> Option<ContextBudget> {
+    fn context_budget(&self, prompt: &[Element], max_tokens: usize) -> Option<ContextBudget> {
         Some(self.lm.room(prompt, max_tokens))
     }
 }

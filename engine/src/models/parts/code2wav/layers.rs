@@ -137,7 +137,7 @@ struct ResidualUnit<O: StepOps> {
 }
 
 /// A block of the decoder: an activation, an upsampling convolution and residual units.
-pub struct Block<O: StepOps> {
+pub struct UpsampleBlock<O: StepOps> {
     snake: Snake<O>,
     upsample: Conv<O>,
     units: Vec<ResidualUnit<O>>,
@@ -173,7 +173,7 @@ impl<O: StepOps> ConvNeXt<O> {
     }
 }
 
-impl<O: StepOps> Block<O> {
+impl<O: StepOps> UpsampleBlock<O> {
     /// Loads a block from `input` to `out` channels that makes `rate` rows of each.
     pub fn load(
         w: &Weights<'_, O>,

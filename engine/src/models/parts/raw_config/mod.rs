@@ -14,7 +14,7 @@ pub use self::audio::RawAudio;
 pub use self::codec::RawCode2Wav;
 pub use self::language_model::{LayersDefaults, RawLanguageModel};
 pub use self::speaker_encoder::RawSpeakerEncoder;
-use super::checks::Section;
+use super::checks::ConfigSection;
 use super::config::Rope;
 use crate::checkpoint::{BadValue, CONFIG, Checkpoint, CheckpointError};
 
@@ -30,17 +30,17 @@ pub fn expect_architecture(checkpoint: &Checkpoint, names: &[&str]) -> Result<()
 
 /// The field of a model that hears and speaks that decides which others there are.
 #[derive(Deserialize)]
-struct Outline {
+struct AudioOutputSwitch {
     enable_audio_output: Option<bool>,
 }
 
 /// config.json of a model that hears and speaks, as written in the file.
-pub fn load_speaking<T: DeserializeOwned>(checkpoint: &Checkpoint) -> Result<T, CheckpointError> {
+pub fn load_omni_config<T: DeserializeOwned>(checkpoint: &Checkpoint) -> Result<T, CheckpointError> {
     // Without audio output the talker's part is absent, which must not be reported as a missing field.
-    let outline: Outline = checkpoint.config()?;
+    let outline: AudioOutputSwitch = checkpoint.config()?;
     let enabled = outline.enable_audio_output.unwrap_or(true);
     let allowed = "true: text-only checkpoints cannot be served";
-    checked(checkpoint, Section("").check("enable_audio_output", enabled, enabled, allowed))?;
+    checked(checkpoint, ConfigSection("").check("enable_audio_output", enabled, enabled, allowed))?;
     checkpoint.config()
 }
 

@@ -108,7 +108,7 @@ pub struct BigVgan<O: Ops> {
 
 /// Where the numbers of a decode lie in a row spec.
 #[derive(Debug, Clone)]
-pub struct BigVganPlaces {
+pub struct BigVganSections {
     mel: Section,
     /// Lengths of the windows, in rows of the first level and of each one after it.
     windows: Vec<SegmentSection>,
@@ -167,14 +167,14 @@ impl<O: StepOps> BigVgan<O> {
     }
 
     /// Place for the numbers of a decode of at most `windows` windows of `rows` frames together.
-    pub fn layout(&self, layout: &mut SpecLayout, rows: usize, windows: usize) -> BigVganPlaces {
+    pub fn layout(&self, layout: &mut SpecLayout, rows: usize, windows: usize) -> BigVganSections {
         let mel = layout.list(rows * self.config.mel_dim);
         let windows = self.config.scales().map(|scale| layout.segments(scale * rows, windows)).collect();
-        BigVganPlaces { mel, windows }
+        BigVganSections { mel, windows }
     }
 
     /// Fills a row spec with windows: log-mel frames, one window after the other, of so many frames each.
-    pub fn fill(&self, spec: &mut RowSpec, places: &BigVganPlaces, mel: &[f32], windows: &[usize]) {
+    pub fn fill(&self, spec: &mut RowSpec, places: &BigVganSections, mel: &[f32], windows: &[usize]) {
         // From the logarithm of an amplitude to decibels, then to -1..1 between the least and the loudest.
         let db = |ln: f32| (20.0 * std::f32::consts::LOG10_E * ln).max(LEAST_DB) - LOUDEST_DB;
         let level = |ln: f32| (2.0 * ((db(ln) - LEAST_DB) / -LEAST_DB) - 1.0).clamp(-1.0, 1.0);
@@ -185,7 +185,7 @@ impl<O: StepOps> BigVgan<O> {
     }
 
     /// The samples of all windows, `[samples, 1]`.
-    pub fn forward(&self, ops: &O, spec: &O::Spec, places: &BigVganPlaces) -> O::T {
+    pub fn forward(&self, ops: &O, spec: &O::Spec, places: &BigVganSections) -> O::T {
         let windows: Vec<O::Index> = places.windows.iter().map(|at| ops.index(spec, at.words())).collect();
         let mut x = self.first.forward(ops, &ops.floats(spec, places.mel, self.config.mel_dim), &windows[0]);
         for (at, level) in self.levels.iter().enumerate() {

@@ -11,7 +11,7 @@ use repartee_kernels::{ReadBack, RowSpec, SpecLayout, StepKey, StepOps};
 use super::bigvgan::BigVgan;
 use crate::device::Device;
 use crate::models::parts::slot_streams::SlotStreams;
-use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
+use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
 
 /// Name of the stage.
 const STAGE: &str = "bigvgan";
@@ -58,7 +58,7 @@ struct Stream {
     /// Frames of the response so far, and those whose samples were given.
     frames: usize,
     given: usize,
-    end: Option<End>,
+    end: Option<StageEnd>,
 }
 
 impl<O: StepOps> BigVganStage<O> {
@@ -90,39 +90,39 @@ impl<O: Device> Stage for BigVganStage<O> {
         STAGE
     }
 
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Latents
     }
 
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Samples
     }
 
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
         match item {
-            Item::Begin(_) | Item::Abort => {
+            StageItem::Begin(_) | StageItem::Abort => {
                 self.streams.reset(slot);
                 out.push((slot, item));
             }
-            Item::Latents { rows, count } => {
+            StageItem::Latents { rows, count } => {
                 let state = &mut self.streams[slot];
                 state.mel.extend_from_slice(&rows);
                 state.frames += count;
             }
-            Item::End(end) if self.streams[slot].given == self.streams[slot].frames => {
+            StageItem::End(end) if self.streams[slot].given == self.streams[slot].frames => {
                 self.streams.reset(slot);
-                out.push((slot, Item::End(end)));
+                out.push((slot, StageItem::End(end)));
             }
-            Item::End(end) => self.streams[slot].end = Some(end),
+            StageItem::End(end) => self.streams[slot].end = Some(end),
             _ => {}
         }
     }
 
-    fn need(&self, slot: usize) -> Need {
-        Need::rows(usize::from(self.ready(slot) > 0), RowKind::Window)
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
+        RunnableRows::rows(usize::from(self.ready(slot) > 0), RowKind::Window)
     }
 
-    fn ahead(&self, slot: usize) -> Duration {
+    fn buffered_audio(&self, slot: usize) -> Duration {
         let state = &self.streams[slot];
         let pieces = (state.frames - state.given) / self.piece;
         self.duration * u32::try_from(pieces).unwrap_or(u32::MAX).min(10_000)
@@ -136,11 +136,11 @@ impl<O: Device> Stage for BigVganStage<O> {
         MAX_PIECES
     }
 
-    fn launch(&mut self, work: &[Work], _: &mut Outbox) {
+    fn launch(&mut self, work: &[BatchEntry], _: &mut Outbox) {
         self.launched = None;
         let (context, width) = (self.bigvgan.context(), self.bigvgan.config().mel_dim);
         let (mut mel, mut windows) = (Vec::new(), Vec::new());
-        for &Work { slot, .. } in work {
+        for &BatchEntry { slot, .. } in work {
             let (wanted, epoch) = (self.ready(slot), self.streams.epoch(slot));
             let state = &mut self.streams[slot];
             if wanted == 0 {
@@ -187,16 +187,16 @@ impl<O: Device> Stage for BigVganStage<O> {
             }
             let mine = &mine[before * frame..(before + wanted) * frame];
             if mine.iter().any(|sample| !sample.is_finite()) {
-                out.push((slot, Item::Fail(SessionError::NotFinite { stage: STAGE })));
+                out.push((slot, StageItem::Fail(SessionError::NotFinite { stage: STAGE })));
                 continue;
             }
-            out.extend(mine.chunks(self.piece * frame).map(|piece| (slot, Item::Samples(piece.to_vec()))));
+            out.extend(mine.chunks(self.piece * frame).map(|piece| (slot, StageItem::Samples(piece.to_vec()))));
             let state = &mut self.streams[slot];
             if state.given == state.frames
                 && let Some(end) = state.end.take()
             {
                 self.streams[slot] = Stream::default();
-                out.push((slot, Item::End(end)));
+                out.push((slot, StageItem::End(end)));
             }
         }
     }

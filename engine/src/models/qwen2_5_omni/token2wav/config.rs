@@ -4,7 +4,7 @@
 use serde::Deserialize;
 
 use crate::checkpoint::{Checkpoint, CheckpointError};
-use crate::models::parts::checks::{Check, Section};
+use crate::models::parts::checks::{CheckResult, ConfigSection};
 use crate::models::parts::config::{Rope, SpeakerEncoderConfig};
 use crate::models::parts::raw_config::{RawSpeakerEncoder, RopeTable, checked, rope};
 
@@ -92,8 +92,8 @@ impl DitConfig {
         (self.look_backward_layers.len(), self.look_ahead_layers.len())
     }
 
-    fn check(&self) -> Check {
-        let at = Section("token2wav_config.dit_config");
+    fn check(&self) -> CheckResult {
+        let at = ConfigSection("token2wav_config.dit_config");
         at.positive("hidden_size", self.hidden_size)?;
         at.positive("num_hidden_layers", self.num_hidden_layers)?;
         at.check("num_attention_heads", self.num_attention_heads, self.num_attention_heads > 1, "at least 2")?;
@@ -123,12 +123,12 @@ impl BigVganConfig {
         self.upsample_rates.iter().product()
     }
 
-    fn check(&self, mel_dim: usize) -> Check {
-        let at = Section("token2wav_config.bigvgan_config");
-        at.same("mel_dim", self.mel_dim, "dit_config.mel_dim", mel_dim)?;
+    fn check(&self, mel_dim: usize) -> CheckResult {
+        let at = ConfigSection("token2wav_config.bigvgan_config");
+        at.equal("mel_dim", self.mel_dim, "dit_config.mel_dim", mel_dim)?;
         at.factors("upsample_rates", &self.upsample_rates)?;
         let levels = self.upsample_rates.len();
-        at.halves("upsample_initial_channel", self.upsample_initial_channel, "upsample_rates", levels)?;
+        at.halvable("upsample_initial_channel", self.upsample_initial_channel, "upsample_rates", levels)?;
         let kernels = &self.upsample_kernel_sizes;
         let rates = kernels.iter().zip(&self.upsample_rates);
         let fit = rates.clone().count() == levels

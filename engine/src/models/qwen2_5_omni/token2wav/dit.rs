@@ -7,7 +7,7 @@
 use repartee_kernels::{Layout, Ops, RowSpec, SequenceRows, SpecLayout, StepOps};
 
 use super::config::DitConfig;
-use super::places::{Beside, Beyond, DitPlaces};
+use super::sections::{NeighbourBlocks, CrossBlockLists, DitSections};
 use super::prepared::{Prepared, columns};
 use crate::models::LoadError;
 use crate::models::parts::weights::Weights;
@@ -52,7 +52,7 @@ struct Layer<O: Ops> {
     out: (O::Weight, O::Weight, O::Weight),
     up: (O::Weight, O::Weight),
     down: (O::Weight, O::Weight),
-    beside: Beside,
+    beside: NeighbourBlocks,
 }
 
 /// The diffusion transformer with the voices and times that it is evaluated for.
@@ -77,7 +77,7 @@ fn table<O: Ops>(w: &Weights<'_, O>, name: &str, rows: &[f32], width: usize) -> 
 }
 
 impl<O: StepOps> Layer<O> {
-    fn load(w: &Weights<'_, O>, config: &DitConfig, modulation: &[f32], beside: Beside) -> Result<Self, LoadError> {
+    fn load(w: &Weights<'_, O>, config: &DitConfig, modulation: &[f32], beside: NeighbourBlocks) -> Result<Self, LoadError> {
         let (hidden, head) = (config.hidden_size, config.head_dim);
         let inner = config.num_attention_heads * head;
         // The checkpoint rotates neighbours; a head's numbers may be in any order that its queries and keys share.
@@ -170,7 +170,7 @@ struct Step<O: StepOps> {
 
 /// What layers see that look beyond the own block; [`Beyond`] says what the lists are.
 struct Sight<O: StepOps> {
-    beside: Beside,
+    beside: NeighbourBlocks,
     gather: O::Index,
     segments: O::Index,
     back: O::Index,
@@ -181,7 +181,7 @@ impl<O: StepOps> Dit<O> {
     pub fn load(w: &Weights<'_, O>, config: &DitConfig, prepared: &Prepared) -> Result<Self, LoadError> {
         let (hidden, mel) = (config.hidden_size, config.mel_dim);
         let layer = |(at, modulation): (usize, &Vec<f32>)| {
-            let beside = Beside {
+            let beside = NeighbourBlocks {
                 before: config.look_backward_layers.contains(&at),
                 after: config.look_ahead_layers.contains(&at),
             };
@@ -209,18 +209,18 @@ impl<O: StepOps> Dit<O> {
     }
 
     /// Place for the numbers of an evaluation of so many rows.
-    pub fn layout(&self, layout: &mut SpecLayout, rows: usize) -> DitPlaces {
-        let mut ways: Vec<Beside> = self.layers.iter().map(|layer| layer.beside).collect();
+    pub fn layout(&self, layout: &mut SpecLayout, rows: usize) -> DitSections {
+        let mut ways: Vec<NeighbourBlocks> = self.layers.iter().map(|layer| layer.beside).collect();
         ways.sort_unstable();
         ways.dedup();
-        let beyond = ways.into_iter().filter(|beside| beside.blocks() > 1).map(|beside| Beyond {
+        let beyond = ways.into_iter().filter(|beside| beside.blocks() > 1).map(|beside| CrossBlockLists {
             beside,
             gather: layout.list(beside.blocks() * rows),
             segments: layout.segments(beside.blocks() * rows, rows),
             back: layout.list(rows),
         });
         let beyond = beyond.collect();
-        DitPlaces {
+        DitSections {
             rows,
             mel: layout.list(rows * self.config.mel_dim),
             codes: layout.list(rows),
@@ -234,7 +234,7 @@ impl<O: StepOps> Dit<O> {
     }
 
     /// Fills a row spec with windows. Their guided rows come first, then as many without codes and voice, window by window.
-    pub fn fill(&self, spec: &mut RowSpec, places: &DitPlaces, windows: &[DitWindow<'_>]) {
+    pub fn fill(&self, spec: &mut RowSpec, places: &DitSections, windows: &[DitWindow<'_>]) {
         let repeats = self.config.repeats;
         // Every window twice: with what guides it, and without.
         let twice = || windows.iter().flat_map(|window| [(window, true), (window, false)]);
@@ -261,7 +261,7 @@ impl<O: StepOps> Dit<O> {
     }
 
     /// The slopes of all rows, `[rows, mel]`.
-    pub fn forward(&self, ops: &O, spec: &O::Spec, places: &DitPlaces) -> O::T {
+    pub fn forward(&self, ops: &O, spec: &O::Spec, places: &DitSections) -> O::T {
         let part = |list: repartee_kernels::row_spec::Section, part| ops.index(spec, list.part(part, places.rows));
         let beyond = places.beyond.iter().map(|at| Sight {
             beside: at.beside,

@@ -13,9 +13,9 @@ use super::dit::{Dit, DitWindow};
 use super::noise::Noise;
 use super::solver::{Window, guide};
 use crate::device::Device;
-use crate::models::parts::ode::{Rk4, Solve};
+use crate::models::parts::ode::{Rk4, OdeState};
 use crate::models::parts::slot_streams::SlotStreams;
-use crate::stage::{EdgeKind, End, Item, Need, Outbox, RowKind, Stage, Work};
+use crate::stage::{EdgeKind, StageEnd, StageItem, RunnableRows, Outbox, RowKind, Stage, BatchEntry};
 
 /// Name of the stage.
 const STAGE: &str = "dit";
@@ -53,13 +53,13 @@ struct Stream {
     /// Codes whose frames were given.
     done: usize,
     solving: Option<Solving>,
-    end: Option<End>,
+    end: Option<StageEnd>,
 }
 
 /// A window between two evaluations.
 struct Solving {
     window: Window,
-    solve: Solve,
+    solve: OdeState,
 }
 
 impl Stream {
@@ -108,7 +108,7 @@ impl<O: StepOps> DitStage<O> {
         let count = (window.block_end - window.block) * repeats;
         state.done = window.block_end;
         state.solving = None;
-        out.push((slot, Item::Latents { rows, count }));
+        out.push((slot, StageItem::Latents { rows, count }));
         // What no later window begins with.
         let (before, _) = self.config.window_blocks();
         let kept = state.done.saturating_sub(before * self.config.block_codes());
@@ -118,7 +118,7 @@ impl<O: StepOps> DitStage<O> {
             && let Some(end) = state.end
         {
             self.streams.reset(slot);
-            out.push((slot, Item::End(end)));
+            out.push((slot, StageItem::End(end)));
         }
     }
 }
@@ -128,57 +128,57 @@ impl<O: Device> Stage for DitStage<O> {
         STAGE
     }
 
-    fn takes(&self) -> EdgeKind {
+    fn input_kind(&self) -> EdgeKind {
         EdgeKind::Codes
     }
 
-    fn gives(&self) -> EdgeKind {
+    fn output_kind(&self) -> EdgeKind {
         EdgeKind::Latents
     }
 
-    fn accept(&mut self, slot: usize, item: Item, out: &mut Outbox) {
-        let internal = |message| Item::Fail(SessionError::Internal { stage: STAGE, message });
+    fn accept(&mut self, slot: usize, item: StageItem, out: &mut Outbox) {
+        let internal = |message| StageItem::Fail(SessionError::Internal { stage: STAGE, message });
         match item {
-            Item::Begin(params) => {
+            StageItem::Begin(params) => {
                 self.streams.reset(slot);
                 match self.voices.iter().position(|voice| *voice == params.voice) {
                     Some(voice) => {
                         let noise = Noise { seed: params.seed, response: params.response };
                         self.streams[slot] = Stream { noise, voice, ..Stream::default() };
-                        out.push((slot, Item::Begin(params)));
+                        out.push((slot, StageItem::Begin(params)));
                     }
                     // The session checks it against the model's list.
                     None => out.push((slot, internal(format!("no voice is called {}", params.voice)))),
                 }
             }
             // A code out of range has no embedding.
-            Item::Codes(codes) => match codes[..] {
+            StageItem::Codes(codes) => match codes[..] {
                 [code] if (code as usize) < self.config.num_embeds => self.streams[slot].codes.push(code),
                 _ => out.push((slot, internal(format!("codes {codes:?} are outside of the codebook")))),
             },
-            Item::End(end) if self.streams[slot].done == self.streams[slot].all() => {
+            StageItem::End(end) if self.streams[slot].done == self.streams[slot].all() => {
                 self.streams.reset(slot);
-                out.push((slot, Item::End(end)));
+                out.push((slot, StageItem::End(end)));
             }
-            Item::End(end) => self.streams[slot].end = Some(end),
-            Item::Abort => {
+            StageItem::End(end) => self.streams[slot].end = Some(end),
+            StageItem::Abort => {
                 self.streams.reset(slot);
-                out.push((slot, Item::Abort));
+                out.push((slot, StageItem::Abort));
             }
             _ => {}
         }
     }
 
-    fn need(&self, slot: usize) -> Need {
+    fn runnable_rows(&self, slot: usize) -> RunnableRows {
         let state = &self.streams[slot];
         let left = match &state.solving {
             Some(solving) => self.solver.evaluations() - solving.solve.evaluated(),
             None => state.next(&self.config).map_or(0, |_| self.solver.evaluations()),
         };
-        Need::rows(left, RowKind::SolverStep)
+        RunnableRows::rows(left, RowKind::SolverStep)
     }
 
-    fn ahead(&self, slot: usize) -> Duration {
+    fn buffered_audio(&self, slot: usize) -> Duration {
         let state = &self.streams[slot];
         self.code * u32::try_from(state.all() - state.done).unwrap_or(u32::MAX).min(10_000)
     }
@@ -191,7 +191,7 @@ impl<O: Device> Stage for DitStage<O> {
         1
     }
 
-    fn launch(&mut self, work: &[Work], _: &mut Outbox) {
+    fn launch(&mut self, work: &[BatchEntry], _: &mut Outbox) {
         self.launched = None;
         let Self { ops, dit, config, solver, streams, spec, .. } = self;
         let mel = config.mel_dim;
@@ -201,7 +201,7 @@ impl<O: Device> Stage for DitStage<O> {
                 && let Some(window) = state.next(config)
             {
                 let frames = window.codes() * config.repeats;
-                let solve = Solve::new(state.noise.frames(window.from * config.repeats, frames, mel));
+                let solve = OdeState::new(state.noise.frames(window.from * config.repeats, frames, mel));
                 state.solving = Some(Solving { window, solve });
             }
         }
@@ -245,7 +245,7 @@ impl<O: Device> Stage for DitStage<O> {
                 continue;
             }
             if mine.iter().any(|number| !number.is_finite()) {
-                out.push((slot, Item::Fail(SessionError::NotFinite { stage: STAGE })));
+                out.push((slot, StageItem::Fail(SessionError::NotFinite { stage: STAGE })));
                 continue;
             }
             self.advance(slot, guide(mine), out);

@@ -24,7 +24,7 @@ pub mod dit;
 pub mod dit_stage;
 mod modulation;
 pub mod noise;
-mod places;
+mod sections;
 pub mod prepared;
 pub mod solver;
 pub mod voice;

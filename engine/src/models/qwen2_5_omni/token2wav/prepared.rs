@@ -7,7 +7,7 @@ use super::dit::{LAST_PARTS, part};
 use super::modulation::{modulation, times};
 use super::voice::Voice;
 use crate::models::LoadError;
-use crate::models::parts::rows::Rows;
+use crate::models::parts::rows::HostRows;
 use crate::models::parts::speaker_encoder::SpeakerEncoder;
 use crate::models::parts::weights::Weights;
 
@@ -60,7 +60,7 @@ impl Prepared {
         for voice in voices {
             // Without guidance the encoder hears silence, as long as the voice's spectrogram.
             for by in [1.0, 0.0] {
-                let heard = Rows { width: mel, data: voice.reference_mel.clone() }.map(|value| by * value);
+                let heard = HostRows { width: mel, data: voice.reference_mel.clone() }.map(|value| by * value);
                 let encoded = project(encoder.forward(ops, &heard), mel, enc, None)?;
                 let of_voice = voice.conditioning.iter().map(|value| by * value).collect();
                 let of_voice = project(of_voice, mel + enc + emb, own, Some(&bias))?;

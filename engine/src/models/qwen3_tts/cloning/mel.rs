@@ -5,7 +5,7 @@ use std::f64::consts::TAU;
 use realfft::RealFftPlanner;
 
 use crate::audio::mel_filters::filters;
-use crate::models::parts::rows::{Padding, Rows};
+use crate::models::parts::rows::{Padding, HostRows};
 
 /// Samples a second; hard-coded in the reference, as are the other sizes.
 pub const RATE: u32 = 24_000;
@@ -30,8 +30,8 @@ pub fn frames(samples: usize) -> usize {
 }
 
 /// Frames of bins. There must be enough samples for one.
-pub fn spectrogram(samples: &[f32]) -> Rows {
-    let padded = Rows { width: 1, data: samples.to_vec() }.padded(MIRRORED, MIRRORED, Padding::Reflect).data;
+pub fn spectrogram(samples: &[f32]) -> HostRows {
+    let padded = HostRows { width: 1, data: samples.to_vec() }.padded(MIRRORED, MIRRORED, Padding::Reflect).data;
     let taper: Vec<f32> = (0..FRAME).map(|n| (0.5 - 0.5 * (TAU * n as f64 / FRAME as f64).cos()) as f32).collect();
     let filters = filters(BINS, HIGHEST_HZ, FRAME / 2 + 1, RATE);
     let transform = RealFftPlanner::<f32>::new().plan_fft_forward(FRAME);
@@ -45,5 +45,5 @@ pub fn spectrogram(samples: &[f32]) -> Rows {
         let magnitudes: Vec<f32> = spectrum.iter().map(|bin| (bin.norm_sqr() + POWER_FLOOR).sqrt()).collect();
         data.extend(filters.iter().map(|filter| filter.apply(&magnitudes).max(FLOOR).ln()));
     }
-    Rows { width: BINS, data }
+    HostRows { width: BINS, data }
 }

@@ -3,7 +3,7 @@
 use repartee_kernels::{Attention, Layout, Ops, SequenceRows, StateSpec};
 
 use crate::models::LoadError;
-use crate::models::parts::rows::{Conv, ConvShape, Padding, Rows};
+use crate::models::parts::rows::{HostConv, ConvShape, Padding, HostRows};
 use crate::models::parts::weights::Weights;
 use crate::models::qwen3_tts::config::SpeechEncoderConfig;
 
@@ -14,9 +14,9 @@ const DOWNSAMPLE: usize = 2;
 
 /// One step of the convolutions.
 enum Step<O: Ops> {
-    Conv(Conv<O>),
+    Conv(HostConv<O>),
     /// An activation, a convolution, an activation, a convolution; added to what came in.
-    Residual(Conv<O>, Conv<O>),
+    Residual(HostConv<O>, HostConv<O>),
     Activation,
 }
 
@@ -40,7 +40,7 @@ struct Codebook<O: Ops> {
 
 /// Codebooks, each of what those before it have left.
 struct Quantizer<O: Ops> {
-    input: Option<Conv<O>>,
+    input: Option<HostConv<O>>,
     codebooks: Vec<Codebook<O>>,
 }
 
@@ -49,12 +49,12 @@ pub struct SpeechEncoder<O: Ops> {
     config: SpeechEncoderConfig,
     steps: Vec<Step<O>>,
     layers: Vec<Layer<O>>,
-    downsample: Conv<O>,
+    downsample: HostConv<O>,
     semantic: Quantizer<O>,
     acoustic: Quantizer<O>,
 }
 
-fn elu(rows: Rows) -> Rows {
+fn elu(rows: HostRows) -> HostRows {
     rows.map(|value| if value > 0.0 { value } else { value.exp_m1() })
 }
 
@@ -118,7 +118,7 @@ impl<O: Ops> Codebook<O> {
     }
 
     /// The nearest entry of each row, which is taken away from it.
-    fn take(&self, ops: &O, rows: &mut Rows) -> Vec<u32> {
+    fn take(&self, ops: &O, rows: &mut HostRows) -> Vec<u32> {
         let products = ops.read(&ops.linear(&ops.tensor(rows.data.clone(), rows.width), &self.product, None));
         let width = rows.width;
         let nearest = |products: &[f32]| {
@@ -140,7 +140,7 @@ impl<O: Ops> Codebook<O> {
 impl<O: Ops> Quantizer<O> {
     fn load(w: &Weights<'_, O>, config: &SpeechEncoderConfig, codebooks: usize) -> Result<Self, LoadError> {
         let (hidden, width) = (config.hidden_size, config.vector_quantization_hidden_dimension);
-        let input = || Conv::load(&w.at("input_proj"), ConvShape::plain(hidden, width, 1), false);
+        let input = || HostConv::load(&w.at("input_proj"), ConvShape::plain(hidden, width, 1), false);
         let codebook = |i| Codebook::load(&w.at(format_args!("layers.{i}.codebook")), config.codebook_size, width);
         Ok(Self {
             input: (hidden != width).then(input).transpose()?,
@@ -149,7 +149,7 @@ impl<O: Ops> Quantizer<O> {
     }
 
     /// Codes of each codebook.
-    fn forward(&self, ops: &O, x: &Rows) -> Vec<Vec<u32>> {
+    fn forward(&self, ops: &O, x: &HostRows) -> Vec<Vec<u32>> {
         let mut rows = self.input.as_ref().map_or_else(|| x.clone(), |input| input.forward(ops, x));
         self.codebooks.iter().map(|codebook| codebook.take(ops, &mut rows)).collect()
     }
@@ -159,7 +159,7 @@ impl<O: Ops> SpeechEncoder<O> {
     /// Loads `encoder` with the first `codebooks` codebooks.
     pub fn load(w: &Weights<'_, O>, config: &SpeechEncoderConfig, codebooks: usize) -> Result<Self, LoadError> {
         let convolutions = w.at("encoder.layers");
-        let conv = |name: String, shape| Conv::load(&convolutions.at(name), shape, true);
+        let conv = |name: String, shape| HostConv::load(&convolutions.at(name), shape, true);
         let mut steps =
             vec![Step::Conv(conv("0.conv".into(), ConvShape::plain(1, config.num_filters, config.kernel_size))?)];
         let mut channels = config.num_filters;
@@ -189,7 +189,7 @@ impl<O: Ops> SpeechEncoder<O> {
             layers: (0..config.num_hidden_layers)
                 .map(|i| Layer::load(&w.at(format_args!("encoder_transformer.layers.{i}")), config))
                 .collect::<Result<_, _>>()?,
-            downsample: Conv::load(&w.at("downsample.conv"), down, false)?,
+            downsample: HostConv::load(&w.at("downsample.conv"), down, false)?,
             semantic: Quantizer::load(&quantizer.at("semantic_residual_vector_quantizer"), config, 1)?,
             acoustic: Quantizer::load(&quantizer.at("acoustic_residual_vector_quantizer"), config, codebooks - 1)?,
             config: config.clone(),
@@ -197,8 +197,8 @@ impl<O: Ops> SpeechEncoder<O> {
     }
 
     /// What the quantizer gets of a recording: one row a frame.
-    pub fn encode(&self, ops: &O, samples: &[f32]) -> Rows {
-        let mut x = Rows { width: 1, data: samples.to_vec() };
+    pub fn encode(&self, ops: &O, samples: &[f32]) -> HostRows {
+        let mut x = HostRows { width: 1, data: samples.to_vec() };
         for step in &self.steps {
             x = match step {
                 Step::Conv(conv) => conv.causal(ops, &x, Padding::Zero),
@@ -213,11 +213,11 @@ impl<O: Ops> SpeechEncoder<O> {
         let batch = ops.batch(&[SequenceRows { table: &[0], position: 0, rows }]);
         let x = ops.tensor(x.data, width);
         let x = self.layers.iter().fold(x, |x, layer| layer.forward(ops, x, &batch, &self.config));
-        self.downsample.causal(ops, &Rows { width, data: ops.read(&x) }, Padding::Replicate)
+        self.downsample.causal(ops, &HostRows { width, data: ops.read(&x) }, Padding::Replicate)
     }
 
     /// Codes of such rows: one list a frame.
-    pub fn quantize(&self, ops: &O, encoded: &Rows) -> Vec<Vec<u32>> {
+    pub fn quantize(&self, ops: &O, encoded: &HostRows) -> Vec<Vec<u32>> {
         let mut books = self.semantic.forward(ops, encoded);
         books.extend(self.acoustic.forward(ops, encoded));
         (0..encoded.count()).map(|frame| books.iter().map(|codes| codes[frame]).collect()).collect()

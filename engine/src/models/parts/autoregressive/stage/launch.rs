@@ -7,12 +7,12 @@ use repartee_kernels::{RowSpec, SequenceRows, SpecLayout, StepOps};
 
 use super::super::{BLOCK, CausalLm, Decoding, Sampler, StepContext, StepInput, StepShape};
 use super::Autoregressive;
-use crate::stage::{EdgeKind, Item, Outbox, Work};
+use crate::stage::{EdgeKind, StageItem, Outbox, BatchEntry};
 
 /// A step that the device computes.
 pub(super) struct Launched<T> {
     ticket: T,
-    fits: Vec<Fit>,
+    fits: Vec<SlotRowsInStep>,
     /// Which of them sample.
     samplers: Vec<usize>,
     /// Ids of each list that is read back.
@@ -21,7 +21,7 @@ pub(super) struct Launched<T> {
 
 /// The rows of a slot in a step.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Fit {
+pub(super) struct SlotRowsInStep {
     pub(super) slot: usize,
     /// The slot's at launch: if it has another one since, nothing is sampled.
     epoch: u64,
@@ -33,7 +33,7 @@ pub(super) struct Fit {
 }
 
 /// Where the numbers of a step lie.
-struct Places<P> {
+struct StepSections<P> {
     shape: StepShape,
     batch: BatchSection,
     chosen_from: Section,
@@ -41,8 +41,8 @@ struct Places<P> {
     own: P,
 }
 
-impl<P> Places<P> {
-    fn new<O: StepOps, L: CausalLm<O, Places = P>>(
+impl<P> StepSections<P> {
+    fn new<O: StepOps, L: CausalLm<O, Sections = P>>(
         lm: &L,
         shape: StepShape,
         slots: usize,
@@ -55,7 +55,7 @@ impl<P> Places<P> {
         (layout, Self { shape, batch, chosen_from, begun, own })
     }
 
-    fn launch<O: StepOps, L: CausalLm<O, Places = P>>(
+    fn launch<O: StepOps, L: CausalLm<O, Sections = P>>(
         &self,
         ops: &O,
         lm: &mut L,
@@ -77,7 +77,7 @@ impl<P> Places<P> {
 
 impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
     /// Launches a step.
-    pub(super) fn launch_rows(&mut self, work: &[Work], out: &mut Outbox) {
+    pub(super) fn launch_rows(&mut self, work: &[BatchEntry], out: &mut Outbox) {
         self.launched = None;
         let fits = self.take_rows(work, out);
         if !fits.is_empty() {
@@ -88,18 +88,18 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
     /// Gives what the launched step made.
     pub(super) fn collect_launched(&mut self, out: &mut Outbox) {
         let Some(Launched { ticket, fits, samplers, sampled }) = self.launched.take() else { return };
-        self.ops.collect(ticket, &mut self.back);
+        self.ops.collect(ticket, &mut self.read_back);
         if self.lm.takes() == EdgeKind::Prompt {
             self.pass_context(&fits, out);
             for fit in samplers.iter().map(|&i| &fits[i]).filter(|fit| self.is_current(fit)) {
                 if let Some(Decoding { params, steps: 0, .. }) = &self.slots[fit.slot].decoding {
-                    out.push((fit.slot, Item::Begin(params.clone())));
+                    out.push((fit.slot, StageItem::Begin(params.clone())));
                 }
             }
         }
         for (at, fit) in samplers.into_iter().map(|i| fits[i]).enumerate() {
             if self.is_current(&fit) {
-                let ids = self.back.ids.iter().skip(at).step_by(sampled).copied().collect();
+                let ids = self.read_back.ids.iter().skip(at).step_by(sampled).copied().collect();
                 let sampled = self.lm.sampled(ids, at, &mut self.slots[fit.slot]);
                 self.sampled(fit.slot, sampled, out);
             }
@@ -107,11 +107,11 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
     }
 
     /// Takes rows out of the queues and makes room for them; a slot without room fails.
-    fn take_rows(&mut self, work: &[Work], out: &mut Outbox) -> Vec<Fit> {
+    fn take_rows(&mut self, work: &[BatchEntry], out: &mut Outbox) -> Vec<SlotRowsInStep> {
         let mut fits = Vec::with_capacity(work.len());
         // A step that panicked has left its own.
         self.rows.clear();
-        for &Work { slot, rows } in work.iter().take(self.lm.max_slots()) {
+        for &BatchEntry { slot, rows } in work.iter().take(self.lm.max_slots()) {
             let rows = rows.min(self.slots[slot].queue.len());
             if rows == 0 {
                 continue;
@@ -123,28 +123,28 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
                 self.rows.extend(state.queue.drain(..rows));
                 let of_prompt = state.decoding.as_ref().is_none_or(|decoding| decoding.steps == 0);
                 let context = if of_prompt { rows } else { 0 };
-                fits.push(Fit { slot, epoch: self.epochs[slot], from, rows, context });
+                fits.push(SlotRowsInStep { slot, epoch: self.epochs[slot], from, rows, context });
             } else {
                 let tokens = (state.sequence.len() + state.queue.len()) as u32;
                 let limit = (self.pool.blocks() * BLOCK).min(self.positions) as u32;
                 state.end();
                 self.lm.failed(state, &mut self.pool);
-                out.push((slot, Item::Fail(SessionError::ContextFull { tokens, limit })));
+                out.push((slot, StageItem::Fail(SessionError::ContextFull { tokens, limit })));
             }
         }
         fits
     }
 
     /// Passes on the prompt positions that a step prefilled.
-    fn pass_context(&self, fits: &[Fit], out: &mut Outbox) {
-        for &Fit { slot, from, context, .. } in fits.iter().filter(|fit| fit.context > 0) {
+    fn pass_context(&self, fits: &[SlotRowsInStep], out: &mut Outbox) {
+        for &SlotRowsInStep { slot, from, context, .. } in fits.iter().filter(|fit| fit.context > 0) {
             let elements = self.slots[slot].prompt[from..from + context].to_vec();
-            out.push((slot, Item::Context { from, elements }));
+            out.push((slot, StageItem::Context { from, elements }));
         }
     }
 
     /// Notes that of a slot's positions only the first `len` stay.
-    pub(super) fn keep_launched(&mut self, slot: usize, len: usize) {
+    pub(super) fn shrink_launched_context(&mut self, slot: usize, len: usize) {
         let fits = self.launched.iter_mut().flat_map(|launched| &mut launched.fits);
         for fit in fits.filter(|fit| fit.slot == slot) {
             fit.context = fit.context.min(len.saturating_sub(fit.from));
@@ -152,16 +152,16 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
     }
 
     /// Whether what is sampled for a slot is still wanted.
-    fn is_current(&self, fit: &Fit) -> bool {
+    fn is_current(&self, fit: &SlotRowsInStep) -> bool {
         self.epochs[fit.slot] == fit.epoch
     }
 
     /// Launches a step over the rows that were taken of these slots.
-    fn compute(&mut self, fits: Vec<Fit>) -> Launched<O::Ticket> {
+    fn compute(&mut self, fits: Vec<SlotRowsInStep>) -> Launched<O::Ticket> {
         let Self { ops, lm, cache, output_mask, slots, rows, spec, .. } = self;
         let mut at = Vec::with_capacity(rows.len());
         let (mut last, mut fresh, mut sampling) = (Vec::new(), Vec::new(), Vec::new());
-        for (i, &Fit { slot, from, rows, .. }) in fits.iter().enumerate() {
+        for (i, &SlotRowsInStep { slot, from, rows, .. }) in fits.iter().enumerate() {
             let state = &mut slots[slot];
             at.extend((from..from + rows).map(|position| (slot, position)));
             // A slot with a response whose rows are all cached samples from its last row.
@@ -173,10 +173,10 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         }
         let padded = |rows: usize| if rows == 0 { 0 } else { ops.bucket(rows) };
         let shape =
-            StepShape { rows: padded(at.len()), sampled: padded(last.len()), special: padded(lm.special(rows)) };
-        let (layout, places) = Places::new(lm, shape, slots.len(), self.positions);
+            StepShape { rows: padded(at.len()), sampled: padded(last.len()), special: padded(lm.special_rows(rows)) };
+        let (layout, places) = StepSections::new(lm, shape, slots.len(), self.positions);
         layout.renew(spec);
-        let sequence = |&Fit { slot, from, rows, .. }: &Fit| {
+        let sequence = |&SlotRowsInStep { slot, from, rows, .. }: &SlotRowsInStep| {
             let table = slots[slot].sequence.table();
             SequenceRows { table, position: from, rows }
         };
@@ -196,7 +196,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
 
     /// Launches each step that decoding takes once without a row: one row for each of some slots, of which all sample.
     pub(super) fn launch_shapes(&mut self) {
-        let Self { ops, lm, cache, output_mask, slots, spec, back, .. } = self;
+        let Self { ops, lm, cache, output_mask, slots, spec, read_back: back, .. } = self;
         if ops.eager_steps().is_none() {
             return;
         }
@@ -205,7 +205,7 @@ impl<O: StepOps, L: CausalLm<O>> Autoregressive<O, L> {
         while rows < most {
             rows = ops.bucket(rows + 1);
             let shape = StepShape { rows, sampled: rows, special: 0 };
-            let (layout, places) = Places::new(lm, shape, slots.len(), self.positions);
+            let (layout, places) = StepSections::new(lm, shape, slots.len(), self.positions);
             layout.renew(spec);
             spec.set_batch(places.batch, &[], self.scratch);
             spec.set(places.chosen_from, &[]);

@@ -5,14 +5,14 @@ use repartee_kernels::row_spec::{BatchSection, Section, SegmentSection};
 
 /// Which blocks beside its own a layer sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Beside {
+pub struct NeighbourBlocks {
     /// The one before.
     pub before: bool,
     /// The one after.
     pub after: bool,
 }
 
-impl Beside {
+impl NeighbourBlocks {
     /// How many blocks at most, the own one included.
     pub fn blocks(self) -> usize {
         1 + usize::from(self.before) + usize::from(self.after)
@@ -21,8 +21,8 @@ impl Beside {
 
 /// Lists for layers that see beyond the own block.
 #[derive(Debug, Clone)]
-pub struct Beyond {
-    pub beside: Beside,
+pub struct CrossBlockLists {
+    pub beside: NeighbourBlocks,
     /// For each block the rows that it sees, its own among them.
     pub gather: Section,
     /// How many these are.
@@ -33,7 +33,7 @@ pub struct Beyond {
 
 /// Where the numbers of an evaluation lie.
 #[derive(Debug, Clone)]
-pub struct DitPlaces {
+pub struct DitSections {
     pub rows: usize,
     pub mel: Section,
     pub codes: Section,
@@ -42,10 +42,10 @@ pub struct DitPlaces {
     pub last: Section,
     pub positions: BatchSection,
     pub blocks: SegmentSection,
-    pub beyond: Vec<Beyond>,
+    pub beyond: Vec<CrossBlockLists>,
 }
 
-impl DitPlaces {
+impl DitSections {
     /// Fills the lists of blocks for windows of so many frames, one under the other.
     pub fn fill_blocks(&self, spec: &mut RowSpec, block: usize, windows: &[usize]) {
         let mut blocks = Vec::new();

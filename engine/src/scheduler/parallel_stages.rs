@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 use super::steps::{ENCODER, Encoded, encode};
 use super::{Clock, Scheduler};
 use crate::deadline::cost::StepRows;
-use crate::deadline::{Share, Want};
+use crate::deadline::{ScheduledRows, ReadyRows};
 use crate::model::{Codec, Encoder, Model};
 use crate::session::Session;
-use crate::stage::{Item, Outbox, Stage, Work};
+use crate::stage::{StageItem, Outbox, Stage, BatchEntry};
 
 /// What computes.
 enum Unit<'a> {
@@ -25,14 +25,14 @@ enum Unit<'a> {
 
 /// A finished step.
 struct Step {
-    work: Vec<Work>,
+    work: Vec<BatchEntry>,
     rows: StepRows,
     began: Instant,
     took: Duration,
-    result: Outcome,
+    result: StepResult,
 }
 
-enum Outcome {
+enum StepResult {
     Encoded(Vec<Encoded>),
     Items(Outbox),
     Panicked,
@@ -43,7 +43,7 @@ struct Task<'a> {
     /// Index in the plan.
     at: usize,
     unit: Unit<'a>,
-    batches: Vec<Vec<Share>>,
+    batches: Vec<Vec<ScheduledRows>>,
     /// The encoder's input.
     windows: Vec<(usize, crate::audio_input::PendingWindow)>,
     done: Vec<Step>,
@@ -55,12 +55,12 @@ impl Task<'_> {
         for batch in std::mem::take(&mut self.batches) {
             let began = clock();
             let rows = batch.iter().fold(StepRows::default(), |rows, share| rows.and(share.kind, share.rows));
-            let mut work: Vec<Work> = batch.iter().map(|share| Work { slot: share.slot, rows: share.rows }).collect();
+            let mut work: Vec<BatchEntry> = batch.iter().map(|share| BatchEntry { slot: share.slot, rows: share.rows }).collect();
             let result = match &mut self.unit {
-                Unit::Encoder(encoder) => Outcome::Encoded(encode(*encoder, std::mem::take(&mut self.windows))),
+                Unit::Encoder(encoder) => StepResult::Encoded(encode(*encoder, std::mem::take(&mut self.windows))),
                 Unit::Stage(stage) => {
                     // Slots that failed in an earlier batch of this tick have nothing ready.
-                    work.retain(|work| stage.need(work.slot).rows >= work.rows);
+                    work.retain(|work| stage.runnable_rows(work.slot).rows >= work.rows);
                     if work.is_empty() {
                         continue;
                     }
@@ -68,9 +68,9 @@ impl Task<'_> {
                     match catch_unwind(AssertUnwindSafe(|| stage.step(&work, &mut out))) {
                         Ok(()) => {
                             sent(self.at, &mut out);
-                            Outcome::Items(out)
+                            StepResult::Items(out)
                         }
-                        Err(_) => Outcome::Panicked,
+                        Err(_) => StepResult::Panicked,
                     }
                 }
             };
@@ -82,9 +82,9 @@ impl Task<'_> {
 
 impl Scheduler {
     /// Runs the steps that the planner chooses side by side.
-    pub(super) fn work_side_by_side(&mut self, now: Instant, wants: &[Vec<Want>]) -> bool {
+    pub(super) fn run_stages_parallel(&mut self, now: Instant, wants: &[Vec<ReadyRows>]) -> bool {
         let whole = self.planner.budget(now, wants);
-        let mut plans: Vec<Vec<Vec<Share>>> = Vec::with_capacity(wants.len());
+        let mut plans: Vec<Vec<Vec<ScheduledRows>>> = Vec::with_capacity(wants.len());
         for (at, wants) in wants.iter().enumerate() {
             // Steps side by side have the same time each, and leave none to those after them.
             let shares = self.planner.plan(at, now, wants, &[], &mut whole.clone());
@@ -94,12 +94,12 @@ impl Scheduler {
             return false;
         }
         // A window is encoded by itself, so the encoder's batches need not be kept apart.
-        let mut encoder_plan: Vec<Vec<Share>> =
+        let mut encoder_plan: Vec<Vec<ScheduledRows>> =
             vec![std::mem::take(&mut plans[ENCODER]).into_iter().flatten().collect()];
         encoder_plan.retain(|batch| !batch.is_empty());
         let windows = encoder_plan.first().map(|batch| self.take_windows(batch)).unwrap_or_default();
 
-        let Self { model: Model { stages, ears, codec, .. }, sessions, out_of_band, clock, pool: Some(pool), .. } =
+        let Self { model: Model { stages, audio: ears, codec, .. }, sessions, out_of_band, clock, pool: Some(pool), .. } =
             self
         else {
             return false;
@@ -138,7 +138,7 @@ impl Scheduler {
         for (at, steps) in &done {
             for step in steps {
                 self.measured(*at, step.rows, step.took);
-                if matches!(step.result, Outcome::Panicked) {
+                if matches!(step.result, StepResult::Panicked) {
                     stale.extend(step.work.iter().map(|work| work.slot));
                     self.panicked(at - 1, &step.work);
                 }
@@ -148,12 +148,12 @@ impl Scheduler {
             for step in steps {
                 self.step_began = step.began;
                 match step.result {
-                    Outcome::Encoded(encoded) => self.place_encoded(encoded),
-                    Outcome::Items(mut out) => {
+                    StepResult::Encoded(encoded) => self.place_encoded(encoded),
+                    StepResult::Items(mut out) => {
                         out.retain(|(slot, _)| !stale.contains(slot));
                         self.route(at - 1, out);
                     }
-                    Outcome::Panicked => {}
+                    StepResult::Panicked => {}
                 }
             }
         }
@@ -171,7 +171,7 @@ fn send_samples(
     for (slot, item) in std::mem::take(out) {
         let owner = out_of_band.get(&slot).copied().unwrap_or(slot);
         match (item, sessions.get_mut(&owner)) {
-            (Item::Samples(samples), Some(session)) => {
+            (StageItem::Samples(samples), Some(session)) => {
                 session.note_progress(slot, now);
                 session.samples(slot, samples, codec, now);
             }
